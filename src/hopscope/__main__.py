@@ -1,0 +1,7 @@
+"""`python -m hopscope`."""
+
+import sys
+
+from hopscope.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,330 @@
+"""From per-seed values to a verdict, by one rule for every claim: nobody types a verdict in.
+
+*Always, never, 100 %* (`judge_always`): refuted if one seed violates the threshold by more than its
+evaluation error; reproduced if no seed violates it at all and there are at least max(10, the source's number
+of) seeds; inconclusive otherwise.  *Means and effects* (`judge_mean`): the 95 % bootstrap interval over seeds
+(and splits) wholly meets the threshold, wholly fails it, or neither.
+
+A run below the protocol's scale (fewer samples, a smaller model, too few seeds for an interval) can neither
+reproduce nor refute: its numbers are shown, its verdict is inconclusive, and the words say what is missing.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from hopscope.claims.criteria import Criterion
+from hopscope.claims.intervals import Interval, bootstrap_mean, clopper_pearson, mean
+from hopscope.config import Config
+
+LEAST_SEEDS = 10
+"""Seeds that a sentence with "always" needs; with fewer, a bootstrap interval is much too short as well."""
+
+
+class Verdict(StrEnum):
+    """What a run says about a claim."""
+
+    REPRODUCED = "reproduced"
+    REFUTED = "refuted"
+    INCONCLUSIVE = "inconclusive"
+    NOT_RUN = "not run"
+
+
+class Judgement(Config):
+    """A verdict with the numbers it rests on.
+
+    Attributes:
+        verdict: what the numbers say about the claim.
+        value: mean over seeds, or one for each named part; None if nothing was measured.
+        interval: 95 % bootstrap interval of that mean, or one for each part; None below two seeds.
+        n: number of seeds; of parts with different numbers, the smallest that ran.
+        words: the verdict's reason in one plain sentence.
+        per_seed: the measured values, one tuple for each part (a single number is called ``value``).
+    """
+
+    verdict: Verdict
+    value: float | dict[str, float] | None = None
+    interval: Interval | dict[str, Interval | None] | None = None
+    n: int = 0
+    words: str
+    per_seed: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+
+
+def not_run(words: str = "not run") -> Judgement:
+    """Return the judgement of a claim for which nothing was measured."""
+    return Judgement(verdict=Verdict.NOT_RUN, words=words)
+
+
+def judge_always(
+    values: Sequence[float],
+    criterion: Criterion,
+    *,
+    source_n: int,
+    evaluation_error: float | Sequence[float] = 0.0,
+    at_scale: bool = True,
+    missing: str = "",
+) -> Judgement:
+    """Judge a claim about every seed.
+
+    Args:
+        values: one number for each seed; none means not run.
+        criterion: what every one of them must satisfy.
+        source_n: number of seeds in the source.
+        evaluation_error: how far a measured value may lie from the truth, for all seeds or for each (0 for an
+            exhaustive evaluation).
+        at_scale: whether the run has the protocol's scale.
+        missing: what it lacks, such as ``1 of 20 epochs``.
+
+    Raises:
+        ValueError: a value is not finite, an error is negative, or there is not one error for each seed.
+    """
+    n = len(values)
+    if n == 0:
+        return not_run()
+    errors = _errors(evaluation_error, n)
+    shortfalls = [criterion.shortfall(value) for value in values]
+    violating = sum(shortfall > 0 for shortfall in shortfalls)
+    refuting = sum(shortfall > error for shortfall, error in zip(shortfalls, errors, strict=True))
+    needed = max(LEAST_SEEDS, source_n)
+    if not at_scale:
+        verdict, words = Verdict.INCONCLUSIVE, _below_scale(missing, f"{n - violating} of {n} seeds meet it")
+    elif refuting:
+        worst = criterion.show(values[max(range(n), key=shortfalls.__getitem__)])
+        beyond = " beyond evaluation error" if any(errors) else ""
+        verdict, words = Verdict.REFUTED, f"{_violate(refuting, n)}{beyond}; the worst is at {worst}"
+    elif not violating and n >= needed:
+        bound = clopper_pearson(n, n, sided="lower")[0]
+        share = f"at least {100 * bound:.1f} % of such seeds do (95 % Clopper–Pearson, one-sided)"
+        verdict, words = Verdict.REPRODUCED, f"all {n} of {n} seeds meet it; {share}"
+    else:
+        verdict, words = Verdict.INCONCLUSIVE, _undecided(n, violating, needed)
+    return _judgement(verdict, values, bootstrap_mean(values), words)
+
+
+def judge_mean(
+    values: Sequence[float],
+    criterion: Criterion,
+    *,
+    groups: Sequence[int] | None = None,
+    min_seeds: int = LEAST_SEEDS,
+    at_scale: bool = True,
+    missing: str = "",
+) -> Judgement:
+    """Judge a claim about a mean or an effect by its 95 % bootstrap interval.
+
+    Args:
+        values: one number for each seed; none means not run.
+        criterion: what the mean must satisfy.
+        groups: the data split of each seed, for a bootstrap over splits and seeds.
+        min_seeds: seeds in the protocol, at least 2; with fewer the run is below the protocol's scale.
+        at_scale: whether the run has the protocol's scale in everything else.
+        missing: what it lacks, such as ``1 of 20 epochs``.
+
+    Raises:
+        ValueError: a value is not finite, `min_seeds` is below 2, or `groups` has another length than
+        `values`.
+    """
+    if min_seeds < 2:
+        raise ValueError(f"an interval needs two seeds: expected min_seeds >= 2, found {min_seeds}")
+    if len(values) == 0:
+        return not_run()
+    interval = bootstrap_mean(values, groups=groups)
+    value = mean(values)
+    verdict, words = _by_interval(value, interval, criterion)
+    if not at_scale:
+        verdict, words = Verdict.INCONCLUSIVE, _below_scale(missing, words)
+    elif len(values) < min_seeds:
+        verdict, words = Verdict.INCONCLUSIVE, f"{words}; {_seeds(len(values))}, needs {min_seeds}"
+    return _judgement(verdict, values, interval, words)
+
+
+def judge_interval(
+    value: float,
+    interval: Interval,
+    criterion: Criterion,
+    *,
+    n: int,
+    at_scale: bool = True,
+    missing: str = "",
+) -> Judgement:
+    """Judge a number whose 95 % interval was computed elsewhere, such as a Wilson interval of a share.
+
+    Args:
+        value: the measured number.
+        interval: its 95 % interval.
+        criterion: what it must satisfy.
+        n: number of observations behind it; 0 means not run.
+        at_scale: whether the run has the protocol's scale.
+        missing: what it lacks.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    if n == 0:
+        return not_run()
+    verdict, words = _by_interval(value, interval, criterion)
+    if not at_scale:
+        verdict, words = Verdict.INCONCLUSIVE, _below_scale(missing, words)
+    return Judgement(verdict=verdict, value=value, interval=interval, n=n, words=words)
+
+
+def combine_parts(parts: Mapping[str, Judgement], *, need: Literal["all", "any"] = "all") -> Judgement:
+    """Combine the named thresholds of one claim.
+
+    With need = ``all`` the claim is refuted if any part is, and reproduced if every part is.  With
+    need = ``any`` (a claim that only *all* failures together refute) it is reproduced if any part is, and
+    refuted if every part is.  Not run if no part ran; inconclusive otherwise.
+
+    Args:
+        parts: judgements of one number each, under the names that value, interval and words will use.
+        need: whether the claim says that all parts hold, or that at least one does.
+
+    Raises:
+        ValueError: there are no parts, or a part already has several numbers.
+    """
+    if not parts:
+        raise ValueError("a claim has parts: expected at least 1, found 0")
+    ran = {name: part for name, part in parts.items() if part.verdict is not Verdict.NOT_RUN}
+    if not ran:
+        return not_run(_joined(parts))
+    values: dict[str, float] = {}
+    intervals: dict[str, Interval | None] = {}
+    for name, part in ran.items():
+        if isinstance(part.value, dict) or isinstance(part.interval, dict):
+            raise ValueError(f"parts are single numbers: expected one value, found several in part {name!r}")
+        if part.value is not None:
+            values[name] = part.value
+            intervals[name] = part.interval
+    return Judgement(
+        verdict=_combined_verdict([part.verdict for part in parts.values()], need),
+        value=values or None,
+        interval=intervals or None,
+        n=min(part.n for part in ran.values()),
+        words=_joined(parts),
+        per_seed={name: seeds for name, part in ran.items() for seeds in part.per_seed.values()},
+    )
+
+
+def combine_readings(readings: Mapping[str, Judgement]) -> Judgement:
+    """Combine the readings of a detail that the source leaves open; the first is the declared default.
+
+    A reading that did not run was not tried.  The rule, in order:
+
+    1. none was tried: not run;
+    2. every tried reading refutes: refuted;
+    3. some tried reading refutes, but not every one: inconclusive, naming the readings, *also* where the
+       default reproduces, because then the verdict hangs on a detail that the source does not state;
+    4. none refutes: the verdict of the default reading (inconclusive if it was not tried: a reading picked
+       after the fact, because it works, reproduces nothing).
+
+    Value, interval, n and per-seed values are those of the default, or else of the first reading tried.
+
+    Raises:
+        ValueError: there are no readings.
+    """
+    if not readings:
+        raise ValueError("a claim has readings: expected at least 1, found 0")
+    tried = {name: each for name, each in readings.items() if each.verdict is not Verdict.NOT_RUN}
+    default = next(iter(readings))
+    if not tried:
+        return readings[default]
+    shown_name, shown = next(iter(tried.items()))
+    verdicts = {each.verdict for each in tried.values()}
+    if verdicts == {Verdict.REFUTED}:
+        scope = "every tried reading" if len(tried) > 1 else "the only tried reading"
+        verdict, words = Verdict.REFUTED, f"refuted under {scope} ({', '.join(tried)}): {shown.words}"
+    elif Verdict.REFUTED in verdicts:
+        verdict, words = Verdict.INCONCLUSIVE, f"the readings disagree: {_by_verdict(tried)}"
+    elif default not in tried:
+        verdict = Verdict.INCONCLUSIVE
+        words = f"the default reading ({default}) was not run; {_by_verdict(tried)}"
+    else:
+        verdict = shown.verdict
+        others = {name: each for name, each in tried.items() if name != default}
+        words = f"under the reading {shown_name}: {shown.words}"
+        words += f"; {_by_verdict(others)}" if others else ""
+    return shown.model_copy(update={"verdict": verdict, "words": words})
+
+
+def _by_interval(value: float, interval: Interval | None, criterion: Criterion) -> tuple[Verdict, str]:
+    if interval is None:
+        meets = "meets" if criterion.holds(value) else "fails"
+        return (
+            Verdict.INCONCLUSIVE,
+            f"{criterion.show(value)} {meets} the threshold, but one seed gives no interval",
+        )
+    shown = f"95 % interval {criterion.show(interval[0])} to {criterion.show(interval[1])}"
+    if criterion.met_by(interval):
+        return Verdict.REPRODUCED, f"{shown} wholly meets the threshold"
+    if criterion.failed_by(interval):
+        side = "below" if interval[1] < criterion.bounds[0] else "above"
+        return Verdict.REFUTED, f"{shown} lies wholly {side} the threshold"
+    return Verdict.INCONCLUSIVE, f"{shown} reaches across the threshold"
+
+
+def _combined_verdict(verdicts: Sequence[Verdict], need: Literal["all", "any"]) -> Verdict:
+    # One failure settles a conjunction, one success a disjunction; the reverse takes agreement.
+    settling, agreeing = Verdict.REFUTED, Verdict.REPRODUCED
+    if need == "any":
+        settling, agreeing = agreeing, settling
+    if settling in verdicts:
+        return settling
+    return agreeing if all(verdict is agreeing for verdict in verdicts) else Verdict.INCONCLUSIVE
+
+
+def _judgement(verdict: Verdict, values: Sequence[float], interval: Interval | None, words: str) -> Judgement:
+    seeds = tuple(float(value) for value in values)
+    return Judgement(
+        verdict=verdict,
+        value=mean(values),
+        interval=interval,
+        n=len(values),
+        words=words,
+        per_seed={"value": seeds},
+    )
+
+
+def _errors(evaluation_error: float | Sequence[float], n: int) -> list[float]:
+    errors = [evaluation_error] * n if isinstance(evaluation_error, int | float) else list(evaluation_error)
+    if len(errors) != n:
+        raise ValueError(f"one evaluation error for each seed: expected {n}, found {len(errors)}")
+    if not all(error >= 0 for error in errors):
+        raise ValueError(f"an evaluation error is a size: expected numbers >= 0, found {errors}")
+    return errors
+
+
+def _undecided(n: int, violating: int, needed: int) -> str:
+    words = f"{n - violating} of {_seeds(n)} {'agrees' if n == 1 else 'agree'}"
+    if violating:
+        words += f", {violating} {'violates' if violating == 1 else 'violate'} it within evaluation error"
+    return words if n >= needed else f"{words}; needs {needed}"
+
+
+def _violate(violating: int, n: int) -> str:
+    return f"{violating} of {_seeds(n)} {'violates' if violating == 1 else 'violate'} it"
+
+
+def _seeds(n: int) -> str:
+    return "1 seed" if n == 1 else f"{n} seeds"
+
+
+def _below_scale(missing: str, words: str) -> str:
+    return f"below the protocol's scale{': ' if missing else ''}{missing}; {words}"
+
+
+def _joined(parts: Mapping[str, Judgement]) -> str:
+    words = [part.words for part in parts.values()]
+    if len(set(words)) == 1:
+        return words[0]
+    return " · ".join(f"{name}: {each}" for name, each in zip(parts, words, strict=True))
+
+
+def _by_verdict(readings: Mapping[str, Judgement]) -> str:
+    phrases = []
+    for verdict in Verdict:
+        names = [name for name, each in readings.items() if each.verdict is verdict]
+        if names:
+            phrases.append(f"{verdict.value} under {', '.join(names)}")
+    return "; ".join(phrases)

@@ -1,0 +1,1 @@
+"""The door: one module for each command; no science."""

@@ -1,0 +1,38 @@
+"""`hopscope export`."""
+
+import dataclasses
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from hopscope.cli.parsing import parse
+from hopscope.runs import find_run
+
+
+@dataclasses.dataclass
+class Options:
+    """Write one trained member as a folder that hopscope.load_module(DIR) reads."""
+
+    path: Positional[Path]
+    """Run folder, or a root that holds exactly one run."""
+    member: int
+    """Number of the member in the run (members.json)."""
+    to: Path
+    """Folder to write."""
+    checkpoint: int | None = None
+    """Step of the checkpoint (default: the last)."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command."""
+    options = parse(Options, arguments, "export")
+    run = find_run(options.path)
+    from hopscope.models.export import export_module
+    from hopscope.training.restore import load_member, member_record
+
+    record = member_record(run, options.member)
+    step = options.checkpoint if options.checkpoint is not None else run.unit(record.unit).checkpoint()[0]
+    origin = {"study": run.study, "run": run.hash, "member": record.member, "seed": record.seed, "step": step}
+    export_module(load_member(run, options.member, step), options.to, origin | {"overrides": record.overrides})
+    print(options.to)
+    return 0

@@ -1,0 +1,76 @@
+"""`hopscope COMMAND …`: finds the command, turns errors into one line and an exit status."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {
+    "studies": "what there is: presets, expected cost",
+    "run": "train and analyse a study, or go on where it stopped",
+    "claims": "the ledger of a run: every claim with its verdict",
+    "report": "build the page of one run, or of several",
+    "export": "write one trained member as a plain PyTorch module",
+    "bench": "training speed beside other ways to do it",
+}
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help"):
+        print(_usage())
+        return 0 if given else 2
+    if given[0] == "--version":
+        from importlib.metadata import version
+
+        print(f"hopscope {version('hopscope')}")
+        return 0
+    if given[0] not in COMMANDS:
+        return _fail(f"command: expected one of {', '.join(COMMANDS)}, found {given[0]!r}; see hopscope --help", 2)
+    return _run(given[0], given[1:])
+
+
+def _run(command: str, arguments: list[str]) -> int:
+    from hopscope.errors import HopscopeError
+
+    try:
+        status: int = importlib.import_module(f"hopscope.cli.{command}").main(arguments)
+    except HopscopeError as error:
+        return _fail(str(error), error.exit_status)
+    except KeyboardInterrupt:
+        return _fail("interrupted; what is done is kept, the same command goes on", INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output has gone (such as `| head`): nothing is wrong, and there is nobody to tell.
+        sys.stderr.close()
+        return 0
+    except OSError as error:
+        return _fail(f"{error.filename or 'system'}: {error.strerror}; what is done is kept, the same command goes on", 2)
+    return status
+
+
+def _fail(message: str, status: int) -> int:
+    print(f"hopscope: {' '.join(message.split())}", file=sys.stderr)
+    return status
+
+
+def _usage() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {words}" for name, words in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: hopscope COMMAND [OPTIONS]",
+            "",
+            "Grow small transformers on in-context retrieval tasks and read out what they learned.",
+            "",
+            *lines,
+            "",
+            "hopscope COMMAND --help says more.  Exit status: 0 done, 2 something to mend, 75 time budget reached,",
+            "130 interrupted; after 75 and 130 the same command goes on.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

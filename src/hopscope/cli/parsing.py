@@ -1,0 +1,68 @@
+"""Command lines through tyro, with its multi-line boxes turned into one-line errors."""
+
+import contextlib
+import io
+import re
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import tyro
+from pydantic import ValidationError
+
+from hopscope.errors import UserError
+
+Options = TypeVar("Options")
+
+_FRAME = re.compile(r"[│╭╮╰╯─]+")
+
+
+def parse(options: type[Options], arguments: Sequence[str], command: str, **settings: Any) -> Options:
+    """Read a command's options.
+
+    Args:
+        options: a dataclass whose docstrings are the help texts.
+        arguments: what follows the command.
+        command: its name, for help and errors.
+        settings: further arguments of `tyro.cli`.
+
+    Raises:
+        UserError: an option is unknown, missing, or has a value that does not fit.
+    """
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            return tyro.cli(
+                options,
+                args=list(arguments),
+                prog=f"hopscope {command}",
+                config=(tyro.conf.FlagCreatePairsOff,),
+                **settings,
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise UserError(f"{_sentence(errors.getvalue())}; see hopscope {command} --help") from None
+    except ValidationError as error:
+        raise UserError(f"{validation_line(error)}; see hopscope {command} --help") from None
+
+
+def validation_line(error: ValidationError) -> str:
+    """The first fault of a configuration: field, expected, found."""
+    first = error.errors(include_url=False)[0]
+    words = first["msg"].removeprefix("Value error, ")
+    field = ".".join(str(part) for part in first["loc"])
+    if not field:
+        return " ".join(words.split())
+    expected = re.sub(r"^Input should be ", "", words)
+    return f"{field}: expected {expected}, found {first['input']!r}"
+
+
+def _sentence(box: str) -> str:
+    """What a box of tyro says, without frame, heading and the help text that it repeats."""
+    lines = [_FRAME.sub(" ", line).strip() for line in box.splitlines()]
+    body = []
+    for line in lines[1:]:
+        if not line or line.startswith(("Argument helptext", "For full helptext", "Perhaps you meant")):
+            break
+        body.append(line)
+    return " ".join(" ".join(body).split()).rstrip(".") or "the options do not fit"

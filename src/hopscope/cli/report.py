@@ -1,0 +1,37 @@
+"""`hopscope report`."""
+
+import dataclasses
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from hopscope.cli.parsing import parse
+from hopscope.errors import UserError
+from hopscope.runs import find_runs
+
+
+@dataclasses.dataclass
+class Options:
+    """Build the page of a run anew, or one page of several runs."""
+
+    paths: Positional[tuple[Path, ...]]
+    """Run folders, or roots that hold exactly one run."""
+    to: Path | None = None
+    """File to write (default: report.html in the run folder, or here where there are several runs)."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command."""
+    options = parse(Options, arguments, "report")
+    if not options.paths:
+        raise UserError("report: expected at least one PATH, found none; name a run folder; see hopscope report --help")
+    runs = find_runs(options.paths)
+    from hopscope.report.figures import render_all
+    from hopscope.report.page import build_report
+
+    for run in runs:
+        render_all(run.path)
+    to = options.to or (runs[0].path / "report.html" if len(runs) == 1 else Path("report.html"))
+    build_report([run.path for run in runs], to)
+    print(to)
+    return 0

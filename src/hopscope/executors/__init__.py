@@ -1,0 +1,1 @@
+"""Where it runs: units of a study, on this machine."""

@@ -1,0 +1,248 @@
+"""Running a study on this machine: worker processes for its units, then claims, figures and the page."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any
+
+from hopscope.config import Config
+from hopscope.errors import TimeBudgetReached, UserError
+from hopscope.runs import RunFolder, UnitFolder, compact, content_hash, source_hash
+from hopscope.studies import find_study
+from hopscope.studies.base import Study
+
+Listener = Callable[[UnitFolder, Mapping[str, Any]], None]
+"""Hears every message of every worker; see `hopscope.executors.worker`."""
+
+POLL_SECONDS = 0.1
+
+
+@dataclass
+class _Worker:
+    unit: UnitFolder
+    process: "subprocess.Popen[str]"
+    readers: list[threading.Thread] = field(default_factory=list)
+    error: Mapping[str, Any] | None = None
+    stderr: list[str] = field(default_factory=list)
+
+
+def run_study(
+    study: Study,
+    config: Config,
+    *,
+    out: Path,
+    preset: str | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    time_budget: float | None = None,
+    listen: Listener = lambda unit, message: None,
+) -> RunFolder:
+    """Train, analyse and conclude, or go on where an earlier call stopped.
+
+    Args:
+        study, config: what is asked.
+        out: root of the runs.
+        preset: name of the preset, for the record.
+        device: `"cpu"`, `"cuda"`, or `"auto"` for CUDA where there is one.
+        threads: cores to use; by default all that this process may use.
+        time_budget: seconds; what is done by then is kept.
+        listen: hears the workers.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        TimeBudgetReached: the same call goes on.
+        UserError: something the user can mend.
+    """
+    deadline = None if time_budget is None else time.monotonic() + time_budget
+    plans = study.plan(config)
+    units = [content_hash(plan.model_dump(mode="json")) for plan in plans]
+    members = [
+        {"member": member.member, "unit": unit, "index": index, "seed": member.seed, "overrides": member.overrides}
+        for plan, unit in zip(plans, units, strict=True)
+        for index, member in enumerate(plan.members)
+    ]
+    run = RunFolder.create(out, study.name, config.model_dump(mode="json"), members, preset)
+    if run.is_done:
+        return run
+    device = chosen_device(device)
+    with run.lock():
+        workers, threads_each = layout(len(plans), threads or available_cores(), device)
+        for plan, unit in zip(plans, units, strict=True):
+            run.unit(unit).create(
+                {
+                    "label": plan.label,
+                    "plan": plan.model_dump(mode="json"),
+                    "layout": {"device": device, "threads": threads_each},
+                    "versions": versions(),
+                    "source_hash": source_hash(),
+                }
+            )
+        pending = [run.unit(unit) for unit in units if not run.unit(unit).is_done]
+        costs = {unit: _cost(plan) for plan, unit in zip(plans, units, strict=True)}
+        pending.sort(key=lambda unit: -costs[unit.hash])  # the longest first, so that no core idles at the end
+        _Pool(run, pending, workers, deadline, listen).work()
+        finish(run)
+    return run
+
+
+def finish(run: RunFolder) -> None:
+    """Metrics, claims, figures, story and page of a run whose units are all done; then mark it done."""
+    from hopscope.report.figures import render_all
+    from hopscope.report.page import build_report
+
+    compact(run.path)
+    find_study(run.study).conclude(run)
+    render_all(run.path)
+    build_report([run.path], run.path / "report.html")
+    run.mark_done()
+
+
+def layout(units: int, threads: int, device: str) -> tuple[int, int]:
+    """How many workers at a time, and threads for each: one-thread workers while there are units enough."""
+    if device == "cuda":
+        return 1, threads
+    workers = max(1, min(units, threads))
+    return workers, max(1, threads // workers)
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def chosen_device(device: str) -> str:
+    """`"cpu"` or `"cuda"` for what the user asked.
+
+    Raises:
+        UserError: CUDA was asked for and is absent.
+    """
+    if device == "cpu":
+        return device
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    if device == "auto":
+        return "cpu"
+    raise UserError("device: expected a CUDA device for --device cuda, found none; use --device cpu or auto")
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    from importlib.metadata import version
+
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    return {"python": python, **{name: version(name) for name in ("torch", "numpy")}}
+
+
+def _cost(plan: Any) -> float:
+    return float(plan.training.steps * plan.training.batch_size * len(plan.members) * plan.model.width)
+
+
+class _Pool:
+    """Worker processes over the pending units, at most `size` at a time."""
+
+    def __init__(
+        self, run: RunFolder, pending: list[UnitFolder], size: int, deadline: float | None, listen: Listener
+    ):
+        self.run, self.pending, self.size, self.deadline, self.listen = run, list(pending), size, deadline, listen
+        self.active: list[_Worker] = []
+        self.messages: Queue[tuple[_Worker, Mapping[str, Any]]] = Queue()
+        self.late = False
+
+    def work(self) -> None:
+        """Run everything.
+
+        Raises:
+            TimeBudgetReached, UserError: after the workers have ended.
+        """
+        try:
+            while self.active or (self.pending and not self.late):
+                while self.pending and len(self.active) < self.size and not self.late:
+                    self._start(self.pending.pop(0))
+                self._hear()
+                for worker in [worker for worker in self.active if worker.process.poll() is not None]:
+                    self._ended(worker)
+        finally:
+            for worker in self.active:
+                worker.process.kill()
+        if self.late:
+            raise TimeBudgetReached("time budget reached; what is done is kept, the same command goes on")
+
+    def _start(self, unit: UnitFolder) -> None:
+        left = None if self.deadline is None else self.deadline - time.monotonic()
+        recorded = unit.record["layout"]  # what a unit began with holds: other thread counts round differently
+        command = [sys.executable, "-m", "hopscope.executors.worker", str(self.run.path), unit.hash]
+        command += ["--device", recorded["device"], "--threads", str(recorded["threads"])]
+        command += ["--parent", str(os.getpid())]
+        command += [] if left is None else ["--time-budget", f"{max(left, 0.0):.3f}"]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment()
+        )
+        worker = _Worker(unit, process)
+        self.active.append(worker)
+        for reader in (self._read, _collect):
+            worker.readers.append(threading.Thread(target=reader, args=(worker,), daemon=True))
+            worker.readers[-1].start()
+
+    def _read(self, worker: _Worker) -> None:
+        assert worker.process.stdout is not None
+        for line in worker.process.stdout:
+            self.messages.put((worker, json.loads(line)))
+
+    def _hear(self) -> None:
+        try:
+            worker, message = self.messages.get(timeout=POLL_SECONDS)
+        except Empty:
+            return
+        if message["kind"] == "error":
+            worker.error = message
+        else:
+            self.listen(worker.unit, message)
+
+    def _ended(self, worker: _Worker) -> None:
+        for reader in worker.readers:
+            reader.join()  # its last words are in the queue then
+        while not self.messages.empty():
+            self._hear()
+        self.active.remove(worker)
+        status = worker.process.returncode
+        if status == TimeBudgetReached.exit_status:
+            self.late = True
+        elif worker.error is not None:
+            raise UserError(str(worker.error["message"]))
+        elif status != 0:
+            raise UserError(_death(worker, status))
+        else:
+            self.listen(worker.unit, {"kind": "done"})
+
+
+def _collect(worker: _Worker) -> None:
+    assert worker.process.stderr is not None
+    worker.stderr.extend(worker.process.stderr)
+
+
+def _death(worker: _Worker, status: int) -> str:
+    if status < 0:
+        return (
+            f"unit {worker.unit.hash}: expected its worker to finish, found it killed by signal {-status} (out of "
+            "memory?); what is done is kept, the same command goes on"
+        )
+    last = worker.stderr[-1].strip() if worker.stderr else "no message"
+    return f"unit {worker.unit.hash}: its worker failed ({last}); this is a fault of Hopscope, please report it"
+
+
+def _environment() -> dict[str, str]:
+    """The workers find this very package, also when it is used from a source tree."""
+    package_root = str(Path(__file__).resolve().parents[2])
+    known = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([package_root, known] if known else [package_root])}

@@ -1,0 +1,98 @@
+"""One worker process: trains and analyses one unit, and says what it does in JSON lines on standard output.
+
+A process of its own keeps thread counts, subnormal flags and memory apart between units, and lets two one-thread
+programs use two cores better than one two-thread program would.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import signal
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from hopscope.errors import HopscopeError
+
+_DIE_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of Linux's prctl."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one unit; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="hopscope.executors.worker")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("unit")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--time-budget", type=float)
+    parser.add_argument("--parent", type=int)
+    options = parser.parse_args(arguments)
+    if options.parent is not None:
+        _follow(options.parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means and ends its workers
+    warnings.showwarning = lambda message, *_, **__: _say(kind="warning", message=str(message))  # type: ignore[assignment]
+    try:
+        run_unit(options.run, options.unit, options.device, options.threads, options.time_budget)
+    except HopscopeError as error:
+        _say(kind="error", message=str(error), status=error.exit_status)
+        return error.exit_status
+    except BrokenPipeError:
+        return 1
+    return 0
+
+
+def run_unit(path: Path, unit_hash: str, device: str, threads: int, time_budget: float | None) -> None:
+    """Train and analyse one unit of a run, going on where it stopped.
+
+    Raises:
+        TimeBudgetReached, UserError: see `Trainer.run`.
+    """
+    from hopscope.runs import RunFolder
+    from hopscope.studies import find_study
+    from hopscope.training import threads as arithmetic
+    from hopscope.training.budget import TimeBudget
+    from hopscope.training.restore import unit_plan
+    from hopscope.training.trainer import Progress, Trainer
+
+    budget = TimeBudget(time_budget)
+    flushes = arithmetic.prepare(threads)
+    run = RunFolder.open(path)
+    unit = run.unit(unit_hash)
+    with unit.lock(patience=10.0):
+        plan, study = unit_plan(unit), find_study(run.study)
+        task = study.task(plan, device)
+        run.event("unit started", unit=unit_hash, device=device, threads=threads, flushes_subnormals=flushes)
+
+        def report(progress: Progress) -> None:
+            _say(
+                kind="progress",
+                step=progress.step,
+                losses=[loss if loss == loss else None for loss in progress.losses],
+                samples_per_second=progress.samples_per_second,
+                frozen=progress.frozen,
+            )
+
+        Trainer(plan, task, unit, study.evaluator(plan, task), device).run(budget, report)
+        _say(kind="phase", name="analysing")
+        study.analyse(unit, plan, task, budget, device)
+        unit.mark_done()
+        run.event("unit done", unit=unit_hash)
+
+
+def _follow(parent: int) -> None:
+    """End when the parent ends: an orphan would go on writing into a folder that a new command works on."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def _say(**message: Any) -> None:
+    print(json.dumps(message), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Who answers: transformers with a leading member axis, and interventions on them."""

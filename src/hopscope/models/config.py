@@ -1,0 +1,82 @@
+"""The configuration of a transformer: a value without torch."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from hopscope.config import Config
+
+
+class TransformerConfig(Config):
+    """Everything that decides the shape and the starting point of a transformer.
+
+    Attributes:
+        layers, heads, width: number of layers, heads per layer, size of the residual stream.
+        head_dim: size of one head; `None` means width / heads, which must then be whole.
+        mlp_ratio: hidden size of the MLP as a multiple of the width; 0 means no MLP.
+        activation: of the MLP.
+        norm: layer norm before each block (with one more after the last), after each residual sum, or nowhere.
+        causal: whether a position is kept from attending to later ones.
+        positions: a learned code is added to the input, or there is none, or the input vectors carry it.
+        position_size: how many of an input vector's last features are its position code (`"carried"` only).
+        length: number of positions.
+        input_kind, input_size: `"tokens"` and the vocabulary, or `"vectors"` and the number of features.
+        output_size: size of a prediction.
+        readout: positions whose predictions are wanted; `None` means all.
+        init: `"torch"` starts as `torch.nn.TransformerEncoderLayer` and `torch.nn.Embedding` do; `"gpt2"` draws
+            N(0, 0.02) and divides the projections into the residual stream by √(2·layers).
+    """
+
+    layers: int = Field(1, ge=1)
+    heads: int = Field(1, ge=1)
+    width: int = Field(16, ge=1)
+    head_dim: int | None = Field(None, ge=1)
+    mlp_ratio: float = Field(4.0, ge=0.0)
+    activation: Literal["relu", "gelu"] = "gelu"
+    norm: Literal["pre", "post", "none"] = "pre"
+    causal: bool = True
+    positions: Literal["learned", "none", "carried"] = "learned"
+    position_size: int = Field(0, ge=0)
+    length: int = Field(ge=1)
+    input_kind: Literal["tokens", "vectors"] = "tokens"
+    input_size: int = Field(ge=1)
+    output_size: int = Field(ge=1)
+    readout: tuple[int, ...] | None = None
+    init: Literal["torch", "gpt2"] = "gpt2"
+
+    @property
+    def head_size(self) -> int:
+        """Size of one head."""
+        return self.head_dim if self.head_dim is not None else self.width // self.heads
+
+    @property
+    def mlp_size(self) -> int:
+        """Hidden size of the MLP, 0 where there is none."""
+        return round(self.mlp_ratio * self.width)
+
+    @property
+    def readout_positions(self) -> tuple[int, ...]:
+        """Positions whose predictions are wanted."""
+        return self.readout if self.readout is not None else tuple(range(self.length))
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.head_dim is None and self.width % self.heads:
+            raise ValueError(
+                f"width: expected a multiple of heads = {self.heads}, found {self.width}; "
+                f"change one of them or give head_dim"
+            )
+        if self.positions == "carried" and self.input_kind != "vectors":
+            raise ValueError("positions: 'carried' expects input_kind 'vectors', found 'tokens'")
+        if self.position_size and (self.positions != "carried" or self.position_size >= self.input_size):
+            raise ValueError(
+                f"position_size: expected 0, or with positions 'carried' less than input_size = {self.input_size}, "
+                f"found {self.position_size} with positions {self.positions!r}"
+            )
+        if self.readout is not None:
+            inside = all(0 <= position < self.length for position in self.readout)
+            if not self.readout or not inside or list(self.readout) != sorted(set(self.readout)):
+                raise ValueError(
+                    f"readout: expected ascending positions from 0 to {self.length - 1}, found {self.readout}"
+                )
+        return self

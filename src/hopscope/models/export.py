@@ -1,0 +1,70 @@
+"""One member as a folder that stands on its own: configuration and weights, no run folder needed."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+
+from hopscope.errors import UserError
+from hopscope.models.config import TransformerConfig
+from hopscope.models.member import MemberTransformer
+from hopscope.runs import load_checkpoint, read_json, save_checkpoint, write_json
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+FORMAT = "hopscope-member"
+
+
+def export_module(module: MemberTransformer, to: Path, origin: dict[str, object]) -> None:
+    """Write a member's configuration and weights.
+
+    Args:
+        module: the member.
+        to: folder; made if absent, and an earlier export in it is replaced.
+        origin: where the member comes from, for the record; must hold `step`.
+
+    Raises:
+        UserError: `to` is a file, or a folder with something else in it.
+    """
+    if to.exists() and not to.is_dir():
+        raise UserError(f"{to}: expected a folder for the export, found a file; choose another --to")
+    if to.is_dir() and any(to.iterdir()) and not (to / CONFIG).is_file():
+        raise UserError(f"{to}: expected an empty folder or an earlier export, found other files; choose another --to")
+    weights = {name: tensor.numpy() for name, tensor in module.state_dict().items()}
+    save_checkpoint(to / WEIGHTS, weights, origin)
+    write_json(
+        to / CONFIG,
+        {"schema_version": 1, "format": FORMAT, "model": module.config.model_dump(mode="json"), "origin": origin},
+    )
+
+
+def load_module(directory: Path | str) -> MemberTransformer:
+    """Load an exported member, ready for evaluation.
+
+    For the permutation study `module(tokens)` maps integers `[batch, position]` (values 1…V at up to 2V - 1
+    positions) to logits `[batch, position, V + 1]`, where the index is the value.
+
+    Raises:
+        UserError: the folder holds no export, or a damaged one.
+    """
+    folder = Path(directory)
+    if not (folder / CONFIG).is_file():
+        raise UserError(f"{folder}: expected an exported member, found no {CONFIG}; write one with hopscope export")
+    record = read_json(folder / CONFIG, "export the member again")
+    try:
+        if record["format"] != FORMAT or record["schema_version"] != 1:
+            raise KeyError("format")
+        config = TransformerConfig.model_validate(record["model"])
+    except (KeyError, TypeError, ValidationError):
+        raise UserError(
+            f"{folder / CONFIG}: expected the record of an exported member, found another; export the member again"
+        ) from None
+    weights, _ = load_checkpoint(folder / WEIGHTS)
+    module = MemberTransformer.empty(config)
+    try:
+        module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
+    except RuntimeError:
+        raise UserError(
+            f"{folder / WEIGHTS}: expected weights that fit {CONFIG}, found others; export the member again"
+        ) from None
+    return module.eval()

@@ -1,0 +1,104 @@
+"""Interventions as values: what to change in a forward pass, said in layers, heads and roles.
+
+A user writes a list of the values below; `lower` (in `edits`) turns it, for one batch, into tensors of fixed shape
+that the transformer applies without branching.  The same value serves evaluation and a clamp during training.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from hopscope.config import Config
+
+Roles = dict[str, int]
+"""Rows by role: name → the integer that the role must have; an empty one means every row."""
+
+
+class Site(Config):
+    """One position per sample: the only one with these roles, or its partner under a relation.
+
+    Attributes:
+        roles: roles that exactly one position of every sample must have.
+        relation: name of a relation to follow from that position; samples without a partner are left alone.
+    """
+
+    roles: Roles
+    relation: str | None = None
+
+
+class ReplacePattern(Config):
+    """Replace attention patterns (rows of the attention matrix) of some heads of one layer.
+
+    Attributes:
+        layer, heads: which heads; `None` means all heads of the layer.
+        rows: query rows by role.
+        by: `"uniform"` over the keys that the row may see (only those with the roles `keys`, if given; a row that
+            sees none of them is left alone), `"identity"` (the row itself), `"one_hot"` (its partner under
+            `relation`; rows without one, or whose partner is masked, are left alone), `"mean"` (the head's mean
+            pattern over a reference batch), or `"matrix"` (rows of `matrix` `[query][key]`).
+    """
+
+    kind: Literal["replace_pattern"] = "replace_pattern"
+    layer: int = Field(ge=0)
+    heads: tuple[int, ...] | None = None
+    rows: Roles = {}
+    by: Literal["uniform", "identity", "one_hot", "mean", "matrix"]
+    keys: Roles = {}
+    relation: str | None = None
+    matrix: tuple[tuple[float, ...], ...] | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if (self.by == "one_hot") != (self.relation is not None):
+            raise ValueError(f"relation: expected with by = 'one_hot' and only there, found by = {self.by!r}")
+        if (self.by == "matrix") != (self.matrix is not None):
+            raise ValueError(f"matrix: expected with by = 'matrix' and only there, found by = {self.by!r}")
+        if self.keys and self.by != "uniform":
+            raise ValueError(f"keys: expected with by = 'uniform' only, found by = {self.by!r}")
+        return self
+
+
+class SwapValues(Config):
+    """Exchange what two positions hand on as *values*, while queries and keys stay as they are.
+
+    Attributes:
+        layer, heads: which heads read the exchanged values; `None` means all heads of the layer.
+        what: the token's (or vector's) own embedding (`"symbol"`), its position code (`"position"`), or the whole
+            residual stream that enters the layer (`"stream"`).
+        first, second: the two positions.
+    """
+
+    kind: Literal["swap_values"] = "swap_values"
+    layer: int = Field(ge=0)
+    heads: tuple[int, ...] | None = None
+    what: Literal["symbol", "position", "stream"]
+    first: Site
+    second: Site
+
+
+class AblateHead(Config):
+    """Replace the output of heads (before the output projection) at some rows.
+
+    Attributes:
+        by: `"zero"`; `"mean"` (over a reference batch, per position); `"resample"` (the same head and position in
+            the sample's donor, see `lower`).
+    """
+
+    kind: Literal["ablate_head"] = "ablate_head"
+    layer: int = Field(ge=0)
+    heads: tuple[int, ...] | None = None
+    rows: Roles = {}
+    by: Literal["zero", "mean", "resample"]
+
+
+class AblateMLP(Config):
+    """Replace the output of a layer's MLP at some rows; `by` as for `AblateHead`."""
+
+    kind: Literal["ablate_mlp"] = "ablate_mlp"
+    layer: int = Field(ge=0)
+    rows: Roles = {}
+    by: Literal["zero", "mean", "resample"]
+
+
+Intervention = Annotated[ReplacePattern | SwapValues | AblateHead | AblateMLP, Field(discriminator="kind")]
+"""Any of the four."""

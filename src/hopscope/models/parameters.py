@@ -1,0 +1,178 @@
+"""The parameters of an ensemble: one flat buffer `[member, size]` and a named view of it for every tensor.
+
+The flat buffer lets the optimiser, the gradient norm and the divergence guard be a handful of operations for all
+members and all tensors at once, while the model reads its weights by name.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from hopscope import rng
+from hopscope.models.config import TransformerConfig
+
+_ALIGNMENT = 16
+"""Tensors start at multiples of 64 bytes, so that a product's rounding does not depend on what precedes it."""
+
+
+@dataclass(frozen=True)
+class ParameterSpec:
+    """Name, shape (without the member axis) and starting distribution of one tensor.
+
+    Attributes:
+        spread: bound of a uniform, standard deviation of a normal distribution, or the constant itself.
+        decays: whether weight decay is meant for it (matrices, not biases, norms and embeddings of position).
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    distribution: Literal["uniform", "normal", "constant"]
+    spread: float
+    decays: bool
+
+
+def parameter_specs(config: TransformerConfig) -> list[ParameterSpec]:
+    """All tensors of a transformer, in the order in which they lie in the flat buffer."""
+    width = config.width
+    specs = _embedding_specs(config)
+    for layer in range(config.layers):
+        specs += _attention_specs(config, f"layers.{layer}.attention")
+        if config.norm != "none":
+            specs += _norm_specs(f"layers.{layer}.attention_norm", width)
+        if config.mlp_size:
+            specs += _mlp_specs(config, f"layers.{layer}.mlp")
+            if config.norm != "none":
+                specs += _norm_specs(f"layers.{layer}.mlp_norm", width)
+    if config.norm == "pre":
+        specs += _norm_specs("final_norm", width)
+    return specs + _linear_specs(config, "readout", width, config.output_size)
+
+
+def _embedding_specs(config: TransformerConfig) -> list[ParameterSpec]:
+    spread = 1.0 if config.init == "torch" else 0.02
+    if config.input_kind == "tokens":
+        specs = [ParameterSpec("embed.token.weight", (config.input_size, config.width), "normal", spread, False)]
+    else:
+        specs = _linear_specs(config, "embed.vector", config.input_size, config.width)
+    if config.positions == "learned":
+        specs.append(ParameterSpec("embed.position.weight", (config.length, config.width), "normal", spread, False))
+    return specs
+
+
+def _attention_specs(config: TransformerConfig, name: str) -> list[ParameterSpec]:
+    inner = config.heads * config.head_size
+    # torch draws query, key and value as one matrix [3·inner, width] (Glorot), and starts all their biases at zero.
+    glorot = math.sqrt(6.0 / (config.width + 3 * inner))
+    specs = []
+    for part in ("query", "key", "value"):
+        specs += _linear_specs(config, f"{name}.{part}", config.width, inner, bound=glorot, zero_bias=True)
+    return specs + _linear_specs(config, f"{name}.output", inner, config.width, zero_bias=True, residual=True)
+
+
+def _mlp_specs(config: TransformerConfig, name: str) -> list[ParameterSpec]:
+    return [
+        *_linear_specs(config, f"{name}.inner", config.width, config.mlp_size),
+        *_linear_specs(config, f"{name}.outer", config.mlp_size, config.width, residual=True),
+    ]
+
+
+def _norm_specs(name: str, width: int) -> list[ParameterSpec]:
+    return [
+        ParameterSpec(f"{name}.weight", (width,), "constant", 1.0, False),
+        ParameterSpec(f"{name}.bias", (width,), "constant", 0.0, False),
+    ]
+
+
+def _linear_specs(
+    config: TransformerConfig,
+    name: str,
+    fan_in: int,
+    fan_out: int,
+    *,
+    bound: float | None = None,
+    zero_bias: bool = False,
+    residual: bool = False,
+) -> list[ParameterSpec]:
+    """Weight `[fan_in, fan_out]` and bias of a linear map."""
+    if config.init == "gpt2":
+        deviation = 0.02 / math.sqrt(2 * config.layers) if residual else 0.02
+        return [
+            ParameterSpec(f"{name}.weight", (fan_in, fan_out), "normal", deviation, True),
+            ParameterSpec(f"{name}.bias", (fan_out,), "constant", 0.0, False),
+        ]
+    bound = bound if bound is not None else 1.0 / math.sqrt(fan_in)
+    bias = ("constant", 0.0) if zero_bias else ("uniform", 1.0 / math.sqrt(fan_in))
+    return [
+        ParameterSpec(f"{name}.weight", (fan_in, fan_out), "uniform", bound, True),
+        ParameterSpec(f"{name}.bias", (fan_out,), bias[0], bias[1], False),  # type: ignore[arg-type]
+    ]
+
+
+class Parameters:
+    """The weights of all members.
+
+    Attributes:
+        specs: what tensors there are.
+        flat: `[member, size]`, every weight of a member in a row (with gaps of zeros for alignment).
+        decay_mask: `[size]`, 1 where weight decay is meant for matrices only.
+    """
+
+    def __init__(self, specs: list[ParameterSpec], members: int, device: torch.device | str = "cpu"):
+        self.specs = specs
+        self._slices: dict[str, tuple[int, int, tuple[int, ...]]] = {}
+        offset = 0
+        for spec in specs:
+            size = math.prod(spec.shape)
+            self._slices[spec.name] = (offset, offset + size, spec.shape)
+            offset += math.ceil(size / _ALIGNMENT) * _ALIGNMENT
+        self.flat: Float[Tensor, "member size"] = torch.zeros(members, offset, device=device)
+        self.decay_mask = torch.zeros(offset, device=device)
+        for spec in specs:
+            if spec.decays:
+                start, stop, _ = self._slices[spec.name]
+                self.decay_mask[start:stop] = 1.0
+
+    @classmethod
+    def initial(
+        cls, config: TransformerConfig, seeds: Int[Tensor, " member"], device: torch.device | str = "cpu"
+    ) -> "Parameters":
+        """Fresh weights: tensor number n of a member is drawn from (its seed, stream "init", step n) alone."""
+        parameters = cls(parameter_specs(config), len(seeds), device)
+        for number, (spec, view) in enumerate(zip(parameters.specs, parameters.views().values(), strict=True)):
+            view.copy_(_drawn(spec, number, seeds.to(device)))
+        return parameters
+
+    def views(self, flat: Tensor | None = None) -> dict[str, Tensor]:
+        """Name → view `[member, *shape]` of `flat` (by default of the weights)."""
+        buffer = self.flat if flat is None else flat
+        return {
+            name: buffer[:, start:stop].view(buffer.shape[0], *shape)
+            for name, (start, stop, shape) in self._slices.items()
+        }
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Take over weights by name; names and shapes must be those of `specs`.
+
+        Raises:
+            ValueError: a name is missing or unknown, or a shape differs.
+        """
+        views = self.views()
+        if set(views) != set(weights):
+            raise ValueError(f"expected weights {sorted(views)}, found {sorted(weights)}")
+        for name, view in views.items():
+            if view.shape != weights[name].shape:
+                raise ValueError(f"{name}: expected shape {tuple(view.shape)}, found {tuple(weights[name].shape)}")
+            view.copy_(weights[name])
+
+
+def _drawn(spec: ParameterSpec, number: int, seeds: Int[Tensor, " member"]) -> Tensor:
+    if spec.distribution == "constant":
+        return torch.full((len(seeds), *spec.shape), spec.spread, device=seeds.device)
+    if spec.distribution == "normal":
+        return rng.normal_tensor(seeds, "init", number, spec.shape) * spec.spread
+    return (rng.uniform_tensor(seeds, "init", number, spec.shape) * 2.0 - 1.0) * spec.spread

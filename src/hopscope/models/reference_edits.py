@@ -1,0 +1,149 @@
+"""Interventions on one plain module, in plain loops over samples and rows: the slow obvious reference of `edits`."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from hopscope.models.interventions import AblateHead, AblateMLP, Intervention, ReplacePattern, Roles, Site, SwapValues
+from hopscope.tasks.batch import Batch
+
+
+class Edited:
+    """What one variant changes in a forward pass of one member.
+
+    Attributes:
+        interventions: the variant.
+        batch: the samples with their roles and relations (`member == 1`); needed by any intervention.
+        patterns, head_means, mlp_means: means of this member, `[layer, head, query, key]`,
+            `[layer, head, query, head_dim]` and `[layer, query, model]`; needed by `"mean"`.
+        donor: sample that each sample resamples from; by default the next one.
+        causal: whether the edited model hides later positions.
+        layer: the layer that is running.
+    """
+
+    def __init__(
+        self,
+        interventions: Sequence[Intervention],
+        batch: Batch | None = None,
+        means: tuple[Tensor, Tensor, Tensor] | None = None,
+        donor: Sequence[int] | None = None,
+        *,
+        causal: bool = True,
+    ):
+        self.interventions, self.batch, self.means, self.donor = interventions, batch, means, donor
+        self.causal = causal
+        self.layer = 0
+
+    def start(self, symbol: Tensor, position: Tensor) -> None:
+        """Remember the two parts of the embedded input, `[batch, position, model]`."""
+        self.symbol, self.position = symbol, position
+
+    def pattern(self, pattern: Float[Tensor, "batch head query key"]) -> Tensor:
+        """Attention patterns after replacement."""
+        pattern = pattern.clone()
+        for item in self._here(ReplacePattern):
+            for sample, head, query in self._rows(item, pattern):
+                row = self._new_row(item, sample, head, query, pattern.shape[-1])
+                if row is not None:
+                    pattern[sample, head, query] = row
+        return pattern
+
+    def stream(self, x: Float[Tensor, "batch position model"], head: int) -> Tensor:
+        """The stream from which a head takes its values."""
+        swaps = [swap for swap in self._here(SwapValues) if swap.heads is None or head in swap.heads]
+        if not swaps:
+            return x
+        out = x.clone()
+        for sample in range(x.shape[0]):
+            order = {what: list(range(x.shape[1])) for what in ("symbol", "position", "stream")}
+            for swap in swaps:
+                first, second = self._position(swap.first, sample), self._position(swap.second, sample)
+                if first is not None and second is not None:
+                    places = order[swap.what]
+                    places[first], places[second] = places[second], places[first]
+            symbol, position = self.symbol[sample], self.position[sample]
+            out[sample] = x[sample][order["stream"]]
+            out[sample] += symbol[order["symbol"]] - symbol + position[order["position"]] - position
+        return out
+
+    def heads(self, heads: Float[Tensor, "batch head query head_dim"]) -> Tensor:
+        """Head outputs after ablation."""
+        out = heads.clone()
+        for item in self._here(AblateHead):
+            for sample, head, query in self._rows(item, heads):
+                mean = None if self.means is None else self.means[1][self.layer, head, query]
+                out[sample, head, query] = self._ablated(item.by, heads[self._donor(sample, heads), head, query], mean)
+        return out
+
+    def mlp(self, mlp: Float[Tensor, "batch query model"]) -> Tensor:
+        """MLP outputs after ablation."""
+        out = mlp.clone()
+        for item in self._here(AblateMLP):
+            for sample in range(mlp.shape[0]):
+                for query in range(mlp.shape[1]):
+                    if self._has(item.rows, sample, query):
+                        mean = None if self.means is None else self.means[2][self.layer, query]
+                        out[sample, query] = self._ablated(item.by, mlp[self._donor(sample, mlp), query], mean)
+        return out
+
+    def _here(self, kind: type) -> list:
+        return [item for item in self.interventions if isinstance(item, kind) and item.layer == self.layer]
+
+    def _rows(self, item: ReplacePattern | AblateHead, x: Tensor) -> list[tuple[int, int, int]]:
+        return [
+            (sample, head, query)
+            for sample in range(x.shape[0])
+            for head in (range(x.shape[1]) if item.heads is None else item.heads)
+            for query in range(x.shape[2])
+            if self._has(item.rows, sample, query)
+        ]
+
+    def _has(self, roles: Roles, sample: int, position: int) -> bool:
+        assert self.batch is not None
+        return all(int(self.batch.roles[name][0, sample, position]) == value for name, value in roles.items())
+
+    def _position(self, site: Site, sample: int) -> int | None:
+        assert self.batch is not None
+        count = self.batch.inputs.shape[2]
+        (position,) = [p for p in range(count) if self._has(site.roles, sample, p)]
+        if site.relation is not None:
+            position = int(self.batch.relations[site.relation][0, sample, position])
+        return position if position >= 0 else None
+
+    def _new_row(self, item: ReplacePattern, sample: int, head: int, query: int, keys: int) -> Tensor | None:
+        if item.by == "mean":
+            assert self.means is not None
+            return self.means[0][self.layer, head, query]
+        if item.by == "matrix":
+            assert item.matrix is not None
+            return torch.tensor(item.matrix[query])
+        if item.by == "uniform":
+            allowed = [key for key in range(keys) if self._sees(query, key) and self._has(item.keys, sample, key)]
+        elif item.by == "identity":
+            allowed = [query]
+        else:
+            assert self.batch is not None and item.relation is not None
+            key = int(self.batch.relations[item.relation][0, sample, query])
+            allowed = [key] if key >= 0 and self._sees(query, key) else []
+        if not allowed:
+            return None
+        row = torch.zeros(keys)
+        row[allowed] = 1.0 / len(allowed)
+        return row
+
+    def _sees(self, query: int, key: int) -> bool:
+        return key <= query or not self.causal
+
+    def _donor(self, sample: int, x: Tensor) -> int:
+        return self.donor[sample] if self.donor is not None else (sample + 1) % x.shape[0]
+
+    @staticmethod
+    def _ablated(by: str, donated: Tensor, mean: Tensor | None) -> Tensor:
+        if by == "zero":
+            return torch.zeros_like(donated)
+        if by == "resample":
+            return donated
+        assert mean is not None
+        return mean

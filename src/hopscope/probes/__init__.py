@@ -1,0 +1,1 @@
+"""What it knows: measurements of trained models on held-out data."""

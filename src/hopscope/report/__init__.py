@@ -1,0 +1,1 @@
+"""The page: run folders in, one self-contained HTML file out.  Knows neither torch nor the studies."""

@@ -1,0 +1,130 @@
+"""Figures: a Vega-Lite specification and its CSV become one value; page, SVG and PNG are drawn from it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hopscope.errors import UserError
+from hopscope.report.theme import with_theme
+from hopscope.runs.files import read_bytes, read_json, write_atomic
+
+VL_VERSION = "6.4"
+"""Vega-Lite release that specifications are written for (Altair 6.3) and drawn with."""
+
+PNG_SCALE = 2
+"""Pixels per unit of the specification in PNG files."""
+
+_REMEDY = "run the study again to write its figures anew"
+
+
+def figure_names(figures_dir: Path) -> list[str]:
+    """Names of the figures in a folder, in alphabetical order; a missing folder has none."""
+    suffix = ".vl.json"
+    return sorted(path.name.removesuffix(suffix) for path in figures_dir.glob(f"*{suffix}"))
+
+
+def inline_figure(figures_dir: Path, name: str) -> dict[str, Any]:
+    """The specification of a figure with its CSV's text where the url was, and the theme under its config.
+
+    Column types are the specification's own (``data.format.parse``).
+
+    Args:
+        figures_dir: folder with ``<name>.vl.json`` and ``<name>.csv``.
+        name: the figure's name, without suffix.
+
+    Raises:
+        UserError: a file is missing or unreadable, or the specification asks for any data but its own CSV.
+    """
+    path = figures_dir / f"{name}.vl.json"
+    spec = read_json(path, _REMEDY)
+    data = spec.get("data") if isinstance(spec, dict) else None
+    expected = f"{name}.csv"
+    if not isinstance(data, dict) or data.get("url") != expected:
+        raise UserError(
+            f"{path}: expected top-level data with url '{expected}', found {json.dumps(data)[:80]}; {_REMEDY}"
+        )
+    own = {"url": expected, "values": _read_text(figures_dir / expected)}
+    inlined: dict[str, Any] = _inline(spec, own, path)
+    return with_theme(inlined)
+
+
+def render_figure(figures_dir: Path, name: str) -> tuple[Path, Path]:
+    """Draw a figure as ``<name>.svg`` and ``<name>.png`` beside its specification.
+
+    The same files give the same drawings; nothing is fetched.
+
+    Returns:
+        The paths of the SVG and of the PNG.
+
+    Raises:
+        UserError: as `inline_figure`, or the specification cannot be drawn.
+    """
+    # A heavy native library that `import hopscope.report` and the command line's help should not wait for.
+    import vl_convert
+
+    spec = inline_figure(figures_dir, name)
+    options: dict[str, Any] = {"vl_version": VL_VERSION, "allowed_base_urls": []}
+    try:
+        svg: str = vl_convert.vegalite_to_svg(spec, **options)
+        png: bytes = vl_convert.vegalite_to_png(spec, scale=PNG_SCALE, **options)
+    except ValueError as error:
+        # The library's message spans lines; the second one names the cause.
+        cause = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"{figures_dir / name}.vl.json: expected a Vega-Lite {VL_VERSION} specification, "
+            f"found one that cannot be drawn ({cause}); {_REMEDY}"
+        ) from error
+    paths = (figures_dir / f"{name}.svg", figures_dir / f"{name}.png")
+    write_atomic(paths[0], svg.encode())
+    write_atomic(paths[1], png)
+    return paths
+
+
+def render_all(run_path: Path) -> list[Path]:
+    """Draw every figure of a run; returns the paths written, in name order.
+
+    Raises:
+        UserError: as `render_figure`.
+    """
+    figures_dir = run_path / "figures"
+    return [path for name in figure_names(figures_dir) for path in render_figure(figures_dir, name)]
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return read_bytes(path, _REMEDY).decode()
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: expected UTF-8 text, found {error.reason} at byte {error.start}; {_REMEDY}"
+        ) from None
+
+
+def _inline(node: Any, own: dict[str, Any], path: Path) -> Any:
+    """The node with every ``data`` of the figure's own CSV inlined, and with any other url refused.
+
+    Layers may bring data of their own, but only inline: the page must never ask the network for any.
+
+    Args:
+        node: a part of the specification.
+        own: the CSV's url and text, ``{"url": …, "values": …}``.
+        path: the specification's file, for the error.
+    """
+    if isinstance(node, list):
+        return [_inline(each, own, path) for each in node]
+    if not isinstance(node, dict):
+        return node
+    inlined = {key: value if key == "data" else _inline(value, own, path) for key, value in node.items()}
+    data = node.get("data")
+    if isinstance(data, dict) and "url" in data:
+        if data["url"] != own["url"]:
+            raise UserError(
+                f"{path}: expected data inline or from '{own['url']}', found url '{str(data['url'])[:80]}'; "
+                "put the columns into the figure's CSV"
+            )
+        rest = {key: value for key, value in data.items() if key not in ("url", "format")}
+        inlined["data"] = {
+            **rest,
+            "values": own["values"],
+            "format": {**data.get("format", {}), "type": "csv"},
+        }
+    return inlined

@@ -1,0 +1,134 @@
+"""One HTML file from run folders: no network, clock or chance, so the same folders give the same bytes."""
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+from pydantic import JsonValue
+
+from hopscope.errors import UserError
+from hopscope.report.figures import VL_VERSION, inline_figure
+from hopscope.report.numbers import format_number, tie
+from hopscope.report.prose import Prose
+from hopscope.report.record import FigureBlock, RunRecord, read_run
+from hopscope.report.verdicts import VerdictRow, verdict_counts, verdict_rows
+from hopscope.runs.files import write_atomic
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One run as the template sees it.
+
+    Attributes:
+        anchor: prefix of every id of this run, unique on the page.
+        record: config, story and claims.
+        prose: fills this run's numbers into its words.
+        verdicts: the verdict table's rows.
+        counts: (verdict, CSS class, symbol, number of claims).
+        figures: Vega-Lite specification by figure name.
+        settings: config.json's values by dotted name.
+    """
+
+    anchor: str
+    record: RunRecord
+    prose: Prose
+    verdicts: list[VerdictRow]
+    counts: list[tuple[str, str, str, int]]
+    figures: dict[str, dict[str, Any]]
+    settings: list[tuple[str, str]]
+
+
+def build_report(runs: Sequence[Path], to: Path) -> None:
+    """Write the page of one run, or of several with a section each, as one self-contained HTML file.
+
+    Args:
+        runs: run folders, in the order of the page.
+        to: the file to write.
+
+    Raises:
+        UserError: a file of a run is missing or damaged, or its words name a number its story does not have.
+    """
+    if not runs:
+        raise UserError(
+            "report: expected at least one run folder, found none; name the folder of a finished run"
+        )
+    views = [_view(read_run(path), f"run-{at}") for at, path in enumerate(runs, start=1)]
+    write_atomic(to, _render(views).encode())
+
+
+def _view(record: RunRecord, anchor: str) -> RunView:
+    prose = Prose(record.story.numbers)
+    blocks = [block for section in record.story.sections for block in section.blocks]
+    names = dict.fromkeys(block.name for block in blocks if isinstance(block, FigureBlock))
+    return RunView(
+        anchor=anchor,
+        record=record,
+        prose=prose,
+        verdicts=verdict_rows(record, prose),
+        counts=verdict_counts(record),
+        figures={name: inline_figure(record.path / "figures", name) for name in names},
+        settings=list(_flatten(record.config.config)),
+    )
+
+
+def _render(views: list[RunView]) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("hopscope.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(number=format_number, tie=tie)
+    sources = [f"runs/{view.record.config.study}/{view.record.config.hash}" for view in views]
+    return environment.get_template("page.html").render(
+        runs=views,
+        title=_title(views),
+        style=_asset("style.css"),
+        script=_asset("page.js"),
+        libraries=Markup(_libraries()) if any(view.figures for view in views) else "",
+        command=shlex.join(["hopscope", "report", *sources]),
+        as_json=script_json,
+    )
+
+
+def _title(views: list[RunView]) -> str:
+    if len(views) > 1:
+        return f"Hopscope: {len(views)} runs"
+    return views[0].prose.plain(views[0].record.story.title)
+
+
+def script_json(value: JsonValue) -> Markup:
+    """JSON that is safe inside a ``<script>`` element: no ``<`` is left to end it or to open a comment."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def _asset(name: str) -> Markup:
+    # Package files, not user text: escaping would break the style sheet's and the script's own quotes.
+    return Markup(resources.files("hopscope.report").joinpath("templates", name).read_text(encoding="utf-8"))
+
+
+@cache
+def _libraries() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script; bundling takes about a second, hence the cache."""
+    import vl_convert
+
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VL_VERSION)
+    return bundle.replace("</script", "<\\/script")
+
+
+def _flatten(config: JsonValue, prefix: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(config, dict) and config:
+        for key, value in config.items():
+            yield from _flatten(value, f"{prefix}.{key}" if prefix else key)
+    else:
+        yield prefix, config if isinstance(config, str) else json.dumps(config, ensure_ascii=False)

@@ -1,0 +1,52 @@
+"""Events: when, on what, and what went wrong; one JSON object per line.
+
+The log is a convenience that no number depends on.  So appending never ends a run (a full disk shows at the
+next write that matters), and reading skips lines that a killed process left torn.
+"""
+
+import contextlib
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hopscope.runs.files import canonical_json, is_file, parse_json, read_bytes
+
+
+def append_event(path: Path, kind: str, fields: dict[str, Any]) -> None:
+    """Appends one line with the time (UTC), the kind and the fields, if the system lets it.
+
+    Raises:
+        ValueError: a field holds a NaN or an infinity.
+    """
+    time = datetime.now(UTC).isoformat(timespec="milliseconds")
+    line = canonical_json({**fields, "kind": kind, "time": time}).encode() + b"\n"
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            # One write per line: lines of several processes do not mix.
+            os.write(descriptor, (b"\n" if _is_torn(descriptor) else b"") + line)
+        finally:
+            os.close(descriptor)
+
+
+def _is_torn(descriptor: int) -> bool:
+    size = os.fstat(descriptor).st_size
+    return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+
+
+def read_events(path: Path) -> list[dict[str, Any]]:
+    """The events in the order they were written, without torn lines; none where there is no file.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    if not is_file(path):
+        return []
+    events = []
+    for line in read_bytes(path, "check its permissions").splitlines():
+        with contextlib.suppress(ValueError):
+            event = parse_json(line)
+            if isinstance(event, dict) and "kind" in event:
+                events.append(event)
+    return events

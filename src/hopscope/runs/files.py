@@ -1,0 +1,203 @@
+"""Files that are whole or absent: every file of the record goes through `write_atomic`.
+
+A process may be killed, or a disk may fill up, at any moment.  What was written before must survive that, and
+what is being written must never be taken for a finished file; so data go to a hidden temporary name in the
+same folder, are flushed to the disk, and only then renamed.
+"""
+
+import contextlib
+import errno
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Never
+
+from hopscope.errors import UserError
+
+_HINTS = {
+    errno.ENOSPC: "free some disk space",
+    errno.EDQUOT: "free some of your disk quota",
+    errno.EACCES: "choose a folder that you may write to",
+    errno.EPERM: "choose a folder that you may write to",
+    errno.EROFS: "choose a folder that is not read-only",
+    errno.ENOTDIR: "choose another folder, part of this path is a file",
+    errno.EEXIST: "choose another folder, part of this path is a file",
+    errno.EISDIR: "move away the folder that has this file's name",
+    errno.ENAMETOOLONG: "choose a shorter path",
+}
+
+
+def reason(error: OSError) -> str:
+    """The system's words for an error, without the path that Python adds to them."""
+    return error.strerror or type(error).__name__
+
+
+def write_error(path: Path, error: OSError) -> UserError:
+    """The one line that tells why `path` could not be written, and that nothing is lost by it."""
+    hint = _HINTS.get(error.errno or 0, "mend this")
+    return UserError(
+        f"cannot write {path}: expected a writable folder with free space, found: {reason(error)}; "
+        f"nothing written before is lost: {hint}, and the same command goes on"
+    )
+
+
+def listed(names: Iterable[object], limit: int = 10) -> str:
+    """Names for an error line, at most `limit` of them: ``a, b and 3 more``."""
+    words = [str(name) for name in names]
+    rest = len(words) - limit
+    return ", ".join(words[:limit]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def temporary_name(path: Path) -> Path:
+    """Where `path` is written before it is renamed; always the same, so that leftovers are overwritten."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder and those above it.
+
+    Raises:
+        UserError: the folder cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+def write_atomic(path: Path, data: bytes | str) -> None:
+    """Writes a whole file, or leaves what was there; folders above it are made.
+
+    Args:
+        path: the file.
+        data: its bytes, or text that is stored as UTF-8.
+
+    Raises:
+        UserError: the system refused (full disk, no permission, read-only, a file in place of a folder …).
+    """
+    content = data.encode() if isinstance(data, str) else data
+    temporary = temporary_name(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)  # noqa: PTH105 - called by this name so that tests can kill the process here
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise write_error(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes a rename survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network file systems cannot flush a folder; the rename itself has happened.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: Path) -> None:
+    """Removes a file, if it is there.
+
+    Raises:
+        UserError: the system refused.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+def is_file(path: Path) -> bool:
+    """Whether the path is a file that the system lets us see."""
+    with contextlib.suppress(OSError):
+        return path.is_file()
+    return False
+
+
+def is_folder(path: Path) -> bool:
+    """Whether the path is a folder that the system lets us see."""
+    with contextlib.suppress(OSError):
+        return path.is_dir()
+    return False
+
+
+def read_bytes(path: Path, remedy: str) -> bytes:
+    """The bytes of a file.
+
+    Args:
+        path: the file.
+        remedy: what the user should do if it cannot be read, for the error line.
+
+    Raises:
+        UserError: the file is missing or cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: expected a file, found none: {remedy}") from error
+    except OSError as error:
+        raise UserError(f"{path}: expected a readable file, found: {reason(error)}: {remedy}") from error
+
+
+def canonical_json(value: object) -> str:
+    """JSON with one spelling per value: sorted keys, no spaces, floats by `repr`.
+
+    Raises:
+        ValueError: the value holds a NaN or an infinity.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Writes a value as JSON, keys in the order given, indented by one space.
+
+    Raises:
+        UserError: the file cannot be written.
+        ValueError: the value holds a NaN or an infinity; a missing number is `None`.
+    """
+    write_atomic(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def parse_json(text: bytes | str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: the text is not JSON, or holds a NaN or an infinity.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _refuse_constant(name: str) -> Never:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def read_json(path: Path, remedy: str = "restore it, or delete it and run the same command again") -> Any:
+    """The value in a JSON file.
+
+    Args:
+        path: the file.
+        remedy: what the user should do if it is missing or damaged, for the error line.
+
+    Raises:
+        UserError: the file is missing, unreadable, cut short or not JSON.
+    """
+    content = read_bytes(path, remedy)
+    try:
+        return parse_json(content)
+    except ValueError as error:
+        found = f"{len(content)} bytes that are not ({error})" if content else "an empty file"
+        raise UserError(f"{path}: expected whole JSON, found {found}: {remedy}") from error

@@ -1,0 +1,40 @@
+"""Names made of content: equal questions find the same run, changed ones make a new run."""
+
+import hashlib
+from pathlib import Path
+
+from hopscope.runs.files import canonical_json
+
+SCHEMA_VERSION = 1
+"""Version of the files' layout; a reader refuses a newer one."""
+
+RESULTS_VERSION = 1
+"""Raised when a configuration would give other numbers than before, so that old runs are not resumed."""
+
+_DIGITS = 12
+
+
+def content_hash(value: object) -> str:
+    """The first 12 hexadecimal digits of the SHA-256 of a value's canonical JSON.
+
+    Raises:
+        ValueError: the value holds a NaN or an infinity.
+    """
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:_DIGITS]
+
+
+def config_hash(study: str, config: object) -> str:
+    """The hash that names a run: of the study, the results version and the configuration (a JSON value)."""
+    return content_hash({"study": study, "results_version": RESULTS_VERSION, "config": config})
+
+
+def source_hash(package: Path | None = None) -> str:
+    """The hash of a package's `.py` files: relative names and bytes, in name order.
+
+    Args:
+        package: the package's folder; Hopscope's own by default.
+    """
+    root = package or Path(__file__).resolve().parent.parent
+    files = {file.relative_to(root).as_posix(): file for file in root.rglob("*.py")}
+    digests = [[name, hashlib.sha256(files[name].read_bytes()).hexdigest()] for name in sorted(files)]
+    return content_hash(digests)

@@ -1,0 +1,217 @@
+"""A unit's folder: members of equal shape that are trained as one program."""
+
+import re
+import warnings
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hopscope.errors import UserError
+from hopscope.runs.arrays import Array, npz_arrays, npz_bytes
+from hopscope.runs.checkpoints import CheckpointDamaged, load_checkpoint
+from hopscope.runs.files import is_file, listed, read_bytes, read_json, remove, write_atomic, write_json
+from hopscope.runs.hashing import SCHEMA_VERSION
+from hopscope.runs.locks import folder_lock
+from hopscope.runs.schema import check_schema
+
+if TYPE_CHECKING:
+    from hopscope.runs.store import RunFolder
+
+_CHECKPOINT = re.compile(r"step-(\d{9,})\.safetensors")
+_AGAIN = "delete it and run the same command again"
+
+
+class CheckpointWarning(UserWarning):
+    """A damaged checkpoint was passed over when a run was resumed."""
+
+
+@dataclass(frozen=True)
+class UnitFolder:
+    """A folder `units/<hash>` of a run.
+
+    Attributes:
+        path: the folder.
+    """
+
+    path: Path
+
+    @property
+    def hash(self) -> str:
+        """The unit's hash, which is the folder's name."""
+        return self.path.name
+
+    @property
+    def run(self) -> "RunFolder":
+        """The run that the unit belongs to."""
+        from hopscope.runs.store import RunFolder  # a run makes units: at the top this would be a circle
+
+        return RunFolder(self.path.parent.parent)
+
+    def create(self, unit_record: Mapping[str, Any]) -> "UnitFolder":
+        """Records what the unit is, unless it is on record: what a resumed unit started with holds.
+
+        Args:
+            unit_record: label, plan, layout, versions, source hash; schema version and hash are added.
+
+        Raises:
+            UserError: the record cannot be written, or one that is there cannot be read.
+        """
+        path = self.path / "unit.json"
+        if is_file(path):
+            _ = self.record
+        else:
+            write_json(path, {"schema_version": SCHEMA_VERSION, "unit": self.hash} | dict(unit_record))
+        return self
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What `unit.json` says.
+
+        Raises:
+            UserError: the file is missing, damaged, or made by a newer Hopscope.
+        """
+        path = self.path / "unit.json"
+        remedy = f"delete the folder {self.path} and run the same command again"
+        return check_schema(path, read_json(path, remedy), remedy)
+
+    def checkpoint_path(self, step: int) -> Path:
+        """Where the checkpoint of a step is, or would be."""
+        return self.path / "checkpoints" / f"step-{step:09d}.safetensors"
+
+    def checkpoints(self) -> list[tuple[int, Path]]:
+        """Steps and paths of the checkpoints, ascending."""
+        files = (self.path / "checkpoints").glob("step-*.safetensors")
+        matches = [(_CHECKPOINT.fullmatch(path.name), path) for path in files]
+        return sorted((int(match[1]), path) for match, path in matches if match)
+
+    def checkpoint(self, step: int | None = None) -> tuple[int, dict[str, Array], dict[str, Any]]:
+        """A checkpoint's step, arrays and metadata.
+
+        Args:
+            step: its step; the last one by default.
+
+        Raises:
+            CheckpointDamaged: its content cannot be trusted.
+            UserError: there is no checkpoint of that step.
+        """
+        found = dict(self.checkpoints())
+        if not found:
+            raise UserError(
+                f"{self.path}: expected a checkpoint, found none: run the study until its first one"
+            )
+        step = max(found) if step is None else step
+        if step not in found:
+            steps = listed(found, limit=40)
+            raise UserError(
+                f"{self.path}: expected a checkpoint of step {step}, found steps {steps}: choose one"
+            )
+        return (step, *_load(step, found[step]))
+
+    def resume_point(self) -> tuple[int, dict[str, Array], dict[str, Any]] | None:
+        """The newest whole checkpoint that holds the optimiser's state: its step, arrays and metadata.
+
+        Damaged ones after it are left in place, with a `CheckpointWarning` and an event for each; training
+        that goes on from here overwrites them.
+
+        Returns:
+            None where training must start from the beginning.
+
+        Raises:
+            UserError: a file cannot be read.
+        """
+        damaged: list[CheckpointDamaged] = []
+        point = None
+        for step, path in reversed(self.checkpoints()):
+            try:
+                tensors, metadata = _load(step, path)
+            except CheckpointDamaged as error:
+                damaged.append(error)
+                continue
+            if any(name.startswith("optimiser/") for name in tensors):
+                point = (step, tensors, metadata)
+                break
+        for passed_over in damaged:
+            self._report(passed_over, self.checkpoint_path(point[0]).name if point else None)
+        return point
+
+    def _report(self, error: CheckpointDamaged, instead: str | None) -> None:
+        file = error.path.relative_to(self.run.path).as_posix()
+        self.run.event("checkpoint_damaged", file=file, reason=error.reason, instead=instead)
+        goes_on = f"going on from {instead}" if instead else "starting from the beginning"
+        message = f"{error.path}: expected a whole checkpoint, found {error.reason}: {goes_on} instead"
+        warnings.warn(message, CheckpointWarning, stacklevel=3)
+
+    def analysis_path(self, name: str, step: int, suffix: str = "json") -> Path:
+        """Where the analysis `name` of a checkpoint is, or would be; `suffix` is json or npz."""
+        return self.path / "analysis" / f"{name}-step-{step:09d}.{suffix}"
+
+    def write_analysis(self, name: str, step: int, value: Mapping[str, Any]) -> Path:
+        """Writes what one analysis found at one checkpoint.
+
+        Args:
+            name: the analysis.
+            step: the checkpoint's step.
+            value: JSON values, or NumPy arrays alone, which make an npz file.
+
+        Returns:
+            The file's path.
+
+        Raises:
+            UserError: the file cannot be written.
+            ValueError: a JSON value holds a NaN or an infinity.
+        """
+        as_arrays = bool(value) and all(isinstance(item, np.ndarray) for item in value.values())
+        path = self.analysis_path(name, step, "npz" if as_arrays else "json")
+        if as_arrays:
+            write_atomic(path, npz_bytes(value))
+        else:
+            write_json(path, dict(value))
+        remove(self.analysis_path(name, step, "json" if as_arrays else "npz"))
+        return path
+
+    def read_analysis(self, name: str, step: int) -> dict[str, Any]:
+        """What `write_analysis` was given.
+
+        Raises:
+            UserError: the file is missing or damaged.
+        """
+        path = self.analysis_path(name, step, "npz")
+        if not is_file(path):
+            value: dict[str, Any] = read_json(self.analysis_path(name, step), _AGAIN)
+            return value
+        try:
+            return npz_arrays(read_bytes(path, _AGAIN))
+        except ValueError as error:
+            raise UserError(f"{path}: expected whole arrays, found {error}: {_AGAIN}") from error
+
+    @property
+    def is_done(self) -> bool:
+        """Whether training and analysis of the unit are complete."""
+        return is_file(self.path / "DONE")
+
+    def mark_done(self) -> None:
+        """Records that the unit is complete.
+
+        Raises:
+            UserError: the file cannot be written.
+        """
+        write_atomic(self.path / "DONE", "")
+
+    def lock(self, patience: float = 3.0) -> AbstractContextManager[None]:
+        """Keeps other processes from working on the unit; waits `patience` seconds for them.
+
+        Raises:
+            UserError: another process is still working on it.
+        """
+        return folder_lock(self.path, "unit", patience)
+
+
+def _load(step: int, path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
+    tensors, metadata = load_checkpoint(path)
+    if metadata.get("step") != step:
+        raise CheckpointDamaged(path, f"one of step {metadata.get('step')}")
+    return tensors, metadata

@@ -1,0 +1,19 @@
+"""The experiments: one package for each study.  This module only knows their names."""
+
+from hopscope.errors import UserError
+from hopscope.studies.base import Study
+
+STUDY_NAMES = ("permutation",)
+
+
+def find_study(name: str) -> Study:
+    """The study of this name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in STUDY_NAMES:
+        raise UserError(f"study: expected one of {', '.join(STUDY_NAMES)}, found {name!r}; see `hopscope studies`")
+    from hopscope.studies.permutation import PermutationStudy
+
+    return PermutationStudy()

@@ -1,0 +1,58 @@
+"""What a study is to the rest of the house."""
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hopscope.config import Config
+from hopscope.runs import RunFolder, UnitFolder
+
+if TYPE_CHECKING:
+    # Annotations only: listing studies and their presets must not load torch.
+    from hopscope.tasks.batch import Task
+    from hopscope.training.budget import TimeBudget
+    from hopscope.training.config import UnitPlan
+    from hopscope.training.trainer import Evaluate
+
+
+class StudyConfig(Config):
+    """Fields that every study has.
+
+    Attributes:
+        seeds: number of seeds, 0 … seeds - 1, of every configuration.
+    """
+
+    seeds: int
+
+
+class Study(Protocol):
+    """A grid of trainings, their analysis, and what is concluded from them.
+
+    Attributes:
+        name, summary: for listings.
+        presets: named configurations; `"laptop"` is the default.
+        costs: preset → expected cost in words.
+    """
+
+    name: str
+    summary: str
+    presets: dict[str, Any]
+    costs: dict[str, str]
+
+    def plan(self, config: Any) -> "list[UnitPlan]":
+        """The units of a configuration, members numbered through the run.  Loads no torch."""
+        ...
+
+    def task(self, plan: "UnitPlan", device: str) -> "Task":
+        """The task of a unit."""
+        ...
+
+    def evaluator(self, plan: "UnitPlan", task: "Task") -> "Evaluate":
+        """What is measured during training."""
+        ...
+
+    def analyse(self, unit: UnitFolder, plan: "UnitPlan", task: "Task", budget: "TimeBudget", device: str) -> None:
+        """Write the analyses of a trained unit; those that are there already are kept."""
+        ...
+
+    def conclude(self, run: RunFolder) -> None:
+        """Write claims, figures and story of a run whose units are all done."""
+        ...

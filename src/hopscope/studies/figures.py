@@ -1,0 +1,35 @@
+"""Writing a figure: a Vega-Lite specification that names its data, and the data as CSV beside it."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hopscope.runs import RunFolder, write_atomic, write_json
+
+if TYPE_CHECKING:
+    import altair
+
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""Okabe and Ito's colours, which readers with any colour vision can tell apart."""
+
+
+def data_url(name: str, types: Mapping[str, str]) -> "altair.UrlData":
+    """The data of figure `name` for an Altair chart; types are Vega-Lite's `number`, `string`, `boolean`."""
+    import altair
+
+    return altair.UrlData(url=f"{name}.csv", format=altair.CsvDataFormat(type="csv", parse=dict(types)))
+
+
+def write_figure(run: RunFolder, name: str, chart: "altair.TopLevelMixin", rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write `figures/<name>.vl.json` and `<name>.csv`.
+
+    Raises:
+        UserError: a file cannot be written.
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomic(run.path / "figures" / f"{name}.csv", text.getvalue())
+    write_json(run.path / "figures" / f"{name}.vl.json", chart.to_dict())

@@ -1,0 +1,60 @@
+"""The permutation-lookup study (presentation): elimination, recall, and what it takes to learn them."""
+
+from typing import TYPE_CHECKING
+
+from hopscope.runs import RunFolder, UnitFolder
+from hopscope.studies.permutation.config import COSTS, PRESETS, PermutationStudyConfig, plan
+
+if TYPE_CHECKING:
+    from hopscope.tasks.permutation import PermutationTask
+    from hopscope.training.budget import TimeBudget
+    from hopscope.training.config import UnitPlan
+    from hopscope.training.trainer import Evaluate
+
+
+class PermutationStudy:
+    """See `hopscope.studies.base.Study`; what needs torch or charts is imported when it is called."""
+
+    name = "permutation"
+    summary = "one-layer models look up a permutation: elimination, recall, and which model learns which"
+    presets = PRESETS
+    costs = COSTS
+
+    def plan(self, config: PermutationStudyConfig) -> "list[UnitPlan]":
+        """Units of the grid."""
+        return plan(config)
+
+    def task(self, plan: "UnitPlan", device: str) -> "PermutationTask":
+        """The training data of a unit."""
+        from hopscope.tasks.permutation import PermutationTask
+
+        return PermutationTask(plan.task, device)
+
+    def evaluator(self, plan: "UnitPlan", task: "PermutationTask") -> "Evaluate":
+        """Elimination and recall on held-out mappings."""
+        from hopscope.studies.permutation.analysis import evaluator
+
+        return evaluator(task)
+
+    def analyse(
+        self, unit: UnitFolder, plan: "UnitPlan", task: "PermutationTask", budget: "TimeBudget", device: str
+    ) -> None:
+        """Exhaustive probes and attention maps of the trained members."""
+        from hopscope.studies.permutation.analysis import analyse
+
+        config = PermutationStudyConfig.model_validate(unit.run.config)
+        analyse(unit, plan, task, budget, config.evaluation_limit, device)
+
+    def conclude(self, run: RunFolder) -> None:
+        """Claims, figures and story."""
+        from hopscope.studies.permutation.evidence import gather
+        from hopscope.studies.permutation.figures import write_figures
+        from hopscope.studies.permutation.ledger import judge
+        from hopscope.studies.permutation.story import write_story
+
+        config = PermutationStudyConfig.model_validate(run.config)
+        evidence = gather(run, config)
+        judged = judge(evidence, config)
+        run.write_json("claims.json", [claim.to_json() for claim, _ in judged])
+        write_figures(run, config, evidence)
+        write_story(run, config, evidence, judged)

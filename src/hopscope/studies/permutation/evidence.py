@@ -1,0 +1,112 @@
+"""What the analyses of a run say, gathered by configuration: the ground of claims, figures and story."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopscope.runs import RunFolder
+from hopscope.studies.permutation.config import Configuration, PermutationStudyConfig
+
+PROBES = "probes"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One configuration, seed by seed.
+
+    Attributes:
+        configuration: which one.
+        departures: how its training departs from the source's protocol, in words.
+        members, seeds: run-global members and their seeds.
+        files: analysis file (relative to the run) of each member, and the member's place in its lists.
+        probes: name of a probe → its value for each member (numbers, or lists by step).
+        exhaustive: whether every held-out sequence was gone through.
+        training_loss: mean training loss over the last epoch, for each member.
+        frozen: members whose training broke off because it diverged.
+    """
+
+    configuration: Configuration
+    departures: list[str]
+    members: list[int]
+    seeds: list[int]
+    files: list[tuple[str, int]]
+    probes: dict[str, list[Any]]
+    exhaustive: bool
+    training_loss: list[float]
+    frozen: list[int]
+
+    @property
+    def name(self) -> str:
+        """The configuration's written form."""
+        return self.configuration.name
+
+    def healthy(self, probe: str) -> list[float]:
+        """A probe's values without those of frozen members and without missing ones."""
+        pairs = zip(self.members, self.probes[probe], strict=True)
+        return [value for member, value in pairs if member not in self.frozen and value is not None]
+
+
+def gather(run: RunFolder, config: PermutationStudyConfig) -> dict[str, Evidence]:
+    """Evidence of every configuration, by name, from the analyses and metrics on disk.
+
+    Raises:
+        UserError: a file is missing or damaged.
+    """
+    losses = last_epoch_loss(run, config)
+    frozen = {int(event["member"]) for event in run.events() if event.get("kind") == "member frozen"}
+    gathered: dict[str, Evidence] = {}
+    for configuration in config.grid():
+        steps = config.training(configuration).steps
+        of_this = [m for m in run.members if _configuration(m.overrides) == configuration]
+        probes: dict[str, list[Any]] = {}
+        files, exhaustive = [], True
+        for member in of_this:
+            unit = run.unit(member.unit)
+            found = unit.read_analysis(PROBES, steps)
+            files.append((str(unit.analysis_path(PROBES, steps).relative_to(run.path)), member.index))
+            exhaustive &= all(found["exhaustive"].values())
+            for name, values in found.items():
+                if isinstance(values, list) and name != "members":
+                    probes.setdefault(name, []).append(values[member.index])
+        gathered[configuration.name] = Evidence(
+            configuration=configuration,
+            departures=config.departures(configuration),
+            members=[member.member for member in of_this],
+            seeds=[member.seed for member in of_this],
+            files=files,
+            probes=probes,
+            exhaustive=exhaustive,
+            training_loss=[losses[member.member] for member in of_this if member.member in losses],
+            frozen=sorted(frozen & {member.member for member in of_this}),
+        )
+    return gathered
+
+
+def last_epoch_loss(run: RunFolder, config: PermutationStudyConfig) -> dict[int, float]:
+    """Each member's mean training loss over its last epoch (or over all steps, if there are fewer).
+
+    A row of the record is a mean over the steps since the row before it, so rows are weighted by their steps.
+    """
+    columns = curve(run, "train", "loss")
+    per_epoch = max(1, config.samples_per_epoch // config.batch_size)
+    result = {}
+    for member in np.unique(columns["member"]):
+        here = columns["member"] == member
+        steps, values = columns["step"][here], columns["value"][here]
+        weights = np.diff(steps, prepend=0)
+        late = steps > steps[-1] - per_epoch
+        result[int(member)] = float(np.average(values[late], weights=weights[late]))
+    return result
+
+
+def curve(run: RunFolder, split: str, metric: str) -> dict[str, NDArray[Any]]:
+    """Columns `member`, `step`, `samples` and `value` of one metric, sorted by step, then member."""
+    table = run.metrics()
+    chosen = (table["split"].to_numpy() == split) & (table["metric"].to_numpy() == metric)
+    return {name: table[name].to_numpy()[chosen] for name in ("member", "step", "samples", "value")}
+
+
+def _configuration(overrides: dict[str, Any]) -> Configuration:
+    return Configuration(overrides["width"], overrides["heads"], overrides["data"])

@@ -1,0 +1,1 @@
+"""What is asked: tasks whose batches carry roles and relations."""

@@ -1,0 +1,77 @@
+"""What a task hands out: a batch whose positions carry roles and relations, and the contract of a task."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+NO_RELATION = -1
+"""Key position of a row that has no partner under a relation."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples of every member, side by side.
+
+    Attributes:
+        inputs: token ids `[member, batch, position]` or vectors `[member, batch, position, feature]`.
+        targets: token ids `[member, batch, position]` or vectors `[member, batch, position, feature]`.
+        loss_mask: `[member, batch, position]`, true where a prediction enters the loss.
+        roles: what each position is; name → `[member, batch, position]` integers (the task's `role_values` give
+            words for them).  Empty when the batch was drawn with `annotate=False`.
+        relations: name → key position that is the row's partner, `NO_RELATION` where there is none.
+    """
+
+    inputs: Int[Tensor, "member batch position"] | Float[Tensor, "member batch position feature"]
+    targets: Int[Tensor, "member batch position"] | Float[Tensor, "member batch position target"]
+    loss_mask: Bool[Tensor, "member batch position"]
+    roles: Mapping[str, Int[Tensor, "member batch position"]]
+    relations: Mapping[str, Int[Tensor, "member batch position"]]
+
+    def take(self, samples: slice | Tensor) -> "Batch":
+        """Some samples (a slice, indices, or a mask over the batch axis), the same ones of every member."""
+        return Batch(
+            self.inputs[:, samples],
+            self.targets[:, samples],
+            self.loss_mask[:, samples],
+            {name: role[:, samples] for name, role in self.roles.items()},
+            {name: relation[:, samples] for name, relation in self.relations.items()},
+        )
+
+
+class Task(Protocol):
+    """What the trainer and the probes need of any task.
+
+    Attributes:
+        positions: length of the input.
+        readout: positions that enter the loss, ascending.
+        output_size: size of a prediction (classes or dimensions).
+        input_size: vocabulary of a token task, features of a vector task.
+        input_kind: `"tokens"` or `"vectors"`.
+        role_values: role name → words of its integers; roles that are plain numbers have no entry.
+    """
+
+    positions: int
+    readout: tuple[int, ...]
+    input_size: int
+    output_size: int
+    input_kind: str
+    role_values: Mapping[str, tuple[str, ...]]
+
+    def sample(
+        self, seeds: Int[Tensor, " member"], stream: str, step: int, batch: int, *, start: int = 0, annotate: bool = True
+    ) -> Batch:
+        """Draw samples `start … start + batch - 1` of a step, each a pure function of (seed, stream, step, index)."""
+        ...
+
+    def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
+        """One sample in plain Python: the slow obvious reference of `sample`."""
+        ...
+
+    def losses(
+        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
+    ) -> Mapping[str, Float[Tensor, " member"]]:
+        """Mean losses per member; `"loss"` is what training minimises, the others are its parts."""
+        ...

@@ -1,0 +1,220 @@
+"""Permutation lookup (presentation, sections 1–3 and 8): read a mapping pair by pair, then answer from it.
+
+A sequence is x₁ y₁ … x_V y_V with y = mapping(x); the x come in random order, the model sees all tokens but the last
+and predicts each y at its x.  With repeats, one x copies an earlier one: elimination (the unused value) and recall
+(the value seen before) then give different answers.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from hopscope import rng
+from hopscope.tasks.batch import NO_RELATION, Batch
+from hopscope.tasks.config import PermutationConfig
+from hopscope.tasks.splits import ENUMERATED_VALUES, MappingSplit
+
+KINDS = ("x", "y")
+
+
+class PermutationTask:
+    """The task of one configuration on one device.
+
+    Attributes:
+        config: what the task is.
+        split: which mappings are training and which held out.
+        positions, readout, input_size, output_size, input_kind, role_values: see `Task`.
+
+    Roles: `kind` (x or y), `step` (1…V, the pair the position belongs to), `repeat` (1 where the token's x, or the
+    x of its pair, appeared before).  Relations: `previous` (the token before), `pair_mate` (the other token of the
+    pair, if it is part of the input), `same_symbol` (from a repeated x to its earlier copy) and `recall` (from a
+    repeated x to the y that stood beside that copy).
+    """
+
+    input_kind = "tokens"
+    role_values: Mapping[str, tuple[str, ...]] = {"kind": KINDS}
+
+    def __init__(self, config: PermutationConfig, device: torch.device | str = "cpu"):
+        self.config, self.device = config, torch.device(device)
+        self.positions = config.positions
+        self.readout = tuple(range(0, self.positions, 2))
+        self.input_size = self.output_size = config.values + 1
+        self.split = MappingSplit(config.values, config.held_out_share, config.split_seed, self.device)
+        self._pairs = torch.tensor(config.repeat_pairs(), device=self.device)
+        self._orders: Tensor | None = None
+        if config.values <= ENUMERATED_VALUES:
+            ranks = torch.arange(math.factorial(config.values), device=self.device)
+            self._orders = rng.permutation_from_index(ranks, config.values) + 1
+
+    def order(self, index: Int[Tensor, "..."]) -> Int[Tensor, "... value"]:
+        """Order number `index` (lexicographic rank) of the x values 1…V."""
+        if self._orders is not None:
+            return self._orders[index]
+        return rng.permutation_from_index(index, self.config.values) + 1
+
+    def sample(
+        self, seeds: Int[Tensor, " member"], stream: str, step: int, batch: int, *, start: int = 0, annotate: bool = True
+    ) -> Batch:
+        """Training samples `start … start + batch - 1` of a step, for every member's seed.
+
+        Each sample is a function of (seed, stream, step, index) alone: neither the other members nor the size of
+        the batch change it.  The mapping comes from the training part of the split.
+        """
+        index = torch.arange(start, start + batch, device=self.device)
+        words = rng.bits(seeds[:, None], stream, step, index)
+        mapping = self.split.mapping(rng.integers(words[..., 0], words[..., 1], self.split.training), "train")
+        order = self.order(rng.integers(words[..., 2], words[..., 3], math.factorial(self.config.values)))
+        if self.config.repeat_ratio > 0.0:
+            words = rng.bits(seeds[:, None], stream, step, index, block=1)
+            order = self._repeat(order, words)
+        return self.batch(order, mapping, annotate=annotate)
+
+    def _repeat(self, order: Int[Tensor, "member batch value"], words: Int[Tensor, "member batch 4"]) -> Tensor:
+        slot, source = self._pairs[rng.integers(words[..., 2], words[..., 3], len(self._pairs))].unbind(-1)
+        copied = order.gather(-1, source[..., None] - 1)
+        happens = rng.uniform(words[..., 0]) < self.config.repeat_ratio
+        here = torch.arange(1, self.config.values + 1, device=self.device) == slot[..., None]
+        return torch.where(here & happens[..., None], copied, order)
+
+    def batch(
+        self,
+        order: Int[Tensor, "member batch value"],
+        mapping: Int[Tensor, "member batch value"],
+        *,
+        annotate: bool = True,
+    ) -> Batch:
+        """Sequences of given x orders (repeats allowed) under given mappings, both with entries 1…V."""
+        answers = mapping.gather(-1, order - 1)
+        sequence = torch.stack((order, answers), dim=-1).flatten(-2)
+        inputs, targets = sequence[..., :-1], sequence[..., 1:]
+        mask = (torch.arange(self.positions, device=self.device) % 2 == 0).expand_as(inputs)
+        plain = Batch(inputs, targets, mask, {}, {})
+        return self.annotate(plain) if annotate else plain
+
+    def annotate(self, batch: Batch) -> Batch:
+        """The same batch with roles and relations."""
+        shape = batch.inputs.shape
+        position = torch.arange(self.positions, device=self.device).expand(shape)
+        is_x = position % 2 == 0
+        earlier = self._earlier_copy(batch.inputs)
+        mate = torch.where(is_x, position + 1, position - 1)
+        none = torch.full_like(position, NO_RELATION)
+        of_pair = earlier[..., ::2].repeat_interleave(2, dim=-1)[..., : self.positions]
+        roles = {"kind": position % 2, "step": position // 2 + 1, "repeat": (of_pair >= 0).long()}
+        relations = {
+            "previous": position - 1,
+            "pair_mate": torch.where(mate < self.positions, mate, none),
+            "same_symbol": earlier,
+            "recall": torch.where(earlier >= 0, earlier + 1, none),
+        }
+        return replace(batch, roles=roles, relations=relations)
+
+    def _earlier_copy(self, inputs: Int[Tensor, "member batch position"]) -> Int[Tensor, "member batch position"]:
+        """Position of the first earlier x with the same value, for every x; `NO_RELATION` elsewhere."""
+        xs = inputs[..., ::2]
+        equal = (xs[..., :, None] == xs[..., None, :]).tril(-1)
+        first = torch.where(equal.any(-1), 2 * equal.int().argmax(-1), NO_RELATION)
+        earlier = torch.full_like(inputs, NO_RELATION)
+        earlier[..., ::2] = first
+        return earlier
+
+    def losses(
+        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
+    ) -> Mapping[str, Float[Tensor, " member"]]:
+        """Cross-entropy in nats: the mean over the V predictions (presentation, section 4), and that of each step."""
+        targets = batch.targets[..., ::2]
+        logits = predictions.movedim(-1, 1)
+        by_step = torch.nn.functional.cross_entropy(logits, targets, reduction="none").mean(1)
+        parts = {f"loss_step_{step + 1}": by_step[:, step] for step in range(self.config.values)}
+        return {"loss": by_step.mean(-1), **parts}
+
+    def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
+        """One sample in plain Python, from the same random words: the slow obvious reference of `sample`."""
+        values = self.config.values
+        words = rng.bits(seed, stream, step, index).tolist()
+        number = (((words[0] << 32) | words[1]) * self.split.training) >> 64
+        mapping = self.split.mapping(torch.tensor(number, device=self.device), "train").tolist()
+        rank = (((words[2] << 32) | words[3]) * math.factorial(values)) >> 64
+        xs, pool = [], list(range(1, values + 1))
+        for remaining in range(values - 1, -1, -1):
+            position, rank = divmod(rank, math.factorial(remaining))
+            xs.append(pool.pop(position))
+        repeat_words = rng.bits(seed, stream, step, index, block=1).tolist()
+        if (repeat_words[0] >> 8) / 2**24 < self.config.repeat_ratio:
+            pairs = self.config.repeat_pairs()
+            slot, source = pairs[(((repeat_words[2] << 32) | repeat_words[3]) * len(pairs)) >> 64]
+            xs[slot - 1] = xs[source - 1]
+        return _described([token for x in xs for token in (x, mapping[x - 1])])
+
+    # Held-out evaluation.
+
+    def evaluation_count(self, data: str, split: str = "held_out") -> int:
+        """Size of the exhaustive set: orders × mappings of the split (× allowed repeats for `"repeats"`)."""
+        plain = math.factorial(self.config.values) * self.split.count(split)
+        return plain * (len(self.config.repeat_pairs()) if data == "repeats" else 1)
+
+    def evaluation(
+        self, data: str, split: str = "held_out", *, limit: int = 50_000, annotate: bool = True
+    ) -> Batch:
+        """All sequences of a split, or a fixed random part of them where there are more than `limit`.
+
+        Args:
+            data: `"plain"` (no repeats) or `"repeats"` (every sequence has one).
+            split: `"held_out"` or `"train"` mappings.
+            limit: largest set that is listed in full; a larger one is sampled without regard to the seed of any
+                member, so that all members answer the same questions.
+            annotate: whether roles and relations are worked out.
+
+        Returns:
+            A batch with `member == 1`; `evaluation_count(data, split) <= limit` tells that it is exhaustive.
+        """
+        mapping, order, pair = self._numbered(data, split, limit)
+        xs = self.order(order)
+        if data == "repeats":
+            slot, source = self._pairs[pair].unbind(-1)
+            xs = xs.scatter(-1, slot[:, None] - 1, xs.gather(-1, source[:, None] - 1))
+        return self.batch(xs[None], self.split.mapping(mapping, split)[None], annotate=annotate)
+
+    def _numbered(self, data: str, split: str, limit: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Mapping, order and repeat of each evaluation sequence."""
+        total = self.evaluation_count(data, split)
+        if total > limit:
+            return self._drawn(split, limit)
+        number = torch.arange(total, device=self.device)
+        orders, pairs = math.factorial(self.config.values), total // self.evaluation_count("plain", split)
+        return number // pairs // orders, number // pairs % orders, number % pairs
+
+    def _drawn(self, split: str, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """A fixed random part of a set that is too large to list."""
+        index = torch.arange(count, device=self.device)
+        first, second = (rng.bits(self.config.split_seed, "evaluate", 0, index, block=block) for block in (0, 1))
+        return (
+            rng.integers(first[:, 0], first[:, 1], self.split.count(split)),
+            rng.integers(first[:, 2], first[:, 3], math.factorial(self.config.values)),
+            rng.integers(second[:, 0], second[:, 1], len(self._pairs)),
+        )
+
+
+def _described(sequence: list[int]) -> dict[str, object]:
+    """Inputs, targets, mask, roles and relations of one sequence, position by position."""
+    inputs = sequence[:-1]
+    roles: dict[str, list[int]] = {"kind": [], "step": [], "repeat": []}
+    relations: dict[str, list[int]] = {name: [] for name in ("previous", "pair_mate", "same_symbol", "recall")}
+    for position, token in enumerate(inputs):
+        is_x = position % 2 == 0
+        x_position = position if is_x else position - 1
+        copies = [key for key in range(0, x_position, 2) if inputs[key] == inputs[x_position]]
+        mate = position + 1 if is_x else position - 1
+        roles["kind"].append(position % 2)
+        roles["step"].append(position // 2 + 1)
+        roles["repeat"].append(int(bool(copies)))
+        relations["previous"].append(position - 1)
+        relations["pair_mate"].append(mate if mate < len(inputs) else NO_RELATION)
+        relations["same_symbol"].append(copies[0] if is_x and copies and inputs[copies[0]] == token else NO_RELATION)
+        relations["recall"].append(copies[0] + 1 if is_x and copies else NO_RELATION)
+    mask = [position % 2 == 0 for position in range(len(inputs))]
+    return {"inputs": inputs, "targets": sequence[1:], "loss_mask": mask, "roles": roles, "relations": relations}

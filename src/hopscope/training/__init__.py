@@ -1,0 +1,1 @@
+"""How it learns: one trainer for any task, many members at once, resumable at any point."""

@@ -1,0 +1,93 @@
+"""What a training run is: values without torch."""
+
+import math
+from typing import Any, Literal
+
+from pydantic import Field
+
+from hopscope.config import Config
+from hopscope.models.config import TransformerConfig
+from hopscope.tasks.config import PermutationConfig
+
+TaskConfig = PermutationConfig
+
+
+class TrainingConfig(Config):
+    """Optimiser, length and record keeping of one training run.
+
+    Attributes:
+        steps: optimiser steps.
+        batch_size: samples per member and step.
+        optimizer: Adam (weight decay off) or AdamW (decoupled decay).
+        learning_rate, betas, epsilon, weight_decay: as in torch.
+        decay: whether weight decay touches matrices only, or every weight.
+        warmup_steps: steps over which the rate rises linearly to its value; constant afterwards.
+        clip_norm: largest gradient norm of a member; `None` means no clipping.
+        checkpoint_every: steps between checkpoints, besides those at the powers of two below it.
+        evaluate_every: steps between evaluations, besides those at the powers of two below it.
+    """
+
+    steps: int = Field(ge=1)
+    batch_size: int = Field(256, ge=1)
+    optimizer: Literal["adam", "adamw"] = "adam"
+    learning_rate: float = Field(1e-3, gt=0.0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = Field(1e-8, gt=0.0)
+    weight_decay: float = Field(0.0, ge=0.0)
+    decay: Literal["matrices", "all"] = "matrices"
+    warmup_steps: int = Field(0, ge=0)
+    clip_norm: float | None = Field(None, gt=0.0)
+    checkpoint_every: int = Field(500, ge=1)
+    evaluate_every: int = Field(100, ge=1)
+
+    def checkpoint_steps(self) -> list[int]:
+        """Steps after which a checkpoint is written, ascending, from 0 to the last."""
+        return _schedule(self.steps, self.checkpoint_every)
+
+    def evaluation_steps(self) -> list[int]:
+        """Steps after which the members are evaluated and the training loss is recorded, ascending.
+
+        Every checkpoint is among them, so that no average spans one: a resumed run repeats the same record.
+        """
+        return sorted({*_schedule(self.steps, self.evaluate_every), *self.checkpoint_steps()})
+
+
+def _schedule(steps: int, every: int) -> list[int]:
+    """0, the powers of two below `every`, its multiples, and the last step."""
+    powers = (2**exponent for exponent in range(math.ceil(math.log2(every)) if every > 1 else 0))
+    return sorted({0, steps, *range(0, steps + 1, every), *(power for power in powers if power < steps)})
+
+
+class MemberPlan(Config):
+    """One member of a unit.
+
+    Attributes:
+        member: its number in the whole run.
+        seed: its seed.
+        overrides: how it differs from the study's base configuration; `init_seed` and `data_seed` there take the
+            place of `seed` for the weights and for the training samples.
+    """
+
+    member: int = Field(ge=0)
+    seed: int = Field(ge=0)
+    overrides: dict[str, Any] = {}
+
+    @property
+    def init_seed(self) -> int:
+        """Seed of the initial weights."""
+        return int(self.overrides.get("init_seed", self.seed))
+
+    @property
+    def data_seed(self) -> int:
+        """Seed of the training samples."""
+        return int(self.overrides.get("data_seed", self.seed))
+
+
+class UnitPlan(Config):
+    """Members of equal shape that are trained as one tensor program."""
+
+    label: str
+    task: TaskConfig
+    model: TransformerConfig
+    training: TrainingConfig
+    members: tuple[MemberPlan, ...] = Field(min_length=1)

@@ -1,0 +1,56 @@
+"""From a run folder back to models."""
+
+import torch
+
+from hopscope.errors import UserError
+from hopscope.models.member import MemberTransformer
+from hopscope.models.parameters import Parameters, parameter_specs
+from hopscope.models.transformer import Transformer
+from hopscope.runs import MemberRecord, RunFolder, UnitFolder
+from hopscope.training.config import UnitPlan
+
+
+def unit_plan(unit: UnitFolder) -> UnitPlan:
+    """The plan that a unit was trained by."""
+    return UnitPlan.model_validate(unit.record["plan"])
+
+
+def load_ensemble(unit: UnitFolder, step: int | None = None, device: torch.device | str = "cpu") -> Transformer:
+    """All members of a unit at a checkpoint (the last by default).
+
+    Raises:
+        UserError: there is no such checkpoint, or it is damaged.
+    """
+    _, tensors, _ = unit.checkpoint(step)
+    plan = unit_plan(unit)
+    parameters = Parameters(parameter_specs(plan.model), len(plan.members), device)
+    prefix = "weights/"
+    parameters.load(
+        {name[len(prefix) :]: torch.from_numpy(array) for name, array in tensors.items() if name.startswith(prefix)}
+    )
+    return Transformer(plan.model, parameters)
+
+
+def member_record(run: RunFolder, member: int) -> MemberRecord:
+    """What `members.json` says of a member.
+
+    Raises:
+        UserError: the run has no such member.
+    """
+    for record in run.members:
+        if record.member == member:
+            return record
+    raise UserError(
+        f"member: expected 0 to {len(run.members) - 1} in {run.path}, found {member}; "
+        "members.json lists them with their seeds"
+    )
+
+
+def load_member(run: RunFolder, member: int, step: int | None = None) -> MemberTransformer:
+    """One member of a run as a plain module.
+
+    Raises:
+        UserError: the run has no such member, or no such checkpoint.
+    """
+    record = member_record(run, member)
+    return load_ensemble(run.unit(record.unit), step).member(record.index)

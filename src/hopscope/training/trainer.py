@@ -1,0 +1,194 @@
+"""The trainer: members of a unit in one loop, any task, resumable at any point.
+
+Between two checkpoints nothing is carried but the weights, the optimiser's state and the step number, and every
+random draw is addressed by the step.  So a run that was killed repeats from its last checkpoint exactly what an
+undisturbed run would have done.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from hopscope.models.transformer import Transformer
+from hopscope.runs import UnitFolder, drop_parts_after, save_checkpoint, strip_checkpoint, write_part
+from hopscope.tasks.batch import Task
+from hopscope.training.budget import TimeBudget
+from hopscope.training.config import UnitPlan
+from hopscope.training.optimizer import Optimizer
+
+Evaluate = Callable[[Transformer], Mapping[tuple[str, str], Float[Tensor, " member"]]]
+"""Measures all members: (split, metric) → one number for each."""
+
+NOT_FROZEN = -1
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the trainer says of itself after each interval.
+
+    Attributes:
+        step, steps: steps done, and to do in all.
+        losses: each member's mean training loss over the interval; NaN for a frozen member.
+        samples_per_second: member-samples trained per second of the interval.
+        frozen: members (run-global) that are frozen.
+    """
+
+    step: int
+    steps: int
+    losses: list[float]
+    samples_per_second: float
+    frozen: list[int]
+
+
+class Trainer:
+    """Trains the members of one unit.
+
+    Attributes:
+        model: the members.
+        optimizer: its optimiser.
+        step: steps taken so far.
+        frozen_at: step at which each member was frozen, `NOT_FROZEN` for those that were not.
+    """
+
+    def __init__(
+        self, plan: UnitPlan, task: Task, unit: UnitFolder, evaluate: Evaluate, device: torch.device | str = "cpu"
+    ):
+        self.plan, self.task, self.unit, self.evaluate = plan, task, unit, evaluate
+        self.model = Transformer.initial(plan.model, _seeds(plan, "init_seed"), device)
+        self.optimizer = Optimizer(self.model.parameters, plan.training)
+        self.step = 0
+        self.frozen_at = [NOT_FROZEN] * len(plan.members)
+        self._seeds = _seeds(plan, "data_seed").to(device)
+        self._weights = [weight.requires_grad_() for weight in self.model.weights.values()]
+
+    def run(self, budget: TimeBudget, report: Callable[[Progress], None]) -> None:
+        """Train to the end, from the last sound checkpoint if there is one.
+
+        Raises:
+            TimeBudgetReached: the next interval would not fit; at least one interval was trained.
+            UserError: something could not be written or read.
+        """
+        self._resume()
+        checkpoints = [step for step in self.plan.training.checkpoint_steps() if step > self.step]
+        per_step = 0.0
+        for number, target in enumerate(checkpoints):
+            if number:
+                budget.check(needed=per_step * (target - self.step))
+            started, first = time.monotonic(), self.step
+            rows = _Rows(self.plan)
+            for stop in (step for step in self.plan.training.evaluation_steps() if first < step <= target):
+                began, count = time.monotonic(), stop - self.step
+                losses = self._train_until(stop, rows)
+                seconds = max(time.monotonic() - began, 1e-9)
+                rate = count * self.plan.training.batch_size * len(losses) / seconds
+                report(Progress(stop, self.plan.training.steps, losses, rate, self._frozen_members()))
+            write_part(self.unit.path, first + 1, target, rows.columns)
+            self._save()
+            per_step = (time.monotonic() - started) / (target - first)
+
+    def _train_until(self, stop: int, rows: "_Rows") -> list[float]:
+        """Train to step `stop`, record mean training losses and an evaluation; returns the members' mean losses."""
+        total: dict[str, Tensor] = {}
+        first = self.step
+        while self.step < stop:
+            for name, value in self._train_step().items():
+                total[name] = total[name] + value if name in total else value
+            self.step += 1
+        self._notice_frozen()
+        means = {("train", name): value / (stop - first) for name, value in total.items()}
+        self._record(rows, {**means, **self._evaluated()})
+        return [float(value) for value in means["train", "loss"]]
+
+    def _train_step(self) -> dict[str, Tensor]:
+        batch = self.task.sample(self._seeds, "train", self.step, self.plan.training.batch_size, annotate=False)
+        losses = self.task.losses(self.model(batch.inputs), batch)
+        gradients = torch.autograd.grad(losses["loss"].sum(), self._weights)
+        self.optimizer.step(self.step, losses["loss"].detach(), dict(zip(self.model.weights, gradients, strict=True)))
+        return {name: loss.detach() for name, loss in losses.items()}
+
+    def _evaluated(self) -> Mapping[tuple[str, str], Tensor]:
+        with torch.no_grad():
+            return self.evaluate(self.model)
+
+    def _record(self, rows: "_Rows", measured: Mapping[tuple[str, str], Tensor]) -> None:
+        for (split, metric), values in measured.items():
+            rows.add(self.step, split, metric, values, self.frozen_at)
+
+    def _notice_frozen(self) -> None:
+        """Report members that the optimiser froze since the last look (exact to the interval)."""
+        for index, alive in enumerate(self.optimizer.alive.tolist()):
+            if not alive and self.frozen_at[index] == NOT_FROZEN:
+                self.frozen_at[index] = self.step
+                member = self.plan.members[index].member
+                self.unit.run.event("member frozen", unit=self.unit.hash, member=member, step=self.step)
+
+    def _frozen_members(self) -> list[int]:
+        pairs = zip(self.plan.members, self.frozen_at, strict=True)
+        return [member.member for member, step in pairs if step != NOT_FROZEN]
+
+    # Checkpoints.
+
+    def _resume(self) -> None:
+        point = self.unit.resume_point()
+        if point is None:
+            drop_parts_after(self.unit.path, -1)
+            rows = _Rows(self.plan)
+            self._record(rows, self._evaluated())
+            write_part(self.unit.path, 0, 0, rows.columns)
+            self._save()
+            return
+        self.step, tensors, metadata = point
+        drop_parts_after(self.unit.path, self.step)
+        weights = {name: torch.from_numpy(tensors[f"weights/{name}"]) for name in self.model.weights}
+        with torch.no_grad():
+            self.model.parameters.load(weights)
+            self.optimizer.first_moment.copy_(torch.from_numpy(tensors["optimiser/first_moment"]))
+            self.optimizer.second_moment.copy_(torch.from_numpy(tensors["optimiser/second_moment"]))
+        self.frozen_at = [int(step) for step in metadata["frozen_at"]]
+        self.optimizer.alive.copy_(torch.tensor(self.frozen_at) == NOT_FROZEN)
+        self._strip()
+
+    def _save(self) -> None:
+        """Write a checkpoint."""
+        tensors = {f"weights/{name}": _array(view) for name, view in self.model.weights.items()}
+        tensors["optimiser/first_moment"] = _array(self.optimizer.first_moment)
+        tensors["optimiser/second_moment"] = _array(self.optimizer.second_moment)
+        path = self.unit.checkpoint_path(self.step)
+        save_checkpoint(path, tensors, {"step": self.step, "frozen_at": self.frozen_at})
+        self._strip()
+
+    def _strip(self) -> None:
+        """Keep the optimiser's state in the last two checkpoints only; an interrupted stripping is caught up."""
+        earlier = [path for step, path in self.unit.checkpoints() if step < self.step]
+        for path in earlier[:-1][-2:]:
+            strip_checkpoint(path)
+
+
+class _Rows:
+    """Metric rows of one interval, as columns."""
+
+    def __init__(self, plan: UnitPlan):
+        self.plan = plan
+        names = ("member", "step", "samples", "split", "metric", "value")
+        self.columns: dict[str, list[object]] = {name: [] for name in names}
+
+    def add(self, step: int, split: str, metric: str, values: Tensor, frozen_at: list[int]) -> None:
+        """One row for each member that is not frozen: a frozen one has nothing more to say."""
+        for member, value, frozen in zip(self.plan.members, values.tolist(), frozen_at, strict=True):
+            if frozen == NOT_FROZEN:
+                row = (member.member, step, step * self.plan.training.batch_size, split, metric, value)
+                for column, entry in zip(self.columns.values(), row, strict=True):
+                    column.append(entry)
+
+
+def _seeds(plan: UnitPlan, which: str) -> Tensor:
+    return torch.tensor([getattr(member, which) for member in plan.members])
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().cpu().contiguous().numpy()

@@ -1,0 +1,125 @@
+"""A real browser for the page's tests, and one check that every page of Hopscope must pass."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--no-first-run",
+]
+WIDE = {"width": 1280, "height": 900}
+PHONE = {"width": 390, "height": 844}
+
+# Marks that show data, one entry per chart: a path must go somewhere, a text must say something.
+_DRAWN_MARKS = """
+() => [...document.querySelectorAll(".vega-embed")].map(chart => {
+  const drawn = mark => {
+    if (mark.tagName === "text") return mark.textContent.trim() !== "";
+    if (mark.tagName === "path") return /[lhvcsqtaz]/i.test((mark.getAttribute("d") || "").replace(/NaN/g, ""));
+    const box = mark.getBBox();
+    return box.width > 0 || box.height > 0;
+  };
+  const canvas = chart.querySelector("canvas");
+  if (canvas) {
+    const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    return new Set(new Uint32Array(pixels.buffer)).size > 1 ? 1 : 0;
+  }
+  return [...chart.querySelectorAll("svg g.role-mark:not(.mark-group) > *")].filter(drawn).length;
+})
+"""
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium for the whole session."""
+    if not CHROMIUM.exists():
+        if os.environ.get("HOPSCOPE_REQUIRE_CHROMIUM") == "1":
+            pytest.fail(f"no Chromium at {CHROMIUM}, and HOPSCOPE_REQUIRE_CHROMIUM=1 asks for it")
+        pytest.skip(f"no Chromium at {CHROMIUM}")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def assert_page_is_sound(chromium: Browser) -> Callable[[Path], None]:
+    """A function that opens a page from disk and fails on what no page of Hopscope may do.
+
+    That is: ask for anything but itself, raise or log an error, show an empty chart, leave a ``{key}`` in its
+    words, or be wider than a phone of 390 pixels.
+    """
+
+    def check(path: Path) -> None:
+        complaints = _complaints(chromium, path)
+        assert not complaints, f"{path.name}: " + "; ".join(complaints)
+
+    return check
+
+
+def _complaints(browser: Browser, path: Path) -> list[str]:
+    context = browser.new_context(viewport=WIDE)
+    try:
+        page = context.new_page()
+        found: list[str] = []
+        own = path.as_uri()
+        page.on("request", lambda request: _note_request(found, own, request.url))
+        page.on("pageerror", lambda error: found.append(f"page error: {error}"))
+        page.on("console", lambda message: _note_console(found, message.type, message.text))
+        page.goto(own, wait_until="load")
+        _await_charts(page, found)
+        found += _contents_complaints(page)
+        page.set_viewport_size(PHONE)
+        page.reload(wait_until="load")
+        _await_charts(page, found)
+        width = page.evaluate("document.documentElement.scrollWidth")
+        if width > PHONE["width"]:
+            found.append(f"{width} pixels wide on a screen of {PHONE['width']}")
+        return list(dict.fromkeys(found))
+    finally:
+        context.close()
+
+
+def _note_request(found: list[str], own: str, url: str) -> None:
+    if url.split("#")[0] != own and not url.startswith(("data:", "blob:")):
+        found.append(f"request for {url}")
+
+
+def _note_console(found: list[str], kind: str, text: str) -> None:
+    if kind == "error":
+        found.append(f"console error: {text}")
+
+
+def _await_charts(page: Page, found: list[str]) -> None:
+    """Charts are drawn after loading; a page that has some says when they are done."""
+    if page.locator(".chart[data-spec]").count() == 0 or found:
+        return
+    page.wait_for_selector("html[data-charts=ready]", state="attached", timeout=20_000)
+
+
+def _contents_complaints(page: Page) -> list[str]:
+    found = [
+        f"chart {at} of the page is empty"
+        for at, marks in enumerate(page.evaluate(_DRAWN_MARKS), start=1)
+        if marks == 0
+    ]
+    undrawn = page.locator(".chart[data-spec]:not(.vega-embed)").count()
+    if undrawn:
+        found.append(f"{undrawn} charts were not drawn")
+    words = page.evaluate("document.body.innerText") + page.evaluate(
+        "[...document.querySelectorAll('[title], [aria-label]')]"
+        ".map(e => (e.title || '') + ' ' + (e.ariaLabel || '')).join(' ')"
+    )
+    unresolved = re.findall(r"\{[A-Za-z_][\w.-]*\}", words)
+    if unresolved:
+        found.append(f"unresolved {', '.join(sorted(set(unresolved)))}")
+    return found

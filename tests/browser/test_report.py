@@ -1,0 +1,170 @@
+"""The report in a real browser: on wide screens and phones, in light and dark, by keyboard, on paper."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from hopscope.report.page import build_report
+
+pytestmark = pytest.mark.browser
+
+SYNTHETIC = Path(__file__).parent.parent / "report" / "synthetic_run.py"
+
+
+@pytest.fixture(scope="module")
+def synthetic():
+    spec = importlib.util.spec_from_file_location(SYNTHETIC.stem, SYNTHETIC)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def run_path(tmp_path_factory, synthetic):
+    run = synthetic.write_synthetic_run(tmp_path_factory.mktemp("one") / "runs")
+    build_report([run], run / "report.html")
+    return run
+
+
+@pytest.fixture
+def open_page(chromium):
+    contexts = []
+
+    def open_one(path, **options):
+        context = chromium.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-charts=ready]", state="attached")
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+
+
+def test_report_is_sound(run_path, assert_page_is_sound):
+    assert_page_is_sound(run_path / "report.html")
+
+
+def test_report_of_two_runs_is_sound(run_path, tmp_path, synthetic, assert_page_is_sound, open_page):
+    other = synthetic.write_synthetic_run(tmp_path / "runs", digest="7" * 64)
+    target = tmp_path / "two.html"
+    build_report([run_path, other], target)
+    assert_page_is_sound(target)
+    page = open_page(target)
+    assert page.locator("article.run").count() == 2
+    assert page.locator(".chart svg.marks").count() == 6
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(set(ids)) == len(ids)
+
+
+def test_report_with_an_emptied_figure_is_not_sound(tmp_path, synthetic, assert_page_is_sound):
+    run = synthetic.write_synthetic_run(tmp_path / "runs")
+    (run / "figures" / "attention.csv").write_text("head,query,key,weight\n", encoding="utf-8")
+    build_report([run], run / "report.html")
+    with pytest.raises(AssertionError, match="chart 3 of the page is empty"):
+        assert_page_is_sound(run / "report.html")
+
+
+def test_markup_in_words_and_data_stays_text(tmp_path, synthetic, assert_page_is_sound, open_page):
+    run = synthetic.write_synthetic_run(tmp_path / "runs")
+    attack = "</script><script>window.broken=1; console.error('ran')</script><!--<script>"
+    story = synthetic.story()
+    story["title"] = story["sections"][1]["blocks"][1]["alt"] = attack
+    (run / "story.json").write_text(json.dumps(story), encoding="utf-8")
+    figure = run / "figures" / "attention.csv"
+    figure.write_text(
+        figure.read_text(encoding="utf-8").replace("layer 1 · head 1", attack), encoding="utf-8"
+    )
+    build_report([run], run / "report.html")
+    assert_page_is_sound(run / "report.html")
+    page = open_page(run / "report.html")
+    assert page.evaluate("window.broken") is None
+    assert page.locator("h1").inner_text() == attack
+    assert attack in page.locator(".chart").nth(2).locator("svg.marks text").all_text_contents()
+
+
+def test_contents_lead_to_every_section(run_path, open_page):
+    page = open_page(run_path / "report.html")
+    targets = page.evaluate("[...document.querySelectorAll('.contents a')].map(a => a.getAttribute('href'))")
+    assert len(targets) == 5
+    assert all(page.locator(target).count() == 1 for target in targets)
+
+
+def test_number_tells_its_file_and_key_by_keyboard(run_path, open_page):
+    page = open_page(run_path / "report.html")
+    number = page.locator("section p .number").first
+    assert number.get_attribute("title") == "units/7f/analysis/floors-step-5100.json · elimination"
+    number.focus()
+    shown = number.evaluate("e => getComputedStyle(e, '::after').content")
+    assert "floors-step-5100.json" in shown
+
+
+def test_charts_are_described_and_can_be_saved_but_not_edited(run_path, open_page):
+    page = open_page(run_path / "report.html")
+    chart = page.locator(".chart").first
+    words = "Four loss curves wait at the uniform floor, then drop to the elimination floor."
+    assert chart.locator("[role=graphics-document]").get_attribute("aria-label") == words
+    assert chart.get_attribute("aria-label") is None
+    actions = chart.locator(".vega-actions a").all_text_contents()
+    assert actions == ["Save as SVG", "Save as PNG"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_and_verdicts_keep_contrast(scheme, run_path, open_page):
+    page = open_page(run_path / "report.html", color_scheme=scheme)
+    verdicts = [f".verdict.verdict-{slug}" for slug in ("reproduced", "refuted", "inconclusive", "not-run")]
+    for selector in ["section > p", "figcaption", ".role-x .role", ".role-y .role", ".source", *verdicts]:
+        ratio = page.locator(selector).first.evaluate(_CONTRAST)
+        assert ratio >= 4.5, (selector, ratio)
+
+
+def test_chart_card_is_light_in_the_dark(run_path, open_page):
+    page = open_page(run_path / "report.html", color_scheme="dark")
+    colours = page.evaluate(
+        "[getComputedStyle(document.body.parentElement).backgroundColor,"
+        " getComputedStyle(document.querySelector('.card')).backgroundColor,"
+        " getComputedStyle(document.querySelector('.card svg.marks')).backgroundColor]"
+    )
+    assert colours[1] == colours[2]
+    assert _luminance(colours[1]) > 0.8 > 0.1 > _luminance(colours[0])
+
+
+def test_phone_charts_follow_the_screen(run_path, open_page):
+    page = open_page(run_path / "report.html", viewport={"width": 390, "height": 844})
+    widths = page.evaluate("[...document.querySelectorAll('svg.marks')].map(e => e.clientWidth)")
+    assert len(widths) == 3
+    assert all(200 < width <= 350 for width in widths)
+
+
+def test_paper_shows_what_is_folded(run_path, open_page):
+    page = open_page(run_path / "report.html")
+    assert page.locator("main details[open]:not(.vega-embed details)").count() == 0
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("main details[open]").count() == 5
+
+
+def _luminance(colour: str) -> float:
+    red, green, blue = (int(part) / 255 for part in colour.removeprefix("rgb(").removesuffix(")").split(","))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+# Contrast ratio of WCAG 2.1 between an element's text and the nearest background behind it.
+_CONTRAST = """
+element => {
+  const channels = colour => colour.match(/[\\d.]+/g).map(Number);
+  const luminance = colour => {
+    const [r, g, b] = channels(colour).slice(0, 3)
+      .map(c => c / 255).map(c => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  let behind = element;
+  while (channels(getComputedStyle(behind).backgroundColor)[3] === 0) behind = behind.parentElement;
+  const colours = [getComputedStyle(element).color, getComputedStyle(behind).backgroundColor];
+  const pair = colours.map(luminance).sort((a, b) => b - a);
+  return (pair[0] + 0.05) / (pair[1] + 0.05);
+}
+"""

@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hopscope.claims import intervals
+from hopscope.claims.intervals import bootstrap_mean, clopper_pearson, wilson
+
+
+def test_the_same_values_give_the_same_interval_and_another_key_gives_another():
+    values = [0.2, 0.3, 0.5, 0.7, 1.1]
+    assert bootstrap_mean(values) == bootstrap_mean(values)
+    assert bootstrap_mean(values, seed=1) != bootstrap_mean(values)
+    assert bootstrap_mean(values, seed=1) == pytest.approx(bootstrap_mean(values), abs=0.02)
+
+
+def test_two_values_give_every_mean_by_its_probability():
+    # Means 0, 1/2, 1 have probabilities 1/4, 1/2, 1/4.
+    assert bootstrap_mean([0.0, 1.0]) == (0.0, 1.0)
+    assert bootstrap_mean([0.0, 1.0], confidence=0.4) == (0.5, 0.5)
+
+
+def test_the_interval_is_that_of_the_binomial_for_zeros_and_ones():
+    from scipy.stats import binom
+
+    values = [0.0] * 13 + [1.0] * 7
+    low, high = bootstrap_mean(values)
+    assert low == pytest.approx(binom.ppf(0.025, 20, 0.35) / 20, abs=0.051)
+    assert high == pytest.approx(binom.ppf(0.975, 20, 0.35) / 20, abs=0.051)
+
+
+def test_one_value_has_no_interval_and_equal_values_have_their_own():
+    assert bootstrap_mean([]) is None
+    assert bootstrap_mean([0.7]) is None
+    for n in (2, 3, 10, 11):
+        assert bootstrap_mean([0.1] * n) == (0.1, 0.1)
+        assert intervals.mean([0.1] * n) == 0.1
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=13))
+def test_the_interval_is_ordered_and_inside_the_values(values):
+    low, high = bootstrap_mean(values, resamples=200)
+    assert min(values) <= low <= high <= max(values)
+
+
+def test_more_resamples_than_one_chunk_holds():
+    values = [float(value) for value in range(1000)]
+    low, high = bootstrap_mean(values, resamples=3000)
+    error = 1.96 * np.std(values) / np.sqrt(1000)
+    assert (low, high) == pytest.approx((499.5 - error, 499.5 + error), abs=2)
+
+
+def test_coverage_at_ten_seeds_is_ninety_percent():
+    generator = np.random.Generator(np.random.Philox(key=7))
+    covered = 0
+    for _ in range(1000):
+        low, high = bootstrap_mean(list(generator.normal(size=10)), resamples=400)
+        covered += low <= 0 <= high
+    # 0.90 in theory; 1000 trials have a standard error of 0.0095.
+    assert 0.87 <= covered / 1000 <= 0.93
+
+
+@pytest.mark.parametrize(("n", "coverage"), [(2, 0.5), (5, 0.84)])
+def test_coverage_with_few_seeds_is_as_poor_as_documented(n, coverage):
+    generator = np.random.Generator(np.random.Philox(key=n))
+    found = [bootstrap_mean(list(generator.normal(size=n)), resamples=300) for _ in range(600)]
+    assert np.mean([low <= 0 <= high for low, high in found]) == pytest.approx(coverage, abs=0.06)
+
+
+def test_splits_widen_the_interval_when_they_differ():
+    generator = np.random.Generator(np.random.Philox(key=3))
+    groups = [split for split in range(5) for _ in range(7)]
+    values = [split + 0.01 * generator.normal() for split in groups]
+    plain, two_level = bootstrap_mean(values), bootstrap_mean(values, groups=groups)
+    # The mean of 5 drawn splits 0 … 4 has standard deviation √2/√5; that of 35 drawn seeds √2/√35.
+    assert two_level[1] - two_level[0] == pytest.approx(2 * 1.96 * np.sqrt(2 / 5), rel=0.1)
+    assert plain[1] - plain[0] == pytest.approx(2 * 1.96 * np.sqrt(2 / 35), rel=0.1)
+
+
+def test_splits_of_different_size_weigh_by_their_seeds():
+    # Three seeds at 0, one at 1: drawing both splits gives a mean of 1/4, drawing one of them twice 0 or 1.
+    assert bootstrap_mean([0, 0, 0, 1], groups=[5, 5, 5, 2]) == (0, 1)
+    assert bootstrap_mean([0, 0, 0, 1], groups=[5, 5, 5, 2], confidence=0.4) == (0.25, 0.25)
+    values = [0.1, 0.2, 0.4, 0.8, 0.9]
+    one_split = bootstrap_mean(values, groups=[3] * 5)
+    assert one_split == pytest.approx(bootstrap_mean(values), abs=0.03)
+
+
+def test_clopper_pearson_known_values():
+    assert clopper_pearson(10, 10, sided="lower") == pytest.approx((0.05**0.1, 1))
+    assert clopper_pearson(10, 10) == pytest.approx((0.025**0.1, 1))
+    assert clopper_pearson(0, 10) == pytest.approx((0, 1 - 0.025**0.1))
+    # Agresti and Coull 1998 and R's binom.test(7, 20).
+    assert clopper_pearson(7, 20) == pytest.approx((0.1539092, 0.5921885), abs=1e-6)
+
+
+def test_wilson_known_values():
+    z = 1.959963984540054
+    centre, half = (0.35 + z**2 / 40) / (1 + z**2 / 20), z / (1 + z**2 / 20)
+    half *= np.sqrt(0.35 * 0.65 / 20 + z**2 / 1600)
+    assert wilson(7, 20) == pytest.approx((centre - half, centre + half))
+    assert wilson(500, 500)[0] > 0.9
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 0), (-1, 5), (6, 5)])
+def test_impossible_counts_are_refused(successes, n):
+    with pytest.raises(ValueError, match=f"found {successes} of {n}"):
+        clopper_pearson(successes, n)
+    with pytest.raises(ValueError, match=f"found {successes} of {n}"):
+        wilson(successes, n)
+
+
+def test_impossible_values_are_refused():
+    with pytest.raises(ValueError, match="must be finite"):
+        bootstrap_mean([0.0, float("nan")])
+    with pytest.raises(ValueError, match="expected 3 groups, found 2"):
+        bootstrap_mean([1, 2, 3], groups=[0, 1])
+    with pytest.raises(ValueError, match="at least 1, found 0"):
+        intervals.mean([])
+    for confidence in (0, 1, 95):
+        with pytest.raises(ValueError, match=f"confidence out of range.*found {confidence}"):
+            bootstrap_mean([1, 2], confidence=confidence)

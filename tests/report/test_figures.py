@@ -1,0 +1,101 @@
+import json
+import struct
+
+import altair
+import pytest
+
+from hopscope.errors import UserError
+from hopscope.report.figures import VL_VERSION, figure_names, inline_figure, render_all, render_figure
+from hopscope.report.theme import chart_config, with_theme
+
+
+def change_spec(run_path, name, change):
+    path = run_path / "figures" / f"{name}.vl.json"
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    change(spec)
+    path.write_text(json.dumps(spec), encoding="utf-8")
+
+
+def test_csv_takes_the_place_of_the_url(run_path):
+    spec = inline_figure(run_path / "figures", "attention")
+    assert spec["data"] == {
+        "values": (run_path / "figures" / "attention.csv").read_text(encoding="utf-8"),
+        "format": {
+            "type": "csv",
+            "parse": {"head": "string", "query": "number", "key": "number", "weight": "number"},
+        },
+    }
+    assert '"url"' not in json.dumps(spec)
+
+
+def test_layers_may_repeat_the_csv_and_bring_inline_data(run_path):
+    spec = inline_figure(run_path / "figures", "loss")
+    sources = [layer["data"] for layer in spec["layer"] if "data" in layer]
+    assert sources
+    assert all("url" not in source for source in sources)
+
+
+def test_altair_writes_for_the_version_that_draws():
+    assert altair.SCHEMA_VERSION.startswith(f"v{VL_VERSION}.")
+
+
+def test_theme_lies_under_the_specification():
+    themed = with_theme({"config": {"axis": {"gridColor": "red"}, "font": "serif"}})["config"]
+    assert themed["axis"] == {**chart_config()["axis"], "gridColor": "red"}
+    assert themed["font"] == "serif"
+    assert themed["view"] == chart_config()["view"]
+
+
+def test_drawing_is_deterministic_and_png_is_twice_as_large(run_path):
+    figures = run_path / "figures"
+    paths = render_all(run_path)
+    assert [path.name for path in paths] == [
+        f"{name}.{kind}" for name in ("attention", "loss", "recall") for kind in ("svg", "png")
+    ]
+    first = [path.read_bytes() for path in paths]
+    render_all(run_path)
+    assert [path.read_bytes() for path in paths] == first
+    svg, png = first[2].decode(), first[3]
+    width = int(svg.split('width="')[1].split('"')[0])
+    assert struct.unpack(">I", png[16:20])[0] == 2 * width
+    assert svg.count("role-mark") >= 3
+    assert figure_names(figures) == ["attention", "loss", "recall"]
+
+
+def test_run_without_figures_has_none_to_draw(tmp_path):
+    assert render_all(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda spec: spec["data"].update(url="https://localhost/data.csv"), "https://localhost/data.csv"),
+        (lambda spec: spec.pop("data"), "found null"),
+        (lambda spec: spec["encoding"].update(x={"data": {"url": "other.csv"}}), "'other.csv'"),
+        (lambda spec: spec.update(mark="no such mark"), "cannot be drawn"),
+    ],
+)
+def test_bad_specification_is_one_line(run_path, change, found):
+    change_spec(run_path, "attention", change)
+    with pytest.raises(UserError) as caught:
+        render_figure(run_path / "figures", "attention")
+    message = str(caught.value)
+    assert "attention.vl.json: expected" in message
+    assert found in message
+    assert "\n" not in message
+    assert not (run_path / "figures" / "attention.svg").exists()
+
+
+@pytest.mark.parametrize("name", ["loss.csv", "loss.vl.json"])
+def test_missing_file_is_one_line(run_path, name):
+    (run_path / "figures" / name).unlink()
+    with pytest.raises(UserError, match=f"{name}: expected a file, found none: run the study again"):
+        inline_figure(run_path / "figures", "loss")
+
+
+def test_data_that_is_no_text_is_one_line(run_path):
+    (run_path / "figures" / "loss.csv").write_bytes(b"step,value\n3,\xff\n")
+    with pytest.raises(
+        UserError, match=r"loss\.csv: expected UTF-8 text, found invalid start byte at byte 13"
+    ):
+        inline_figure(run_path / "figures", "loss")
