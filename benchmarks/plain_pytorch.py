@@ -109,7 +109,7 @@ class PlainLoop:
         inputs, targets = self.sample(self.batch)
         loss = functional.cross_entropy(self.model(inputs).flatten(0, 1), targets.flatten())
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.optimizer.step()
         self.latest = loss.detach()
         return self.batch

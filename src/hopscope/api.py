@@ -43,7 +43,9 @@ def run(
         config = type(base).model_validate({**base.model_dump(), **fields})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise UserError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}, found {first['input']!r:.80}") from None
+        raise UserError(
+            f"{'.'.join(map(str, first['loc']))}: {first['msg']}, found {first['input']!r:.80}"
+        ) from None
     return run_study(
         found, config, out=Path(out), preset=preset, device=device, threads=threads, time_budget=time_budget
     )

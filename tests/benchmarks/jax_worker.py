@@ -66,7 +66,7 @@ def main(source: str, destination: str) -> None:
         samples += loop.advance()
         losses.append(loop.loss())
     out["samples"], out["losses"] = samples, losses
-    np.savez(destination, **{name: np.asarray(value) for name, value in out.items()})
+    np.savez(destination, **out)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hopscope.runs import UnitFolder
+from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training.trainer import Trainer
+
 Load = Callable[[str], ModuleType]
 
 SEED = 5
@@ -74,14 +78,16 @@ def jax_results(
     inputs = some_inputs(load)
     logits = {f"logits/{changed}": changed_at(inputs, changed).numpy() for changed in CHANGED}
     batches = step_batches(load)
-    np.savez(
-        folder / "in.npz",
+    given: dict[str, Any] = {
         **weights,
         **logits,
-        **{"logits/none": inputs.numpy(), "seed": np.array(SEED), "count": np.array(COUNT)},
-        step_inputs=np.stack([each.numpy() for each, _ in batches]),
-        step_targets=np.stack([each.numpy() for _, each in batches]),
-    )
+        "logits/none": inputs.numpy(),
+        "seed": SEED,
+        "count": COUNT,
+        "step_inputs": np.stack([each.numpy() for each, _ in batches]),
+        "step_targets": np.stack([each.numpy() for _, each in batches]),
+    }
+    np.savez(folder / "in.npz", **given)
     worker = Path(__file__).with_name("jax_worker.py")
     done = subprocess.run(
         [sys.executable, str(worker), str(folder / "in.npz"), str(folder / "out.npz")],
@@ -261,6 +267,24 @@ def test_training_goes_from_guessing_towards_elimination(load: Load, name: str) 
     for _ in range(299):
         loop.advance()
     assert LATER_LOSS[0] < loop.loss() < LATER_LOSS[1]
+
+
+def test_our_contestant_takes_the_trainer_s_steps(load: Load) -> None:
+    loop = load("hopscope_ensemble").EnsembleLoop(batch=BATCH, members=3, seed=SEED)
+    training = TrainingConfig(steps=2, batch_size=BATCH, learning_rate=1e-3)
+    members = tuple(MemberPlan(member=index, seed=SEED + index) for index in range(3))
+    plan = UnitPlan(
+        label="", task=loop.task.config, model=loop.model.config, training=training, members=members
+    )
+    trainer = Trainer(plan, loop.task, object.__new__(UnitFolder), lambda _: {})  # no step touches the folder
+    start = trainer.model.parameters.flat.detach().clone()
+    for _ in range(2):
+        trainer._train_step()
+        trainer.step += 1
+        loop.advance()
+    weights = trainer.model.parameters.flat
+    assert (weights - start).abs().max() > 1e-3
+    torch.testing.assert_close(loop.model.parameters.flat, weights, rtol=0, atol=0)
 
 
 def test_jax_trains_and_its_members_differ(jax_results: dict[str, np.ndarray]) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,8 @@ _DRAWN_MARKS = """
 () => [...document.querySelectorAll(".vega-embed")].map(chart => {
   const drawn = mark => {
     if (mark.tagName === "text") return mark.textContent.trim() !== "";
-    if (mark.tagName === "path") return /[lhvcsqtaz]/i.test((mark.getAttribute("d") || "").replace(/NaN/g, ""));
+    const way = (mark.getAttribute("d") || "").replace(/NaN/g, "");
+    if (mark.tagName === "path") return /[lhvcsqtaz]/i.test(way);
     const box = mark.getBBox();
     return box.width > 0 || box.height > 0;
   };
@@ -38,13 +39,25 @@ _DRAWN_MARKS = """
 """
 
 
+def _require(path: Path, environment: Mapping[str, str]) -> None:
+    """Skip where there is no browser, or fail where the environment says that there must be one."""
+    if path.exists():
+        return
+    if environment.get("HOPSCOPE_REQUIRE_CHROMIUM") == "1":
+        pytest.fail(f"no Chromium at {path}, and HOPSCOPE_REQUIRE_CHROMIUM=1 asks for it")
+    pytest.skip(f"no Chromium at {path}")
+
+
+@pytest.fixture(scope="session")
+def require() -> Callable[[Path, Mapping[str, str]], None]:
+    """The rule by which browser tests are skipped, for its own test."""
+    return _require
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """A headless Chromium for the whole session."""
-    if not CHROMIUM.exists():
-        if os.environ.get("HOPSCOPE_REQUIRE_CHROMIUM") == "1":
-            pytest.fail(f"no Chromium at {CHROMIUM}, and HOPSCOPE_REQUIRE_CHROMIUM=1 asks for it")
-        pytest.skip(f"no Chromium at {CHROMIUM}")
+    _require(CHROMIUM, os.environ)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
         yield browser

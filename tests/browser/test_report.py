@@ -147,6 +147,14 @@ def test_paper_shows_what_is_folded(run_path, open_page):
     assert page.locator("main details[open]").count() == 5
 
 
+def test_paper_is_light_in_the_dark(run_path, open_page):
+    page = open_page(run_path / "report.html", color_scheme="dark")
+    page.emulate_media(media="print")
+    for selector in (".role-x .token", ".verdict.verdict-refuted", "section > p", "details summary"):
+        assert page.locator(selector).first.evaluate(_CONTRAST) >= 4.5, selector
+    assert _luminance(page.evaluate("getComputedStyle(document.documentElement).backgroundColor")) == 1
+
+
 def _luminance(colour: str) -> float:
     red, green, blue = (int(part) / 255 for part in colour.removeprefix("rgb(").removesuffix(")").split(","))
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -39,7 +39,9 @@ def test_nothing_on_the_page_is_fetched(run_path):
         r"""\b(src|href)\s*=\s*["']?(https?:|//|[\w./]+\.(js|css|svg|png|ico))""", words(page)
     )
     assert "default-src 'none'" in page
-    assert not re.search(r"@import|url\(|sourceMappingURL", page)
+    assert "sourceMappingURL" not in page
+    style = re.search(r"<style>(.*?)</style>", page, flags=re.DOTALL)[1]
+    assert not re.search(r"@import|url\(", style)
     assert str(run_path.parent.parent.parent) not in page
 
 
@@ -74,7 +76,7 @@ def test_verdict_shows_sign_word_and_what_must_be_trusted(run_path):
         "003 §8–9",
         "all 1,440 held-out sequences",
         "recall accuracy by seed 100 % 99.96 % 100 % –",
-        "What must you trust? the split: no held-out mapping is trained on float32 evaluation",
+        "What must you trust? the held-out split: no mapping of it is ever trained on float32 evaluation",
     ):
         assert part in flat
 

@@ -29,8 +29,19 @@ def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "bench")
     script = Path(__file__).resolve().parents[3] / "benchmarks" / "compare.py"
     if not script.is_file():
-        raise UserError("bench: expected the source tree with benchmarks/, found none; run it from a clone of hopscope")
+        raise UserError(
+            "bench: expected the source tree with benchmarks/, found none; run it from a clone of hopscope"
+        )
     if options.suite == "gpu":
         raise UserError("bench: the gpu suite is not there yet; use --suite cpu")
-    command = [sys.executable, str(script), "--rounds", str(options.rounds), "--seconds", str(options.seconds)]
-    return subprocess.run(command + (["--out", str(options.out)] if options.out else []), check=False).returncode
+    command = [
+        sys.executable,
+        str(script),
+        "--rounds",
+        str(options.rounds),
+        "--seconds",
+        str(options.seconds),
+    ]
+    return subprocess.run(
+        command + (["--out", str(options.out)] if options.out else []), check=False
+    ).returncode

@@ -29,7 +29,9 @@ def main(arguments: list[str]) -> int:
     runs = find_runs(options.paths or (Path("runs"),))
     for run in runs:
         if not (run.path / "claims.json").is_file():
-            raise UserError(f"{run.path}: expected a finished run, found no claims.json; run the same study again first")
+            raise UserError(
+                f"{run.path}: expected a finished run, found no claims.json; run the same study again first"
+            )
     ledgers = [(run, read_ledger(run.path / "claims.json")) for run in runs]
     if options.json:
         entries = [

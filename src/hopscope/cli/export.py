@@ -33,6 +33,8 @@ def main(arguments: list[str]) -> int:
     record = member_record(run, options.member)
     step = options.checkpoint if options.checkpoint is not None else run.unit(record.unit).checkpoint()[0]
     origin = {"study": run.study, "run": run.hash, "member": record.member, "seed": record.seed, "step": step}
-    export_module(load_member(run, options.member, step), options.to, origin | {"overrides": record.overrides})
+    export_module(
+        load_member(run, options.member, step), options.to, origin | {"overrides": record.overrides}
+    )
     print(options.to)
     return 0

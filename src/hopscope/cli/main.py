@@ -28,7 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"hopscope {version('hopscope')}")
         return 0
     if given[0] not in COMMANDS:
-        return _fail(f"command: expected one of {', '.join(COMMANDS)}, found {given[0]!r}; see hopscope --help", 2)
+        return _fail(
+            f"command: expected one of {', '.join(COMMANDS)}, found {given[0]!r}; see hopscope --help", 2
+        )
     return _run(given[0], given[1:])
 
 
@@ -46,7 +48,10 @@ def _run(command: str, arguments: list[str]) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:
-        return _fail(f"{error.filename or 'system'}: {error.strerror}; what is done is kept, the same command goes on", 2)
+        return _fail(
+            f"{error.filename or 'system'}: {error.strerror}; what is done is kept, the same command goes on",
+            2,
+        )
     return status
 
 

@@ -31,13 +31,14 @@ def parse(options: type[Options], arguments: Sequence[str], command: str, **sett
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors):
-            return tyro.cli(
+            parsed: Options = tyro.cli(
                 options,
                 args=list(arguments),
                 prog=f"hopscope {command}",
                 config=(tyro.conf.FlagCreatePairsOff,),
                 **settings,
             )
+            return parsed
     except SystemExit as stop:
         if stop.code in (0, None):
             raise

@@ -44,7 +44,11 @@ class Bars:
         """Take in one message of a worker."""
         plan = self.plans[unit.hash]
         seeds = [member.seed for member in plan.members]
-        name = f"{plan.label}, seeds {seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else f"{plan.label}, seed {seeds[0]}"
+        name = (
+            f"{plan.label}, seeds {seeds[0]}–{seeds[-1]}"
+            if len(seeds) > 1
+            else f"{plan.label}, seed {seeds[0]}"
+        )
         if message["kind"] == "warning":
             print(f"hopscope: warning: {message['message']}", file=sys.stderr)
         elif message["kind"] == "progress":

@@ -24,7 +24,9 @@ def main(arguments: list[str]) -> int:
     """Run the command."""
     options = parse(Options, arguments, "report")
     if not options.paths:
-        raise UserError("report: expected at least one PATH, found none; name a run folder; see hopscope report --help")
+        raise UserError(
+            "report: expected at least one PATH, found none; name a run folder; see hopscope report --help"
+        )
     runs = find_runs(options.paths)
     from hopscope.report.figures import render_all
     from hopscope.report.page import build_report

@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     options, config = read_options(study, arguments[1:])
     if options.threads is not None and options.threads < 1:
         raise UserError(f"threads: expected at least 1, found {options.threads}")
-    if options.time_budget is not None and options.time_budget <= 0:
+    if options.time_budget is not None and not options.time_budget > 0:
         raise UserError(f"time-budget: expected more than 0 seconds, found {options.time_budget:g}")
     return _run(study, options, config)
 
@@ -59,7 +59,9 @@ def read_options(study: Study, arguments: list[str]) -> tuple[RunOptions, Any]:
     """
     preset = _preset(arguments)
     if preset not in study.presets:
-        raise UserError(f"preset: expected one of {', '.join(study.presets)}, found {preset!r}; see hopscope studies")
+        raise UserError(
+            f"preset: expected one of {', '.join(study.presets)}, found {preset!r}; see hopscope studies"
+        )
     config = study.presets[preset]
     flat = tyro.conf.arg(name="")
     both = dataclasses.make_dataclass(

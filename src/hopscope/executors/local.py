@@ -23,6 +23,9 @@ Listener = Callable[[UnitFolder, Mapping[str, Any]], None]
 
 POLL_SECONDS = 0.1
 
+_CONCLUSIONS = ("metrics.parquet", "claims.json", "story.json", "report.html")
+"""What `finish` writes and a command reads: one that was deleted is made anew."""
+
 
 @dataclass
 class _Worker:
@@ -66,12 +69,20 @@ def run_study(
     plans = study.plan(config)
     units = [content_hash(plan.model_dump(mode="json")) for plan in plans]
     members = [
-        {"member": member.member, "unit": unit, "index": index, "seed": member.seed, "overrides": member.overrides}
+        {
+            "member": member.member,
+            "unit": unit,
+            "index": index,
+            "seed": member.seed,
+            "overrides": member.overrides,
+        }
         for plan, unit in zip(plans, units, strict=True)
         for index, member in enumerate(plan.members)
     ]
+    if device == "cuda":
+        chosen_device(device)  # before anything is written
     run = RunFolder.create(out, study.name, config.model_dump(mode="json"), members, preset)
-    if run.is_done:
+    if run.is_done and all((run.path / name).is_file() for name in _CONCLUSIONS):
         return run
     device = chosen_device(device)
     with run.lock():
@@ -88,7 +99,9 @@ def run_study(
             )
         pending = [run.unit(unit) for unit in units if not run.unit(unit).is_done]
         costs = {unit: _cost(plan) for plan, unit in zip(plans, units, strict=True)}
-        pending.sort(key=lambda unit: -costs[unit.hash])  # the longest first, so that no core idles at the end
+        pending.sort(
+            key=lambda unit: -costs[unit.hash]
+        )  # the longest first, so that no core idles at the end
         _Pool(run, pending, workers, deadline, listen).work()
         finish(run)
     return run
@@ -154,7 +167,13 @@ class _Pool:
     def __init__(
         self, run: RunFolder, pending: list[UnitFolder], size: int, deadline: float | None, listen: Listener
     ):
-        self.run, self.pending, self.size, self.deadline, self.listen = run, list(pending), size, deadline, listen
+        self.run, self.pending, self.size, self.deadline, self.listen = (
+            run,
+            list(pending),
+            size,
+            deadline,
+            listen,
+        )
         self.active: list[_Worker] = []
         self.messages: Queue[tuple[_Worker, Mapping[str, Any]]] = Queue()
         self.late = False
@@ -180,7 +199,9 @@ class _Pool:
 
     def _start(self, unit: UnitFolder) -> None:
         left = None if self.deadline is None else self.deadline - time.monotonic()
-        recorded = unit.record["layout"]  # what a unit began with holds: other thread counts round differently
+        recorded = unit.record[
+            "layout"
+        ]  # what a unit began with holds: other thread counts round differently
         command = [sys.executable, "-m", "hopscope.executors.worker", str(self.run.path), unit.hash]
         command += ["--device", recorded["device"], "--threads", str(recorded["threads"])]
         command += ["--parent", str(os.getpid())]
@@ -238,7 +259,9 @@ def _death(worker: _Worker, status: int) -> str:
             "memory?); what is done is kept, the same command goes on"
         )
     last = worker.stderr[-1].strip() if worker.stderr else "no message"
-    return f"unit {worker.unit.hash}: its worker failed ({last}); this is a fault of Hopscope, please report it"
+    return (
+        f"unit {worker.unit.hash}: its worker failed ({last}); this is a fault of Hopscope, please report it"
+    )
 
 
 def _environment() -> dict[str, str]:

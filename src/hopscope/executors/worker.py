@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.parent is not None:
         _follow(options.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means and ends its workers
-    warnings.showwarning = lambda message, *_, **__: _say(kind="warning", message=str(message))  # type: ignore[assignment]
+    warnings.showwarning = lambda message, *_, **__: _say(kind="warning", message=str(message))
     try:
         run_unit(options.run, options.unit, options.device, options.threads, options.time_budget)
     except HopscopeError as error:

@@ -167,14 +167,18 @@ class _Lowering:
     def _rows_of(self, by: ReplacePattern) -> tuple[Tensor, Tensor]:
         """Replacement `[member, batch, query, key]` and whether each row `[member, batch, query]` has one."""
         positions = self.batch.inputs.shape[2]
-        everywhere = torch.ones(self.batch.inputs.shape[:3], dtype=torch.bool, device=self.batch.inputs.device)
+        everywhere = torch.ones(
+            self.batch.inputs.shape[:3], dtype=torch.bool, device=self.batch.inputs.device
+        )
         visible = visible_keys(positions, self.config.causal, everywhere.device)
         if by.by == "identity":
             return torch.eye(positions, device=everywhere.device).expand(*everywhere.shape, -1), everywhere
         if by.by == "matrix":
             matrix = torch.tensor(by.matrix, dtype=torch.float32, device=everywhere.device)
             if matrix.shape != (positions, positions):
-                raise ValueError(f"matrix: expected shape {(positions, positions)}, found {tuple(matrix.shape)}")
+                raise ValueError(
+                    f"matrix: expected shape {(positions, positions)}, found {tuple(matrix.shape)}"
+                )
             return matrix.expand(*everywhere.shape[:2], -1, -1), everywhere
         if by.by == "one_hot":
             key = related(self.batch, by.relation or "")
@@ -199,8 +203,12 @@ class _Lowering:
         first, second = located(self.batch, swap.first), located(self.batch, swap.second)
         both = ((first >= 0) & (second >= 0))[..., None]
         first, second = first.clamp(min=0)[..., None], second.clamp(min=0)[..., None]
-        swapped = source.scatter(-1, first, source.gather(-1, second)).scatter(-1, second, source.gather(-1, first))
-        self.value_source[:, variant, :, swap.layer, _COMPONENT[swap.what]] = torch.where(both, swapped, source)
+        swapped = source.scatter(-1, first, source.gather(-1, second)).scatter(
+            -1, second, source.gather(-1, first)
+        )
+        self.value_source[:, variant, :, swap.layer, _COMPONENT[swap.what]] = torch.where(
+            both, swapped, source
+        )
 
     def _ablate_head(self, variant: int, ablation: AblateHead) -> None:
         rows = selected(self.batch, ablation.rows)
@@ -263,7 +271,9 @@ def located(batch: Batch, site: Site) -> Int[Tensor, "member batch"]:
     """
     rows = selected(batch, site.roles)
     if not bool((rows.sum(-1) == 1).all()):
-        raise ValueError(f"site: expected roles that exactly one position of every sample has, found {site.roles}")
+        raise ValueError(
+            f"site: expected roles that exactly one position of every sample has, found {site.roles}"
+        )
     position = rows.int().argmax(-1)
     if site.relation is None:
         return position

@@ -29,12 +29,19 @@ def export_module(module: MemberTransformer, to: Path, origin: dict[str, object]
     if to.exists() and not to.is_dir():
         raise UserError(f"{to}: expected a folder for the export, found a file; choose another --to")
     if to.is_dir() and any(to.iterdir()) and not (to / CONFIG).is_file():
-        raise UserError(f"{to}: expected an empty folder or an earlier export, found other files; choose another --to")
+        raise UserError(
+            f"{to}: expected an empty folder or an earlier export, found other files; choose another --to"
+        )
     weights = {name: tensor.numpy() for name, tensor in module.state_dict().items()}
     save_checkpoint(to / WEIGHTS, weights, origin)
     write_json(
         to / CONFIG,
-        {"schema_version": 1, "format": FORMAT, "model": module.config.model_dump(mode="json"), "origin": origin},
+        {
+            "schema_version": 1,
+            "format": FORMAT,
+            "model": module.config.model_dump(mode="json"),
+            "origin": origin,
+        },
     )
 
 
@@ -49,7 +56,9 @@ def load_module(directory: Path | str) -> MemberTransformer:
     """
     folder = Path(directory)
     if not (folder / CONFIG).is_file():
-        raise UserError(f"{folder}: expected an exported member, found no {CONFIG}; write one with hopscope export")
+        raise UserError(
+            f"{folder}: expected an exported member, found no {CONFIG}; write one with hopscope export"
+        )
     record = read_json(folder / CONFIG, "export the member again")
     try:
         if record["format"] != FORMAT or record["schema_version"] != 1:

@@ -20,7 +20,9 @@ class LayerEditor:
         rows: query positions that the layer computes; `None` means all.
     """
 
-    def __init__(self, edits: Edits, layer: int, symbol: Stream, position: Stream | None, rows: Tensor | None):
+    def __init__(
+        self, edits: Edits, layer: int, symbol: Stream, position: Stream | None, rows: Tensor | None
+    ):
         self.edits, self.layer = edits, layer
         self.symbol, self.position = symbol, position
         self.rows = rows
@@ -43,7 +45,9 @@ class LayerEditor:
     ) -> Tensor:
         """Values of which the chosen heads read an edited stream; `project` turns a stream into values."""
         source = self.edits.value_source[:, :, :, self.layer].flatten(1, 2)
-        edited = _taken(stream, source[:, :, STREAM]) + _taken(self.symbol, source[:, :, SYMBOL]) - self.symbol
+        edited = (
+            _taken(stream, source[:, :, STREAM]) + _taken(self.symbol, source[:, :, SYMBOL]) - self.symbol
+        )
         if self.position is not None:
             edited = edited + _taken(self.position, source[:, :, POSITION]) - self.position
         samples = source.shape[1] // self.edits.variants

@@ -23,7 +23,9 @@ class Attention(nn.Module):
         self.value = nn.Linear(config.width, inner)
         self.output = nn.Linear(inner, config.width)
 
-    def split(self, x: Float[Tensor, "batch position inner"]) -> Float[Tensor, "batch head position head_dim"]:
+    def split(
+        self, x: Float[Tensor, "batch position inner"]
+    ) -> Float[Tensor, "batch head position head_dim"]:
         """Separate the heads."""
         return x.unflatten(-1, (self.config.heads, self.config.head_size)).transpose(1, 2)
 
@@ -69,8 +71,13 @@ class Block(nn.Module):
         read = self.attention_norm if pre else nn.Identity()
         pattern = edited.pattern(self.attention.pattern(read(x)))
         # Only the heads of a value swap read the edited stream; all others read x itself.
-        values = [self.attention.split(self.attention.value(read(edited.stream(x, head)))) for head in range(self.config.heads)]
-        heads = torch.stack([pattern[:, head] @ values[head][:, head] for head in range(self.config.heads)], 1)
+        values = [
+            self.attention.split(self.attention.value(read(edited.stream(x, head))))
+            for head in range(self.config.heads)
+        ]
+        heads = torch.stack(
+            [pattern[:, head] @ values[head][:, head] for head in range(self.config.heads)], 1
+        )
         heads = edited.heads(heads)
         x = x + self.attention.output(heads.transpose(1, 2).flatten(-2))
         x = x if pre else self.attention_norm(x)

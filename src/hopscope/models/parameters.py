@@ -56,11 +56,15 @@ def parameter_specs(config: TransformerConfig) -> list[ParameterSpec]:
 def _embedding_specs(config: TransformerConfig) -> list[ParameterSpec]:
     spread = 1.0 if config.init == "torch" else 0.02
     if config.input_kind == "tokens":
-        specs = [ParameterSpec("embed.token.weight", (config.input_size, config.width), "normal", spread, False)]
+        specs = [
+            ParameterSpec("embed.token.weight", (config.input_size, config.width), "normal", spread, False)
+        ]
     else:
         specs = _linear_specs(config, "embed.vector", config.input_size, config.width)
     if config.positions == "learned":
-        specs.append(ParameterSpec("embed.position.weight", (config.length, config.width), "normal", spread, False))
+        specs.append(
+            ParameterSpec("embed.position.weight", (config.length, config.width), "normal", spread, False)
+        )
     return specs
 
 
@@ -143,7 +147,9 @@ class Parameters:
     ) -> "Parameters":
         """Fresh weights: tensor number n of a member is drawn from (its seed, stream "init", step n) alone."""
         parameters = cls(parameter_specs(config), len(seeds), device)
-        for number, (spec, view) in enumerate(zip(parameters.specs, parameters.views().values(), strict=True)):
+        for number, (spec, view) in enumerate(
+            zip(parameters.specs, parameters.views().values(), strict=True)
+        ):
             view.copy_(_drawn(spec, number, seeds.to(device)))
         return parameters
 
@@ -166,7 +172,9 @@ class Parameters:
             raise ValueError(f"expected weights {sorted(views)}, found {sorted(weights)}")
         for name, view in views.items():
             if view.shape != weights[name].shape:
-                raise ValueError(f"{name}: expected shape {tuple(view.shape)}, found {tuple(weights[name].shape)}")
+                raise ValueError(
+                    f"{name}: expected shape {tuple(view.shape)}, found {tuple(weights[name].shape)}"
+                )
             view.copy_(weights[name])
 
 

@@ -1,13 +1,24 @@
 """Interventions on one plain module, in plain loops over samples and rows: the slow obvious reference of `edits`."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from hopscope.models.interventions import AblateHead, AblateMLP, Intervention, ReplacePattern, Roles, Site, SwapValues
+from hopscope.models.interventions import (
+    AblateHead,
+    AblateMLP,
+    Intervention,
+    ReplacePattern,
+    Roles,
+    Site,
+    SwapValues,
+)
 from hopscope.tasks.batch import Batch
+
+Kind = TypeVar("Kind", bound=Intervention)
 
 
 class Edited:
@@ -74,7 +85,9 @@ class Edited:
         for item in self._here(AblateHead):
             for sample, head, query in self._rows(item, heads):
                 mean = None if self.means is None else self.means[1][self.layer, head, query]
-                out[sample, head, query] = self._ablated(item.by, heads[self._donor(sample, heads), head, query], mean)
+                out[sample, head, query] = self._ablated(
+                    item.by, heads[self._donor(sample, heads), head, query], mean
+                )
         return out
 
     def mlp(self, mlp: Float[Tensor, "batch query model"]) -> Tensor:
@@ -85,10 +98,12 @@ class Edited:
                 for query in range(mlp.shape[1]):
                     if self._has(item.rows, sample, query):
                         mean = None if self.means is None else self.means[2][self.layer, query]
-                        out[sample, query] = self._ablated(item.by, mlp[self._donor(sample, mlp), query], mean)
+                        out[sample, query] = self._ablated(
+                            item.by, mlp[self._donor(sample, mlp), query], mean
+                        )
         return out
 
-    def _here(self, kind: type) -> list:
+    def _here(self, kind: type[Kind]) -> list[Kind]:
         return [item for item in self.interventions if isinstance(item, kind) and item.layer == self.layer]
 
     def _rows(self, item: ReplacePattern | AblateHead, x: Tensor) -> list[tuple[int, int, int]]:
@@ -120,7 +135,9 @@ class Edited:
             assert item.matrix is not None
             return torch.tensor(item.matrix[query])
         if item.by == "uniform":
-            allowed = [key for key in range(keys) if self._sees(query, key) and self._has(item.keys, sample, key)]
+            allowed = [
+                key for key in range(keys) if self._sees(query, key) and self._has(item.keys, sample, key)
+            ]
         elif item.by == "identity":
             allowed = [query]
         else:

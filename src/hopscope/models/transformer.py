@@ -108,8 +108,11 @@ class Transformer:
         with torch.no_grad():
             _, captured = self.capture(inputs)
         mlps = captured.mlps or [torch.zeros_like(captured.streams[0])] * self.config.layers
-        stacked = (torch.stack([tensor.mean(1) for tensor in part], 1) for part in (captured.patterns, captured.heads))
-        return Means(*stacked, torch.stack([mlp.mean(1) for mlp in mlps], 1))
+        patterns, heads, mlp_means = (
+            torch.stack([tensor.mean(1) for tensor in part], 1)
+            for part in (captured.patterns, captured.heads, mlps)
+        )
+        return Means(patterns, heads, mlp_means)
 
     def _run(
         self, inputs: Tensor, edits: Edits | None, every: bool, captured: Captured | None
@@ -147,7 +150,9 @@ class Transformer:
             cut = config.input_size - config.position_size
             weight = weights["embed.vector.weight"]
             code = _product(inputs[..., cut:], weight[:, cut:])
-            return _product(inputs[..., :cut], weight[:, :cut]) + weights["embed.vector.bias"][:, None, None], code
+            return _product(inputs[..., :cut], weight[:, :cut]) + weights["embed.vector.bias"][
+                :, None, None
+            ], code
         else:
             symbol = self._linear("embed.vector", inputs)
         if config.positions == "learned":
@@ -155,7 +160,12 @@ class Transformer:
         return symbol, None
 
     def _block(
-        self, layer: int, stream: Stream, rows: Tensor | None, editor: LayerEditor | None, captured: Captured | None
+        self,
+        layer: int,
+        stream: Stream,
+        rows: Tensor | None,
+        editor: LayerEditor | None,
+        captured: Captured | None,
     ) -> Stream:
         norm, name = self.config.norm, f"layers.{layer}"
         attended = self._attention(layer, stream, rows, editor, captured)
@@ -175,7 +185,12 @@ class Transformer:
         return self._norm(f"{name}.mlp_norm", stream) if norm == "post" else stream
 
     def _attention(
-        self, layer: int, stream: Stream, rows: Tensor | None, editor: LayerEditor | None, captured: Captured | None
+        self,
+        layer: int,
+        stream: Stream,
+        rows: Tensor | None,
+        editor: LayerEditor | None,
+        captured: Captured | None,
     ) -> Stream:
         name = f"layers.{layer}.attention"
 
@@ -188,7 +203,9 @@ class Transformer:
         if editor is not None:
             value = editor.values(value, lambda x: self._heads(f"{name}.value", normed(x)), stream)
         mask = self._mask[: stream.shape[2], : stream.shape[2]]
-        scores = query @ key.transpose(-1, -2) * self.config.head_size**-0.5 + (mask if rows is None else mask[rows])
+        scores = query @ key.transpose(-1, -2) * self.config.head_size**-0.5 + (
+            mask if rows is None else mask[rows]
+        )
         pattern = scores.softmax(-1)
         if editor is not None:
             pattern = editor.pattern(pattern)
@@ -203,13 +220,17 @@ class Transformer:
     def _heads(self, name: str, x: Stream) -> Float[Tensor, "member batch head position head_dim"]:
         return self._linear(name, x).unflatten(-1, (self.config.heads, self.config.head_size)).transpose(2, 3)
 
-    def _linear(self, name: str, x: Float[Tensor, "member batch position a"]) -> Float[Tensor, "member batch position b"]:
+    def _linear(
+        self, name: str, x: Float[Tensor, "member batch position a"]
+    ) -> Float[Tensor, "member batch position b"]:
         weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
         return torch.baddbmm(bias[:, None], x.flatten(1, 2), weight).unflatten(1, x.shape[1:3])
 
     def _norm(self, name: str, x: Stream) -> Stream:
         weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
-        return torch.addcmul(bias[:, None, None], functional.layer_norm(x, x.shape[-1:]), weight[:, None, None])
+        return torch.addcmul(
+            bias[:, None, None], functional.layer_norm(x, x.shape[-1:]), weight[:, None, None]
+        )
 
 
 def _product(x: Float[Tensor, "member batch position a"], weight: Float[Tensor, "member a b"]) -> Tensor:
@@ -221,5 +242,7 @@ def _fold(x: Float[Tensor, "member batch *rest"], variants: int) -> Float[Tensor
     return x[:, None].expand(-1, variants, *x.shape[1:]).flatten(1, 2)
 
 
-def _unfold(x: Float[Tensor, "member rows *rest"], variants: int) -> Float[Tensor, "variant member batch *rest"]:
+def _unfold(
+    x: Float[Tensor, "member rows *rest"], variants: int
+) -> Float[Tensor, "variant member batch *rest"]:
     return x.unflatten(1, (variants, -1)).transpose(0, 1)

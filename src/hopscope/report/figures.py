@@ -1,6 +1,7 @@
 """Figures: a Vega-Lite specification and its CSV become one value; page, SVG and PNG are drawn from it."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def render_figure(figures_dir: Path, name: str) -> tuple[Path, Path]:
             f"found one that cannot be drawn ({cause}); {_REMEDY}"
         ) from error
     paths = (figures_dir / f"{name}.svg", figures_dir / f"{name}.png")
-    write_atomic(paths[0], svg.encode())
+    write_atomic(paths[0], _renumber(svg))
     write_atomic(paths[1], png)
     return paths
 
@@ -88,6 +89,16 @@ def render_all(run_path: Path) -> list[Path]:
     """
     figures_dir = run_path / "figures"
     return [path for name in figure_names(figures_dir) for path in render_figure(figures_dir, name)]
+
+
+def _renumber(svg: str) -> str:
+    """The SVG with its gradients and clips numbered from 0: the library counts through the whole process."""
+    numbers: dict[str, int] = {}
+
+    def number(found: re.Match[str]) -> str:
+        return f"{found[1]}{found[2]}{numbers.setdefault(found[2] + found[3], len(numbers))}"
+
+    return re.sub(r"""(\bid="|url\(#)(gradient_|clip)(\d+)""", number, svg)
 
 
 def _read_text(path: Path) -> str:

@@ -32,7 +32,7 @@ def chart_config() -> dict[str, Any]:
         "padding": 6,
         "axis": {
             **text,
-            "gridColor": "#e4e7eb",
+            "gridColor": "#dde1e6",
             "domainColor": "#9aa5b1",
             "tickColor": "#9aa5b1",
             "titlePadding": 8,

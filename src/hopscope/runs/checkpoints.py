@@ -23,7 +23,7 @@ _OWN = ("schema_version", "sha256", "metadata_sha256")
 _REMEDY = "use another checkpoint, or delete the unit's folder and run the same command again"
 
 
-class CheckpointDamaged(UserError):  # noqa: N818 - it names a state of the file
+class CheckpointDamaged(UserError):
     """A checkpoint file whose content cannot be trusted.
 
     Attributes:

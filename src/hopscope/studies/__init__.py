@@ -13,7 +13,9 @@ def find_study(name: str) -> Study:
         UserError: there is none.
     """
     if name not in STUDY_NAMES:
-        raise UserError(f"study: expected one of {', '.join(STUDY_NAMES)}, found {name!r}; see `hopscope studies`")
+        raise UserError(
+            f"study: expected one of {', '.join(STUDY_NAMES)}, found {name!r}; see `hopscope studies`"
+        )
     from hopscope.studies.permutation import PermutationStudy
 
     return PermutationStudy()

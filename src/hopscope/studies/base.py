@@ -45,11 +45,13 @@ class Study(Protocol):
         """The task of a unit."""
         ...
 
-    def evaluator(self, plan: "UnitPlan", task: "Task") -> "Evaluate":
+    def evaluator(self, plan: "UnitPlan", task: Any) -> "Evaluate":
         """What is measured during training."""
         ...
 
-    def analyse(self, unit: UnitFolder, plan: "UnitPlan", task: "Task", budget: "TimeBudget", device: str) -> None:
+    def analyse(
+        self, unit: UnitFolder, plan: "UnitPlan", task: Any, budget: "TimeBudget", device: str
+    ) -> None:
         """Write the analyses of a trained unit; those that are there already are kept."""
         ...
 

@@ -21,7 +21,9 @@ def data_url(name: str, types: Mapping[str, str]) -> "altair.UrlData":
     return altair.UrlData(url=f"{name}.csv", format=altair.CsvDataFormat(type="csv", parse=dict(types)))
 
 
-def write_figure(run: RunFolder, name: str, chart: "altair.TopLevelMixin", rows: Sequence[Mapping[str, Any]]) -> None:
+def write_figure(
+    run: RunFolder, name: str, chart: "altair.TopLevelMixin", rows: Sequence[Mapping[str, Any]]
+) -> None:
     """Write `figures/<name>.vl.json` and `<name>.csv`.
 
     Raises:

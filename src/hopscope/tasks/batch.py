@@ -61,7 +61,14 @@ class Task(Protocol):
     role_values: Mapping[str, tuple[str, ...]]
 
     def sample(
-        self, seeds: Int[Tensor, " member"], stream: str, step: int, batch: int, *, start: int = 0, annotate: bool = True
+        self,
+        seeds: Int[Tensor, " member"],
+        stream: str,
+        step: int,
+        batch: int,
+        *,
+        start: int = 0,
+        annotate: bool = True,
     ) -> Batch:
         """Draw samples `start … start + batch - 1` of a step, each a pure function of (seed, stream, step, index)."""
         ...

@@ -38,7 +38,9 @@ class PermutationConfig(Config):
         """All allowed (slot, source) pairs, counted from 1, in lexicographic order."""
         slots = self.repeat_slots or (self.values,)
         sources = self.repeat_sources or tuple(range(1, self.values + 1))
-        return [(slot, source) for slot in sorted(set(slots)) for source in sorted(set(sources)) if source < slot]
+        return [
+            (slot, source) for slot in sorted(set(slots)) for source in sorted(set(sources)) if source < slot
+        ]
 
     @model_validator(mode="after")
     def _slots_exist(self) -> Self:

@@ -57,7 +57,14 @@ class PermutationTask:
         return rng.permutation_from_index(index, self.config.values) + 1
 
     def sample(
-        self, seeds: Int[Tensor, " member"], stream: str, step: int, batch: int, *, start: int = 0, annotate: bool = True
+        self,
+        seeds: Int[Tensor, " member"],
+        stream: str,
+        step: int,
+        batch: int,
+        *,
+        start: int = 0,
+        annotate: bool = True,
     ) -> Batch:
         """Training samples `start … start + batch - 1` of a step, for every member's seed.
 
@@ -73,7 +80,9 @@ class PermutationTask:
             order = self._repeat(order, words)
         return self.batch(order, mapping, annotate=annotate)
 
-    def _repeat(self, order: Int[Tensor, "member batch value"], words: Int[Tensor, "member batch 4"]) -> Tensor:
+    def _repeat(
+        self, order: Int[Tensor, "member batch value"], words: Int[Tensor, "member batch 4"]
+    ) -> Tensor:
         slot, source = self._pairs[rng.integers(words[..., 2], words[..., 3], len(self._pairs))].unbind(-1)
         copied = order.gather(-1, source[..., None] - 1)
         happens = rng.uniform(words[..., 0]) < self.config.repeat_ratio
@@ -113,7 +122,9 @@ class PermutationTask:
         }
         return replace(batch, roles=roles, relations=relations)
 
-    def _earlier_copy(self, inputs: Int[Tensor, "member batch position"]) -> Int[Tensor, "member batch position"]:
+    def _earlier_copy(
+        self, inputs: Int[Tensor, "member batch position"]
+    ) -> Int[Tensor, "member batch position"]:
         """Position of the first earlier x with the same value, for every x; `NO_RELATION` elsewhere."""
         xs = inputs[..., ::2]
         equal = (xs[..., :, None] == xs[..., None, :]).tril(-1)
@@ -191,7 +202,9 @@ class PermutationTask:
     def _drawn(self, split: str, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """A fixed random part of a set that is too large to list."""
         index = torch.arange(count, device=self.device)
-        first, second = (rng.bits(self.config.split_seed, "evaluate", 0, index, block=block) for block in (0, 1))
+        first, second = (
+            rng.bits(self.config.split_seed, "evaluate", 0, index, block=block) for block in (0, 1)
+        )
         return (
             rng.integers(first[:, 0], first[:, 1], self.split.count(split)),
             rng.integers(first[:, 2], first[:, 3], math.factorial(self.config.values)),
@@ -203,7 +216,9 @@ def _described(sequence: list[int]) -> dict[str, object]:
     """Inputs, targets, mask, roles and relations of one sequence, position by position."""
     inputs = sequence[:-1]
     roles: dict[str, list[int]] = {"kind": [], "step": [], "repeat": []}
-    relations: dict[str, list[int]] = {name: [] for name in ("previous", "pair_mate", "same_symbol", "recall")}
+    relations: dict[str, list[int]] = {
+        name: [] for name in ("previous", "pair_mate", "same_symbol", "recall")
+    }
     for position, token in enumerate(inputs):
         is_x = position % 2 == 0
         x_position = position if is_x else position - 1
@@ -214,7 +229,15 @@ def _described(sequence: list[int]) -> dict[str, object]:
         roles["repeat"].append(int(bool(copies)))
         relations["previous"].append(position - 1)
         relations["pair_mate"].append(mate if mate < len(inputs) else NO_RELATION)
-        relations["same_symbol"].append(copies[0] if is_x and copies and inputs[copies[0]] == token else NO_RELATION)
+        relations["same_symbol"].append(
+            copies[0] if is_x and copies and inputs[copies[0]] == token else NO_RELATION
+        )
         relations["recall"].append(copies[0] + 1 if is_x and copies else NO_RELATION)
     mask = [position % 2 == 0 for position in range(len(inputs))]
-    return {"inputs": inputs, "targets": sequence[1:], "loss_mask": mask, "roles": roles, "relations": relations}
+    return {
+        "inputs": inputs,
+        "targets": sequence[1:],
+        "loss_mask": mask,
+        "roles": roles,
+        "relations": relations,
+    }

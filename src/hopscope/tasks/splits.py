@@ -27,7 +27,9 @@ class MappingSplit:
         training: number of training mappings; the others are held out.
     """
 
-    def __init__(self, values: int, held_out_share: float, split_seed: int, device: torch.device | str = "cpu"):
+    def __init__(
+        self, values: int, held_out_share: float, split_seed: int, device: torch.device | str = "cpu"
+    ):
         self.values, self.split_seed = values, split_seed
         self.total = math.factorial(values)
         self.training = self.total - min(max(round(held_out_share * self.total), 1), self.total - 1)

@@ -1,7 +1,7 @@
 """What a training run is: values without torch."""
 
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,9 @@ from hopscope.models.config import TransformerConfig
 from hopscope.tasks.config import PermutationConfig
 
 TaskConfig = PermutationConfig
+
+Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
+"""Share of a running mean that one step keeps."""
 
 
 class TrainingConfig(Config):
@@ -31,7 +34,7 @@ class TrainingConfig(Config):
     batch_size: int = Field(256, ge=1)
     optimizer: Literal["adam", "adamw"] = "adam"
     learning_rate: float = Field(1e-3, gt=0.0)
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
     epsilon: float = Field(1e-8, gt=0.0)
     weight_decay: float = Field(0.0, ge=0.0)
     decay: Literal["matrices", "all"] = "matrices"

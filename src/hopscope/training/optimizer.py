@@ -34,7 +34,9 @@ class Optimizer:
         self._gradient = torch.zeros_like(parameters.flat)
         self._views = parameters.views(self._gradient)
         everywhere = torch.ones_like(parameters.decay_mask)
-        self._decay = (parameters.decay_mask if config.decay == "matrices" else everywhere) * config.weight_decay
+        self._decay = (
+            parameters.decay_mask if config.decay == "matrices" else everywhere
+        ) * config.weight_decay
 
     def rate(self, step: int) -> float:
         """Learning rate of step number `step` (from 0)."""
@@ -57,19 +59,21 @@ class Optimizer:
         self.alive &= norm.isfinite() & losses.isfinite()
         if config.clip_norm is not None:
             gradient.mul_((config.clip_norm / (norm + 1e-6)).clamp(max=1.0)[:, None])
-        # A frozen member's gradient may hold NaN, which no product with zero removes.
-        gradient = torch.where(self.alive[:, None], gradient, 0.0)
-        self._update(self.rate(step) * self.alive[:, None].float(), gradient, step + 1)
+        self._update(self.rate(step), gradient, step + 1)
 
-    def _update(self, rate: Float[Tensor, "member 1"], gradient: Float[Tensor, "member size"], count: int) -> None:
-        config, flat = self.config, self.parameters.flat
+    def _update(self, rate: float, gradient: Float[Tensor, "member size"], count: int) -> None:
+        config, flat, alive = self.config, self.parameters.flat, self.alive[:, None]
         decay = self._decay * flat if config.weight_decay else None
         if config.optimizer == "adam" and decay is not None:
             gradient = gradient + decay
+        # A frozen member's gradient may hold NaN, which no product with zero removes.
+        gradient = torch.where(alive, gradient, 0.0)
         beta1, beta2 = config.betas
-        self.first_moment.lerp_(gradient, 1.0 - beta1)
-        self.second_moment.mul_(beta2).addcmul_(gradient, gradient, value=1.0 - beta2)
+        moving = alive.float()
+        self.first_moment.lerp_(gradient, moving * (1.0 - beta1))
+        self.second_moment.mul_(torch.where(alive, beta2, 1.0)).addcmul_(gradient, gradient, value=1.0 - beta2)
+        rates = moving * rate
         if config.optimizer == "adamw" and decay is not None:
-            flat.sub_(decay * rate)
+            flat.sub_(decay * rates)
         spread = self.second_moment.sqrt().div_(math.sqrt(1.0 - beta2**count)).add_(config.epsilon)
-        flat.sub_((self.first_moment / spread).mul_(rate / (1.0 - beta1**count)))
+        flat.sub_((self.first_moment / spread).mul_(rates / (1.0 - beta1**count)))

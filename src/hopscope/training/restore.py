@@ -15,7 +15,9 @@ def unit_plan(unit: UnitFolder) -> UnitPlan:
     return UnitPlan.model_validate(unit.record["plan"])
 
 
-def load_ensemble(unit: UnitFolder, step: int | None = None, device: torch.device | str = "cpu") -> Transformer:
+def load_ensemble(
+    unit: UnitFolder, step: int | None = None, device: torch.device | str = "cpu"
+) -> Transformer:
     """All members of a unit at a checkpoint (the last by default).
 
     Raises:
@@ -26,7 +28,11 @@ def load_ensemble(unit: UnitFolder, step: int | None = None, device: torch.devic
     parameters = Parameters(parameter_specs(plan.model), len(plan.members), device)
     prefix = "weights/"
     parameters.load(
-        {name[len(prefix) :]: torch.from_numpy(array) for name, array in tensors.items() if name.startswith(prefix)}
+        {
+            name[len(prefix) :]: torch.from_numpy(array)
+            for name, array in tensors.items()
+            if name.startswith(prefix)
+        }
     )
     return Transformer(plan.model, parameters)
 

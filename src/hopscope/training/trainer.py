@@ -56,7 +56,12 @@ class Trainer:
     """
 
     def __init__(
-        self, plan: UnitPlan, task: Task, unit: UnitFolder, evaluate: Evaluate, device: torch.device | str = "cpu"
+        self,
+        plan: UnitPlan,
+        task: Task,
+        unit: UnitFolder,
+        evaluate: Evaluate,
+        device: torch.device | str = "cpu",
     ):
         self.plan, self.task, self.unit, self.evaluate = plan, task, unit, evaluate
         self.model = Transformer.initial(plan.model, _seeds(plan, "init_seed"), device)
@@ -105,10 +110,14 @@ class Trainer:
         return [float(value) for value in means["train", "loss"]]
 
     def _train_step(self) -> dict[str, Tensor]:
-        batch = self.task.sample(self._seeds, "train", self.step, self.plan.training.batch_size, annotate=False)
+        batch = self.task.sample(
+            self._seeds, "train", self.step, self.plan.training.batch_size, annotate=False
+        )
         losses = self.task.losses(self.model(batch.inputs), batch)
         gradients = torch.autograd.grad(losses["loss"].sum(), self._weights)
-        self.optimizer.step(self.step, losses["loss"].detach(), dict(zip(self.model.weights, gradients, strict=True)))
+        self.optimizer.step(
+            self.step, losses["loss"].detach(), dict(zip(self.model.weights, gradients, strict=True))
+        )
         return {name: loss.detach() for name, loss in losses.items()}
 
     def _evaluated(self) -> Mapping[tuple[str, str], Tensor]:
@@ -120,7 +129,9 @@ class Trainer:
             rows.add(self.step, split, metric, values, self.frozen_at)
 
     def _notice_frozen(self) -> None:
-        """Report members that the optimiser froze since the last look (exact to the interval)."""
+        """Report members that were frozen since the last look (exact to the interval)."""
+        # The last step of an interval may have overflowed weights from a loss that was still finite.
+        self.optimizer.alive &= self.model.parameters.flat.isfinite().all(1)
         for index, alive in enumerate(self.optimizer.alive.tolist()):
             if not alive and self.frozen_at[index] == NOT_FROZEN:
                 self.frozen_at[index] = self.step

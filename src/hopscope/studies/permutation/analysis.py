@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from hopscope.models.transformer import Transformer
@@ -51,13 +50,16 @@ def analyse(
     """
     step = plan.training.steps
     wanted = {PROBES: "json", PATTERNS: "npz"}
-    missing = [name for name, suffix in wanted.items() if not unit.analysis_path(name, step, suffix).is_file()]
+    missing = [
+        name for name, suffix in wanted.items() if not unit.analysis_path(name, step, suffix).is_file()
+    ]
     if not missing:
         return
     model = load_ensemble(unit, step, device)
     plain, repeats = task.evaluation("plain", limit=limit), task.evaluation("repeats", limit=limit)
-    for name in missing:
-        budget.check()
+    for number, name in enumerate(missing):
+        if number:  # one analysis for each call, however small the budget, so that calls add up to an end
+            budget.check()
         if name == PROBES:
             unit.write_analysis(name, step, _probed(model, task, plan, plain, repeats, limit))
         else:

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from hopscope.models.config import TransformerConfig
 from hopscope.studies.base import StudyConfig
 from hopscope.tasks.config import LARGEST_VALUES, SMALLEST_VALUES, PermutationConfig
-from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training.config import Beta, MemberPlan, TrainingConfig, UnitPlan
 
 PUBLISHED = ("d16/1 plain", "d32/2 repeats")
 ALL = ("d16/1 plain", "d16/1 repeats", "d32/1 repeats", "d32/2 repeats", "d32/2 plain")
@@ -99,7 +99,7 @@ class PermutationStudyConfig(StudyConfig):
     batch_size: int = Field(256, ge=1)
     learning_rate: float = Field(1e-3, gt=0.0)
     optimizer: Literal["adam", "adamw"] = "adam"
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
     weight_decay: float = Field(0.0, ge=0.0)
     clip_norm: float | None = Field(None, gt=0.0)
     mlp_ratio: float = Field(2.0, ge=0.0)
@@ -207,7 +207,9 @@ def plan(config: PermutationStudyConfig) -> list[UnitPlan]:
         overrides = {"width": configuration.width, "heads": configuration.heads, "data": configuration.data}
         for start in range(0, config.seeds, config.members_per_unit):
             seeds = range(start, min(start + config.members_per_unit, config.seeds))
-            members = tuple(MemberPlan(member=member + n, seed=s, overrides=overrides) for n, s in enumerate(seeds))
+            members = tuple(
+                MemberPlan(member=member + n, seed=s, overrides=overrides) for n, s in enumerate(seeds)
+            )
             member += len(members)
             units.append(
                 UnitPlan(

@@ -8,12 +8,12 @@ from hopscope.runs import RunFolder
 from hopscope.studies.figures import PALETTE, data_url, write_figure
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Evidence, curve
-from hopscope.theory.posteriors import elimination_floor, training_floor
+from hopscope.theory.posteriors import blind_to_repeats_floor, elimination_floor, training_floor
 
 SHOWN_SEEDS = 4
 """Seeds whose attention maps the page shows; all of them are in the analysis files."""
 
-_UNIFORM, _TRAINING = "elimination floor", "training-mappings floor"
+_UNIFORM, _TRAINING, _NO_RECALL = "elimination floor", "training-mappings floor", "repeats without recall"
 
 
 def write_figures(run: RunFolder, config: PermutationStudyConfig, evidence: dict[str, Evidence]) -> None:
@@ -21,18 +21,26 @@ def write_figures(run: RunFolder, config: PermutationStudyConfig, evidence: dict
     write_figure(run, "loss", _loss_chart(config, evidence), _loss_rows(run, config, evidence))
     write_figure(run, "skills", _skills_chart(evidence), _skill_rows(run, evidence))
     write_figure(run, "recall_by_slot", _slot_chart(evidence), _slot_rows(evidence))
-    write_figure(run, "attention", _attention_chart(), _attention_rows(run, config, evidence))
+    write_figure(run, "attention", _attention_chart(config), _attention_rows(run, config, evidence))
 
 
 def floors(config: PermutationStudyConfig) -> dict[str, float]:
-    """Loss of the two ideal observers, in nats: all V! mappings equally likely, or only the training ones."""
+    """Loss of ideal observers, in nats.
+
+    One holds all V! mappings equally likely, one knows which are used in training, and, where training has repeats of
+    the presentation's kind, one sees the values used but never that an x came back.
+    """
     from hopscope.tasks.splits import MappingSplit
 
     split = MappingSplit(config.values, config.held_out_share, config.split_seed)
-    return {
+    found = {
         _UNIFORM: elimination_floor(config.values),
         _TRAINING: training_floor(config.values, split.training),
     }
+    page_repeats = not config.repeat_slots and not config.repeat_sources
+    if page_repeats and any(configuration.data == "repeats" for configuration in config.grid()):
+        found[_NO_RECALL] = blind_to_repeats_floor(config.values, config.repeat_ratio)
+    return found
 
 
 def _by_member(evidence: dict[str, Evidence]) -> dict[int, tuple[str, int]]:
@@ -45,8 +53,16 @@ def _loss_rows(
 ) -> list[dict[str, Any]]:
     whose, columns = _by_member(evidence), curve(run, "train", "loss")
     rows = [
-        {"kind": "loss", "configuration": name, "seed": seed, "samples": int(samples), "loss": round(float(value), 5)}
-        for member, samples, value in zip(columns["member"], columns["samples"], columns["value"], strict=True)
+        {
+            "kind": "loss",
+            "configuration": name,
+            "seed": seed,
+            "samples": int(samples),
+            "loss": round(float(value), 5),
+        }
+        for member, samples, value in zip(
+            columns["member"], columns["samples"], columns["value"], strict=True
+        )
         for name, seed in [whose[int(member)]]
     ]
     for name, value in floors(config).items():
@@ -59,8 +75,14 @@ def _colour(evidence: dict[str, Evidence]) -> alt.Color:
     return alt.Color("configuration:N", scale=scale, legend=alt.Legend(title=None, orient="top"))
 
 
-def _loss_chart(config: PermutationStudyConfig, evidence: dict[str, Evidence]) -> alt.LayerChart:
-    types = {"samples": "number", "loss": "number", "seed": "number", "configuration": "string", "kind": "string"}
+def _loss_chart(config: PermutationStudyConfig, evidence: dict[str, Evidence]) -> alt.TopLevelMixin:
+    types = {
+        "samples": "number",
+        "loss": "number",
+        "seed": "number",
+        "configuration": "string",
+        "kind": "string",
+    }
     low = min(floors(config).values()) - 0.02
     samples = alt.X("samples:Q", title="training samples per seed", axis=alt.Axis(format="~s"))
     loss = alt.Y("loss:Q", title="training loss (nats per answer)", scale=alt.Scale(domain=[low, low + 0.35]))
@@ -75,8 +97,8 @@ def _loss_chart(config: PermutationStudyConfig, evidence: dict[str, Evidence]) -
     label = (
         alt.Chart()
         .transform_filter("datum.kind != 'loss'")
-        .mark_text(align="right", baseline="bottom", dy=-3, color="#444")
-        .encode(y=loss, x=alt.value("width"), text="label:N")
+        .mark_text(align="left", baseline="bottom", dx=4, dy=-3, color="#444")
+        .encode(y=loss, x=alt.value(0), text="label:N")
         .transform_calculate(label="datum.kind + ' ' + format(datum.loss, '.4f')")
     )
     layers = alt.layer(lines, rule.encode(y=loss), label, data=data_url("loss", types))
@@ -87,7 +109,9 @@ def _skill_rows(run: RunFolder, evidence: dict[str, Evidence]) -> list[dict[str,
     whose, rows = _by_member(evidence), []
     for skill in ("elimination", "recall"):
         columns = curve(run, "held_out", skill)
-        for member, samples, value in zip(columns["member"], columns["samples"], columns["value"], strict=True):
+        for member, samples, value in zip(
+            columns["member"], columns["samples"], columns["value"], strict=True
+        ):
             name, seed = whose[int(member)]
             rows.append(
                 {"configuration": name, "skill": skill, "seed": seed, "samples": int(samples),
@@ -97,7 +121,13 @@ def _skill_rows(run: RunFolder, evidence: dict[str, Evidence]) -> list[dict[str,
 
 
 def _skills_chart(evidence: dict[str, Evidence]) -> alt.FacetChart:
-    types = {"samples": "number", "accuracy": "number", "seed": "number", "configuration": "string", "skill": "string"}
+    types = {
+        "samples": "number",
+        "accuracy": "number",
+        "seed": "number",
+        "configuration": "string",
+        "skill": "string",
+    }
     colour = alt.Color(
         "skill:N",
         scale=alt.Scale(domain=["elimination", "recall"], range=[PALETTE[2], PALETTE[1]]),
@@ -171,7 +201,7 @@ def _attention_rows(
                         {
                             "map": f"{found.name} · head {head + 1}",
                             "seed": f"seed {seed}",
-                            "sequences": _sequence_words(which, config),
+                            "sequences": _sequence_words(which),
                             "query": names[query],
                             "key": names[key],
                             "attention": round(float(of_member[layer, head, query, key]), 4),
@@ -183,24 +213,28 @@ def _attention_rows(
 def _lower_triangle(shape: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
     """Entries that a causal row can see; the rest of each map is empty by construction."""
     layers, heads, queries, _ = shape
-    return [(la, h, q, k) for la in range(layers) for h in range(heads) for q in range(queries) for k in range(q + 1)]
+    return [
+        (la, h, q, k)
+        for la in range(layers)
+        for h in range(heads)
+        for q in range(queries)
+        for k in range(q + 1)
+    ]
 
 
-def _sequence_words(which: str, config: PermutationStudyConfig) -> str:
+def _sequence_words(which: str) -> str:
     if which == "plain":
         return "no repeat"
     return f"a later x repeats x{which.rsplit('_', 1)[1]}"
 
 
-def _attention_chart() -> alt.FacetChart:
+def _attention_chart(config: PermutationStudyConfig) -> alt.FacetChart:
     types = {"map": "string", "seed": "string", "sequences": "string", "query": "string", "key": "string",
              "attention": "number"}  # fmt: skip
+    repeated = sorted({source for _, source in config.task(config.grid()[0]).repeat_pairs()})
+    options = [_sequence_words("plain"), *[_sequence_words(f"repeat_of_{source}") for source in repeated]]
     shown = alt.param(
-        name="sequences_shown",
-        value="no repeat",
-        bind=alt.binding_select(
-            options=["no repeat", *[f"a later x repeats x{slot}" for slot in range(1, 5)]], name="Sequences: "
-        ),
+        name="sequences_shown", value=options[0], bind=alt.binding_select(options=options, name="Sequences: ")
     )
     cells = (
         alt.Chart()

@@ -67,7 +67,12 @@ def _always(evidence: Evidences, name: str, probe: str, criterion: Criterion) ->
     # A share of a random part of all sequences is known to about ±1/√(number of sequences); all of them, exactly.
     error = 0.0 if found.exhaustive else 0.02
     return judge_always(
-        values, criterion, source_n=1, evaluation_error=error, at_scale=not _missing(found), missing=_missing(found)
+        values,
+        criterion,
+        source_n=1,
+        evaluation_error=error,
+        at_scale=not _missing(found),
+        missing=_missing(found),
     )
 
 
@@ -101,11 +106,15 @@ def _judge_p1(evidence: Evidences, config: PermutationStudyConfig) -> Judgement:
 
 
 def _judge_p2(evidence: Evidences, config: PermutationStudyConfig) -> Judgement:
-    return combine_parts({name: _always(evidence, "d16/1 plain", name, criterion) for name, criterion in P2.items()})
+    return combine_parts(
+        {name: _always(evidence, "d16/1 plain", name, criterion) for name, criterion in P2.items()}
+    )
 
 
 def _judge_p3(evidence: Evidences, config: PermutationStudyConfig) -> Judgement:
-    return combine_parts({name: _always(evidence, "d32/2 repeats", name, criterion) for name, criterion in P3.items()})
+    return combine_parts(
+        {name: _always(evidence, "d32/2 repeats", name, criterion) for name, criterion in P3.items()}
+    )
 
 
 def _p4_thresholds(config: PermutationStudyConfig) -> dict[str, Criterion]:
@@ -200,7 +209,7 @@ def entries(config: PermutationStudyConfig) -> list[Entry]:
         ),
         Entry(
             "P8",
-            "Trained with repeats, width 16 with one head never recalls, width 32 with one head partly, with two fully.",
+            "Trained with repeats, width 16 with one head never recalls, width 32 with one head partly, two fully.",
             "presentation §5",
             "recall over all held-out repeats, by configuration",
             P8,

@@ -14,15 +14,77 @@ EXAMPLE = ((3, 3), (4, 5), (2, 1), (1, 4), (3, 3))
 
 
 class _Numbers:
-    """The numbers of the page, each registered once under its key."""
+    """The numbers of the page, each with the file and the key it came from.
+
+    Keys are readable and can be followed: `<probe>[.<step>] of member <m>` and `mean of … over members <a>–<b>` in
+    the probes of those members, `last epoch of train/loss of member <m>` in the metrics.
+    """
 
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, Any]] = {}
 
-    def add(self, key: str, value: float, text: str, file: str, source_key: str) -> str:
+    def add(self, value: float, text: str, file: str, key: str) -> str:
         """Register a number; returns the placeholder to write in the text."""
-        self.entries[key] = {"value": value, "text": text, "file": file, "key": source_key}
-        return "{" + key + "}"
+        name = f"n{len(self.entries)}"
+        self.entries[name] = {"value": value, "text": text, "file": file, "key": key}
+        return "{" + name + "}"
+
+    def mean(self, found: Evidence, probe: str, step: int | None = None, *, percent: bool = True) -> str:
+        """The mean of a probe over a configuration's members; a dash where none has a value."""
+        values = [entry[step] if step is not None else entry for entry in found.probes[probe]]
+        known = [value for value in values if value is not None]
+        if not known:
+            return "–"
+        value = sum(known) / len(known)
+        members = f"members {found.members[0]}–{found.members[-1]}"
+        key = f"mean of {_probe_key(probe, step)} over {members}"
+        return self.add(value, _written(value, percent), _probe_files(found), key)
+
+    def range(self, found: Evidence, probe: str) -> str:
+        """The lowest and the highest member of a configuration."""
+        known = [
+            (value, m)
+            for value, m in zip(found.probes[probe], found.members, strict=True)
+            if value is not None
+        ]
+        ends = [
+            self.add(
+                value,
+                _written(value, True),
+                _probe_files(found),
+                f"{_probe_key(probe, None)} of member {member}",
+            )
+            for value, member in (min(known), max(known))
+        ]
+        return _joined(ends, min(known)[0], max(known)[0])
+
+    def loss_range(self, found: Evidence) -> str:
+        """The lowest and the highest training loss of a configuration."""
+        known = list(zip(found.training_loss, found.members, strict=True))
+        ends = [
+            self.add(
+                value,
+                _written(value, False),
+                "metrics.parquet",
+                f"last epoch of train/loss of member {member}",
+            )
+            for value, member in (min(known), max(known))
+        ]
+        return _joined(ends, min(known)[0], max(known)[0])
+
+
+def _joined(ends: list[str], low: float, high: float) -> str:
+    return ends[0] if low == high else " – ".join(ends)
+
+
+def _probe_key(probe: str, step: int | None) -> str:
+    return probe if step is None else f"{probe}.{step}"
+
+
+def _probe_files(found: Evidence) -> str:
+    """The analysis file, or a pattern where the members lie in several units."""
+    files = sorted({file for file, _ in found.files})
+    return files[0] if len(files) == 1 else "units/*/" + files[0].split("/", 2)[2]
 
 
 def write_story(
@@ -36,10 +98,10 @@ def write_story(
     sections = [
         _task_section(config),
         _verdict_section(evidence),
-        _configuration_section(config, evidence),
+        _configuration_section(config, evidence, numbers),
         _loss_section(config, evidence, numbers),
         _skill_section(evidence, numbers),
-        _bayes_section(config, evidence),
+        _bayes_section(config, evidence, numbers),
         _attention_section(),
     ]
     story = {
@@ -48,7 +110,10 @@ def write_story(
         "subtitle": f"{len(evidence)} configurations, {config.seeds} seeds each, measured on held-out mappings",
         "numbers": numbers.entries,
         "claims": {
-            claim.id: {"words": judgement.words, "per_seed": {k: list(v) for k, v in judgement.per_seed.items()}}
+            claim.id: {
+                "words": judgement.words.replace("_", " "),
+                "per_seed": {k: list(v) for k, v in judgement.per_seed.items()},
+            }
             for claim, judgement in judged
         },
         "sections": sections,
@@ -91,7 +156,7 @@ def _task_section(config: PermutationStudyConfig) -> dict[str, Any]:
             "Two skills can answer. Elimination keeps track of the values already used and shares its belief among "
             "the others; on sequences without repeats, nothing better exists. Recall finds the earlier copy of x "
             "and repeats the y beside it; only sequences with a repeat reward it. "
-            f"{config.held_out_share:.0%} of the mappings never occur in training, and every score below is "
+            f"{_written(config.held_out_share, True)} of the mappings never occur in training, and every score below is "
             "measured on those."
         ),
     )
@@ -116,84 +181,92 @@ def _verdict_section(evidence: dict[str, Evidence]) -> dict[str, Any]:
     )
 
 
-def _configuration_section(config: PermutationStudyConfig, evidence: dict[str, Evidence]) -> dict[str, Any]:
-    rows = []
-    for found in evidence.values():
-        rows.append(
-            [
-                found.name,
-                f"{config.epochs(found.configuration):g} epochs, {config.training(found.configuration).steps:,} steps",
-                str(len(found.seeds)),
-                _range(found.probes["elimination"]),
-                _range(found.probes["recall"]),
-                _range(found.probes["mass_unused"]),
-                _range(found.training_loss, percent=False),
-            ]
-        )
-    departures = [f"{found.name}: {', '.join(found.departures)}" for found in evidence.values() if found.departures]
-    notes = [_text("Below the source's scale: " + "; ".join(departures) + ".")] if departures else []
+def _configuration_section(
+    config: PermutationStudyConfig, evidence: dict[str, Evidence], numbers: _Numbers
+) -> dict[str, Any]:
+    rows = [
+        [
+            found.name,
+            f"{config.epochs(found.configuration):g}",
+            str(len(found.seeds)),
+            numbers.range(found, "elimination"),
+            numbers.range(found, "recall"),
+            numbers.range(found, "mass_unused"),
+            numbers.loss_range(found),
+        ]
+        for found in evidence.values()
+    ]
+    notes = [
+        f"{found.name}: {', '.join(found.departures)}" for found in evidence.values() if found.departures
+    ]
+    notes += [
+        f"{found.name}: training of member {', '.join(map(str, found.frozen))} broke off, its loss was no longer finite"
+        for found in evidence.values()
+        if found.frozen
+    ]
     return _section(
         "models",
         "What was trained",
         _text(
             "A configuration is named by width / heads and by its data: d32/2 repeats has width 32, two heads, and "
-            f"{config.repeat_ratio:.0%} of its training sequences hold a repeat."
+            f"{_written(config.repeat_ratio, True)} of its training sequences hold a repeat."
         ),
         {
             "kind": "table",
             "columns": [
-                "configuration", "training", "seeds", "elimination", "recall",
-                "mass on the unused value (repeats)", "training loss, last epoch",
+                "configuration", "epochs", "seeds", "elimination", "recall", "mass on unused value", "training loss",
             ],
             "rows": rows,
-            "caption": "Lowest to highest seed, over every held-out sequence. Guessing scores "
-            f"{1 / config.values:.0%}; elimination alone scores 0 % on repeats, because the right value is used.",
+            "caption": "Lowest to highest seed. Elimination is accuracy at the last step without a repeat, recall is "
+            "accuracy at a repeated x, both over every held-out sequence. The mass on the unused value is the mean "
+            "probability of the answer that elimination would give to a repeat. The loss is the mean over the last "
+            f"training epoch. Guessing scores {_written(1 / config.values, True)}; elimination alone recalls nothing.",
         },
-        *notes,
+        *([_text("Departures from the source’s protocol: " + "; ".join(notes) + ".")] if notes else []),
     )  # fmt: skip
 
 
 def _loss_section(
     config: PermutationStudyConfig, evidence: dict[str, Evidence], numbers: _Numbers
 ) -> dict[str, Any]:
-    names = floors(config)
-    uniform, training = (
-        numbers.add(key, value, f"{value:.4f}", "figures/loss.csv", f"loss where kind is {name!r}")
-        for (name, value), key in zip(names.items(), ("floor_uniform", "floor_training"), strict=True)
+    shown = [
+        numbers.add(value, f"{value:.4f}", "figures/loss.csv", f"loss where kind is {name!r}")
+        for name, value in floors(config).items()
+    ]
+    without_recall = (
+        f" With repeats in training, an observer that never notices that an x came back pays {shown[2]}: a curve that "
+        "rests there eliminates but does not recall."
+        if len(shown) > 2
+        else ""
     )
     return _section(
         "loss",
-        "The loss hides what was learned",
+        "The loss, and what it does not show",
         _text(
-            f"An ideal observer that holds all mappings equally likely pays {uniform} nats per answer; one that knows "
-            f"which mappings are used in training pays {training}. A loss below the first line means that a model "
-            "has begun to memorise the training mappings, which cannot help it on held-out ones."
+            f"An ideal observer that holds all mappings equally likely pays {shown[0]} nats per answer; one that knows "
+            f"which mappings are used in training pays {shown[1]}. A loss below the first means that a model has "
+            "begun to memorise the training mappings, which cannot help it on held-out ones." + without_recall
         ),
         _figure(
             "loss",
-            "Training loss of every seed, with the floors of both ideal observers.",
-            "Line chart of training loss against training samples; the curves fall towards the elimination floor.",
+            "Training loss of every seed, with the floors of the ideal observers.",
+            "Line chart of training loss against training samples, with one horizontal line for each floor.",
         ),
     )
 
 
 def _skill_section(evidence: dict[str, Evidence], numbers: _Numbers) -> dict[str, Any]:
-    sentences = []
-    for found in evidence.values():
-        key = found.name.replace("/", "_").replace(" ", "_")
-        file, index = found.files[0]
-        mean = sum(found.probes["recall"]) / len(found.probes["recall"])
-        shown = numbers.add(f"recall_{key}", mean, f"{mean:.2%}", file, f"recall, mean over {len(found.seeds)} members")
-        sentences.append(f"{found.name}: {shown} of held-out repeats recalled.")
+    sentences = [
+        f"{found.name}: {numbers.mean(found, 'recall')} of held-out repeats are recalled at the end."
+        for found in evidence.values()
+    ]
     return _section(
         "skills",
-        "Elimination comes first, recall much later or never",
-        _text(
-            "Both skills, measured on held-out mappings as training goes on. " + " ".join(sentences)
-        ),
+        "When each skill is learned",
+        _text("Both skills, measured on held-out mappings as training goes on. " + " ".join(sentences)),
         _figure(
             "skills",
-            "Accuracy at step 5 on held-out sequences without a repeat (elimination) and with one (recall).",
+            "Accuracy at the last step on held-out sequences without a repeat (elimination) and with one (recall).",
             "Line charts of elimination and recall accuracy against training samples, one panel per configuration.",
         ),
         _figure(
@@ -204,29 +277,40 @@ def _skill_section(evidence: dict[str, Evidence], numbers: _Numbers) -> dict[str
     )
 
 
-def _bayes_section(config: PermutationStudyConfig, evidence: dict[str, Evidence]) -> dict[str, Any]:
-    columns = ["configuration", "measure", *[f"step {step}" for step in range(1, config.values + 1)], "repeat"]
+def _bayes_section(
+    config: PermutationStudyConfig, evidence: dict[str, Evidence], numbers: _Numbers
+) -> dict[str, Any]:
+    steps = range(config.values)
+    columns = ["configuration", "measure", *[f"step {step + 1}" for step in steps], "repeat"]
     rows = []
     for found in evidence.values():
-        for label, plain, repeats in (
-            ("accuracy", "accuracy_by_step", None),
-            ("mean error", "mae_by_step", "repeats_mae_by_step"),
-            ("largest error", "max_ae_by_step", "repeats_max_ae_by_step"),
-        ):
-            by_seed = found.probes[plain]
-            cells = [_mean(values, percent=repeats is None) for values in zip(*by_seed, strict=True)]
-            last = found.probes["recall"] if repeats is None else [v[-1] for v in found.probes[repeats]]
-            rows.append([found.name, label, *cells, _mean(last, percent=repeats is None)])
-    chance = " / ".join(f"{1 / (config.values - used):.0%}" for used in range(config.values))
+        rows.append(
+            [
+                found.name,
+                "accuracy",
+                *[numbers.mean(found, "accuracy_by_step", step) for step in steps],
+                numbers.mean(found, "recall"),
+            ]
+        )
+        for label, probe in (("mean error", "mae_by_step"), ("largest error", "max_ae_by_step")):
+            on_plain = [numbers.mean(found, probe, step, percent=False) for step in steps]
+            on_repeats = numbers.mean(found, f"repeats_{probe}", config.values - 1, percent=False)
+            rows.append([found.name, label, *on_plain, on_repeats])
+    chance = " / ".join(f"{100 / (config.values - used):.0f} %" for used in steps)
     return _section(
         "bayes",
         "How close to the ideal observer",
         _text(
             "Probabilities against the ideal observer that holds all mappings equally likely. The mean error is over "
             "held-out sequences and values; the largest error is the true maximum over all of them. The ideal "
-            f"observer's accuracy is {chance}."
+            f"observer is right in {chance} of the steps, and always at a repeat."
         ),
-        {"kind": "table", "columns": columns, "rows": rows, "caption": "Means over seeds."},
+        {
+            "kind": "table",
+            "columns": columns,
+            "rows": rows,
+            "caption": "Means over seeds; held-out mappings.",
+        },
     )
 
 
@@ -248,18 +332,12 @@ def _attention_section() -> dict[str, Any]:
     )
 
 
-def _range(values: list[float | None], *, percent: bool = True) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return "–"
-    low, high = (_written(bound, percent) for bound in (min(known), max(known)))
-    return low if low == high else f"{low} – {high}"
-
-
-def _mean(values: Any, *, percent: bool) -> str:
-    known = [value for value in values if value is not None]
-    return _written(sum(known) / len(known), percent) if known else "–"
-
-
 def _written(value: float, percent: bool) -> str:
-    return f"{value:.2%}" if percent else f"{value:.4f}"
+    if not percent:
+        return f"{value:.4f}"
+    shown = f"{100 * value:.2f}".rstrip("0").rstrip(".")
+    if shown in ("0", "100") and value not in (0.0, 1.0):
+        shown = (
+            "< 0.01" if value < 0.5 else "> 99.99"
+        )  # rounding must not turn a near miss into a perfect score
+    return f"{shown}\u00a0%"
