@@ -13,7 +13,8 @@ from hopscope.errors import UserError
 
 Options = TypeVar("Options")
 
-_FRAME = re.compile(r"[│╭╮╰╯─]+")
+_FRAME = re.compile(r"[│╭╮╰╯─]+|^\s*-+\s*$")
+"""Frames and rules; tyro draws them with minus signs where standard output is not UTF-8."""
 
 
 def parse(options: type[Options], arguments: Sequence[str], command: str, **settings: Any) -> Options:
@@ -61,9 +62,10 @@ def validation_line(error: ValidationError) -> str:
 def _sentence(box: str) -> str:
     """What a box of tyro says, without frame, heading and the help text that it repeats."""
     lines = [_FRAME.sub(" ", line).strip() for line in box.splitlines()]
-    body = []
+    body: list[str] = []
     for line in lines[1:]:
-        if not line or line.startswith(("Argument helptext", "For full helptext", "Perhaps you meant")):
+        ended = bool(body) and not line
+        if ended or line.startswith(("Argument helptext", "For full helptext", "Perhaps you meant")):
             break
         body.append(line)
     return " ".join(" ".join(body).split()).rstrip(".") or "the options do not fit"

@@ -71,7 +71,9 @@ class Optimizer:
         beta1, beta2 = config.betas
         moving = alive.float()
         self.first_moment.lerp_(gradient, moving * (1.0 - beta1))
-        self.second_moment.mul_(torch.where(alive, beta2, 1.0)).addcmul_(gradient, gradient, value=1.0 - beta2)
+        self.second_moment.mul_(torch.where(alive, beta2, 1.0)).addcmul_(
+            gradient, gradient, value=1.0 - beta2
+        )
         rates = moving * rate
         if config.optimizer == "adamw" and decay is not None:
             flat.sub_(decay * rates)

@@ -1,5 +1,6 @@
 """What the analyses of a run say, gathered by configuration: the ground of claims, figures and story."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,8 @@ class Evidence:
         files: analysis file (relative to the run) of each member, and the member's place in its lists.
         probes: name of a probe → its value for each member (numbers, or lists by step).
         exhaustive: whether every held-out sequence was gone through.
-        training_loss: mean training loss over the last epoch, for each member.
+        training_loss: mean training loss over the last epoch, for each member; `None` for one that was frozen
+            before the first record.
         frozen: members whose training broke off because it diverged.
     """
 
@@ -34,7 +36,7 @@ class Evidence:
     files: list[tuple[str, int]]
     probes: dict[str, list[Any]]
     exhaustive: bool
-    training_loss: list[float]
+    training_loss: list[float | None]
     frozen: list[int]
 
     @property
@@ -44,7 +46,14 @@ class Evidence:
 
     def healthy(self, probe: str) -> list[float]:
         """A probe's values without those of frozen members and without missing ones."""
-        pairs = zip(self.members, self.probes[probe], strict=True)
+        return self._healthy(self.probes[probe])
+
+    def healthy_losses(self) -> list[float]:
+        """`training_loss` without that of frozen members."""
+        return self._healthy(self.training_loss)
+
+    def _healthy(self, values: Sequence[float | None]) -> list[float]:
+        pairs = zip(self.members, values, strict=True)
         return [value for member, value in pairs if member not in self.frozen and value is not None]
 
 
@@ -55,18 +64,21 @@ def gather(run: RunFolder, config: PermutationStudyConfig) -> dict[str, Evidence
         UserError: a file is missing or damaged.
     """
     losses = last_epoch_loss(run, config)
-    frozen = {int(event["member"]) for event in run.events() if event.get("kind") == "member frozen"}
     gathered: dict[str, Evidence] = {}
     for configuration in config.grid():
         steps = config.training(configuration).steps
         of_this = [m for m in run.members if _configuration(m.overrides) == configuration]
         probes: dict[str, list[Any]] = {}
-        files, exhaustive = [], True
+        files, exhaustive, frozen = [], True, []
         for member in of_this:
             unit = run.unit(member.unit)
             found = unit.read_analysis(PROBES, steps)
             files.append((str(unit.analysis_path(PROBES, steps).relative_to(run.path)), member.index))
             exhaustive &= all(found["exhaustive"].values())
+            # From the checkpoint: the events are a log that may lose lines.
+            _, _, metadata = unit.checkpoint(steps)
+            if metadata["frozen_at"][member.index] >= 0:
+                frozen.append(member.member)
             for name, values in found.items():
                 if isinstance(values, list) and name != "members":
                     probes.setdefault(name, []).append(values[member.index])
@@ -78,8 +90,8 @@ def gather(run: RunFolder, config: PermutationStudyConfig) -> dict[str, Evidence
             files=files,
             probes=probes,
             exhaustive=exhaustive,
-            training_loss=[losses[member.member] for member in of_this if member.member in losses],
-            frozen=sorted(frozen & {member.member for member in of_this}),
+            training_loss=[losses.get(member.member) for member in of_this],
+            frozen=frozen,
         )
     return gathered
 

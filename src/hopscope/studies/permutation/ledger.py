@@ -130,7 +130,10 @@ def _judge_p4(evidence: Evidences, config: PermutationStudyConfig) -> Judgement:
         if name not in evidence:
             parts[name] = not_run(f"{name} was not trained")
             continue
-        losses = evidence[name].training_loss
+        losses = evidence[name].healthy_losses()
+        if not losses:
+            parts[name] = not_run("every seed diverged")
+            continue
         judgement = _mean(evidence, name, losses, criterion)
         distance = sum(losses) / len(losses) - floor
         side = "below" if distance < 0 else "above"

@@ -41,12 +41,14 @@ class _Numbers:
         return self.add(value, _written(value, percent), _probe_files(found), key)
 
     def range(self, found: Evidence, probe: str) -> str:
-        """The lowest and the highest member of a configuration."""
+        """The lowest and the highest member of a configuration; a dash where none has a value."""
         known = [
             (value, m)
             for value, m in zip(found.probes[probe], found.members, strict=True)
             if value is not None
         ]
+        if not known:
+            return "–"
         ends = [
             self.add(
                 value,
@@ -59,8 +61,11 @@ class _Numbers:
         return _joined(ends, min(known)[0], max(known)[0])
 
     def loss_range(self, found: Evidence) -> str:
-        """The lowest and the highest training loss of a configuration."""
-        known = list(zip(found.training_loss, found.members, strict=True))
+        """The lowest and the highest training loss of a configuration; a dash where none was recorded."""
+        pairs = zip(found.training_loss, found.members, strict=True)
+        known = [(value, member) for value, member in pairs if value is not None]
+        if not known:
+            return "–"
         ends = [
             self.add(
                 value,
@@ -156,8 +161,8 @@ def _task_section(config: PermutationStudyConfig) -> dict[str, Any]:
             "Two skills can answer. Elimination keeps track of the values already used and shares its belief among "
             "the others; on sequences without repeats, nothing better exists. Recall finds the earlier copy of x "
             "and repeats the y beside it; only sequences with a repeat reward it. "
-            f"{_written(config.held_out_share, True)} of the mappings never occur in training, and every score below is "
-            "measured on those."
+            f"{_written(config.held_out_share, True)} of the mappings never occur in training, and every score "
+            "below is measured on those."
         ),
     )
 

@@ -1,0 +1,83 @@
+"""Models and batches for the tests: every axis has its own prime, so that no two can be exchanged unnoticed."""
+
+import torch
+
+from hopscope.models.config import TransformerConfig
+from hopscope.models.parameters import Parameters
+from hopscope.models.transformer import Transformer
+from hopscope.tasks.batch import NO_RELATION, Batch
+
+MEMBERS, LAYERS, HEADS, HEAD_DIM, POSITIONS, BATCH, WIDTH, MLP, SYMBOLS, OUTPUT = 2, 3, 5, 7, 11, 13, 17, 19, 23, 29
+SEEDS = torch.tensor([31, 37])
+
+
+def config(**changes) -> TransformerConfig:
+    shape = {
+        "layers": LAYERS,
+        "heads": HEADS,
+        "head_dim": HEAD_DIM,
+        "width": WIDTH,
+        "mlp_ratio": MLP / WIDTH,
+        "length": POSITIONS,
+        "input_size": SYMBOLS,
+        "output_size": OUTPUT,
+    }
+    return TransformerConfig.model_validate(shape | changes)
+
+
+def lively(config: TransformerConfig, seeds: torch.Tensor = SEEDS) -> Transformer:
+    """A model whose every weight matters: fresh ones have zero biases and attend almost uniformly."""
+    parameters = Parameters.initial(config, seeds)
+    generator = torch.Generator().manual_seed(41)
+    for name, view in parameters.views().items():
+        centre = 1.0 if name.endswith("norm.weight") else 0.0
+        spread = 1.0 if name.startswith("embed") else view.shape[-2] ** -0.5 if view.ndim == 3 else 0.3
+        spread = 2.0 * spread if ".query." in name or ".key." in name else spread
+        view.copy_(centre + spread * torch.randn(view.shape, generator=generator))
+    return Transformer(config, parameters)
+
+
+def inputs(config: TransformerConfig, members: int = MEMBERS, positions: int | None = None) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(43)
+    shape = (members, BATCH, positions or config.length)
+    if config.input_kind == "tokens":
+        return torch.randint(config.input_size, shape, generator=generator)
+    return torch.randn(*shape, config.input_size, generator=generator)
+
+
+def batch(config: TransformerConfig, members: int = MEMBERS) -> Batch:
+    """Random inputs with made-up roles and relations that differ from sample to sample and member to member.
+
+    Roles: `kind` (0 or 1), `slot` (a permutation of the positions).  Relations: `partner` (any position or none),
+    `past` (an earlier position or none).
+    """
+    generator = torch.Generator().manual_seed(47)
+    shape = (members, BATCH, config.length)
+    slot = torch.rand(shape, generator=generator).argsort(-1)
+    partner = torch.randint(NO_RELATION, config.length, shape, generator=generator)
+    past = torch.minimum(partner, torch.arange(config.length) - 1)
+    given = inputs(config, members)
+    mask = torch.ones(shape, dtype=torch.bool)
+    return Batch(
+        given,
+        torch.randint(config.output_size, shape, generator=generator),
+        mask,
+        {"kind": (torch.rand(shape, generator=generator) < 0.5).long(), "slot": slot},
+        {"partner": partner, "past": past},
+    )
+
+
+def only(batch: Batch, member: int) -> Batch:
+    """The batch of one member (of the only one, where all share it), with a member axis of 1."""
+    index = min(member, batch.inputs.shape[0] - 1)
+
+    def cut(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor[index : index + 1]
+
+    return Batch(
+        cut(batch.inputs),
+        cut(batch.targets),
+        cut(batch.loss_mask),
+        {name: cut(role) for name, role in batch.roles.items()},
+        {name: cut(relation) for name, relation in batch.relations.items()},
+    )

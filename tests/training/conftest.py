@@ -1,0 +1,130 @@
+"""Fixtures of the trainer's tests: small plans, run folders for them, and a task that can be made to fail."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import torch
+
+from hopscope.models.config import TransformerConfig
+from hopscope.models.transformer import Transformer
+from hopscope.runs import RunFolder, UnitFolder
+from hopscope.tasks.config import PermutationConfig
+from hopscope.tasks.permutation import PermutationTask
+from hopscope.training.budget import TimeBudget
+from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training.trainer import Evaluate, Progress, Trainer
+
+VALUES = 3
+
+
+def make_plan(*seeds: int, first: int = 0, **training: object) -> UnitPlan:
+    """A plan of members with these seeds, numbered from `first`: width 10, 2 heads, 3 values."""
+    length = 2 * VALUES - 1
+    model = TransformerConfig(
+        heads=2,
+        width=10,
+        mlp_ratio=1.1,
+        length=length,
+        input_size=VALUES + 1,
+        output_size=VALUES + 1,
+        readout=tuple(range(0, length, 2)),
+        norm="post",
+        init="torch",
+    )
+    settings = {"steps": 13, "batch_size": 7, "checkpoint_every": 5, "evaluate_every": 2, **training}
+    return UnitPlan(
+        label="small",
+        task=PermutationConfig(values=VALUES, repeat_ratio=0.5),
+        model=model,
+        training=TrainingConfig.model_validate(settings),
+        members=tuple(MemberPlan(member=first + n, seed=seed) for n, seed in enumerate(seeds)),
+    )
+
+
+def make_unit(root: Path, plan: UnitPlan) -> UnitFolder:
+    """The folder of a run with this one unit, as the executor makes it."""
+    members = [
+        {"member": m.member, "unit": "aaaaaaaaaaaa", "index": i, "seed": m.seed, "overrides": {}}
+        for i, m in enumerate(plan.members)
+    ]
+    run = RunFolder.create(root, "permutation", plan.model_dump(mode="json"), members, None)
+    return run.unit("aaaaaaaaaaaa").create({"plan": plan.model_dump(mode="json")})
+
+
+class FailingTask(PermutationTask):
+    """A task whose loss is multiplied by `factor` for one member at one step."""
+
+    def __init__(self, config: PermutationConfig, index: int, step: int, factor: float):
+        super().__init__(config)
+        self.index, self.step, self.factor, self.current = index, step, factor, -1
+
+    def sample(self, seeds, stream, step, batch, *, start=0, annotate=True):
+        self.current = step
+        return super().sample(seeds, stream, step, batch, start=start, annotate=annotate)
+
+    def losses(self, predictions, batch):
+        found = super().losses(predictions, batch)
+        if self.current != self.step:
+            return found
+        factors = torch.ones(len(found["loss"]))
+        factors[self.index] = self.factor
+        return {**found, "loss": found["loss"] * factors}
+
+
+def evaluator(task: PermutationTask) -> Evaluate:
+    """Loss on 11 held-out sequences."""
+    batch = task.evaluation("plain", limit=11)
+
+    def evaluate(model: Transformer) -> Mapping[tuple[str, str], torch.Tensor]:
+        return {("held_out", "loss"): task.losses(model(batch.inputs), batch)["loss"]}
+
+    return evaluate
+
+
+@pytest.fixture
+def plan_of() -> Callable[..., UnitPlan]:
+    return make_plan
+
+
+@pytest.fixture
+def failing() -> type[FailingTask]:
+    return FailingTask
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[..., Trainer]:
+    """Makes a trainer for a plan in a folder of this name, which may already hold a part of its training."""
+
+    def begin(plan: UnitPlan, name: str = "run", task: PermutationTask | None = None) -> Trainer:
+        task = task or PermutationTask(plan.task)
+        return Trainer(plan, task, make_unit(tmp_path / name, plan), evaluator(task))
+
+    return begin
+
+
+@pytest.fixture
+def finish() -> Callable[..., list[Progress]]:
+    """Trains to the end, or until the budget is spent; returns what was reported."""
+
+    def train(trainer: Trainer, seconds: float | None = None) -> list[Progress]:
+        reports: list[Progress] = []
+        trainer.run(TimeBudget(seconds), reports.append)
+        return reports
+
+    return train
+
+
+@pytest.fixture
+def record() -> Callable[[UnitFolder], dict[str, str]]:
+    """Digest of every file of a unit but its lock."""
+
+    def digests(unit: UnitFolder) -> dict[str, str]:
+        files = (path for path in sorted(unit.path.rglob("*")) if path.is_file() and path.name != ".lock")
+        return {
+            path.relative_to(unit.path).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in files
+        }
+
+    return digests

@@ -1,0 +1,47 @@
+import pytest
+import torch
+
+from hopscope.errors import UserError
+from hopscope.runs import CheckpointDamaged
+from hopscope.training.restore import load_ensemble, load_member, member_record, unit_plan
+
+
+@pytest.fixture
+def trained(start, finish, plan_of):
+    trainer = start(plan_of(5, 7, 11, steps=3))
+    finish(trainer)
+    return trainer
+
+
+def test_plan_survives(trained):
+    assert unit_plan(trained.unit) == trained.plan
+
+
+def test_ensemble_is_the_trained_one(trained):
+    loaded = load_ensemble(trained.unit)
+    assert torch.equal(loaded.parameters.flat, trained.model.parameters.flat)
+
+
+def test_member_is_a_row_of_it(trained):
+    module = load_member(trained.unit.run, 2)
+    expected = trained.model.member(2).state_dict()
+    assert {name: tensor.tolist() for name, tensor in module.state_dict().items()} == {
+        name: tensor.tolist() for name, tensor in expected.items()
+    }
+
+
+def test_earlier_checkpoint(trained, start):
+    fresh = start(trained.plan, name="another")
+    assert torch.equal(load_ensemble(trained.unit, 0).parameters.flat, fresh.model.parameters.flat)
+    assert not torch.equal(load_ensemble(trained.unit, 1).parameters.flat, fresh.model.parameters.flat)
+
+
+def test_refusals(trained):
+    with pytest.raises(UserError, match=r"step 2000, found steps 0, 1, 2, 3"):
+        load_ensemble(trained.unit, 2000)
+    with pytest.raises(UserError, match=r"member: expected 0 to 2 .* found 3"):
+        member_record(trained.unit.run, 3)
+    path = trained.unit.checkpoint_path(3)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CheckpointDamaged):
+        load_member(trained.unit.run, 0)
