@@ -7,8 +7,24 @@ from hopscope.models.parameters import Parameters
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import NO_RELATION, Batch
 
-MEMBERS, LAYERS, HEADS, HEAD_DIM, POSITIONS, BATCH, WIDTH, MLP, SYMBOLS, OUTPUT = 2, 3, 5, 7, 11, 13, 17, 19, 23, 29
+MEMBERS, LAYERS, HEADS, HEAD_DIM, POSITIONS, BATCH, WIDTH, MLP, SYMBOLS, OUTPUT = (
+    2,
+    3,
+    5,
+    7,
+    11,
+    13,
+    17,
+    19,
+    23,
+    29,
+)
 SEEDS = torch.tensor([31, 37])
+TABLES = ("embed.token.weight", "embed.position.weight")
+"""Weights that are no linear map: [row, model] in the ensemble and in the plain module alike."""
+
+PAGE = {"mlp_ratio": 2.0, "activation": "relu", "norm": "post", "init": "torch"}
+"""The page's model: one layer of `torch.nn.TransformerEncoderLayer` over learned tokens and positions, V = 5."""
 
 
 def config(**changes) -> TransformerConfig:
@@ -25,16 +41,26 @@ def config(**changes) -> TransformerConfig:
     return TransformerConfig.model_validate(shape | changes)
 
 
+def page_config(width: int, heads: int) -> TransformerConfig:
+    return TransformerConfig(width=width, heads=heads, length=9, input_size=6, output_size=6, **PAGE)
+
+
 def lively(config: TransformerConfig, seeds: torch.Tensor = SEEDS) -> Transformer:
     """A model whose every weight matters: fresh ones have zero biases and attend almost uniformly."""
     parameters = Parameters.initial(config, seeds)
     generator = torch.Generator().manual_seed(41)
     for name, view in parameters.views().items():
         centre = 1.0 if name.endswith("norm.weight") else 0.0
-        spread = 1.0 if name.startswith("embed") else view.shape[-2] ** -0.5 if view.ndim == 3 else 0.3
-        spread = 2.0 * spread if ".query." in name or ".key." in name else spread
-        view.copy_(centre + spread * torch.randn(view.shape, generator=generator))
+        view.copy_(centre + _spread(name, view) * torch.randn(view.shape, generator=generator))
     return Transformer(config, parameters)
+
+
+def _spread(name: str, view: torch.Tensor) -> float:
+    """Sizes that keep the stream near 1, where float32 holds five digits through every layer."""
+    if name in TABLES:
+        return 1.0
+    spread = view.shape[1] ** -0.5 if view.ndim == 3 else 0.3
+    return 0.5 * spread if ".output." in name or ".outer." in name else spread
 
 
 def inputs(config: TransformerConfig, members: int = MEMBERS, positions: int | None = None) -> torch.Tensor:

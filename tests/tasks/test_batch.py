@@ -11,7 +11,9 @@ def batch():
 
 
 @pytest.mark.parametrize(
-    "samples", [slice(1, 3), torch.tensor([2, 0]), torch.tensor([False, True, True])], ids=["slice", "index", "mask"]
+    "samples",
+    [slice(1, 3), torch.tensor([2, 0]), torch.tensor([False, True, True])],
+    ids=["slice", "index", "mask"],
 )
 def test_take_keeps_the_same_samples_everywhere(batch, samples):
     taken = batch.take(samples)

@@ -49,7 +49,7 @@ def test_shapes_and_types(task, batch):
     assert batch.loss_mask.dtype == torch.bool
     if task.input_kind == "tokens":
         assert batch.inputs.shape == shape and batch.inputs.dtype == torch.int64
-        assert 0 <= batch.inputs.min() and batch.inputs.max() < task.input_size
+        assert batch.inputs.min() >= 0 and batch.inputs.max() < task.input_size
     else:
         assert batch.inputs.shape == (*shape, task.input_size) and batch.inputs.is_floating_point()
         assert batch.inputs.isfinite().all()
@@ -58,7 +58,7 @@ def test_shapes_and_types(task, batch):
     else:
         assert batch.targets.shape == shape
         asked = batch.targets[batch.loss_mask]
-        assert 0 <= asked.min() and asked.max() < task.output_size
+        assert asked.min() >= 0 and asked.max() < task.output_size
 
 
 def test_the_loss_is_asked_exactly_at_the_readout(task, batch):
@@ -93,7 +93,9 @@ def test_a_new_task_of_the_same_configuration_gives_the_same_batch(request, task
     assert_same(batch, again.sample(SEEDS, "train", 29, BATCH))
 
 
-@pytest.mark.parametrize(("seed", "stream", "step"), [(31, "train", 29), (19, "probe", 29), (19, "train", 37)])
+@pytest.mark.parametrize(
+    ("seed", "stream", "step"), [(31, "train", 29), (19, "probe", 29), (19, "train", 37)]
+)
 def test_seed_stream_and_step_each_change_the_data(task, batch, seed, stream, step):
     other = task.sample(torch.tensor([seed]), stream, step, BATCH)
     assert not torch.equal(other.inputs, batch.inputs[:1])
@@ -136,7 +138,9 @@ def test_equal_to_the_plain_reference_sample_for_sample(task, batch):
             flat |= {f"relation {name}": relation for name, relation in expected["relations"].items()}
             for name, tensor in tensors(batch).items():
                 tolerance = 1e-6 if tensor.is_floating_point() else 0.0
-                np.testing.assert_allclose(tensor[member, index].tolist(), flat[name], 0, tolerance, err_msg=name)
+                np.testing.assert_allclose(
+                    tensor[member, index].tolist(), flat[name], 0, tolerance, err_msg=name
+                )
 
 
 def test_losses_are_finite_and_differentiable_for_each_member_alone(task, batch):

@@ -31,7 +31,9 @@ def expected_set(asked, data, split):
     """The exhaustive set, written out from its definition."""
     values = asked.config.values
     everything = list(itertools.permutations(range(1, values + 1)))
-    training = {tuple(row) for row in asked.split.mapping(torch.arange(asked.split.training), "train").tolist()}
+    training = {
+        tuple(row) for row in asked.split.mapping(torch.arange(asked.split.training), "train").tolist()
+    }
     mappings = [mapping for mapping in everything if (mapping in training) == (split == "train")]
     repeats = asked.config.repeat_pairs() if data == "repeats" else [None]
     found = []
@@ -55,7 +57,10 @@ def test_the_published_coverage_counts():
     for data, split in (("plain", "train"), ("plain", "held_out"), ("repeats", "held_out")):
         listed = sequences(asked.evaluation(data, split, annotate=False))
         assert len(listed) == len(set(listed)) == asked.evaluation_count(data, split)
-    together = {*sequences(asked.evaluation("plain", "train")), *sequences(asked.evaluation("plain", "held_out"))}
+    together = {
+        *sequences(asked.evaluation("plain", "train")),
+        *sequences(asked.evaluation("plain", "held_out")),
+    }
     assert len(together) == 14_400
 
 

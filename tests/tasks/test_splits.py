@@ -61,7 +61,9 @@ def test_membership_agrees_with_the_lists(make_split, values):
 
 def test_eight_values_are_listed_in_full():
     split = MappingSplit(8, 0.2, split_seed=3)
-    ranks = torch.cat([splits.rng.index_from_permutation(all_of(split, part) - 1) for part in ("train", "held_out")])
+    ranks = torch.cat(
+        [splits.rng.index_from_permutation(all_of(split, part) - 1) for part in ("train", "held_out")]
+    )
     assert torch.equal(ranks.sort().values, torch.arange(math.factorial(8)))
 
 

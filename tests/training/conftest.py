@@ -9,6 +9,7 @@ import torch
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
+from hopscope.probes import permutation as probes
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.permutation import PermutationTask
@@ -78,7 +79,7 @@ def evaluator(task: PermutationTask) -> Evaluate:
     batch = task.evaluation("plain", limit=11)
 
     def evaluate(model: Transformer) -> Mapping[tuple[str, str], torch.Tensor]:
-        return {("held_out", "loss"): task.losses(model(batch.inputs), batch)["loss"]}
+        return {("held_out", "loss"): probes.cross_entropy(probes.predict(model, batch), batch)}
 
     return evaluate
 

@@ -12,13 +12,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from hopscope.models import lookup
 from hopscope.models.config import TransformerConfig
 from hopscope.models.edits import Edits, Means, visible_keys
 from hopscope.models.layer_editor import LayerEditor
+from hopscope.models.linear import linear, norm, product
 from hopscope.models.member import MemberTransformer
 from hopscope.models.parameters import Parameters, parameter_specs
 
 Stream = Float[Tensor, "member batch position model"]
+Rows = Float[Tensor, "member batch row model"]
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,26 @@ class Transformer:
             edits: interventions; then the result has a leading variant axis.
             every_position: predictions at all positions, not only at the readout ones.
         """
+        if (
+            edits is None
+            and not every_position
+            and inputs.shape[2] == self.config.length
+            and lookup.fits(self.config)
+        ):
+            return self._looked_up(inputs)
         predictions, _ = self._run(inputs, edits, every_position, None)
         return predictions
+
+    def _looked_up(self, inputs: Int[Tensor, "#member batch position"]) -> Tensor:
+        """The same predictions by the faster way for one-layer token models."""
+        inputs = inputs.expand(self.members, -1, -1)
+        stream, attended = lookup.attended(self.config, self.weights, self._mask, self._readout, inputs)
+        return self._read_out(self._after_attention(0, stream, attended)).transpose(1, 2)
+
+    def _read_out(self, stream: Stream) -> Float[Tensor, "member batch position output"]:
+        if self.config.norm == "pre":
+            stream = norm(self.weights, "final_norm", stream)
+        return linear(self.weights, "readout", stream)
 
     def capture(
         self, inputs: Tensor, edits: Edits | None = None
@@ -132,9 +153,7 @@ class Transformer:
             stream = self._block(layer, stream, rows, editor, captured)
         if captured is not None:
             captured.streams.append(stream)
-        if self.config.norm == "pre":
-            stream = self._norm("final_norm", stream)
-        predictions = self._linear("readout", stream)
+        predictions = self._read_out(stream)
         if edits is None:
             return predictions, None
         return _unfold(predictions, edits.variants), edits.variants
@@ -149,12 +168,12 @@ class Transformer:
         elif config.position_size:
             cut = config.input_size - config.position_size
             weight = weights["embed.vector.weight"]
-            code = _product(inputs[..., cut:], weight[:, cut:])
-            return _product(inputs[..., :cut], weight[:, :cut]) + weights["embed.vector.bias"][
+            code = product(inputs[..., cut:], weight[:, cut:])
+            return product(inputs[..., :cut], weight[:, :cut]) + weights["embed.vector.bias"][
                 :, None, None
             ], code
         else:
-            symbol = self._linear("embed.vector", inputs)
+            symbol = linear(self.weights, "embed.vector", inputs)
         if config.positions == "learned":
             return symbol, weights["embed.position.weight"][:, None, : inputs.shape[2]]
         return symbol, None
@@ -166,23 +185,37 @@ class Transformer:
         rows: Tensor | None,
         editor: LayerEditor | None,
         captured: Captured | None,
-    ) -> Stream:
-        norm, name = self.config.norm, f"layers.{layer}"
+    ) -> Rows:
         attended = self._attention(layer, stream, rows, editor, captured)
-        stream = (stream if rows is None else stream[:, :, rows]) + attended
-        if norm == "post":
-            stream = self._norm(f"{name}.attention_norm", stream)
+        return self._after_attention(
+            layer, stream if rows is None else stream[:, :, rows], attended, editor, captured
+        )
+
+    def _after_attention(
+        self,
+        layer: int,
+        stream: Stream,
+        attended: Stream,
+        editor: LayerEditor | None = None,
+        captured: Captured | None = None,
+    ) -> Stream:
+        place, name = self.config.norm, f"layers.{layer}"
+        stream = stream + attended
+        if place == "post":
+            stream = norm(self.weights, f"{name}.attention_norm", stream)
         if not self.config.mlp_size:
             return stream
-        inside = self._norm(f"{name}.mlp_norm", stream) if norm == "pre" else stream
+        inside = norm(self.weights, f"{name}.mlp_norm", stream) if place == "pre" else stream
         activation = functional.relu if self.config.activation == "relu" else functional.gelu
-        out = self._linear(f"{name}.mlp.outer", activation(self._linear(f"{name}.mlp.inner", inside)))
+        out = linear(
+            self.weights, f"{name}.mlp.outer", activation(linear(self.weights, f"{name}.mlp.inner", inside))
+        )
         if editor is not None:
             out = editor.mlp(out)
         if captured is not None:
             captured.mlps.append(out)
         stream = stream + out
-        return self._norm(f"{name}.mlp_norm", stream) if norm == "post" else stream
+        return norm(self.weights, f"{name}.mlp_norm", stream) if place == "post" else stream
 
     def _attention(
         self,
@@ -191,11 +224,11 @@ class Transformer:
         rows: Tensor | None,
         editor: LayerEditor | None,
         captured: Captured | None,
-    ) -> Stream:
+    ) -> Rows:
         name = f"layers.{layer}.attention"
 
         def normed(x: Stream) -> Stream:
-            return self._norm(f"layers.{layer}.attention_norm", x) if self.config.norm == "pre" else x
+            return norm(self.weights, f"layers.{layer}.attention_norm", x) if self.config.norm == "pre" else x
 
         keys = normed(stream)
         query = self._heads(f"{name}.query", keys if rows is None else keys[:, :, rows])
@@ -215,26 +248,14 @@ class Transformer:
         if captured is not None:
             captured.patterns.append(pattern)
             captured.heads.append(out)
-        return self._linear(f"{name}.output", out.transpose(2, 3).flatten(-2))
+        return linear(self.weights, f"{name}.output", out.transpose(2, 3).flatten(-2))
 
     def _heads(self, name: str, x: Stream) -> Float[Tensor, "member batch head position head_dim"]:
-        return self._linear(name, x).unflatten(-1, (self.config.heads, self.config.head_size)).transpose(2, 3)
-
-    def _linear(
-        self, name: str, x: Float[Tensor, "member batch position a"]
-    ) -> Float[Tensor, "member batch position b"]:
-        weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
-        return torch.baddbmm(bias[:, None], x.flatten(1, 2), weight).unflatten(1, x.shape[1:3])
-
-    def _norm(self, name: str, x: Stream) -> Stream:
-        weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
-        return torch.addcmul(
-            bias[:, None, None], functional.layer_norm(x, x.shape[-1:]), weight[:, None, None]
+        return (
+            linear(self.weights, name, x)
+            .unflatten(-1, (self.config.heads, self.config.head_size))
+            .transpose(2, 3)
         )
-
-
-def _product(x: Float[Tensor, "member batch position a"], weight: Float[Tensor, "member a b"]) -> Tensor:
-    return torch.bmm(x.flatten(1, 2), weight).unflatten(1, x.shape[1:3])
 
 
 def _fold(x: Float[Tensor, "member batch *rest"], variants: int) -> Float[Tensor, "member rows *rest"]:

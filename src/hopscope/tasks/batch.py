@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -41,6 +41,7 @@ class Batch:
         )
 
 
+@runtime_checkable
 class Task(Protocol):
     """What the trainer and the probes need of any task.
 

@@ -1,0 +1,266 @@
+import math
+import warnings
+
+import pytest
+import torch
+
+from hopscope.errors import TimeBudgetReached
+from hopscope.runs import CheckpointWarning
+from hopscope.training import trainer as module
+from hopscope.training.restore import load_ensemble
+
+
+def rows(trainer):
+    """The record as (step, member, split, metric) → value."""
+    table = trainer.unit.run.metrics().to_pylist()
+    return {(row["step"], row["member"], row["split"], row["metric"]): row["value"] for row in table}
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing may catch it."""
+
+
+# Record keeping.
+
+
+def test_writes_what_it_promises(start, finish, plan_of):
+    plan = plan_of(5, 7, 11, first=17)
+    trainer = start(plan)
+    reports = finish(trainer)
+    assert [report.step for report in reports] == plan.training.evaluation_steps()[1:]
+    assert {report.steps for report in reports} == {13}
+    steps = plan.training.checkpoint_steps()
+    assert [step for step, _ in trainer.unit.checkpoints()] == steps == [0, 1, 2, 4, 5, 10, 13]
+    parts = sorted(path.name for path in (trainer.unit.path / "metrics").iterdir())
+    bounds = [(0, 0), *[(a + 1, b) for a, b in zip(steps, steps[1:], strict=False)]]
+    assert parts == [f"part-{a:09d}-{b:09d}.parquet" for a, b in bounds]
+    measured = rows(trainer)
+    assert {step for step, *_ in measured} == set(plan.training.evaluation_steps())
+    assert {member for _, member, *_ in measured} == {17, 18, 19}
+    names = {"loss", "loss_step_1", "loss_step_2", "loss_step_3"}
+    assert {(split, metric) for _, _, split, metric in measured} == {
+        ("held_out", "loss"),
+        *(("train", name) for name in names),
+    }
+    samples = {(row["step"], row["samples"]) for row in trainer.unit.run.metrics().to_pylist()}
+    assert samples == {(step, 7 * step) for step in plan.training.evaluation_steps()}
+
+
+def test_training_loss_is_the_mean_since_the_last_record(start, finish, plan_of):
+    often, seldom = (start(plan_of(5, 7, evaluate_every=every), name=str(every)) for every in (1, 5))
+    finish(often)
+    finish(seldom)
+    each, together = rows(often), rows(seldom)
+    for member in (0, 1):
+        losses = [each[step, member, "train", "loss"] for step in range(6, 11)]
+        assert together[10, member, "train", "loss"] == pytest.approx(sum(losses) / 5, rel=1e-6)
+        parts = [each[7, member, "train", f"loss_step_{slot}"] for slot in (1, 2, 3)]
+        assert each[7, member, "train", "loss"] == pytest.approx(sum(parts) / 3, rel=1e-5)
+
+
+def test_only_the_last_two_checkpoints_can_be_resumed(start, finish, plan_of):
+    trainer = start(plan_of(5, 7))
+    finish(trainer)
+    with_state = []
+    for step, _ in trainer.unit.checkpoints():
+        _, tensors, metadata = trainer.unit.checkpoint(step)
+        assert metadata == {"step": step, "frozen_at": [-1, -1]}
+        if any(name.startswith("optimiser/") for name in tensors):
+            with_state.append(step)
+    assert with_state == [10, 13]
+
+
+def test_learns(start, finish, plan_of):
+    trainer = start(plan_of(5, 7, steps=200, batch_size=31, checkpoint_every=200, learning_rate=0.01))
+    finish(trainer)
+    measured = rows(trainer)
+    guessing = math.log(3)
+    for member in (0, 1):
+        assert measured[1, member, "train", "loss"] > guessing
+        assert measured[200, member, "train", "loss"] < guessing - 0.1
+
+
+# Members.
+
+
+def test_alone_as_among_others(start, finish, plan_of):
+    fields = {"steps": 200, "checkpoint_every": 100, "clip_norm": 0.5, "warmup_steps": 17}
+    together = start(plan_of(5, 7, 11, **fields), name="together")
+    finish(together)
+    for index, seed in enumerate((5, 7, 11)):
+        alone = start(plan_of(seed, **fields), name=f"seed {seed}")
+        finish(alone)
+        found, expected = alone.model.parameters.flat[0], together.model.parameters.flat[index]
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        assert (found - expected).norm() < 1e-5 * expected.norm()
+
+
+def test_order_of_members_does_not_matter(start, finish, plan_of):
+    forwards, backwards = start(plan_of(5, 7, 11), name="a"), start(plan_of(11, 7, 5), name="b")
+    finish(forwards)
+    finish(backwards)
+    assert torch.equal(forwards.model.parameters.flat, backwards.model.parameters.flat.flip(0))
+
+
+def test_weights_and_data_have_their_own_seeds(start, finish, plan_of):
+    plan = plan_of(5, 5, 5)
+    changed = [{}, {"init_seed": 7}, {"data_seed": 7}]
+    members = tuple(m.model_copy(update={"overrides": o}) for m, o in zip(plan.members, changed, strict=True))
+    trainer = start(plan.model_copy(update={"members": members}))
+    first = trainer.model.parameters.flat.detach().clone()
+    assert torch.equal(first[0], first[2])
+    assert not torch.equal(first[0], first[1])
+    finish(trainer)
+    assert not torch.equal(trainer.model.parameters.flat[0], trainer.model.parameters.flat[2])
+
+
+# Divergence.
+
+
+@pytest.mark.parametrize("factor", [float("nan"), float("inf")])
+def test_a_diverging_member_stops_alone(start, finish, plan_of, failing, factor):
+    plan = plan_of(5, 7, 11, first=2)
+    healthy = start(plan, name="healthy")
+    finish(healthy)
+    spoilt = start(plan, name="spoilt", task=failing(plan.task, index=1, step=6, factor=factor))
+    reports = finish(spoilt)
+
+    assert spoilt.frozen_at == [-1, 8, -1]  # noticed at the first record after step 6
+    assert torch.equal(spoilt.model.parameters.flat[[0, 2]], healthy.model.parameters.flat[[0, 2]])
+    before = load_ensemble(spoilt.unit, 5)
+    assert not torch.equal(spoilt.model.parameters.flat[1], before.parameters.flat[1])
+    assert bool(spoilt.model.parameters.flat.isfinite().all())
+    frozen = [event for event in spoilt.unit.run.events() if event["kind"] == "member frozen"]
+    assert [(event["member"], event["step"]) for event in frozen] == [(3, 8)]
+    assert [report.frozen for report in reports] == [[3] if report.step >= 8 else [] for report in reports]
+    expected = {key: value for key, value in rows(healthy).items() if key[1] != 3 or key[0] < 8}
+    assert rows(spoilt) == expected
+
+
+def test_weights_that_overflow_in_the_last_step_are_noticed(start, finish, plan_of):
+    """Their loss was finite, and no later loss exists to tell."""
+    trainer = start(plan_of(5, 7, steps=3, learning_rate=3e38))
+    finish(trainer)
+    assert all(step >= 0 for step in trainer.frozen_at)
+    assert all(math.isfinite(value) for value in rows(trainer).values())
+
+
+def test_a_frozen_member_stays_frozen_after_resuming(start, finish, plan_of, failing, record):
+    plan = plan_of(5, 7, 11)
+    whole = start(plan, name="whole", task=failing(plan.task, index=1, step=6, factor=float("nan")))
+    finish(whole)
+    for _ in range(9):
+        pieces = start(plan, name="pieces", task=failing(plan.task, index=1, step=6, factor=float("nan")))
+        try:
+            finish(pieces, seconds=0.0)
+            break
+        except TimeBudgetReached:
+            continue
+    assert record(pieces.unit) == record(whole.unit)
+    assert pieces.frozen_at == [-1, 8, -1]
+
+
+# Stopping and going on.
+
+
+@pytest.fixture
+def undisturbed(start, finish, plan_of, record):
+    trainer = start(plan_of(5, 7), name="undisturbed")
+    finish(trainer)
+    return record(trainer.unit)
+
+
+def test_every_call_makes_progress_whatever_the_budget(start, finish, plan_of, record, undisturbed):
+    steps = []
+    for _ in range(99):
+        trainer = start(plan_of(5, 7))
+        try:
+            finish(trainer, seconds=0.0)
+            break
+        except TimeBudgetReached:
+            steps.append(trainer.step)
+    assert steps == [1, 2, 4, 5, 10]
+    assert trainer.step == 13
+    assert record(trainer.unit) == undisturbed
+
+
+@pytest.mark.parametrize("name", ["write_part", "save_checkpoint", "strip_checkpoint", "drop_parts_after"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_around_every_write(
+    start, finish, plan_of, record, undisturbed, monkeypatch, name, after
+):
+    """Each attempt gets one write further than the one before it."""
+    genuine = getattr(module, name)
+    attempts, reached, writes = 0, -1, []
+
+    def write(*arguments):
+        if len(writes) == attempts and not after:
+            raise Killed
+        genuine(*arguments)
+        writes.append(arguments)
+        if len(writes) == attempts + 1 and after:
+            raise Killed
+
+    monkeypatch.setattr(module, name, write)
+    for attempts in range(20):
+        writes.clear()
+        trainer = start(plan_of(5, 7))
+        try:
+            finish(trainer)
+            break
+        except Killed:
+            reached = max(reached, trainer.step)
+    monkeypatch.undo()
+    trainer = start(plan_of(5, 7))
+    finish(trainer)
+    assert reached >= 0
+    assert attempts > 0
+    assert record(trainer.unit) == undisturbed
+
+
+def test_nothing_is_repeated_once_it_is_done(start, finish, plan_of, record, undisturbed):
+    finish(start(plan_of(5, 7)))
+    again = start(plan_of(5, 7))
+    assert finish(again) == []
+    assert again.step == 13
+    assert record(again.unit) == undisturbed
+
+
+DAMAGE = {
+    "cut short": lambda content: content[: len(content) // 2],
+    "one bit": lambda content: content[:-5] + bytes([content[-5] ^ 4]) + content[-4:],
+    "empty": lambda content: b"",
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_damaged_checkpoint_is_passed_over(start, finish, plan_of, record, undisturbed, how):
+    trainer = start(plan_of(5, 7))
+    finish(trainer)
+    path = trainer.unit.checkpoint_path(13)
+    path.write_bytes(DAMAGE[how](path.read_bytes()))
+    again = start(plan_of(5, 7))
+    with pytest.warns(CheckpointWarning, match="going on from step-000000010") as caught:
+        reports = finish(again)
+    assert len(caught) == 1
+    assert [report.step for report in reports] == [12, 13]
+    assert record(again.unit) == undisturbed
+
+
+def test_without_a_sound_checkpoint_it_starts_over(start, finish, plan_of, record, undisturbed):
+    trainer = start(plan_of(5, 7))
+    finish(trainer)
+    for step in (10, 13):
+        path = trainer.unit.checkpoint_path(step)
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.warns(CheckpointWarning, match="starting from the beginning"):
+        finish(start(plan_of(5, 7)))
+    assert record(trainer.unit) == undisturbed
+
+
+def test_no_warning_without_a_reason(start, finish, plan_of):
+    with pytest.raises(TimeBudgetReached):
+        finish(start(plan_of(5, 7)), seconds=0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        finish(start(plan_of(5, 7)))
