@@ -1,0 +1,43 @@
+# Every target makes .venv itself, with pip; nothing is needed first but Python (3.11 to 3.13) and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+TORCH := torch==2.13.0
+OUT ?= runs
+
+.PHONY: demo test lint bench soak clean
+.DEFAULT_GOAL := demo
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
+	  { echo "make: expected Python 3.11 to 3.13, found $$($(PYTHON) --version); set PYTHON=python3.11" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet $(TORCH)
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(VENV)/installed-bench: $(VENV)/installed
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev,bench]'
+	@touch $@
+
+demo: $(VENV)/installed
+	$(BIN)/hopscope run permutation --out $(OUT)
+
+test: $(VENV)/installed
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak" --cov --cov-report=term
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+
+bench: $(VENV)/installed-bench
+	$(BIN)/hopscope bench
+
+soak: $(VENV)/installed
+	$(BIN)/python -m pytest -m soak
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info

@@ -1,0 +1,261 @@
+"""Lowered interventions, many variants in one pass, against plain loops over one member's rows."""
+
+import pytest
+import torch
+
+from hopscope.models.edits import Means, lower
+from hopscope.models.interventions import AblateHead, AblateMLP, ReplacePattern, Site, SwapValues
+from hopscope.models.reference_edits import Edited
+
+from .samples import BATCH, MEMBERS, OUTPUT, POSITIONS, batch, config, inputs, lively, only
+
+
+def matrix():
+    rows = torch.rand(POSITIONS, POSITIONS, generator=torch.Generator().manual_seed(59)).softmax(-1)
+    return tuple(tuple(row) for row in rows.tolist())
+
+
+def site(slot, relation=None):
+    return Site(roles={"slot": slot}, relation=relation)
+
+
+KIND = {"kind": 1}
+REPLACE = {
+    "uniform": ReplacePattern(layer=0, by="uniform"),
+    "uniform over some keys": ReplacePattern(layer=1, rows=KIND, by="uniform", keys={"kind": 0}),
+    "uniform over one key": ReplacePattern(layer=2, heads=(1, 4), by="uniform", keys={"slot": 3}),
+    "identity": ReplacePattern(layer=1, heads=(0,), by="identity"),
+    "one-hot": ReplacePattern(layer=0, by="one_hot", relation="past"),
+    "one-hot, partly masked": ReplacePattern(layer=2, rows=KIND, by="one_hot", relation="partner"),
+    "mean pattern": ReplacePattern(layer=1, heads=(2, 3), rows=KIND, by="mean"),
+    "matrix": ReplacePattern(layer=2, heads=(4,), by="matrix", matrix=matrix()),
+}
+SWAP = {
+    "symbols": SwapValues(layer=0, what="symbol", first=site(2), second=site(7)),
+    "symbols later": SwapValues(layer=2, heads=(1,), what="symbol", first=site(0), second=site(5, "partner")),
+    "positions": SwapValues(layer=1, heads=(0, 3), what="position", first=site(1), second=site(4)),
+    "streams": SwapValues(layer=1, what="stream", first=site(3, "past"), second=site(6)),
+}
+ABLATE = {
+    "zero head": AblateHead(layer=0, heads=(3,), by="zero"),
+    "mean heads": AblateHead(layer=1, rows=KIND, by="mean"),
+    "resampled heads": AblateHead(layer=2, heads=(0, 2), by="resample"),
+    "zero MLP": AblateMLP(layer=0, rows=KIND, by="zero"),
+    "mean MLP": AblateMLP(layer=2, by="mean"),
+    "resampled MLP": AblateMLP(layer=1, rows={"slot": 2}, by="resample"),
+}
+SINGLE = REPLACE | SWAP | ABLATE
+VARIANTS = {"clean": []} | {name: [intervention] for name, intervention in SINGLE.items()}
+VARIANTS |= {
+    "everything in one layer": [
+        ReplacePattern(layer=1, heads=(0,), by="uniform"),
+        AblateHead(layer=1, heads=(4,), by="zero"),
+        AblateMLP(layer=1, by="resample"),
+        SwapValues(layer=1, heads=(2,), what="stream", first=site(1), second=site(9)),
+    ],
+    "one kind in every layer": [AblateHead(layer=layer, heads=(layer,), by="resample") for layer in range(3)],
+    "swaps of every part": [
+        SwapValues(layer=2, heads=(1, 2), what=what, first=site(slot), second=site(slot + 3))
+        for slot, what in enumerate(("symbol", "position", "stream"))
+    ],
+    "three symbols in turn": [
+        SwapValues(layer=0, what="symbol", first=site(0), second=site(4)),
+        SwapValues(layer=0, what="symbol", first=site(4), second=site(8)),
+    ],
+    "a later pattern wins where it has rows": [
+        ReplacePattern(layer=0, by="uniform"),
+        ReplacePattern(layer=0, heads=(1, 2), rows=KIND, by="identity"),
+        ReplacePattern(layer=0, heads=(2,), by="one_hot", relation="past"),
+    ],
+    "a later ablation wins": [
+        AblateHead(layer=0, heads=(0, 1), by="zero"),
+        AblateHead(layer=0, heads=(1,), by="mean"),
+        AblateMLP(layer=2, by="mean"),
+        AblateMLP(layer=2, by="zero"),
+    ],
+    "ablations of different rows in different ways": [
+        AblateHead(layer=0, heads=(1,), rows={"kind": 0}, by="zero"),
+        AblateHead(layer=0, heads=(1,), rows={"kind": 1}, by="resample"),
+        AblateHead(layer=2, rows={"kind": 0}, by="mean"),
+        AblateHead(layer=2, rows={"slot": 3}, by="zero"),
+        AblateMLP(layer=1, rows={"kind": 0}, by="resample"),
+        AblateMLP(layer=1, rows={"kind": 1}, by="mean"),
+    ],
+}
+
+CONFIGS = {
+    "pre-norm": {},
+    "post-norm, not causal": {"norm": "post", "causal": False},
+    "no norm, no positions": {"norm": "none", "positions": "none"},
+    "last rows only": {"readout": (0, 6, 10)},
+    "vectors with a position part": {"input_kind": "vectors", "positions": "carried", "position_size": 3},
+}
+
+
+@pytest.fixture(params=CONFIGS)
+def model(request):
+    return lively(config(**CONFIGS[request.param]))
+
+
+@pytest.fixture
+def means(model):
+    """Of another batch than the one that is edited."""
+    return model.means(inputs(model.config).roll(1, 2))
+
+
+def reference(model, member, interventions, data, means=None, donor=None):
+    """The plain module's predictions `[batch, position, output]` for one variant."""
+    own = None if means is None else (means.patterns[member], means.heads[member], means.mlps[member])
+    alone = only(data, member)
+    edited = Edited(interventions, alone, own, donor, causal=model.config.causal)
+    return model.member(member)(alone.inputs[0], edited)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("members", [1, MEMBERS], ids=["shared batch", "own batches"])
+def test_every_variant_equals_plain_loops(model, means, members):
+    data, rows = batch(model.config, members), list(model.config.readout_positions)
+    edits = lower(list(VARIANTS.values()), model.config, data, means=means)
+    found = model(data.inputs, edits)
+    assert found.shape == (edits.variants, MEMBERS, BATCH, len(rows), OUTPUT) and edits.variants == len(VARIANTS)
+    for number, (name, interventions) in enumerate(VARIANTS.items()):
+        for member in range(MEMBERS):
+            expected = reference(model, member, interventions, data, means)[:, rows]
+            torch.testing.assert_close(found[number, member], expected, rtol=1e-5, atol=1e-5, msg=name)
+
+
+@torch.no_grad()
+def test_every_position_too(model, means):
+    data = batch(model.config)
+    edits = lower(list(VARIANTS.values()), model.config, data, means=means)
+    everywhere, rows = model(data.inputs, edits, every_position=True), list(model.config.readout_positions)
+    torch.testing.assert_close(everywhere[..., rows, :], model(data.inputs, edits), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", [name for name in VARIANTS if name != "clean"])
+def test_every_variant_matters_in_a_model_where_all_weights_do(name):
+    """Otherwise the equalities of this file would hold for edits that do nothing."""
+    model = lively(config())
+    data = batch(model.config)
+    edits = lower([VARIANTS[name]], model.config, data, means=model.means(inputs(model.config).roll(1, 2)))
+    change = (model(data.inputs, edits)[0] - model(data.inputs)).abs().amax((1, 2, 3))
+    assert (change > 1e-3).all()
+
+
+@torch.no_grad()
+def test_the_clean_variant_is_the_model_itself(model, means):
+    data = batch(model.config)
+    edits = lower([[], *VARIANTS.values(), []], model.config, data, means=means)
+    found, clean = model(data.inputs, edits), model(data.inputs)
+    for variant in (0, 1, -1):
+        torch.testing.assert_close(found[variant], clean, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_variants_do_not_meet():
+    model = lively(config())
+    data, means = batch(model.config), model.means(inputs(model.config))
+    together = model(data.inputs, lower(list(VARIANTS.values()), model.config, data, means=means))
+    for number, interventions in enumerate(VARIANTS.values()):
+        alone = model(data.inputs, lower([interventions], model.config, data, means=means))
+        torch.testing.assert_close(together[number], alone[0], rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("members", [1, MEMBERS], ids=["shared donors", "own donors"])
+def test_resampling_reads_from_the_given_donor(members):
+    model = lively(config())
+    data = batch(model.config)
+    donor = torch.randint(BATCH, (members, BATCH), generator=torch.Generator().manual_seed(61))
+    interventions = [AblateHead(layer=0, heads=(1,), by="resample"), AblateMLP(layer=2, by="resample")]
+    found = model(data.inputs, lower([interventions], model.config, data, donor=donor))
+    for member in range(MEMBERS):
+        chosen = donor[min(member, members - 1)].tolist()
+        expected = reference(model, member, interventions, data, donor=chosen)
+        torch.testing.assert_close(found[0, member], expected, rtol=1e-5, atol=1e-5)
+    own = lower([interventions], model.config, data, donor=torch.arange(BATCH)[None])
+    torch.testing.assert_close(model(data.inputs, own)[0], model(data.inputs), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_captured_tensors_are_those_after_the_edits():
+    model = lively(config())
+    data = batch(model.config)
+    variants = [[], [ReplacePattern(layer=1, by="identity")], [AblateHead(layer=2, by="zero"), AblateMLP(layer=0, by="zero")]]
+    _, captured = model.capture(data.inputs, lower(variants, model.config, data))
+    assert captured.patterns[1].shape == (3, MEMBERS, BATCH, model.config.heads, POSITIONS, POSITIONS)
+    assert torch.equal(captured.patterns[1][1], torch.eye(POSITIONS).expand_as(captured.patterns[1][1]))
+    assert not torch.equal(captured.patterns[1][0], captured.patterns[1][1])
+    assert not captured.heads[2][2].any() and captured.heads[2][1].any()
+    assert not captured.mlps[0][2].any() and captured.mlps[0][1].any()
+    torch.testing.assert_close(captured.streams[0][0], captured.streams[0][2])
+
+
+@torch.no_grad()
+def test_a_model_without_mlp_or_position_code_can_be_edited():
+    model = lively(config(mlp_ratio=0.0, positions="none"))
+    data, means = batch(model.config), model.means(inputs(model.config))
+    names = [name for name in SINGLE if "MLP" not in name]
+    found = model(data.inputs, lower([[SINGLE[name]] for name in names], model.config, data, means=means))
+    for number, name in enumerate(names):
+        expected = reference(model, 1, [SINGLE[name]], data, means)
+        torch.testing.assert_close(found[number, 1], expected, rtol=1e-5, atol=1e-5, msg=name)
+
+
+# What cannot be lowered.
+
+
+def lowered(*interventions, means: Means | None = None, **changes):
+    shape = config(**changes)
+    return lower([list(interventions)], shape, batch(shape), means=means)
+
+
+@pytest.mark.parametrize(
+    ("interventions", "complaint"),
+    [
+        ([AblateHead(layer=3, by="zero")], "layer: expected 0 to 2, found 3"),
+        ([AblateHead(layer=0, heads=(5,), by="zero")], r"heads: expected some of 0 to 4, found \(5,\)"),
+        ([ReplacePattern(layer=0, heads=(-1,), by="identity")], r"heads: expected some of 0 to 4, found \(-1,\)"),
+        ([AblateHead(layer=0, heads=(), by="zero")], r"heads: expected some of 0 to 4, found \(\)"),
+        ([AblateMLP(layer=0, rows={"colour": 1}, by="zero")], r"role: expected one of \['kind', 'slot'\], found 'colour'"),
+        (
+            [ReplacePattern(layer=0, by="one_hot", relation="next")],
+            r"relation: expected one of \['partner', 'past'\], found 'next'",
+        ),
+        ([ReplacePattern(layer=0, by="mean")], "by = 'mean': expected means of a reference batch, found none"),
+        ([AblateHead(layer=0, by="mean")], "by = 'mean': expected means of a reference batch, found none"),
+        ([AblateMLP(layer=0, by="mean")], "by = 'mean': expected means of a reference batch, found none"),
+        (
+            [ReplacePattern(layer=0, by="matrix", matrix=((1.0, 0.0), (0.0, 1.0)))],
+            r"matrix: expected shape \(11, 11\), found \(2, 2\)",
+        ),
+        (
+            [SwapValues(layer=0, what="symbol", first=Site(roles={"kind": 0}), second=site(1))],
+            "site: expected roles that exactly one position of every sample has, found {'kind': 0}",
+        ),
+        (
+            [SwapValues(layer=0, what="symbol", first=site(1), second=site(11))],
+            "site: expected roles that exactly one position of every sample has, found {'slot': 11}",
+        ),
+        (
+            [SwapValues(layer=0, what="symbol", first=site(1), second=site(2, "next"))],
+            "relation: expected one of",
+        ),
+        (
+            [
+                SwapValues(layer=0, heads=(0,), what="symbol", first=site(1), second=site(2)),
+                SwapValues(layer=0, heads=(1,), what="stream", first=site(1), second=site(2)),
+            ],
+            r"swap_values: expected the same heads for every swap of layer 0 in one variant, found \[1\]",
+        ),
+    ],
+)
+def test_what_does_not_exist_is_refused(interventions, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        lowered(*interventions)
+
+
+def test_a_missing_mlp_cannot_be_ablated():
+    with pytest.raises(ValueError, match="ablate_mlp: expected a model with an MLP, found mlp_ratio = 0"):
+        lowered(AblateMLP(layer=0, by="zero"), mlp_ratio=0.0)
