@@ -25,6 +25,8 @@ from hopscope.tasks.batch import Batch
 
 SYMBOL, POSITION, STREAM = range(3)
 _COMPONENT = {"symbol": SYMBOL, "position": POSITION, "stream": STREAM}
+KEPT, ZERO, MEAN, RESAMPLED = range(4)
+_ABLATION = {"zero": ZERO, "mean": MEAN, "resample": RESAMPLED}
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class Edits:
         value_on: heads that read edited values.
         value_source: position that stands in for each position in the value path; components symbol, position
             code, stream.
-        head_on, head, head_donated: head outputs that are replaced, by what, and whether by the donor's instead.
-        mlp_on, mlp, mlp_donated: the same for MLP outputs.
+        head_by, mlp_by: what becomes of head and MLP outputs, row by row: `KEPT`, `ZERO`, `MEAN` or `RESAMPLED`.
+        head_mean, mlp_mean: what stands in for the `MEAN` ones.
         donor: sample of the batch that a resample ablation reads from.
     """
 
@@ -60,12 +62,10 @@ class Edits:
     pattern: Float[Tensor, "#member variant batch layer head query key"]
     value_on: Bool[Tensor, "variant layer head"]
     value_source: Int[Tensor, "#member variant batch layer 3 position"]
-    head_on: Bool[Tensor, "#member variant batch layer head query"]
-    head: Float[Tensor, "#member variant 1 layer head query head_dim"]
-    head_donated: Bool[Tensor, "variant layer head"]
-    mlp_on: Bool[Tensor, "#member variant batch layer query"]
-    mlp: Float[Tensor, "#member variant 1 layer query model"]
-    mlp_donated: Bool[Tensor, "variant layer"]
+    head_by: Int[Tensor, "#member variant batch layer head query"]
+    head_mean: Float[Tensor, "#member layer head query head_dim"]
+    mlp_by: Int[Tensor, "#member variant batch layer query"]
+    mlp_mean: Float[Tensor, "#member layer query model"]
     donor: Int[Tensor, "#member batch"]
 
     @property
@@ -115,22 +115,22 @@ class _Lowering:
         lead = (members, variants, samples, config.layers)
         heads, size, width = config.heads, config.head_size, config.width
         many = members if means is None else means.heads.shape[0]
-        flat = (many, variants, 1, config.layers)
         self.pattern_on = torch.zeros(*lead, heads, positions, dtype=torch.bool, device=device)
         self.pattern = torch.zeros(max(members, many), *lead[1:], heads, positions, positions, device=device)
         self.value_on = torch.zeros(variants, config.layers, heads, dtype=torch.bool, device=device)
         self.value_source = torch.arange(positions, device=device).expand(*lead, 3, positions).clone()
-        self.head_on = torch.zeros(*lead, heads, positions, dtype=torch.bool, device=device)
-        self.head = torch.zeros(*flat, heads, positions, size, device=device)
-        self.head_donated = torch.zeros(variants, config.layers, heads, dtype=torch.bool, device=device)
-        self.mlp_on = torch.zeros(*lead, positions, dtype=torch.bool, device=device)
-        self.mlp = torch.zeros(*flat, positions, width, device=device)
-        self.mlp_donated = torch.zeros(variants, config.layers, dtype=torch.bool, device=device)
+        self.head_by = torch.full((*lead, heads, positions), KEPT, dtype=torch.int8, device=device)
+        self.mlp_by = torch.full((*lead, positions), KEPT, dtype=torch.int8, device=device)
+        if means is None:
+            self.head_mean = torch.zeros(1, config.layers, heads, positions, size, device=device)
+            self.mlp_mean = torch.zeros(1, config.layers, positions, width, device=device)
+        else:
+            self.head_mean, self.mlp_mean = means.heads, means.mlps
 
     def edits(self, donor: Tensor) -> Edits:
         return Edits(
-            self.pattern_on, self.pattern, self.value_on, self.value_source, self.head_on, self.head,
-            self.head_donated, self.mlp_on, self.mlp, self.mlp_donated, donor,
+            self.pattern_on, self.pattern, self.value_on, self.value_source, self.head_by, self.head_mean,
+            self.mlp_by, self.mlp_mean, donor,
         )  # fmt: skip
 
     def add(self, variant: int, intervention: Intervention) -> None:
@@ -213,18 +213,18 @@ class _Lowering:
     def _ablate_head(self, variant: int, ablation: AblateHead) -> None:
         rows = selected(self.batch, ablation.rows)
         for head in self._heads(ablation.heads):
-            self.head_on[:, variant, :, ablation.layer, head] |= rows
-            self.head_donated[variant, ablation.layer, head] = ablation.by == "resample"
-            new = self._needed_means().heads[:, ablation.layer, head] if ablation.by == "mean" else 0.0
-            self.head[:, variant, 0, ablation.layer, head] = new
+            self._ablate(self.head_by[:, variant, :, ablation.layer, head], rows, ablation.by)
 
     def _ablate_mlp(self, variant: int, ablation: AblateMLP) -> None:
         if not self.config.mlp_size:
             raise ValueError("ablate_mlp: expected a model with an MLP, found mlp_ratio = 0")
-        self.mlp_on[:, variant, :, ablation.layer] |= selected(self.batch, ablation.rows)
-        self.mlp_donated[variant, ablation.layer] = ablation.by == "resample"
-        new = self._needed_means().mlps[:, ablation.layer] if ablation.by == "mean" else 0.0
-        self.mlp[:, variant, 0, ablation.layer] = new
+        rows = selected(self.batch, ablation.rows)
+        self._ablate(self.mlp_by[:, variant, :, ablation.layer], rows, ablation.by)
+
+    def _ablate(self, view: Tensor, rows: Tensor, by: str) -> None:
+        if by == "mean":
+            self._needed_means()
+        view.masked_fill_(rows, _ABLATION[by])
 
     def _needed_means(self) -> Means:
         if self.means is None:

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from hopscope.models.edits import POSITION, STREAM, SYMBOL, Edits
+from hopscope.models.edits import KEPT, MEAN, POSITION, RESAMPLED, STREAM, SYMBOL, Edits
 
 Stream = Float[Tensor, "member rows position model"]
 
@@ -56,25 +56,27 @@ class LayerEditor:
 
     def heads(self, out: Float[Tensor, "member rows head query head_dim"]) -> Tensor:
         """Head outputs with the ablated ones replaced."""
-        edits, layer = self.edits, self.layer
-        on = self._queries(edits.head_on[:, :, :, layer], 1)
-        constant = self._queries(edits.head[:, :, :, layer], 2)
-        return self._replaced(out, on, constant, edits.head_donated[:, layer, :, None, None])
+        by = self._queries(self.edits.head_by[:, :, :, self.layer], 1)
+        return self._ablated(out, by, self._queries(self.edits.head_mean[:, self.layer], 2))
 
     def mlp(self, out: Float[Tensor, "member rows query model"]) -> Tensor:
         """MLP outputs with the ablated ones replaced."""
-        edits, layer = self.edits, self.layer
-        on = self._queries(edits.mlp_on[:, :, :, layer], 1)
-        constant = self._queries(edits.mlp[:, :, :, layer], 2)
-        return self._replaced(out, on, constant, edits.mlp_donated[:, layer, None, None])
+        by = self._queries(self.edits.mlp_by[:, :, :, self.layer], 1)
+        return self._ablated(out, by, self._queries(self.edits.mlp_mean[:, self.layer], 2))
 
-    def _replaced(self, out: Tensor, on: Tensor, constant: Tensor, donated: Tensor) -> Tensor:
-        """`out` where not `on`; else the donor sample's (`donated`, with the variant axis first) or the constant."""
+    def _ablated(
+        self,
+        out: Float[Tensor, "member rows *site size"],
+        by: Int[Tensor, "#member variant batch *site"],
+        mean: Float[Tensor, "#member *site size"],
+    ) -> Float[Tensor, "member rows *site size"]:
+        """Outputs as `by` says: kept, zero, the mean, or the donor sample's."""
         apart = out.unflatten(1, (self.edits.variants, -1))
         donor = self.edits.donor.reshape(-1, 1, apart.shape[2], *[1] * (apart.ndim - 3))
         theirs = torch.take_along_dim(apart, donor, dim=2)
-        new = torch.where(donated.unsqueeze(1), theirs, constant)
-        return torch.where(on[..., None], new, apart).flatten(1, 2)
+        by = by[..., None]
+        new = torch.where(by == RESAMPLED, theirs, torch.where(by == MEAN, mean[:, None, None], 0.0))
+        return torch.where(by == KEPT, apart, new).flatten(1, 2)
 
 
 def _taken(x: Stream, source: Tensor) -> Stream:

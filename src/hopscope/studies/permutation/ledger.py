@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hopscope.claims import Claim, Criterion, Judgement, combine_parts, judge_always, judge_mean, not_run
+from hopscope.claims import Claim, Criterion, Judgement, combine_parts, combine_readings, judge_always, judge_mean, not_run
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Evidence
 from hopscope.theory.posteriors import elimination_floor
@@ -12,7 +12,7 @@ Evidences = Mapping[str, Evidence]
 
 _MACHINERY = (
     "the split (held-out mappings never enter a training batch), the exhaustive evaluation sets, and the ensemble, "
-    "each tested against a slow reference; one reading of the batch size, which the source does not state"
+    "each tested against a slow reference"
 )
 _LATER = "no protocol for it has been run"
 
@@ -44,7 +44,10 @@ def judge(evidence: Evidences, config: PermutationStudyConfig) -> list[tuple[Cla
     """Every claim of the study with its judgement, in the order of the ledger."""
     judged = []
     for entry in entries(config):
-        judgement = entry.judge(evidence, config) if entry.judge is not None else not_run(_LATER)
+        judgement = not_run(_LATER)
+        if entry.judge is not None:
+            # The source does not state the batch size: a refutation holds for the readings that were tried.
+            judgement = combine_readings({f"batch {config.batch_size}": entry.judge(evidence, config)})
         claim = Claim.judged(
             judgement,
             id=entry.id,
