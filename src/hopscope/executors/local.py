@@ -35,6 +35,15 @@ class _Worker:
     error: Mapping[str, Any] | None = None
     stderr: list[str] = field(default_factory=list)
 
+    def close(self) -> None:
+        """Wait for the end of the process, and of what it says."""
+        self.process.wait()
+        for reader in self.readers:
+            reader.join()
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
 
 def run_study(
     study: Study,
@@ -194,6 +203,7 @@ class _Pool:
         finally:
             for worker in self.active:
                 worker.process.kill()
+                worker.close()
         if self.late:
             raise TimeBudgetReached("time budget reached; what is done is kept, the same command goes on")
 
@@ -231,8 +241,7 @@ class _Pool:
             self.listen(worker.unit, message)
 
     def _ended(self, worker: _Worker) -> None:
-        for reader in worker.readers:
-            reader.join()  # its last words are in the queue then
+        worker.close()  # its last words are in the queue then
         while not self.messages.empty():
             self._hear()
         self.active.remove(worker)

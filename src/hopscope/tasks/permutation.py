@@ -20,6 +20,9 @@ from hopscope.tasks.splits import ENUMERATED_VALUES, MappingSplit
 
 KINDS = ("x", "y")
 
+_LARGEST_DRAW = 2**31
+"""Bound of one random integer: up to V = 8 mapping and order are drawn as one number, which halves the work."""
+
 
 class PermutationTask:
     """The task of one configuration on one device.
@@ -44,6 +47,8 @@ class PermutationTask:
         self.readout = tuple(range(0, self.positions, 2))
         self.input_size = self.output_size = config.values + 1
         self.split = MappingSplit(config.values, config.held_out_share, config.split_seed, self.device)
+        self._order_count = math.factorial(config.values)
+        self._together = self.split.training * self._order_count
         self._pairs = torch.tensor(config.repeat_pairs(), device=self.device)
         self._orders: Tensor | None = None
         if config.values <= ENUMERATED_VALUES:
@@ -73,19 +78,29 @@ class PermutationTask:
         """
         index = torch.arange(start, start + batch, device=self.device)
         words = rng.bits(seeds[:, None], stream, step, index)
-        mapping = self.split.mapping(rng.integers(words[..., 0], words[..., 1], self.split.training), "train")
-        order = self.order(rng.integers(words[..., 2], words[..., 3], math.factorial(self.config.values)))
+        if self._together < _LARGEST_DRAW:
+            number = rng.integers(words[..., 0], words[..., 1], self._together)
+            mapping, order = number // self._order_count, number % self._order_count
+        else:
+            more = rng.bits(seeds[:, None], stream, step, index, block=1)
+            mapping = rng.integers(words[..., 0], words[..., 1], self.split.training)
+            order = rng.integers(more[..., 0], more[..., 1], self._order_count)
+        xs = self.order(order)
         if self.config.repeat_ratio > 0.0:
-            words = rng.bits(seeds[:, None], stream, step, index, block=1)
-            order = self._repeat(order, words)
-        return self.batch(order, mapping, annotate=annotate)
+            xs = self._repeat(xs, words[..., 2], words[..., 3])
+        return self.batch(xs, self.split.mapping(mapping, "train"), annotate=annotate)
 
     def _repeat(
-        self, order: Int[Tensor, "member batch value"], words: Int[Tensor, "member batch 4"]
-    ) -> Tensor:
-        slot, source = self._pairs[rng.integers(words[..., 2], words[..., 3], len(self._pairs))].unbind(-1)
+        self,
+        order: Int[Tensor, "member batch value"],
+        whether: Int[Tensor, "member batch"],
+        which: Int[Tensor, "member batch"],
+    ) -> Int[Tensor, "member batch value"]:
+        """Let one x copy an earlier one, where the first word falls below the repeat ratio."""
+        pair = rng.integers(which, torch.zeros_like(which), len(self._pairs))
+        slot, source = self._pairs[pair].unbind(-1)
         copied = order.gather(-1, source[..., None] - 1)
-        happens = rng.uniform(words[..., 0]) < self.config.repeat_ratio
+        happens = rng.uniform(whether) < self.config.repeat_ratio
         here = torch.arange(1, self.config.values + 1, device=self.device) == slot[..., None]
         return torch.where(here & happens[..., None], copied, order)
 
@@ -146,18 +161,21 @@ class PermutationTask:
     def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
         """One sample in plain Python, from the same random words: the slow obvious reference of `sample`."""
         values = self.config.values
+        orders = math.factorial(values)
         words = rng.bits(seed, stream, step, index).tolist()
-        number = (((words[0] << 32) | words[1]) * self.split.training) >> 64
+        if self.split.training * orders < _LARGEST_DRAW:
+            number, rank = divmod(_drawn(words[0], words[1], self.split.training * orders), orders)
+        else:
+            more = rng.bits(seed, stream, step, index, block=1).tolist()
+            number, rank = _drawn(words[0], words[1], self.split.training), _drawn(more[0], more[1], orders)
         mapping = self.split.mapping(torch.tensor(number, device=self.device), "train").tolist()
-        rank = (((words[2] << 32) | words[3]) * math.factorial(values)) >> 64
         xs, pool = [], list(range(1, values + 1))
         for remaining in range(values - 1, -1, -1):
             position, rank = divmod(rank, math.factorial(remaining))
             xs.append(pool.pop(position))
-        repeat_words = rng.bits(seed, stream, step, index, block=1).tolist()
-        if (repeat_words[0] >> 8) / 2**24 < self.config.repeat_ratio:
+        if (words[2] >> 8) / 2**24 < self.config.repeat_ratio:
             pairs = self.config.repeat_pairs()
-            slot, source = pairs[(((repeat_words[2] << 32) | repeat_words[3]) * len(pairs)) >> 64]
+            slot, source = pairs[_drawn(words[3], 0, len(pairs))]
             xs[slot - 1] = xs[source - 1]
         return _described([token for x in xs for token in (x, mapping[x - 1])])
 
@@ -210,6 +228,11 @@ class PermutationTask:
             rng.integers(first[:, 2], first[:, 3], math.factorial(self.config.values)),
             rng.integers(second[:, 0], second[:, 1], len(self._pairs)),
         )
+
+
+def _drawn(high: int, low: int, n: int) -> int:
+    """`rng.integers` in plain Python."""
+    return (((high << 32) | low) * n) >> 64
 
 
 def _described(sequence: list[int]) -> dict[str, object]:

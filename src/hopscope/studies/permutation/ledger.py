@@ -3,7 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hopscope.claims import Claim, Criterion, Judgement, combine_parts, combine_readings, judge_always, judge_mean, not_run
+from hopscope.claims import (
+    Claim,
+    Criterion,
+    Judgement,
+    combine_parts,
+    combine_readings,
+    judge_always,
+    judge_mean,
+    not_run,
+)
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Evidence
 from hopscope.theory.posteriors import elimination_floor

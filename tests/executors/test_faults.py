@@ -1,0 +1,177 @@
+"""Damaged, newer and unwritable records: one line, exit 2, and nothing that was written is lost."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from hopscope.cli.main import main
+from hopscope.runs import RunFolder, load_checkpoint
+
+
+@pytest.fixture
+def expected(small_run, processes_module):
+    return processes_module.record(small_run)
+
+
+@pytest.fixture
+def copy(small_run, tmp_path):
+    """A finished run that a test may damage."""
+    shutil.copytree(small_run.parents[1], tmp_path / "runs")
+    return tmp_path / "runs" / "permutation" / small_run.name
+
+
+@pytest.fixture
+def unfinished(copy):
+    """The same, as if it had been killed after its last checkpoint."""
+    (copy / "DONE").unlink()
+    (copy / "claims.json").unlink()
+    for unit in (copy / "units").iterdir():
+        (unit / "DONE").unlink()
+        shutil.rmtree(unit / "analysis")
+    return copy
+
+
+@pytest.fixture
+def rerun(processes, processes_module, tmp_path):
+    """Gives the same command as a process of its own."""
+    return lambda: processes.run("run", *processes_module.SMALL, "--out", tmp_path / "runs")
+
+
+@pytest.fixture
+def refusal(processes_module, tmp_path, capsys, monkeypatch):
+    """Gives the same command in this process, where it must be refused before any training; returns the line."""
+
+    def give():
+        monkeypatch.setattr("hopscope.executors.local._Pool", None)
+        status = main(["run", *map(str, processes_module.SMALL), "--out", str(tmp_path / "runs")])
+        captured = capsys.readouterr()
+        assert (status, captured.out) == (2, "")
+        (line,) = captured.err.splitlines()
+        assert line.startswith("hopscope: ")
+        return line
+
+    return give
+
+
+def checkpoint(run, step):
+    (path,) = run.glob(f"units/*/checkpoints/step-{step:09d}.safetensors")
+    return path
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def test_damaged_checkpoint_gives_way_to_the_one_before(unfinished, rerun, processes_module, expected):
+    cut(checkpoint(unfinished, 8))
+    ended = rerun()
+    assert ended.status == 0, ended.stderr
+    (warning,) = [line for line in ended.stderr.splitlines() if "warning" in line]
+    assert warning.startswith("hopscope: warning: ")
+    assert "step-000000008.safetensors" in warning
+    assert "going on from step-000000004.safetensors" in warning
+    damaged = [event for event in RunFolder(unfinished).events() if event["kind"] == "checkpoint_damaged"]
+    assert len(damaged) == 1
+    assert processes_module.record(unfinished) == expected
+
+
+@pytest.mark.parametrize("name", ["config.json", "members.json", "units/*/unit.json"])
+@pytest.mark.parametrize("damage", [cut, lambda path: path.write_text(""), lambda path: path.write_text("[]")])
+def test_damaged_record(unfinished, refusal, processes_module, name, damage):
+    (path,) = unfinished.glob(name)
+    damage(path)
+    before = processes_module.record(unfinished)
+    line = refusal()
+    assert str(path) in line or str(path.parent) in line
+    assert "expected" in line and "found" in line
+    assert processes_module.record(unfinished) == before
+
+
+@pytest.mark.parametrize("name", ["config.json", "units/*/unit.json"])
+def test_newer_record(unfinished, refusal, name):
+    (path,) = unfinished.glob(name)
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"schema_version": record["schema_version"] + 1}))
+    line = refusal()
+    assert "newer Hopscope" in line
+    assert "upgrade" in line
+
+
+@pytest.mark.parametrize("name", ["claims.json", "story.json"])
+def test_damaged_conclusion_can_be_mended_as_told(copy, refusal, rerun, processes_module, expected, name):
+    cut(copy / name)
+    line = refusal()
+    assert str(copy / name) in line
+    assert "run the same command again" in line
+    (copy / name).unlink()
+    ended = rerun()
+    assert ended.status == 0, ended.stderr
+    assert processes_module.record(copy) == expected
+
+
+def test_broken_worker(unfinished, rerun):
+    (path,) = unfinished.glob("units/*/unit.json")
+    record = json.loads(path.read_text())
+    record["plan"]["training"]["steps"] = -3
+    path.write_text(json.dumps(record))
+    ended = rerun()
+    assert ended.status == 2
+    assert ended.stdout == ""
+    assert "its worker failed" in ended.complaint
+
+
+def test_two_commands_at_once(unfinished, refusal):
+    with RunFolder(unfinished).lock():
+        assert "another hopscope command is working on this run" in refusal()
+
+
+def test_conclusions_are_made_from_what_is_on_disk(unfinished, rerun, processes_module, expected):
+    ended = rerun()
+    assert ended.status == 0, ended.stderr
+    assert processes_module.record(unfinished) == expected
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 16 MiB, and a file that fills it but for a given number of bytes."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", disk], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("needs the right to mount a file system of its own")
+
+    def leave(free):
+        ballast = disk / "ballast"
+        ballast.unlink(missing_ok=True)
+        available = shutil.disk_usage(disk).free
+        ballast.write_bytes(bytes(available - free))
+
+    yield disk, leave
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+@pytest.mark.skipif(shutil.which("mount") is None, reason="needs mount")
+def test_full_disk(small_disk, processes, processes_module, expected, small_run):
+    disk, leave = small_disk
+    command = ["run", *processes_module.SMALL, "--out", disk / "runs"]
+    for free in (500_000, 1_000_000):  # full while training, full while concluding
+        leave(free)
+        ended = processes.run(*command)
+        assert ended.status == 2, ended.stderr
+        assert ended.stdout == ""
+        assert "No space left on device" in ended.complaint
+        assert "nothing written before is lost" in ended.complaint
+        assert "free some disk space" in ended.complaint
+        kept = [path for path in disk.rglob("*.safetensors")]
+        assert kept, "expected the disk to hold a part of the training"
+        for path in kept:
+            load_checkpoint(path)
+    assert len(kept) == 5
+    leave(10_000_000)
+    ended = processes.run(*command)
+    assert ended.status == 0, ended.stderr
+    assert processes_module.record(disk / "runs" / "permutation" / small_run.name) == expected

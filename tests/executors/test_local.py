@@ -1,0 +1,109 @@
+import json
+
+import pytest
+import torch
+
+from hopscope.errors import UserError
+from hopscope.executors import local
+from hopscope.runs import RunFolder
+from hopscope.studies import find_study
+from hopscope.studies.permutation.config import PRESETS
+
+
+@pytest.mark.parametrize(
+    ("units", "threads", "device", "expected"),
+    [
+        (3, 2, "cpu", (2, 1)),
+        (2, 7, "cpu", (2, 3)),
+        (1, 7, "cpu", (1, 7)),
+        (11, 5, "cpu", (5, 1)),
+        (1, 1, "cpu", (1, 1)),
+        (3, 7, "cuda", (1, 7)),
+    ],
+)
+def test_layout(units, threads, device, expected):
+    assert local.layout(units, threads, device) == expected
+
+
+def test_cores():
+    assert local.available_cores() >= 1
+
+
+def test_device(monkeypatch):
+    assert local.chosen_device("cpu") == "cpu"
+    for present in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda present=present: present)
+        assert local.chosen_device("auto") == ("cuda" if present else "cpu")
+    assert local.chosen_device("cuda") == "cuda"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="expected a CUDA device for --device cuda, found none; use --device cpu"):
+        local.chosen_device("cuda")
+
+
+def test_versions_are_on_record():
+    assert local.versions()["torch"] == torch.__version__.partition("+")[0] or torch.__version__
+    assert set(local.versions()) == {"python", "torch", "numpy"}
+
+
+@pytest.fixture(scope="module")
+def heard(tmp_path_factory):
+    """A run through the library: its folder and what its listener heard."""
+    config = PRESETS["smoke"].model_copy(
+        update={"configurations": ("d16/1 plain", "d32/2 repeats"), "samples_per_epoch": 700,
+                "batch_size": 70, "epochs_plain": 0.5, "epochs_repeats": 1.0, "checkpoint_every": 5,
+                "evaluate_every": 5, "evaluation_limit": 77, "seeds": 3}
+    )  # fmt: skip
+    messages = []
+    run = local.run_study(
+        find_study("permutation"),
+        config,
+        out=tmp_path_factory.mktemp("runs"),
+        preset="smoke",
+        device="cpu",
+        threads=2,
+        listen=lambda unit, message: messages.append((unit.hash, message)),
+    )
+    return run, config, messages
+
+
+def test_listener_hears_every_unit(heard):
+    run, _, messages = heard
+    assert {unit for unit, _ in messages} == {unit.hash for unit in run.units}
+    for unit in run.units:
+        plan = unit.record["plan"]
+        of_this = [message for hash, message in messages if hash == unit.hash]
+        kinds = [message["kind"] for message in of_this]
+        progress = [message for message in of_this if message["kind"] == "progress"]
+        assert kinds == ["progress"] * len(progress) + ["phase", "done"]
+        steps = [message["step"] for message in progress]
+        assert steps == sorted(set(steps))
+        assert steps[-1] == plan["training"]["steps"]
+        for message in progress:
+            assert len(message["losses"]) == len(plan["members"])
+            assert message["frozen"] == []
+            assert message["samples_per_second"] > 0
+
+
+def test_records_say_how(heard):
+    run, config, _ = heard
+    assert run.is_done
+    assert len(run.units) == 4
+    assert all(unit.is_done for unit in run.units)
+    for unit in run.units:
+        record = unit.record
+        assert record["layout"] == {"device": "cpu", "threads": 1}
+        assert record["versions"] == local.versions()
+        assert len(record["source_hash"]) == 12
+    assert run.config == config.model_dump(mode="json")
+    started = [event for event in run.events() if event["kind"] == "unit started"]
+    assert all(event["flushes_subnormals"] for event in started)
+    members = json.loads((run.path / "members.json").read_text())
+    assert [entry["member"] for entry in members] == list(range(6))
+
+
+def test_finished_run_is_found(heard, monkeypatch):
+    run, config, _ = heard
+    monkeypatch.setattr(local, "_Pool", None)
+    again = local.run_study(find_study("permutation"), config, out=run.path.parents[1], threads=7, time_budget=3.0)
+    assert again == run
+    assert isinstance(again, RunFolder)
