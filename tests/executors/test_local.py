@@ -1,5 +1,6 @@
 import json
 
+import numpy
 import pytest
 import torch
 
@@ -41,8 +42,10 @@ def test_device(monkeypatch):
 
 
 def test_versions_are_on_record():
-    assert local.versions()["torch"] == torch.__version__.partition("+")[0] or torch.__version__
-    assert set(local.versions()) == {"python", "torch", "numpy"}
+    found = local.versions()
+    assert set(found) == {"python", "torch", "numpy"}
+    assert found["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
+    assert found["numpy"] == numpy.__version__
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def heard(tmp_path_factory):
     config = PRESETS["smoke"].model_copy(
         update={"configurations": ("d16/1 plain", "d32/2 repeats"), "samples_per_epoch": 700,
                 "batch_size": 70, "epochs_plain": 0.5, "epochs_repeats": 1.0, "checkpoint_every": 5,
-                "evaluate_every": 5, "evaluation_limit": 77, "seeds": 3}
+                "evaluate_every": 5, "evaluation_limit": 77, "seeds": 2}
     )  # fmt: skip
     messages = []
     run = local.run_study(
@@ -87,7 +90,7 @@ def test_listener_hears_every_unit(heard):
 def test_records_say_how(heard):
     run, config, _ = heard
     assert run.is_done
-    assert len(run.units) == 4
+    assert len(run.units) == 2
     assert all(unit.is_done for unit in run.units)
     for unit in run.units:
         record = unit.record
@@ -98,7 +101,7 @@ def test_records_say_how(heard):
     started = [event for event in run.events() if event["kind"] == "unit started"]
     assert all(event["flushes_subnormals"] for event in started)
     members = json.loads((run.path / "members.json").read_text())
-    assert [entry["member"] for entry in members] == list(range(6))
+    assert [entry["member"] for entry in members] == list(range(4))
 
 
 def test_finished_run_is_found(heard, monkeypatch):

@@ -122,7 +122,7 @@ def test_a_record_that_was_cut_short(folder):
 
 def test_weights_that_are_missing(folder):
     (folder / WEIGHTS).unlink()
-    assert "expected a file, found none" in complaint(folder)
+    assert "expected the weights of an export, found none; export the member again" in complaint(folder)
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped"])
@@ -131,7 +131,9 @@ def test_weights_that_were_damaged(folder, damage):
     if damage == "flipped":
         content[-7] ^= 1
     (folder / WEIGHTS).write_bytes(content if damage == "flipped" else content[: len(content) // 2])
-    assert str(folder / WEIGHTS) in complaint(folder)
+    said = complaint(folder)
+    assert f"{folder / WEIGHTS}: expected whole weights, found" in said
+    assert said.endswith("; export the member again")
 
 
 @pytest.mark.parametrize("changes", [{"layers": 2}, {"layers": 4}, {"output_size": 31}])

@@ -140,7 +140,7 @@ def test_a_swap_may_follow_a_relation():
 
 
 def test_what_a_layer_moved_is_in_the_stream_but_is_no_symbol_of_that_place():
-    """Layer 0 moves the token at 0 to position 4, from where layer 1 fetches it: only a stream swap can exchange that."""
+    """Layer 0 moves the token at 0 to position 4, layer 1 fetches it from there: only a stream swap exchanges it."""
     planted = Planted(layers=2).attend_to_position(0, 0, 0, 0).copy(0, 0, 0, SYMBOL)
     planted.attend_to_position(0, 1, 1, 4).copy(0, 1, 1, WRITTEN).answer(0, WRITTEN)
     # Position 3 shall carry its own token instead, and the last row nothing that layer 0 brought it.

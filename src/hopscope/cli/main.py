@@ -23,9 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(_usage())
         return 0 if given else 2
     if given[0] == "--version":
-        from importlib.metadata import version
+        from hopscope import __version__
 
-        print(f"hopscope {version('hopscope')}")
+        print(f"hopscope {__version__}")
         return 0
     if given[0] not in COMMANDS:
         return _fail(

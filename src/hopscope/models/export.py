@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.models.member import MemberTransformer
-from hopscope.runs import load_checkpoint, read_json, save_checkpoint, write_json
+from hopscope.runs import CheckpointDamaged, load_checkpoint, read_json, save_checkpoint, write_json
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 FORMAT = "hopscope-member"
@@ -68,7 +68,7 @@ def load_module(directory: Path | str) -> MemberTransformer:
         raise UserError(
             f"{folder / CONFIG}: expected the record of an exported member, found another; export the member again"
         ) from None
-    weights, _ = load_checkpoint(folder / WEIGHTS)
+    weights = _weights(folder / WEIGHTS)
     module = MemberTransformer.empty(config)
     try:
         module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
@@ -77,3 +77,15 @@ def load_module(directory: Path | str) -> MemberTransformer:
             f"{folder / WEIGHTS}: expected weights that fit {CONFIG}, found others; export the member again"
         ) from None
     return module.eval()
+
+
+def _weights(path: Path) -> dict[str, np.ndarray]:
+    """The weights of an export; what a run's checkpoint would say to do about damage does not help here."""
+    if not path.is_file():
+        raise UserError(f"{path}: expected the weights of an export, found none; export the member again")
+    try:
+        return load_checkpoint(path)[0]
+    except CheckpointDamaged as error:
+        raise UserError(
+            f"{path}: expected whole weights, found {error.reason}; export the member again"
+        ) from None

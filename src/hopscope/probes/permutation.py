@@ -72,7 +72,9 @@ class PosteriorError:
     largest: Float[Tensor, "member slot"]
 
 
-def posterior_error(predicted: Probabilities, posterior: Probabilities) -> PosteriorError:
+def posterior_error(
+    predicted: Probabilities, posterior: Float[Tensor, "#member batch slot output"]
+) -> PosteriorError:
     """Mean and largest absolute error against a posterior (presentation, sections 6 and 9)."""
     error = (predicted - posterior)[..., 1:].abs()
     return PosteriorError(error.mean((1, 3)), error.amax((1, 3)))
@@ -86,7 +88,9 @@ def accuracy_by_slot(predicted: Probabilities, batch: Batch) -> Float[Tensor, "m
 def cross_entropy(predicted: Probabilities, batch: Batch) -> Float[Tensor, " member"]:
     """Mean over all answers of −ln P(right value), in nats."""
     right = answers(batch).expand(predicted.shape[:-1])[..., None]
-    return -predicted.gather(-1, right).clamp(min=1e-38).log().mean((1, 2, 3))
+    # The smallest normal number: workers flush smaller ones to zero, and the logarithm of zero is no loss.
+    least = torch.finfo(predicted.dtype).tiny
+    return -predicted.gather(-1, right).clamp(min=least).log().mean((1, 2, 3))
 
 
 @dataclass(frozen=True)

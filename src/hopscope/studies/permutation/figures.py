@@ -138,7 +138,7 @@ def _skills_chart(evidence: dict[str, Evidence]) -> alt.FacetChart:
         .mark_line(strokeWidth=1.4, opacity=0.75)
         .encode(
             x=alt.X("samples:Q", title="training samples per seed", axis=alt.Axis(format="~s", tickCount=5)),
-            y=alt.Y("accuracy:Q", title="held-out accuracy at step 5", axis=alt.Axis(format="%"),
+            y=alt.Y("accuracy:Q", title="held-out accuracy", axis=alt.Axis(format="%"),
                     scale=alt.Scale(domain=[0, 1])),
             color=colour,
             strokeDash=alt.StrokeDash("skill:N", legend=None),
@@ -167,7 +167,7 @@ def _slot_chart(evidence: dict[str, Evidence]) -> alt.FacetChart:
         alt.Chart()
         .mark_point(filled=True, size=60, opacity=0.75)
         .encode(
-            x=alt.X("slot:N", title="which x came back at step 5", axis=alt.Axis(labelAngle=0)),
+            x=alt.X("slot:N", title="which x came back", axis=alt.Axis(labelAngle=0)),
             xOffset="seed:N",
             y=alt.Y("recall:Q", title="recall (all held-out repeats)", axis=alt.Axis(format="%"),
                     scale=alt.Scale(domain=[0, 1])),

@@ -1,0 +1,63 @@
+"""What the documentation says is what the results say, and what the README shows runs."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def load_tables():
+    spec = importlib.util.spec_from_file_location("tables", DOCS / "tables.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
+def test_tables_are_those_of_the_results(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert load_tables().filled(text) == text, "python docs/tables.py makes the tables anew"
+
+
+def test_a_changed_number_would_be_noticed() -> None:
+    text = (DOCS / "permutation.md").read_text(encoding="utf-8")
+    changed = text.replace("1.0000", "0.9999", 1)
+    assert changed != text
+    assert load_tables().filled(changed) == text
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda path: path.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+    for target in targets:
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_readme_library_example_runs(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    lines = [line for line in example.splitlines() if line.strip()]
+    assert len(lines) <= 5
+    small = example.replace('preset="smoke"', 'preset="smoke", samples_per_epoch=2048, batch_size=64')
+    assert small != example
+    code = f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r})\n{small}"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=180)
+    assert re.fullmatch(r"tensor\(\[[\d.e, +-]+\].*\)\s*", done.stdout.replace("\n", " "))
+
+
+def test_readme_commands_exist() -> None:
+    from hopscope.cli.main import COMMANDS
+
+    shown = set(re.findall(r"^hopscope (\w+)", README, re.MULTILINE))
+    assert shown == set(COMMANDS)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"^make (\w+)", README, re.MULTILINE):
+        assert f"\n{target}:" in makefile

@@ -1,0 +1,40 @@
+"""The page of a real, if short, training run."""
+
+import subprocess
+import sys
+
+import pytest
+
+SHORT = ["--preset", "smoke", "--samples-per-epoch", "4096", "--batch-size", "64", "--evaluate-every", "16"]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    root = tmp_path_factory.mktemp("study")
+    command = [sys.executable, "-m", "hopscope", "run", "permutation", *SHORT, "--out", str(root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=180)
+    return root / done.stdout.splitlines()[-1] / "report.html"
+
+
+def test_study_page_is_sound(page, assert_page_is_sound):
+    assert_page_is_sound(page)
+
+
+def test_attention_maps_change_with_the_chosen_sequences(page, chromium):
+    view = chromium.new_page()
+    view.goto(page.as_uri())
+    choice = view.locator("select[name=sequences_shown]")
+    choice.wait_for()
+    maps = view.locator(".vega-embed", has=choice).locator("svg g.mark-rect.role-mark path")
+
+    def fills():
+        return maps.evaluate_all("marks => marks.map(mark => mark.getAttribute('fill'))")
+
+    before = fills()
+    assert len(before) > 45
+    choice.select_option("a later x repeats x2")
+    view.wait_for_timeout(500)
+    after = fills()
+    assert len(after) == len(before)
+    assert after != before
+    view.close()

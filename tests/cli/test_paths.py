@@ -1,0 +1,207 @@
+"""PATH: a run folder, or a root with exactly one run.  And what the commands that take one say of it."""
+
+import json
+import shutil
+
+import pytest
+
+KEYS = ["id", "statement", "source", "protocol", "threshold", "value", "interval", "n", "verdict", "trust"]
+IDS = ["P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10a", "P10b", "P11"]
+VERDICTS = {"reproduced", "refuted", "inconclusive", "not run"}
+
+
+@pytest.fixture
+def two_runs(whole_copy, small_run):
+    """A root with two runs."""
+    shutil.copytree(small_run, whole_copy.parent / small_run.name)
+    return whole_copy, whole_copy.parent / small_run.name
+
+
+# Claims.
+
+
+def test_ledger_as_json(hopscope, whole_run):
+    said = hopscope("claims", whole_run, "--json")
+    assert (said.status, said.err) == (0, "")
+    ledger = json.loads(said.out)
+    assert [claim["id"] for claim in ledger] == IDS
+    assert all(list(claim) == KEYS for claim in ledger)
+    assert {claim["verdict"] for claim in ledger} <= VERDICTS
+    assert ledger == json.loads((whole_run / "claims.json").read_text())
+    by_id = {claim["id"]: claim for claim in ledger}
+    # One epoch of three seeds decides nothing, but it was run.
+    assert by_id["P1"]["verdict"] == "inconclusive"
+    assert by_id["P1"]["n"] == 3
+    assert by_id["P9"]["verdict"] == "not run"
+    assert by_id["P9"]["value"] is None
+
+
+def test_ledger_as_a_table(hopscope, whole_run):
+    said = hopscope("claims", whole_run)
+    assert said.status == 0
+    assert said.out.splitlines()[0] == f"permutation {whole_run}"
+    for name in IDS:
+        assert f" {name} " in said.out
+    assert "inconclusive" in said.out
+
+
+def test_refuted_is_no_failure(hopscope, whole_copy):
+    ledger = json.loads((whole_copy / "claims.json").read_text())
+    ledger[0]["verdict"] = "refuted"
+    (whole_copy / "claims.json").write_text(json.dumps(ledger))
+    said = hopscope("claims", whole_copy)
+    assert said.status == 0
+    assert "refuted" in said.out
+
+
+@pytest.mark.parametrize("where", [".", "..", "../.."])
+def test_root_with_one_run(hopscope, whole_copy, where):
+    (whole_copy.parents[1] / "notes.txt").write_text("foreign")
+    (whole_copy.parents[1] / "another folder").mkdir()
+    said = hopscope("claims", whole_copy / where, "--json")
+    assert [claim["id"] for claim in json.loads(said.out)] == IDS
+
+
+def test_default_root(hopscope, whole_copy, monkeypatch):
+    monkeypatch.chdir(whole_copy.parents[2])
+    assert hopscope("claims").out.splitlines()[0] == f"permutation runs/permutation/{whole_copy.name}"
+
+
+@pytest.mark.parametrize("command", [["claims"], ["report"], ["export", "--member", 0, "--to", "x"]])
+def test_root_with_two_runs(hopscope, two_runs, command):
+    said = hopscope(command[0], two_runs[0].parents[1], *command[1:])
+    assert "expected exactly one run, found 2" in said.complaint
+    for run in two_runs:
+        assert str(run) in said.complaint
+
+
+def test_several_runs(hopscope, two_runs):
+    said = hopscope("claims", *two_runs, "--json")
+    entries = json.loads(said.out)
+    assert [entry.pop("run") for entry in entries] == [str(run) for run in two_runs for _ in IDS]
+    assert all(list(entry) == KEYS for entry in entries)
+    table = hopscope("claims", *two_runs).out
+    assert all(f"permutation {run}" in table for run in two_runs)
+    assert [claim["id"] for claim in json.loads(hopscope("claims", two_runs[0], two_runs[0], "--json").out)] == IDS
+
+
+def test_unfinished_run(hopscope, whole_copy):
+    for name in ("claims.json", "story.json", "DONE"):
+        (whole_copy / name).unlink()
+    assert "expected a finished run" in hopscope("claims", whole_copy).complaint
+    assert "story.json" in hopscope("report", whole_copy).complaint
+
+
+@pytest.mark.parametrize("content", ["", "{", "{}", "[3]", '[{"id": "P1"}]', "\x00"])
+def test_damaged_ledger(hopscope, whole_copy, content):
+    (whole_copy / "claims.json").write_text(content)
+    complaint = hopscope("claims", whole_copy).complaint
+    assert str(whole_copy / "claims.json") in complaint
+    assert "run the same command again" in complaint
+
+
+def test_a_folder_without_a_run(hopscope, tmp_path):
+    assert "found no run" in hopscope("claims", tmp_path).complaint
+    (tmp_path / "file").write_text("")
+    assert "found a file" in hopscope("claims", tmp_path / "file").complaint
+
+
+# Report.
+
+
+def test_report_is_built_anew(hopscope, whole_copy):
+    page = (whole_copy / "report.html").read_bytes()
+    for name in ("report.html", "figures/loss.svg", "figures/loss.png"):
+        (whole_copy / name).unlink()
+    said = hopscope("report", whole_copy.parents[1])
+    assert (said.status, said.err) == (0, "")
+    assert said.out == f"{whole_copy / 'report.html'}\n"
+    assert (whole_copy / "report.html").read_bytes() == page
+
+
+def test_two_runs_on_one_page(hopscope, two_runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    alone = [len((run / "report.html").read_bytes()) for run in two_runs]
+    assert hopscope("report", *two_runs).out == "report.html\n"
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for run in two_runs:
+        assert run.name in page
+        assert json.loads((run / "story.json").read_text())["subtitle"] in page
+    assert len(page) > max(alone)
+    assert hopscope("report", *two_runs, "--to", "here.html").out == "here.html\n"
+    assert (tmp_path / "here.html").read_text(encoding="utf-8") == page
+
+
+def test_report_on_a_folder(hopscope, whole_copy, tmp_path):
+    said = hopscope("report", whole_copy, "--to", tmp_path)
+    assert str(tmp_path) in said.complaint
+
+
+# Export.
+
+
+def test_export(hopscope, whole_run, tmp_path):
+    import torch
+
+    from hopscope import load_member, load_module
+
+    said = hopscope("export", whole_run, "--member", 4, "--to", tmp_path / "member")
+    assert (said.status, said.out, said.err) == (0, f"{tmp_path / 'member'}\n", "")
+    module = load_module(tmp_path / "member")
+    tokens = torch.tensor([[1, 2, 3, 4, 5, 1, 2, 3, 4], [5, 5, 4, 4, 3, 3, 2, 2, 1], [3, 1, 3, 1, 3, 1, 3, 1, 3]])
+    with torch.no_grad():
+        logits = module(tokens)
+        expected = load_member(whole_run, 4)(tokens)
+    assert logits.shape == (3, 9, 6)
+    assert torch.equal(logits, expected)
+    assert bool(logits.isfinite().all())
+    origin = json.loads((tmp_path / "member" / "config.json").read_text())["origin"]
+    record = json.loads((whole_run / "members.json").read_text())[4]
+    assert origin["run"] == whole_run.name
+    assert (origin["member"], origin["seed"], origin["step"]) == (4, record["seed"], 24)
+
+
+def test_export_of_an_earlier_checkpoint(hopscope, whole_run, tmp_path):
+    import torch
+
+    from hopscope import load_member, load_module
+
+    tokens = torch.tensor([[1, 2, 3, 4, 5, 1, 2, 3, 4]])
+    assert hopscope("export", whole_run, "--member", 0, "--checkpoint", 8, "--to", tmp_path / "a").status == 0
+    with torch.no_grad():
+        found = load_module(tmp_path / "a")(tokens)
+        assert torch.equal(found, load_member(whole_run, 0, 8)(tokens))
+        assert not torch.equal(found, load_member(whole_run, 0)(tokens))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--member", 6], ["member", "0 to 5", "found 6", "members.json"]),
+        (["--member", -1], ["member", "0 to 5", "found -1"]),
+        (["--member", 0, "--checkpoint", 3], ["step 3", "found steps 0, 1, 2, 4, 8, 10, 16"]),
+    ],
+)
+def test_export_of_what_is_not_there(hopscope, whole_run, tmp_path, arguments, words):
+    complaint = hopscope("export", whole_run, *arguments, "--to", tmp_path / "x").complaint
+    assert all(word in complaint for word in words)
+    assert not (tmp_path / "x").exists()
+
+
+def test_export_onto_something_else(hopscope, whole_run, tmp_path):
+    (tmp_path / "file").write_text("foreign")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "thesis.tex").write_text("foreign")
+    for name in ("file", "folder"):
+        said = hopscope("export", whole_run, "--member", 0, "--to", tmp_path / name)
+        assert str(tmp_path / name) in said.complaint
+    assert (tmp_path / "file").read_text() == "foreign"
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["thesis.tex"]
+
+
+def test_damaged_checkpoint_is_not_exported(hopscope, whole_copy, tmp_path):
+    for path in whole_copy.rglob("step-000000016.safetensors"):
+        path.write_bytes(path.read_bytes()[:-1])
+    complaint = hopscope("export", whole_copy, "--member", 0, "--to", tmp_path / "x").complaint
+    assert "expected a whole checkpoint" in complaint
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,180 @@
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hopscope.cli.progress import Bars
+from hopscope.cli.run import read_options
+from hopscope.errors import TimeBudgetReached
+from hopscope.runs import config_hash, content_hash
+from hopscope.studies import find_study
+from hopscope.studies.permutation.config import PRESETS
+
+STUDY = find_study("permutation")
+
+
+def configured(*arguments):
+    return read_options(STUDY, list(arguments))[1]
+
+
+# Options.
+
+
+def test_defaults():
+    options, config = read_options(STUDY, [])
+    assert config == PRESETS["laptop"]
+    assert (options.preset, options.out, options.device) == ("laptop", Path("runs"), "auto")
+    assert (options.threads, options.time_budget) == (None, None)
+
+
+@pytest.mark.parametrize("arguments", [["--preset", "smoke"], ["--preset=smoke"]])
+def test_preset_gives_every_default(arguments):
+    options, config = read_options(STUDY, arguments)
+    assert config == PRESETS["smoke"]
+    assert options.preset == "smoke"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "value"),
+    [
+        (["--repeat-ratio", "0.2"], "repeat_ratio", 0.2),
+        (["--repeat_ratio", "0.2"], "repeat_ratio", 0.2),
+        (["--repeat-ratio=0.2"], "repeat_ratio", 0.2),
+        (["--V", "7"], "values", 7),
+        (["--values", "7"], "values", 7),
+        (["--seeds", "11"], "seeds", 11),
+        (["--configurations", "d32/2 repeats"], "configurations", ("d32/2 repeats",)),
+        (
+            ["--configurations", "d32/2 repeats", "d16/1 plain"],
+            "configurations",
+            ("d32/2 repeats", "d16/1 plain"),
+        ),
+        (["--repeat-slots", "3", "5"], "repeat_slots", (3, 5)),
+        (["--betas", "0.8", "0.95"], "betas", (0.8, 0.95)),
+        (["--width", "20"], "width", 20),
+        (["--clip-norm", "0.7"], "clip_norm", 0.7),
+        (["--clip-norm", "None"], "clip_norm", None),
+        (["--all-configurations"], "all_configurations", True),
+        (["--optimizer", "adamw"], "optimizer", "adamw"),
+        (["--samples-per-epoch", "1000"], "samples_per_epoch", 1000),
+    ],
+)
+def test_every_field_can_be_given(arguments, field, value):
+    for extra in ([], ["--preset", "smoke"]):
+        config = configured(*extra, *arguments)
+        preset = PRESETS["smoke" if extra else "laptop"]
+        assert getattr(config, field) == value
+        assert config == type(config).model_validate({**preset.model_dump(), field: value})
+
+
+def test_what_decides_the_hash():
+    def name(*arguments):
+        return config_hash("permutation", configured(*arguments).model_dump(mode="json"))
+
+    plain = name()
+    others = ["--out", "x", "--threads", "3", "--time-budget", "5", "--device", "cpu", "--executor", "local"]
+    assert name(*others) == plain
+    assert name("--preset", "laptop", "--seeds", "4") == plain
+    assert name("--V", "5") == plain
+    changed = [["--seeds", "5"], ["--V", "6"], ["--repeat-ratio", "0.2"], ["--learning-rate", "0.002"],
+               ["--preset", "smoke"], ["--members-per-unit", "4"]]  # fmt: skip
+    assert len({plain, *(name(*arguments) for arguments in changed)}) == 7
+
+
+# Finding what is there.
+
+
+@pytest.fixture
+def again(whole_copy, processes_module):
+    """The command of the finished run, for its copy."""
+    return ["run", *processes_module.WHOLE, "--out", whole_copy.parents[1]]
+
+
+def test_the_same_command_finds_its_run(hopscope, no_training, again, whole_copy):
+    before = {path: path.stat().st_mtime_ns for path in whole_copy.rglob("*")}
+    said = hopscope(*again, "--threads", 7, "--time-budget", 99)
+    assert (said.status, said.err) == (0, "")
+    lines = said.out.splitlines()
+    assert lines[-1] == str(whole_copy)
+    assert lines[-2] == f"report: {whole_copy / 'report.html'}"
+    for name in ("P1", "P10a", "P10b", "P11"):
+        assert f" {name} " in said.out
+    assert {path: path.stat().st_mtime_ns for path in whole_copy.rglob("*")} == before
+
+
+def test_a_changed_field_makes_another_run(hopscope, monkeypatch, again, whole_copy):
+    class Pool:
+        def __init__(self, *arguments):
+            pass
+
+        def work(self):
+            raise TimeBudgetReached("spent")
+
+    monkeypatch.setattr("hopscope.executors.local._Pool", Pool)
+    said = hopscope(*again, "--learning-rate", 0.002)
+    assert (said.status, said.out, said.err) == (75, "", "hopscope: spent\n")
+    (other,) = (path for path in whole_copy.parent.iterdir() if path != whole_copy)
+    assert (other / "config.json").is_file()
+    assert not (other / "DONE").exists()
+
+
+def test_interrupted(hopscope, monkeypatch, again):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hopscope.executors.local.layout", interrupt)
+    said = hopscope(*again, "--seeds", 2)
+    assert (said.status, said.out) == (130, "")
+    assert said.err == "hopscope: interrupted; what is done is kept, the same command goes on\n"
+
+
+def test_relative_root(hopscope, no_training, again, whole_copy, monkeypatch):
+    monkeypatch.chdir(whole_copy.parents[2])
+    said = hopscope(*again[:-1], "runs")
+    assert said.out.splitlines()[-1] == os.path.join("runs", "permutation", whole_copy.name)  # noqa: PTH118
+
+
+def test_leftovers_of_a_killed_start_do_not_matter(hopscope, no_training, again, whole_copy):
+    shutil.copy(whole_copy / "config.json", whole_copy / ".config.json.tmp")
+    assert hopscope(*again).status == 0
+
+
+# Progress.
+
+
+@pytest.fixture
+def plan():
+    return STUDY.plan(configured("--preset", "smoke", "--seeds", "3", "--configurations", "d16/1 plain"))
+
+
+class Unit:
+    def __init__(self, plan):
+        self.hash = content_hash(plan.model_dump(mode="json"))
+
+
+def progress(step, losses, frozen=()):
+    return {
+        "kind": "progress", "step": step, "losses": losses, "samples_per_second": 12345.6, "frozen": list(frozen)
+    }  # fmt: skip
+
+
+def test_lines_of_progress(plan, capsys):
+    steps = plan[0].training.steps
+    with Bars(plan) as bars:
+        bars.hear(Unit(plan[0]), progress(steps // 2, [1.25, 1.5]))
+        bars.hear(Unit(plan[0]), progress(steps // 2 + 1, [1.25, 1.5]))  # the same tenth: silent
+        bars.hear(Unit(plan[0]), progress(steps, [1.125, None], frozen=[1]))
+        bars.hear(Unit(plan[1]), progress(steps, [None], frozen=[2]))
+        bars.hear(Unit(plan[1]), {"kind": "phase", "name": "analysing"})
+        bars.hear(Unit(plan[1]), {"kind": "warning", "message": "a checkpoint was damaged"})
+        bars.hear(Unit(plan[1]), {"kind": "done"})
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
+        f"d16/1 plain, seeds 0–1: step {steps // 2:,} of {steps:,}  loss 1.2500–1.5000  12,346 samples/s",
+        f"d16/1 plain, seeds 0–1: step {steps:,} of {steps:,}  loss 1.1250  12,346 samples/s  diverged: member 1",
+        f"d16/1 plain, seed 2: step {steps:,} of {steps:,}  loss –  12,346 samples/s  diverged: member 2",
+        "hopscope: warning: a checkpoint was damaged",
+        "d16/1 plain, seed 2: done",
+    ]
