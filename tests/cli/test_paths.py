@@ -82,7 +82,9 @@ def test_several_runs(hopscope, two_runs):
     assert all(list(entry) == KEYS for entry in entries)
     table = hopscope("claims", *two_runs).out
     assert all(f"permutation {run}" in table for run in two_runs)
-    assert [claim["id"] for claim in json.loads(hopscope("claims", two_runs[0], two_runs[0], "--json").out)] == IDS
+    assert [
+        claim["id"] for claim in json.loads(hopscope("claims", two_runs[0], two_runs[0], "--json").out)
+    ] == IDS
 
 
 def test_unfinished_run(hopscope, whole_copy):
@@ -148,7 +150,9 @@ def test_export(hopscope, whole_run, tmp_path):
     said = hopscope("export", whole_run, "--member", 4, "--to", tmp_path / "member")
     assert (said.status, said.out, said.err) == (0, f"{tmp_path / 'member'}\n", "")
     module = load_module(tmp_path / "member")
-    tokens = torch.tensor([[1, 2, 3, 4, 5, 1, 2, 3, 4], [5, 5, 4, 4, 3, 3, 2, 2, 1], [3, 1, 3, 1, 3, 1, 3, 1, 3]])
+    tokens = torch.tensor(
+        [[1, 2, 3, 4, 5, 1, 2, 3, 4], [5, 5, 4, 4, 3, 3, 2, 2, 1], [3, 1, 3, 1, 3, 1, 3, 1, 3]]
+    )
     with torch.no_grad():
         logits = module(tokens)
         expected = load_member(whole_run, 4)(tokens)

@@ -146,7 +146,9 @@ def test_errors_read_the_same_on_any_terminal(terminal, monkeypatch, capsys):
 
     monkeypatch.setattr("sys.stdout", Output())
     assert main(["export", "runs", "--member", "one", "--to", "x"]) == 2
-    expected = "Error parsing --member: invalid literal for int() with base 10: 'one'; see hopscope export --help"
+    expected = (
+        "Error parsing --member: invalid literal for int() with base 10: 'one'; see hopscope export --help"
+    )
     assert capsys.readouterr().err == f"hopscope: {expected}\n"
 
 

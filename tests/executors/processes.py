@@ -109,7 +109,9 @@ class Processes:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (home / "source").exists():
                 package = Path(hopscope.errors.__file__).parent
-                shutil.copytree(package, home / "copying" / "hopscope", ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(
+                    package, home / "copying" / "hopscope", ignore=shutil.ignore_patterns("__pycache__")
+                )
                 (home / "killer").mkdir()
                 (home / "killer" / "sitecustomize.py").write_text(KILLER)
                 (home / "copying").rename(home / "source")
@@ -121,7 +123,9 @@ class Processes:
         known = {name: value for name, value in os.environ.items() if name != "KILL_AT"}
         return known | {"PYTHONPATH": paths} | ({"KILL_AT": str(kill)} if kill else {})
 
-    def start(self, *arguments: object, kill: Kill | None = None, cwd: Path | None = None) -> "subprocess.Popen[str]":
+    def start(
+        self, *arguments: object, kill: Kill | None = None, cwd: Path | None = None
+    ) -> "subprocess.Popen[str]":
         """`hopscope` with these arguments, leader of a process group of its own."""
         process = subprocess.Popen(
             [sys.executable, "-m", "hopscope", *map(str, arguments)],

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -78,7 +79,9 @@ def test_damaged_checkpoint_gives_way_to_the_one_before(unfinished, rerun, proce
 
 
 @pytest.mark.parametrize("name", ["config.json", "members.json", "units/*/unit.json"])
-@pytest.mark.parametrize("damage", [cut, lambda path: path.write_text(""), lambda path: path.write_text("[]")])
+@pytest.mark.parametrize(
+    "damage", [cut, lambda path: path.write_text(""), lambda path: path.write_text("[]")]
+)
 def test_damaged_record(unfinished, refusal, processes_module, name, damage):
     (path,) = unfinished.glob(name)
     damage(path)
@@ -120,6 +123,21 @@ def test_broken_worker(unfinished, rerun):
     assert ended.status == 2
     assert ended.stdout == ""
     assert "its worker failed" in ended.complaint
+
+
+def test_every_member_diverges(processes, processes_module, tmp_path):
+    """With the most values, besides: a run that failed is still a whole run, with a page that says so."""
+    ended = processes.run(
+        "run", *processes_module.SMALL, "--V", 12, "--learning-rate", 1e30, "--out", tmp_path / "runs"
+    )
+    assert ended.status == 0, ended.stderr
+    assert "diverged: member 0, 1" in ended.stderr
+    run = RunFolder(Path(ended.last_line))
+    assert {event["member"] for event in run.events() if event["kind"] == "member frozen"} == {0, 1}
+    ledger = {claim["id"]: claim["verdict"] for claim in run.read_json("claims.json")}
+    assert {ledger[name] for name in ("P3", "P4", "P8")} == {"not run"}
+    assert "broke off" in (run.path / "story.json").read_text(encoding="utf-8")
+    assert (run.path / "report.html").is_file()
 
 
 def test_two_commands_at_once(unfinished, refusal):
@@ -166,7 +184,7 @@ def test_full_disk(small_disk, processes, processes_module, expected, small_run)
         assert "No space left on device" in ended.complaint
         assert "nothing written before is lost" in ended.complaint
         assert "free some disk space" in ended.complaint
-        kept = [path for path in disk.rglob("*.safetensors")]
+        kept = list(disk.rglob("*.safetensors"))
         assert kept, "expected the disk to hold a part of the training"
         for path in kept:
             load_checkpoint(path)

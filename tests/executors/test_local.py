@@ -37,7 +37,9 @@ def test_device(monkeypatch):
         assert local.chosen_device("auto") == ("cuda" if present else "cpu")
     assert local.chosen_device("cuda") == "cuda"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match="expected a CUDA device for --device cuda, found none; use --device cpu"):
+    with pytest.raises(
+        UserError, match="expected a CUDA device for --device cuda, found none; use --device cpu"
+    ):
         local.chosen_device("cuda")
 
 
@@ -50,9 +52,9 @@ def test_versions_are_on_record():
 
 @pytest.fixture(scope="module")
 def heard(tmp_path_factory):
-    """A run through the library: its folder and what its listener heard."""
+    """A run through the library, with the fewest values: its folder and what its listener heard."""
     config = PRESETS["smoke"].model_copy(
-        update={"configurations": ("d16/1 plain", "d32/2 repeats"), "samples_per_epoch": 700,
+        update={"values": 3, "configurations": ("d16/1 plain", "d32/2 repeats"), "samples_per_epoch": 700,
                 "batch_size": 70, "epochs_plain": 0.5, "epochs_repeats": 1.0, "checkpoint_every": 5,
                 "evaluate_every": 5, "evaluation_limit": 77, "seeds": 2}
     )  # fmt: skip
@@ -107,6 +109,8 @@ def test_records_say_how(heard):
 def test_finished_run_is_found(heard, monkeypatch):
     run, config, _ = heard
     monkeypatch.setattr(local, "_Pool", None)
-    again = local.run_study(find_study("permutation"), config, out=run.path.parents[1], threads=7, time_budget=3.0)
+    again = local.run_study(
+        find_study("permutation"), config, out=run.path.parents[1], threads=7, time_budget=3.0
+    )
     assert again == run
     assert isinstance(again, RunFolder)

@@ -15,6 +15,7 @@ from hopscope.tasks.config import PermutationConfig
         ({"held_out_share": 0.0}, "held_out_share"),
         ({"held_out_share": 1.0}, "held_out_share"),
         ({"split_seed": -1}, "split_seed"),
+        ({"split_seed": 1 << 63}, "split_seed"),
         ({"repeat_slots": (6,)}, r"repeat_slots: expected slots from 1 to 5, found \[6\]"),
         ({"repeat_slots": (0, 3)}, r"repeat_slots: expected slots from 1 to 5, found \[0\]"),
         ({"repeat_sources": (7,)}, r"repeat_sources: expected slots from 1 to 5, found \[7\]"),

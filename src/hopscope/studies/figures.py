@@ -10,9 +10,6 @@ from hopscope.runs import RunFolder, write_atomic, write_json
 if TYPE_CHECKING:
     import altair
 
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""Okabe and Ito's colours, which readers with any colour vision can tell apart."""
-
 
 def data_url(name: str, types: Mapping[str, str]) -> "altair.UrlData":
     """The data of figure `name` for an Altair chart; types are Vega-Lite's `number`, `string`, `boolean`."""

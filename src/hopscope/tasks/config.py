@@ -26,7 +26,7 @@ class PermutationConfig(Config):
     repeat_ratio: float = Field(0.0, ge=0.0, le=1.0)
     repeat_slots: tuple[int, ...] = ()
     repeat_sources: tuple[int, ...] = ()
-    split_seed: int = Field(0, ge=0)
+    split_seed: int = Field(0, ge=0, lt=1 << 63)
     held_out_share: float = Field(0.2, gt=0.0, lt=1.0)
 
     @property

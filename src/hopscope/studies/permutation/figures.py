@@ -5,7 +5,7 @@ from typing import Any
 import altair as alt
 
 from hopscope.runs import RunFolder
-from hopscope.studies.figures import PALETTE, data_url, write_figure
+from hopscope.studies.figures import data_url, write_figure
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Evidence, curve
 from hopscope.theory.posteriors import blind_to_repeats_floor, elimination_floor, training_floor
@@ -71,7 +71,7 @@ def _loss_rows(
 
 
 def _colour(evidence: dict[str, Evidence]) -> alt.Color:
-    scale = alt.Scale(domain=list(evidence), range=list(PALETTE[: len(evidence)]))
+    scale = alt.Scale(domain=list(evidence))  # colours are the page's, which any colour vision tells apart
     return alt.Color("configuration:N", scale=scale, legend=alt.Legend(title=None, orient="top"))
 
 
@@ -130,7 +130,7 @@ def _skills_chart(evidence: dict[str, Evidence]) -> alt.FacetChart:
     }
     colour = alt.Color(
         "skill:N",
-        scale=alt.Scale(domain=["elimination", "recall"], range=[PALETTE[2], PALETTE[1]]),
+        scale=alt.Scale(domain=["elimination", "recall"]),
         legend=alt.Legend(title=None, orient="top"),
     )
     lines = (

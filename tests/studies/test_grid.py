@@ -1,0 +1,159 @@
+"""The grid of the permutation study: units, member numbers, presets, and what counts as the source's protocol."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from hopscope.errors import UserError
+from hopscope.runs import content_hash
+from hopscope.studies import STUDY_NAMES, find_study
+from hopscope.studies.permutation.config import (
+    ALL,
+    COSTS,
+    PRESETS,
+    PUBLISHED,
+    Configuration,
+    PermutationStudyConfig,
+    plan,
+)
+
+
+def members_of(units):
+    return [
+        (member.member, unit.label, member.seed, member.overrides)
+        for unit in units
+        for member in unit.members
+    ]
+
+
+@given(
+    seeds=st.integers(1, 13),
+    per_unit=st.integers(1, 13),
+    names=st.lists(st.sampled_from(ALL), min_size=1, max_size=5, unique=True),
+)
+def test_members_are_numbered_in_grid_order_then_by_seed(seeds, per_unit, names):
+    units = plan(PermutationStudyConfig(seeds=seeds, members_per_unit=per_unit, configurations=tuple(names)))
+    members = members_of(units)
+    assert [number for number, *_ in members] == list(range(seeds * len(names)))
+    assert [(label, seed) for _, label, seed, _ in members] == [(n, s) for n in names for s in range(seeds)]
+    for _, label, _, overrides in members:
+        assert Configuration(**overrides).name == label
+    assert all(1 <= len(unit.members) <= per_unit for unit in units)
+    assert len(units) == len(names) * -(-seeds // per_unit)
+    assert len({content_hash(unit.model_dump(mode="json")) for unit in units}) == len(units)
+
+
+def test_published_models():
+    plain, repeats = plan(PermutationStudyConfig(seeds=2))
+    assert (plain.label, repeats.label) == PUBLISHED
+    for unit, width, heads, ratio, epochs in ((plain, 16, 1, 0.0, 20), (repeats, 32, 2, 0.3, 50)):
+        assert (unit.model.layers, unit.model.width, unit.model.heads) == (1, width, heads)
+        assert (unit.model.length, unit.model.input_size, unit.model.output_size) == (9, 6, 6)
+        assert unit.model.readout == (0, 2, 4, 6, 8)
+        assert unit.model.causal
+        assert (unit.task.values, unit.task.repeat_ratio, unit.task.held_out_share) == (5, ratio, 0.2)
+        assert unit.training.batch_size * unit.training.steps >= epochs * 100_000
+        assert unit.training.batch_size * (unit.training.steps - 1) < epochs * 100_000
+
+
+def test_fields_reach_the_units():
+    config = PermutationStudyConfig(
+        values=7, width=44, heads=11, repeat_ratio=0.17, repeat_slots=(3, 5), learning_rate=0.013,
+        optimizer="adamw", betas=(0.7, 0.93), weight_decay=0.19, clip_norm=2.3, mlp_ratio=0.0, activation="gelu",
+        norm="pre", positions="none", init="gpt2", checkpoint_every=29, evaluate_every=31, split_seed=37,
+        held_out_share=0.41, batch_size=43,
+    )  # fmt: skip
+    (_, unit) = plan(config.model_copy(update={"seeds": 1}))
+    assert unit.label == "d44/11 repeats"
+    assert (unit.model.length, unit.model.input_size, unit.model.readout) == (13, 8, (0, 2, 4, 6, 8, 10, 12))
+    for part, fields in (
+        (unit.model, ("mlp_ratio", "activation", "norm", "positions", "init")),
+        (unit.task, ("repeat_ratio", "repeat_slots", "split_seed", "held_out_share")),
+        (unit.training, ("learning_rate", "optimizer", "betas", "weight_decay", "clip_norm", "batch_size",
+                         "checkpoint_every", "evaluate_every")),
+    ):  # fmt: skip
+        for field in fields:
+            assert getattr(part, field) == getattr(config, field), field
+
+
+def test_an_override_that_makes_two_equal_leaves_one():
+    config = PermutationStudyConfig(configurations=("d16/1 repeats", "d32/1 repeats"), width=24)
+    assert [c.name for c in config.grid()] == ["d24/1 repeats"]
+
+
+@given(
+    st.builds(Configuration, st.integers(1, 999), st.integers(1, 99), st.sampled_from(("plain", "repeats")))
+)
+def test_names_are_read_as_written(configuration):
+    assert Configuration.parse(configuration.name) == configuration
+
+
+@pytest.mark.parametrize(
+    "name", ["", "d32", "32/2 plain", "d32/2", "d32/2 both", "d32/2 plain ", "d-3/1 plain"]
+)
+def test_other_names_are_refused(name):
+    with pytest.raises(ValidationError, match=r"expected names such as 'd32/2 repeats', found"):
+        PermutationStudyConfig(configurations=(name,))
+
+
+def test_presets():
+    assert set(PRESETS) == set(COSTS) == {"smoke", "laptop", "paper"}
+    for config in PRESETS.values():
+        assert type(config).model_validate(config.model_dump(mode="json")) == config
+        assert plan(config)
+    laptop, paper = PRESETS["laptop"], PRESETS["paper"]
+    assert [c.name for c in laptop.grid()] == list(PUBLISHED)
+    assert [c.name for c in paper.grid()] == list(ALL)
+    # At the source's scale in all they train, and "paper" with the seeds that a sentence about all seeds needs.
+    for config in (laptop, paper):
+        assert [config.departures(c) for c in config.grid()] == [[]] * len(config.grid())
+    assert paper.seeds >= 10
+    assert all(PRESETS["smoke"].departures(c) for c in PRESETS["smoke"].grid())
+
+
+DEPARTURES = {
+    "values": (6, "V 6 instead of 5"),
+    "held_out_share": (0.3, "held-out share 0.3 instead of 0.2"),
+    "learning_rate": (0.01, "learning rate 0.01 instead of 0.001"),
+    "optimizer": ("adamw", "optimiser adamw instead of adam"),
+    "mlp_ratio": (4.0, "MLP ratio 4.0 instead of 2.0"),
+    "activation": ("gelu", "activation gelu instead of relu"),
+    "norm": ("pre", "norm pre instead of post"),
+    "positions": ("none", "positions none instead of learned"),
+}
+ON_REPEATS_ONLY = {
+    "repeat_ratio": (0.2, "repeat ratio 0.2 instead of 0.3"),
+    "repeat_slots": ((3, 5), "repeat slots (3, 5) instead of ()"),
+    "repeat_sources": ((1,), "repeat sources (1,) instead of ()"),
+}
+
+
+@pytest.mark.parametrize("field", [*DEPARTURES, *ON_REPEATS_ONLY])
+def test_departures(field):
+    value, words = (DEPARTURES | ON_REPEATS_ONLY)[field]
+    config = PermutationStudyConfig.model_validate({field: value})
+    plain, repeats = (config.departures(configuration) for configuration in config.grid())
+    assert repeats == [words]
+    assert plain == ([words] if field in DEPARTURES else [])
+
+
+@pytest.mark.parametrize(
+    "fields", [{"batch_size": 64}, {"betas": (0.9, 0.95)}, {"init": "gpt2"}, {"seeds": 1}]
+)
+def test_what_the_source_leaves_open_is_no_departure(fields):
+    config = PermutationStudyConfig.model_validate(fields)
+    assert [config.departures(c) for c in config.grid()] == [[], []]
+
+
+def test_length_is_measured_in_samples():
+    half = PermutationStudyConfig(samples_per_epoch=50_000)
+    assert [half.departures(c) for c in half.grid()] == [["10 of 20 epochs"], ["25 of 50 epochs"]]
+    same = PermutationStudyConfig(samples_per_epoch=50_000, epochs_plain=40, epochs_repeats=100)
+    assert [same.departures(c) for c in same.grid()] == [[], []]
+
+
+def test_finding_a_study():
+    assert [find_study(name).name for name in STUDY_NAMES] == list(STUDY_NAMES)
+    with pytest.raises(UserError, match="study: expected one of permutation, found 'retrieval'"):
+        find_study("retrieval")

@@ -1,0 +1,174 @@
+"""The page's words and figures: every number can be found where the story says it is."""
+
+import csv
+import json
+import re
+
+import pytest
+
+from hopscope.runs import RunFolder
+from hopscope.studies.permutation.config import PermutationStudyConfig
+from hopscope.studies.permutation.evidence import last_epoch_loss
+
+
+@pytest.fixture(scope="module", params=["whole_run", "small_run"])
+def run(request):
+    return RunFolder(request.getfixturevalue(request.param))
+
+
+@pytest.fixture
+def story(run):
+    return json.loads((run.path / "story.json").read_text(encoding="utf-8"))
+
+
+def placeholders(value):
+    if isinstance(value, str):
+        return set(re.findall(r"\{(\w+)\}", value))
+    entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    return set().union(*map(placeholders, entries))
+
+
+def probe_values(run, files, key, members):
+    """The probe's value of each member, from the files that the story names."""
+    probe, _, step = key.partition(".")
+    found = {}
+    for path in run.path.glob(files):
+        analysis = json.loads(path.read_text())
+        for index, member in enumerate(analysis["members"]):
+            value = analysis[probe][index]
+            found[member] = value[int(step)] if step else value
+    return [found[member] for member in members]
+
+
+def look_up(run, file, key):
+    """What a reader finds who follows file and key."""
+    if match := re.fullmatch(r"mean of (\S+) over members (\d+)–(\d+)", key):
+        values = probe_values(run, file, match[1], range(int(match[2]), int(match[3]) + 1))
+        known = [value for value in values if value is not None]
+        return sum(known) / len(known)
+    if match := re.fullmatch(r"last epoch of train/loss of member (\d+)", key):
+        assert file == "metrics.parquet"
+        return last_epoch_loss(run, PermutationStudyConfig.model_validate(run.config))[int(match[1])]
+    if match := re.fullmatch(r"(\S+) of member (\d+)", key):
+        return probe_values(run, file, match[1], [int(match[2])])[0]
+    match = re.fullmatch(r"loss where kind is '(.+)'", key)
+    assert match, f"expected a key that can be followed, found {key!r}"
+    with (run.path / file).open(newline="") as rows:
+        (value,) = {float(row["loss"]) for row in csv.DictReader(rows) if row["kind"] == match[1]}
+    return value
+
+
+def test_every_number_is_where_it_is_said_to_be(run, story):
+    assert len(story["numbers"]) > 20
+    for name, number in story["numbers"].items():
+        assert set(number) == {"value", "text", "file", "key"}
+        assert list(run.path.glob(number["file"])), name
+        assert look_up(run, number["file"], number["key"]) == pytest.approx(number["value"], abs=5e-6), name
+
+
+def test_texts_are_the_values_rounded(story):
+    for name, number in story["numbers"].items():
+        text = number["text"].replace("−", "-")
+        shown = float(text.rstrip("%\N{NO-BREAK SPACE} "))
+        scale, rounding = (100, 0.0051) if text.endswith("%") else (1, 5.1e-5)
+        assert shown == pytest.approx(scale * number["value"], abs=rounding), name
+
+
+def test_every_placeholder_has_its_number_and_is_used(story):
+    assert placeholders(story["sections"]) == set(story["numbers"])
+
+
+def test_no_other_measured_number_is_written_into_the_text(story):
+    """Digits with decimals come from `numbers`; what remains are constants of the protocol."""
+    texts = " ".join(block.get("text", "") for section in story["sections"] for block in section["blocks"])
+    assert not re.search(r"(?<![\d{])0\.\d{3,}", re.sub(r"[\d.]+ of \d+ epochs", "", texts))
+
+
+def test_blocks_name_what_is_there(run, story):
+    kinds = {"text", "sequence", "figure", "table", "verdicts"}
+    identifiers = [section["id"] for section in story["sections"]]
+    assert len(set(identifiers)) == len(identifiers)
+    for section in story["sections"]:
+        assert section["heading"]
+        for block in section["blocks"]:
+            assert block["kind"] in kinds
+            if block["kind"] == "figure":
+                assert (run.path / "figures" / f"{block['name']}.vl.json").is_file()
+                assert block["alt"] and block["caption"]
+            if block["kind"] == "table":
+                assert block["rows"]
+                assert {len(row) for row in block["rows"]} == {len(block["columns"])}
+
+
+def test_claims_of_the_story_are_those_of_the_ledger(run, story):
+    ledger = json.loads((run.path / "claims.json").read_text())
+    assert list(story["claims"]) == [claim["id"] for claim in ledger]
+    for claim in ledger:
+        entry = story["claims"][claim["id"]]
+        assert entry["words"]
+        for values in entry["per_seed"].values():
+            assert len(values) >= claim["n"] > 0
+
+
+def test_a_small_run_says_what_it_lacks(story):
+    words = json.dumps(story, ensure_ascii=False)
+    assert re.search(r"[\d.]+ of (20|50) epochs", words)
+    assert "ten" in words  # seeds that a sentence about every seed needs
+
+
+# Figures.
+
+
+def rows_of(run, name):
+    with (run.path / "figures" / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def fields_of(value):
+    """Columns that a Vega-Lite specification reads."""
+    if isinstance(value, dict):
+        own = {value["field"]} if isinstance(value.get("field"), str) else set()
+        return own.union(*(fields_of(entry) for entry in value.values()))
+    return set().union(*map(fields_of, value)) if isinstance(value, list) else set()
+
+
+def calculated(value):
+    if isinstance(value, dict):
+        own = {value["as"]} if "calculate" in value else set()
+        return own.union(*(calculated(entry) for entry in value.values()))
+    return set().union(*map(calculated, value)) if isinstance(value, list) else set()
+
+
+@pytest.mark.parametrize("name", ["loss", "skills", "recall_by_slot", "attention"])
+def test_figures_have_their_data(run, name):
+    chart = json.loads((run.path / "figures" / f"{name}.vl.json").read_text(encoding="utf-8"))
+    assert chart["data"]["url"] == f"{name}.csv"
+    assert "vega-lite" in chart["$schema"]
+    rows = rows_of(run, name)
+    assert len(rows) > 1
+    assert fields_of(chart) - calculated(chart) <= set(rows[0])
+    assert fields_of(chart) & set(rows[0])
+    for suffix, start in (("svg", b"<svg"), ("png", b"\x89PNG")):
+        content = (run.path / "figures" / f"{name}.{suffix}").read_bytes()
+        assert start in content[:300]
+        assert len(content) > 2000
+
+
+def test_loss_figure_holds_every_record(run):
+    rows = [row for row in rows_of(run, "loss") if row["kind"] == "loss"]
+    table = [row for row in run.metrics().to_pylist() if (row["split"], row["metric"]) == ("train", "loss")]
+    assert len(rows) == len(table)
+    assert sorted(round(row["value"], 5) for row in table) == sorted(float(row["loss"]) for row in rows)
+
+
+def test_maps_are_attention_patterns(run):
+    """Each row of a map adds up to one."""
+    sums = {}
+    for row in rows_of(run, "attention"):
+        place = row["map"], row["seed"], row["sequences"], row["query"]
+        sums[place] = sums.get(place, 0.0) + float(row["attention"])
+    assert len(sums) >= 2 * 2 * 9
+    assert all(total == pytest.approx(1.0, abs=9 * 5e-5 + 1e-9) for total in sums.values())
+    assert "no repeat" in {place[2] for place in sums}
+    for slot in range(1, 5):
+        assert any(f"x{slot}" in place[2] for place in sums)
