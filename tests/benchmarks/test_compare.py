@@ -191,10 +191,24 @@ def test_the_default_contestants_are_scripts_that_exist(load: Load, benchmarks: 
     assert [each.name for each in contestants] == [
         "hopscope_ensemble",
         "page_loop",
+        "page_loop_twice",
         "plain_pytorch",
         "jax_vmap",
     ]
     assert all(each.script.parent == benchmarks and each.script.exists() for each in contestants)
+
+
+def test_processes_share_members_and_add_up(load: Load, tmp_path: Path) -> None:
+    compare = load("compare")
+    script = tmp_path / "fake.py"
+    script.write_text(
+        "import json, sys\n"
+        "members = int(sys.argv[sys.argv.index('--members') + 1])\n"
+        "print(json.dumps({'samples_per_second': 7.0 * members, 'peak_memory_mb': 11.0, 'loss': 1.3}))\n",
+        encoding="utf-8",
+    )
+    run = compare.launch(compare.Contestant("fake", script, {}), {"members": 6, "processes": 3}, 1.0)
+    assert run.result == {"samples_per_second": 42.0, "peak_memory_mb": 33.0, "loss": pytest.approx(1.3)}
 
 
 speeds = st.one_of(st.none(), st.floats(1.0, 1e6))

@@ -140,10 +140,12 @@ def test_a_diverging_member_stops_alone(start, finish, plan_of, failing, factor)
 
 def test_weights_that_overflow_in_the_last_step_are_noticed(start, finish, plan_of):
     """Their loss was finite, and no later loss exists to tell."""
-    trainer = start(plan_of(5, 7, steps=3, learning_rate=3e38))
+    trainer = start(plan_of(5, 7, steps=1, learning_rate=1e39))
     finish(trainer)
-    assert all(step >= 0 for step in trainer.frozen_at)
-    assert all(math.isfinite(value) for value in rows(trainer).values())
+    assert trainer.optimizer.first_moment.isfinite().all()
+    assert not trainer.model.parameters.flat.isfinite().all()
+    assert trainer.frozen_at == [1, 1]
+    assert {step for step, *_ in rows(trainer)} == {0}
 
 
 def test_a_frozen_member_stays_frozen_after_resuming(start, finish, plan_of, failing, record):
@@ -216,6 +218,40 @@ def test_killed_around_every_write(start, finish, plan_of, record, undisturbed, 
     assert 1 <= len(reached) < 20
     assert reached == sorted(reached)
     assert record(trainer.unit) == undisturbed
+
+
+def test_killed_in_the_last_stripping(start, finish, plan_of, record, undisturbed, monkeypatch):
+    """No later step remains that would catch up on it."""
+    trainer = start(plan_of(5, 7))
+    genuine = module.strip_checkpoint
+
+    def strip(path):
+        if trainer.step == 13:
+            raise Killed
+        genuine(path)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(module, "strip_checkpoint", strip)
+        finish(trainer)
+    assert record(trainer.unit) != undisturbed
+    finish(start(plan_of(5, 7)))
+    assert record(trainer.unit) == undisturbed
+
+
+def test_parts_after_the_checkpoint_are_dropped(start, finish, plan_of, monkeypatch):
+    """Until they are trained again, the record must not tell of steps that have no weights."""
+    trainer = start(plan_of(5, 7))
+    finish(trainer)
+    assert max(step for step, *_ in rows(trainer)) == 13
+    trainer.unit.checkpoint_path(13).unlink()
+
+    def die(*arguments):
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(module, "write_part", die)
+        finish(start(plan_of(5, 7)))
+    assert max(step for step, *_ in rows(trainer)) == 10
 
 
 def test_nothing_is_repeated_once_it_is_done(start, finish, plan_of, record, undisturbed):
