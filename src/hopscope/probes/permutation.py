@@ -102,6 +102,8 @@ class RepeatProbe:
         trapped: share whose most probable token is one of the unused values.
         mass_recalled: mean probability of the value seen before.
         mass_unused: mean probability of the unused values together.
+        mean_error: mean absolute error over probes and the values 1…V, against certainty of the value seen before.
+        largest_error: the largest such error over all probes and values.
         recall_by_source: recall by the slot (1…V) that was copied; NaN where no probe copies it.
     """
 
@@ -109,6 +111,8 @@ class RepeatProbe:
     trapped: Float[Tensor, " member"]
     mass_recalled: Float[Tensor, " member"]
     mass_unused: Float[Tensor, " member"]
+    mean_error: Float[Tensor, " member"]
+    largest_error: Float[Tensor, " member"]
     recall_by_source: Float[Tensor, "member slot"]
 
 
@@ -128,6 +132,7 @@ def repeat_probe(predicted: Probabilities, batch: Batch) -> RepeatProbe:
     used = used_values(batch).expand(members, -1, -1, -1)
     unused = ~used.gather(2, slot[..., None, None].expand(-1, -1, 1, slots + 1))[:, :, 0]
     unused[..., 0] = False
+    error = (here - torch.nn.functional.one_hot(right, slots + 1))[..., 1:].abs()
     best = here.argmax(-1)
     hit = (best == right).float()
     source = batch.relations["same_symbol"].amax(-1).expand(members, -1) // 2
@@ -139,6 +144,8 @@ def repeat_probe(predicted: Probabilities, batch: Batch) -> RepeatProbe:
         trapped=unused.gather(-1, best[..., None])[..., 0].float().mean(1),
         mass_recalled=here.gather(-1, right[..., None])[..., 0].mean(1),
         mass_unused=(here * unused).sum(-1).mean(1),
+        mean_error=error.mean((1, 2)),
+        largest_error=error.amax((1, 2)),
         recall_by_source=torch.stack(by_source, 1),
     )
 

@@ -7,6 +7,7 @@ undisturbed run would have done.
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from hopscope.models.transformer import Transformer
-from hopscope.runs import UnitFolder, drop_parts_after, save_checkpoint, strip_checkpoint, write_part
+from hopscope.runs import (
+    CheckpointDamaged,
+    UnitFolder,
+    drop_parts_after,
+    save_checkpoint,
+    strip_checkpoint,
+    write_part,
+)
 from hopscope.tasks.batch import Task
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan
@@ -177,7 +185,10 @@ class Trainer:
         """Keep the optimiser's state in the last two checkpoints only; an interrupted stripping is caught up."""
         earlier = [path for step, path in self.unit.checkpoints() if step < self.step]
         for path in earlier[:-1][-2:]:
-            strip_checkpoint(path)
+            with suppress(
+                CheckpointDamaged
+            ):  # one that is damaged is of no use for resuming, and is left as it is
+                strip_checkpoint(path)
 
 
 class _Rows:

@@ -73,7 +73,6 @@ def _probed(
     on_plain, on_repeats = probes.predict(model, plain), probes.predict(model, repeats)
     probe = probes.repeat_probe(on_repeats, repeats)
     error = probes.posterior_error(on_plain, probes.uniform_posterior(plain))
-    repeat_error = probes.posterior_error(on_repeats, probes.uniform_posterior(repeats))
     accuracy = probes.accuracy_by_slot(on_plain, plain)
     counts = {data: task.evaluation_count(data) for data in ("plain", "repeats")}
     return {
@@ -91,8 +90,8 @@ def _probed(
         "recall_by_slot": _numbers(probe.recall_by_source),
         "mae_by_step": _numbers(error.mean),
         "max_ae_by_step": _numbers(error.largest),
-        "repeats_mae_by_step": _numbers(repeat_error.mean),
-        "repeats_max_ae_by_step": _numbers(repeat_error.largest),
+        "repeat_mae": _numbers(probe.mean_error),
+        "repeat_max_ae": _numbers(probe.largest_error),
     }
 
 

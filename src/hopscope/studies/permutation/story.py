@@ -297,9 +297,9 @@ def _bayes_section(
                 numbers.mean(found, "recall"),
             ]
         )
-        for label, probe in (("mean error", "mae_by_step"), ("largest error", "max_ae_by_step")):
-            on_plain = [numbers.mean(found, probe, step, percent=False) for step in steps]
-            on_repeats = numbers.mean(found, f"repeats_{probe}", config.values - 1, percent=False)
+        for label, probe in (("mean error", "mae"), ("largest error", "max_ae")):
+            on_plain = [numbers.mean(found, f"{probe}_by_step", step, percent=False) for step in steps]
+            on_repeats = numbers.mean(found, f"repeat_{probe}", percent=False)
             rows.append([found.name, label, *on_plain, on_repeats])
     chance = " / ".join(f"{100 / (config.values - used):.0f} %" for used in steps)
     return _section(
