@@ -124,7 +124,7 @@ def test_below_scale_decides_nothing(claim, name, good):
 def test_nothing_was_trained_for_it(claim):
     found, judgement = judged({})[claim]
     assert (found.verdict, found.value, found.interval, found.n) == (NOT_RUN, None, None, 0)
-    assert "was not trained" in judgement.words
+    assert "not trained" in judgement.words
 
 
 def test_a_part_that_was_not_trained_cannot_be_reproduced_but_refuted():
@@ -135,7 +135,7 @@ def test_a_part_that_was_not_trained_cannot_be_reproduced_but_refuted():
     some = {name: found for name, found in everything().items() if name != "d32/1 repeats"}
     found, judgement = judged(some)["P8"]
     assert found.verdict is INCONCLUSIVE
-    assert "d32/1 repeats was not trained" in judgement.words
+    assert "d32/1 repeats: not trained" in judgement.words
 
 
 @pytest.mark.parametrize("claim", ["P1", "P2", "P4"])

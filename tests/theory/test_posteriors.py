@@ -82,6 +82,23 @@ def test_an_observer_blind_to_repeats_reaches_its_floor_and_no_other_guess_does_
     )
 
 
+def test_an_observer_that_notices_repeats_but_binds_nothing_reaches_its_floor():
+    values, ratio = 4, 0.3
+
+    def predict(xs, ys, x):
+        if x in xs:
+            return [1 / (values - 1) if y in ys else 0.0 for y in range(1, values + 1)]
+        return posteriors.uniform_posterior(xs, ys, x, values)
+
+    plain = mean_loss(permutations(values), predict, values)
+    repeated = mean_loss(permutations(values), predict, values, repeats=True)
+    floor = posteriors.unbound_repeats_floor(values, ratio)
+    assert (1 - ratio) * plain + ratio * repeated == pytest.approx(floor, abs=1e-12)
+    below, above = posteriors.elimination_floor(values), posteriors.blind_to_repeats_floor(values, ratio)
+    assert below < floor < above
+    assert posteriors.unbound_repeats_floor(5, 0.0) == posteriors.elimination_floor(5)
+
+
 def test_uniform_posterior_by_hand():
     assert posteriors.uniform_posterior([], [], 3, 5) == [0.2] * 5
     assert posteriors.uniform_posterior([2, 1], [3, 5], 4, 5) == pytest.approx([1 / 3, 1 / 3, 0, 1 / 3, 0])
@@ -113,6 +130,8 @@ def test_all_mappings_together_are_the_uniform_prior(mapping, order, shown, quer
         (lambda: posteriors.training_floor(3, 7), r"expected 1 to 3! = 6, found 7"),
         (lambda: posteriors.training_floor(3, 0), r"found 0"),
         (lambda: posteriors.blind_to_repeats_floor(1, 0.3), r"expected at least 2, found 1"),
+        (lambda: posteriors.unbound_repeats_floor(1, 0.3), r"expected at least 2, found 1"),
+        (lambda: posteriors.unbound_repeats_floor(5, -0.1), r"repeat_ratio out of range.*found -0.1"),
         (lambda: posteriors.blind_to_repeats_floor(5, 1.1), r"repeat_ratio out of range.*found 1.1"),
         (
             lambda: posteriors.uniform_posterior([1], [0], 2, 3),

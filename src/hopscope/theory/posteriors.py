@@ -75,6 +75,25 @@ def blind_to_repeats_floor(values: int, repeat_ratio: float) -> float:
     return elimination_floor(values) + last / values
 
 
+def unbound_repeats_floor(values: int, repeat_ratio: float) -> float:
+    """Return the lowest mean loss of an observer that sees that an x came back, but not which y stood beside it.
+
+    At a repeat it is left with the V − 1 values used, all equally likely: the plateau of models that tell repeats
+    from new values before they can tell one earlier pair from another.
+
+    Args:
+        values: V, at least 2.
+        repeat_ratio: r, the share of sequences whose last x copies one of the others, each equally often.
+
+    Raises:
+        ValueError: `values` is below 2, or `repeat_ratio` lies outside [0, 1].
+    """
+    _check_count("values", values, least=2)
+    if not 0 <= repeat_ratio <= 1:
+        raise ValueError(f"repeat_ratio out of range: expected 0 to 1, found {repeat_ratio}")
+    return elimination_floor(values) + repeat_ratio * math.log(values - 1) / values
+
+
 def uniform_posterior(xs: Sequence[int], ys: Sequence[int], x_query: int, values: int) -> list[float]:
     """Return P(y | prefix) under a uniform prior over all permutations.
 

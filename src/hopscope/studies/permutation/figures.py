@@ -8,12 +8,18 @@ from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url, write_figure
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Evidence, curve
-from hopscope.theory.posteriors import blind_to_repeats_floor, elimination_floor, training_floor
+from hopscope.theory.posteriors import (
+    blind_to_repeats_floor,
+    elimination_floor,
+    training_floor,
+    unbound_repeats_floor,
+)
 
 SHOWN_SEEDS = 4
 """Seeds whose attention maps the page shows; all of them are in the analysis files."""
 
-_UNIFORM, _TRAINING, _NO_RECALL = "elimination floor", "training-mappings floor", "repeats without recall"
+_UNIFORM, _TRAINING = "elimination floor", "training-mappings floor"
+_NO_RECALL, _NO_BINDING = "repeats not noticed", "repeats noticed, not recalled"
 
 
 def write_figures(run: RunFolder, config: PermutationStudyConfig, evidence: dict[str, Evidence]) -> None:
@@ -27,8 +33,9 @@ def write_figures(run: RunFolder, config: PermutationStudyConfig, evidence: dict
 def floors(config: PermutationStudyConfig) -> dict[str, float]:
     """Loss of ideal observers, in nats.
 
-    One holds all V! mappings equally likely, one knows which are used in training, and, where training has repeats of
-    the presentation's kind, one sees the values used but never that an x came back.
+    One holds all V! mappings equally likely, one knows which are used in training.  Where training has repeats of the
+    presentation's kind, one more sees the values used but never that an x came back, and one sees that too but not
+    which value stood beside it.
     """
     from hopscope.tasks.splits import MappingSplit
 
@@ -40,6 +47,7 @@ def floors(config: PermutationStudyConfig) -> dict[str, float]:
     page_repeats = not config.repeat_slots and not config.repeat_sources
     if page_repeats and any(configuration.data == "repeats" for configuration in config.grid()):
         found[_NO_RECALL] = blind_to_repeats_floor(config.values, config.repeat_ratio)
+        found[_NO_BINDING] = unbound_repeats_floor(config.values, config.repeat_ratio)
     return found
 
 

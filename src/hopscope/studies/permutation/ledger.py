@@ -74,7 +74,7 @@ def _always(evidence: Evidences, name: str, probe: str, criterion: Criterion) ->
     """Every seed of a configuration must meet the criterion; frozen seeds stop the claim from being decided."""
     found = evidence.get(name)
     if found is None:
-        return not_run(f"{name} was not trained")
+        return not_run("not trained; add --all-configurations")
     values = found.healthy(probe)
     # A share of a random part of all sequences is known to about ±1/√(number of sequences); all of them, exactly.
     error = 0.0 if found.exhaustive else 0.02
@@ -140,7 +140,7 @@ def _judge_p4(evidence: Evidences, config: PermutationStudyConfig) -> Judgement:
     parts = {}
     for name, criterion in _p4_thresholds(config).items():
         if name not in evidence:
-            parts[name] = not_run(f"{name} was not trained")
+            parts[name] = not_run("not trained; add --all-configurations")
             continue
         losses = evidence[name].healthy_losses()
         if not losses:

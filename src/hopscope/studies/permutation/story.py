@@ -239,8 +239,9 @@ def _loss_section(
         for name, value in floors(config).items()
     ]
     without_recall = (
-        f" With repeats in training, an observer that never notices that an x came back pays {shown[2]}: a curve that "
-        "rests there eliminates but does not recall."
+        f" With repeats in training there are two more marks: an observer that never notices that an x came back pays "
+        f"{shown[2]}, and one that notices, but cannot tell which value stood beside it, pays {shown[3]}. A curve that "
+        "rests near one of them has learned that much and no more."
         if len(shown) > 2
         else ""
     )
