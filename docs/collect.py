@@ -1,0 +1,30 @@
+"""Keep a finished run under docs/results: `python docs/collect.py RUN permutation/laptop`.
+
+Everything that the documentation is made from, and what tells where it came from; not the checkpoints, the metric parts
+(metrics.parquet has them), the clock's events and the page, which `hopscope report` makes again from the rest.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+RESULTS = Path(__file__).resolve().parent / "results"
+LEFT_OUT = ("checkpoints", "metrics", "events.jsonl", "report.html", ".*")
+
+
+def main(arguments: list[str]) -> int:
+    """Copy a run."""
+    if len(arguments) != 2:
+        print("collect: expected RUN and NAME, as in: python docs/collect.py runs/… permutation/laptop", file=sys.stderr)
+        return 2
+    run, to = Path(arguments[0]), RESULTS / arguments[1]
+    if not (run / "DONE").is_file():
+        print(f"{run}: expected a finished run, found no DONE; run the study to its end first", file=sys.stderr)
+        return 2
+    shutil.rmtree(to, ignore_errors=True)
+    shutil.copytree(run, to, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
