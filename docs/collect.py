@@ -15,11 +15,16 @@ LEFT_OUT = ("checkpoints", "metrics", "events.jsonl", "report.html", ".*")
 def main(arguments: list[str]) -> int:
     """Copy a run."""
     if len(arguments) != 2:
-        print("collect: expected RUN and NAME, as in: python docs/collect.py runs/… permutation/laptop", file=sys.stderr)
+        print(
+            "collect: expected RUN and NAME, as in: python docs/collect.py runs/… permutation/laptop",
+            file=sys.stderr,
+        )
         return 2
     run, to = Path(arguments[0]), RESULTS / arguments[1]
     if not (run / "DONE").is_file():
-        print(f"{run}: expected a finished run, found no DONE; run the study to its end first", file=sys.stderr)
+        print(
+            f"{run}: expected a finished run, found no DONE; run the study to its end first", file=sys.stderr
+        )
         return 2
     shutil.rmtree(to, ignore_errors=True)
     shutil.copytree(run, to, ignore=shutil.ignore_patterns(*LEFT_OUT))

@@ -62,7 +62,9 @@ def _probes(configuration: str) -> list[dict[str, Any]]:
     """The probes of every unit of a configuration, in the order of their members."""
     units = {}
     for member in _json(LAPTOP / "members.json"):
-        named = f"d{member['overrides']['width']}/{member['overrides']['heads']} {member['overrides']['data']}"
+        named = (
+            f"d{member['overrides']['width']}/{member['overrides']['heads']} {member['overrides']['data']}"
+        )
         if named == configuration:
             units.setdefault(member["unit"], None)
     return [_json(next((LAPTOP / "units" / unit / "analysis").glob("probes-step-*.json"))) for unit in units]
@@ -109,9 +111,17 @@ def repeats() -> str:
         cells = []
         for probe in ("elimination", "recall", "mass_recalled", "mass_unused"):
             values = _seeds(configuration, probe)
-            cells.append(f"{_number(sum(values) / len(values))} ({_number(min(values))} to {_number(max(values))})")
+            cells.append(
+                f"{_number(sum(values) / len(values))} ({_number(min(values))} to {_number(max(values))})"
+            )
         rows.append([configuration, *cells])
-    columns = ["configuration", "elimination", "recall", "mass on the recalled value", "mass on the unused value"]
+    columns = [
+        "configuration",
+        "elimination",
+        "recall",
+        "mass on the recalled value",
+        "mass on the unused value",
+    ]
     return _markdown(columns, rows)
 
 
@@ -122,7 +132,11 @@ def speed() -> str:
     for each in result["contestants"]:
         spread, ratio = each["samples_per_second"], result["ratios"].get(each["name"])
         settings = " ".join(f"{name} {value}" for name, value in each["settings"].items())
-        speeds = f"{spread['median']:,.0f} ({spread['min']:,.0f} to {spread['max']:,.0f})" if spread else each["status"]
+        speeds = (
+            f"{spread['median']:,.0f} ({spread['min']:,.0f} to {spread['max']:,.0f})"
+            if spread
+            else each["status"]
+        )
         against = f"{ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})" if ratio else ""
         peak = f"{each['peak_memory_mb']:,.0f}" if each["peak_memory_mb"] else "–"
         rows.append([each["name"], settings, speeds, against, peak])

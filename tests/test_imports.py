@@ -44,7 +44,16 @@ FORBIDDEN = {
     ("models", "theory"),
     ("runs", "rng"),
 }
-TORCH_FREE = ["errors", "config", "runs", "claims", "report", "tasks/config", "models/config", "training/config"]
+TORCH_FREE = [
+    "errors",
+    "config",
+    "runs",
+    "claims",
+    "report",
+    "tasks/config",
+    "models/config",
+    "training/config",
+]
 
 
 def room(path: Path) -> str:
@@ -107,7 +116,9 @@ def test_room_is_free_of_torch(name: str) -> None:
 
 def test_importing_the_package_and_planning_a_study_take_no_torch() -> None:
     assert "torch" not in loaded_after("import hopscope")
-    plan = "from hopscope.studies import find_study\ns = find_study('permutation')\ns.plan(s.presets['paper'])"
+    plan = (
+        "from hopscope.studies import find_study\ns = find_study('permutation')\ns.plan(s.presets['paper'])"
+    )
     loaded = loaded_after(plan)
     assert "torch" not in loaded
     assert "altair" not in loaded
