@@ -37,7 +37,7 @@ bench: $(VENV)/installed-bench
 	$(BIN)/hopscope bench
 
 soak: $(VENV)/installed
-	$(BIN)/python -m pytest -m soak
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m soak
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info
