@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyarrow import parquet
+
 DOCS = Path(__file__).resolve().parent
 LAPTOP = DOCS / "results" / "permutation" / "laptop"
 BENCH = DOCS / "results" / "bench" / "cpu.json"
@@ -104,6 +106,24 @@ def posterior() -> str:
     return _markdown(["configuration", "measure", "", *[f"step {step}" for step in range(1, 6)]], rows)
 
 
+def _late_recall(configuration: str) -> str:
+    """Lowest and highest held-out recall of any seed in the last fifth of training."""
+    width, heads = configuration.split(" ")[0].removeprefix("d").split("/")
+    chosen = {
+        member["member"]
+        for member in _json(LAPTOP / "members.json")
+        if (str(member["overrides"]["width"]), str(member["overrides"]["heads"])) == (width, heads)
+    }
+    rows = [
+        row
+        for row in parquet.read_table(LAPTOP / "metrics.parquet").to_pylist()
+        if row["member"] in chosen and (row["split"], row["metric"]) == ("held_out", "recall")
+    ]
+    end = max(row["step"] for row in rows)
+    late = [row["value"] for row in rows if row["step"] > 0.8 * end]
+    return f"{_number(min(late))} to {_number(max(late))}"
+
+
 def repeats() -> str:
     """Recall and elimination at the end of training, by configuration."""
     rows = []
@@ -114,13 +134,14 @@ def repeats() -> str:
             cells.append(
                 f"{_number(sum(values) / len(values))} ({_number(min(values))} to {_number(max(values))})"
             )
-        rows.append([configuration, *cells])
+        rows.append([configuration, *cells, _late_recall(configuration)])
     columns = [
         "configuration",
         "elimination",
         "recall",
         "mass on the recalled value",
         "mass on the unused value",
+        "recall in the last fifth of training",
     ]
     return _markdown(columns, rows)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from hopscope.config import validation_line
 from hopscope.errors import UserError
 from hopscope.executors.local import run_study
 from hopscope.models.member import MemberTransformer
@@ -42,10 +43,7 @@ def run(
     try:
         config = type(base).model_validate({**base.model_dump(), **fields})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise UserError(
-            f"{'.'.join(map(str, first['loc']))}: {first['msg']}, found {first['input']!r:.80}"
-        ) from None
+        raise UserError(validation_line(error)) from None
     return run_study(
         found, config, out=Path(out), preset=preset, device=device, threads=threads, time_budget=time_budget
     )

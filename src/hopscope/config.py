@@ -1,9 +1,22 @@
 """The base of every configuration value: frozen, strict about unknown fields, free of torch."""
 
-from pydantic import BaseModel, ConfigDict
+import re
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class Config(BaseModel):
     """A frozen value that refuses unknown fields and NaN, and turns into canonical JSON."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
+
+
+def validation_line(error: ValidationError) -> str:
+    """The first fault of a configuration: field, expected, found."""
+    first = error.errors(include_url=False)[0]
+    words = first["msg"].removeprefix("Value error, ")
+    field = ".".join(str(part) for part in first["loc"])
+    if not field:
+        return " ".join(words.split())
+    expected = re.sub(r"^Input should be ", "", words)
+    return f"{field}: expected {expected}, found {first['input']!r}"

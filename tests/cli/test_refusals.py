@@ -26,6 +26,8 @@ REFUSED = {
     "run permutation --V 13": ["values", "12", "found 13"],
     "run permutation --values 2": ["values", "3", "found 2"],
     "run permutation --V five": ["--V", "'five'"],
+    "run permutation --epochs-plain 1e308": ["epochs_plain", "1e+308"],
+    "run permutation --epochs-plain 999999 --batch-size 1": ["steps", "100000000"],
     "run permutation --repeat-ratio 1.5": ["repeat_ratio", "1", "found 1.5"],
     "run permutation --repeat-ratio -0.1": ["repeat_ratio", "0", "found -0.1"],
     "run permutation --repeat_ratio 1.5": ["repeat_ratio", "found 1.5"],

@@ -114,6 +114,26 @@ def test_damaged_conclusion_can_be_mended_as_told(copy, refusal, rerun, processe
     assert processes_module.record(copy) == expected
 
 
+@pytest.mark.parametrize(
+    "name", ["figures/loss.svg", "units/*/analysis/*.npz", "units/*/checkpoints/step-*8.safetensors"]
+)
+def test_what_a_finished_run_lost_is_made_anew(copy, rerun, processes_module, expected, name):
+    for path in copy.glob(name):
+        path.unlink()
+    ended = rerun()
+    assert ended.status == 0, ended.stderr
+    assert processes_module.record(copy) == expected
+
+
+def test_damaged_last_checkpoint_of_a_finished_run(copy, rerun, processes_module, expected):
+    last = max(copy.glob("units/*/checkpoints/*.safetensors"))
+    cut(last)
+    ended = rerun()
+    assert ended.status == 0, ended.stderr
+    assert "warning" in ended.stderr
+    assert processes_module.record(copy) == expected
+
+
 def test_broken_worker(unfinished, rerun):
     (path,) = unfinished.glob("units/*/unit.json")
     record = json.loads(path.read_text())

@@ -77,6 +77,11 @@ def test_other_files_are_never_touched(model, tmp_path):
     with pytest.raises(UserError, match="expected an empty folder or an earlier export, found other files"):
         export_module(model.member(0), tmp_path, ORIGIN)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+    (tmp_path / CONFIG).write_text('{"schema_version": 1, "study": "permutation"}')
+    with pytest.raises(UserError, match="expected an empty folder or an earlier export, found other files"):
+        export_module(model.member(0), tmp_path, ORIGIN)
+    assert (tmp_path / CONFIG).read_text() == '{"schema_version": 1, "study": "permutation"}'
+    (tmp_path / CONFIG).unlink()
     with pytest.raises(UserError, match="expected a folder for the export, found a file"):
         export_module(model.member(0), tmp_path / "thesis.txt", ORIGIN)
     assert (tmp_path / "thesis.txt").read_text() == "chapter 1"

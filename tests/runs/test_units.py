@@ -140,9 +140,7 @@ def test_an_analysis_that_is_missing_or_cut_short_is_refused(unit, arrays):
     for value in ({"a": 1}, arrays):
         path = unit.write_analysis("heads", 5, value)
         path.write_bytes(path.read_bytes()[:-3])
-        with pytest.raises(
-            UserError, match="delete it and the unit's DONE, and run the same command again"
-        ) as caught:
+        with pytest.raises(UserError, match="delete it and run the same command again") as caught:
             unit.read_analysis("heads", 5)
         assert str(path) in str(caught.value)
 

@@ -46,6 +46,18 @@ def look_up(run, file, key):
         values = probe_values(run, file, match[1], range(int(match[2]), int(match[3]) + 1))
         known = [value for value in values if value is not None]
         return sum(known) / len(known)
+    if match := re.fullmatch(r"(lowest|highest) of late held_out/recall over members (\d+)–(\d+)", key):
+        table = run.metrics().to_pylist()
+        members = range(int(match[2]), int(match[3]) + 1)
+        end = max(row["step"] for row in table if row["member"] in members)
+        late = [
+            row["value"]
+            for row in table
+            if row["member"] in members
+            and (row["split"], row["metric"]) == ("held_out", "recall")
+            and row["step"] > 0.8 * end
+        ]
+        return {"lowest": min, "highest": max}[match[1]](late)
     if match := re.fullmatch(r"last epoch of train/loss of member (\d+)", key):
         assert file == "metrics.parquet"
         return last_epoch_loss(run, PermutationStudyConfig.model_validate(run.config))[int(match[1])]

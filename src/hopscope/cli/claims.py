@@ -26,7 +26,7 @@ class Options:
 def main(arguments: list[str]) -> int:
     """Run the command; a refuted claim is a result, not a failure."""
     options = parse(Options, arguments, "claims")
-    runs = find_runs(options.paths or (Path("runs"),))
+    runs = find_runs(options.paths)
     for run in runs:
         if not (run.path / "claims.json").is_file():
             raise UserError(

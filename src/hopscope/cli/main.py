@@ -1,6 +1,8 @@
 """`hopscope COMMAND …`: finds the command, turns errors into one line and an exit status."""
 
 import importlib
+import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +20,11 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(
+                errors="replace"
+            )  # a terminal that lacks a sign shows another, and is no fault
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help"):
         print(_usage())
@@ -52,6 +59,11 @@ def _run(command: str, arguments: list[str]) -> int:
             f"{error.filename or 'system'}: {error.strerror}; what is done is kept, the same command goes on",
             2,
         )
+    except Exception as error:
+        if os.environ.get("HOPSCOPE_TRACEBACK"):
+            raise
+        what = f"{type(error).__name__}: {error}"
+        return _fail(f"{what}; a fault of Hopscope: please report it, with HOPSCOPE_TRACEBACK=1 set", 2)
     return status
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import tyro
 from pydantic import ValidationError
 
+from hopscope.config import validation_line
 from hopscope.errors import UserError
 
 Options = TypeVar("Options")
@@ -46,17 +47,6 @@ def parse(options: type[Options], arguments: Sequence[str], command: str, **sett
         raise UserError(f"{_sentence(errors.getvalue())}; see hopscope {command} --help") from None
     except ValidationError as error:
         raise UserError(f"{validation_line(error)}; see hopscope {command} --help") from None
-
-
-def validation_line(error: ValidationError) -> str:
-    """The first fault of a configuration: field, expected, found."""
-    first = error.errors(include_url=False)[0]
-    words = first["msg"].removeprefix("Value error, ")
-    field = ".".join(str(part) for part in first["loc"])
-    if not field:
-        return " ".join(words.split())
-    expected = re.sub(r"^Input should be ", "", words)
-    return f"{field}: expected {expected}, found {first['input']!r}"
 
 
 def _sentence(box: str) -> str:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -50,11 +51,11 @@ class Bars:
             else f"{plan.label}, seed {seeds[0]}"
         )
         if message["kind"] == "warning":
-            print(f"hopscope: warning: {message['message']}", file=sys.stderr)
+            _say(f"hopscope: warning: {message['message']}")
         elif message["kind"] == "progress":
             self._advance(unit.hash, name, plan, message)
         elif message["kind"] == "done" and not self.live:
-            print(f"{name}: done", file=sys.stderr)
+            _say(f"{name}: done")
 
     def _advance(self, unit: str, name: str, plan: UnitPlan, message: Mapping[str, Any]) -> None:
         steps, step = plan.training.steps, int(message["step"])
@@ -67,7 +68,12 @@ class Bars:
         tenth = 10 * step // steps
         if not self.live and tenth > self._said.get(unit, 0):
             self._said[unit] = tenth
-            print(f"{name}: step {step:,} of {steps:,}  {note}", file=sys.stderr)
+            _say(f"{name}: step {step:,} of {steps:,}  {note}")
+
+
+def _say(words: str) -> None:
+    with suppress(BrokenPipeError):  # nobody reads it any more, and the work goes on
+        print(words, file=sys.stderr, flush=True)
 
 
 def _losses(losses: Sequence[float | None]) -> str:

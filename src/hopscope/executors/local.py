@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, Queue
@@ -22,6 +23,8 @@ Listener = Callable[[UnitFolder, Mapping[str, Any]], None]
 """Hears every message of every worker; see `hopscope.executors.worker`."""
 
 POLL_SECONDS = 0.1
+
+DEVICES = ("auto", "cpu", "cuda")
 
 _CONCLUSIONS = ("metrics.parquet", "claims.json", "story.json", "report.html")
 """What `finish` writes and a command reads: one that was deleted is made anew."""
@@ -88,13 +91,18 @@ def run_study(
         for plan, unit in zip(plans, units, strict=True)
         for index, member in enumerate(plan.members)
     ]
-    if device == "cuda":
-        chosen_device(device)  # before anything is written
+    _check_options(device, threads, time_budget)  # before anything is written
     run = RunFolder.create(out, study.name, config.model_dump(mode="json"), members, preset)
-    if run.is_done and all((run.path / name).is_file() for name in _CONCLUSIONS):
+    pending = [
+        run.unit(unit)
+        for unit, plan in zip(units, plans, strict=True)
+        if not _whole(study, run.unit(unit), plan)
+    ]
+    if run.is_done and not pending and _concluded(study, run):
         return run
     device = chosen_device(device)
     with run.lock():
+        run.clear_done()
         workers, threads_each = layout(len(plans), threads or available_cores(), device)
         for plan, unit in zip(plans, units, strict=True):
             run.unit(unit).create(
@@ -106,7 +114,8 @@ def run_study(
                     "source_hash": source_hash(),
                 }
             )
-        pending = [run.unit(unit) for unit in units if not run.unit(unit).is_done]
+        for unit_folder in pending:
+            _layout_of(unit_folder)
         costs = {unit: _cost(plan) for plan, unit in zip(plans, units, strict=True)}
         pending.sort(
             key=lambda unit: -costs[unit.hash]
@@ -126,6 +135,54 @@ def finish(run: RunFolder) -> None:
     render_all(run.path)
     build_report([run.path], run.path / "report.html")
     run.mark_done()
+
+
+def _check_options(device: str, threads: int | None, time_budget: float | None) -> None:
+    if device not in DEVICES:
+        raise UserError(f"device: expected one of {', '.join(DEVICES)}, found {device!r}")
+    if threads is not None and threads < 1:
+        raise UserError(f"threads: expected at least 1, found {threads}")
+    if time_budget is not None and not time_budget > 0:
+        raise UserError(f"time-budget: expected more than 0 seconds, found {time_budget:g}")
+    if device == "cuda":
+        chosen_device(device)
+
+
+def _whole(study: Study, unit: UnitFolder, plan: Any) -> bool:
+    """Whether a unit needs no more work: what was deleted or damaged since it was done is made anew."""
+    steps = plan.training.steps
+    analysed = all(unit.analysis_path(name, steps, kind).is_file() for name, kind in study.analyses.items())
+    if not (unit.is_done and analysed):
+        return False
+    try:
+        unit.checkpoint(steps)
+    except UserError:
+        return False
+    return True
+
+
+def _concluded(study: Study, run: RunFolder) -> bool:
+    """Whether everything is there that `finish` writes."""
+    kinds = (".vl.json", ".csv", ".svg", ".png")
+    figures = [f"figures/{name}{kind}" for name in study.figures for kind in kinds]
+    return all((run.path / name).is_file() for name in (*_CONCLUSIONS, *figures))
+
+
+def _layout_of(unit: UnitFolder) -> dict[str, Any]:
+    """Device and threads that a unit began with: they hold, because others round differently.
+
+    Raises:
+        UserError: they are not on record, or the device is absent.
+    """
+    recorded = unit.record.get("layout")
+    if not isinstance(recorded, dict) or recorded.get("device") not in DEVICES or "threads" not in recorded:
+        raise UserError(
+            f"{unit.path / 'unit.json'}: expected device and threads under layout, found {recorded!r}; "
+            f"delete the folder {unit.path} and run the same command again"
+        )
+    if recorded["device"] == "cuda":
+        chosen_device("cuda")
+    return recorded
 
 
 def layout(units: int, threads: int, device: str) -> tuple[int, int]:
@@ -209,9 +266,7 @@ class _Pool:
 
     def _start(self, unit: UnitFolder) -> None:
         left = None if self.deadline is None else self.deadline - time.monotonic()
-        recorded = unit.record[
-            "layout"
-        ]  # what a unit began with holds: other thread counts round differently
+        recorded = _layout_of(unit)
         command = [sys.executable, "-m", "hopscope.executors.worker", str(self.run.path), unit.hash]
         command += ["--device", recorded["device"], "--threads", str(recorded["threads"])]
         command += ["--parent", str(os.getpid())]
@@ -228,7 +283,8 @@ class _Pool:
     def _read(self, worker: _Worker) -> None:
         assert worker.process.stdout is not None
         for line in worker.process.stdout:
-            self.messages.put((worker, json.loads(line)))
+            with suppress(ValueError):  # a line that a kill cut short, or that a library printed
+                self.messages.put((worker, json.loads(line)))
 
     def _hear(self) -> None:
         try:

@@ -82,7 +82,7 @@ def posterior_error(
 
 def accuracy_by_slot(predicted: Probabilities, batch: Batch) -> Float[Tensor, "member slot"]:
     """Share of sequences whose most probable token is the right value."""
-    return (predicted.argmax(-1) == answers(batch)).float().mean(1)
+    return (predicted.argmax(-1) == answers(batch)).double().mean(1)
 
 
 def cross_entropy(predicted: Probabilities, batch: Batch) -> Float[Tensor, " member"]:
@@ -134,14 +134,14 @@ def repeat_probe(predicted: Probabilities, batch: Batch) -> RepeatProbe:
     unused[..., 0] = False
     error = (here - torch.nn.functional.one_hot(right, slots + 1))[..., 1:].abs()
     best = here.argmax(-1)
-    hit = (best == right).float()
+    hit = (best == right).double()  # a share must not be rounded across a threshold
     source = batch.relations["same_symbol"].amax(-1).expand(members, -1) // 2
     by_source = [
         torch.where(source == s, hit, 0.0).sum(1) / (source == s).sum(1) for s in range(slots)
     ]  # 0 / 0 is NaN, which says that no probe copies this slot
     return RepeatProbe(
         recall=hit.mean(1),
-        trapped=unused.gather(-1, best[..., None])[..., 0].float().mean(1),
+        trapped=unused.gather(-1, best[..., None])[..., 0].double().mean(1),
         mass_recalled=here.gather(-1, right[..., None])[..., 0].mean(1),
         mass_unused=(here * unused).sum(-1).mean(1),
         mean_error=error.mean((1, 2)),

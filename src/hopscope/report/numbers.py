@@ -7,7 +7,6 @@ _LEAST_DECIMALS = 2
 _LEAST_SHARE_DECIMALS = 1
 _MOST_DECIMALS = 6
 _UNTIED = re.compile(r"(?<=[≤≥<>=±|−]) (?=\d)|(?<=\d) (?=%)")
-_UNTIED = re.compile(r"(?<=[≤≥<>=±|−]) (?=\d)|(?<=\d) (?=%)")
 _PLAIN_NAMES = ("loss", "kl", "mse", "mae", "nats", "bits", "entropy", "correlation", "step", "time", "count")
 
 

@@ -17,7 +17,7 @@ class MemberRecord(Config):
         member: its run-global number, in grid order, then by seed.
         unit: hash of the unit that it is trained in.
         index: its place on the unit's member axis.
-        seed: what its initialisation, data and evaluation are drawn from.
+        seed: what its initialisation and its training samples are drawn from.
         overrides: configuration fields in which it differs from the run's base.
     """
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hopscope.runs.store import RunFolder
 
 _CHECKPOINT = re.compile(r"step-(\d{9,})\.safetensors")
-_AGAIN = "delete it and the unit's DONE, and run the same command again"
+_AGAIN = "delete it and run the same command again"
 
 
 class CheckpointWarning(UserWarning):

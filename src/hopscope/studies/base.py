@@ -30,12 +30,16 @@ class Study(Protocol):
         name, summary: for listings.
         presets: named configurations; `"laptop"` is the default.
         costs: preset → expected cost in words.
+        analyses: name → file kind (json or npz) of what is analysed of a unit's last checkpoint.
+        figures: names of the figures.
     """
 
     name: str
     summary: str
     presets: dict[str, Any]
     costs: dict[str, str]
+    analyses: dict[str, str]
+    figures: tuple[str, ...]
 
     def plan(self, config: Any) -> "list[UnitPlan]":
         """The units of a configuration, members numbered through the run.  Loads no torch."""

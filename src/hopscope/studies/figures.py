@@ -26,9 +26,11 @@ def write_figure(
     Raises:
         UserError: a file cannot be written.
     """
+    spec = chart.to_dict()
     text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    # The columns are those that the specification declares, so that a figure without rows is still a figure.
+    writer = csv.DictWriter(text, fieldnames=list(spec["data"]["format"]["parse"]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     write_atomic(run.path / "figures" / f"{name}.csv", text.getvalue())
-    write_json(run.path / "figures" / f"{name}.vl.json", chart.to_dict())
+    write_json(run.path / "figures" / f"{name}.vl.json", spec)

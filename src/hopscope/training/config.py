@@ -30,7 +30,7 @@ class TrainingConfig(Config):
         evaluate_every: steps between evaluations, besides those at the powers of two below it.
     """
 
-    steps: int = Field(ge=1)
+    steps: int = Field(ge=1, le=10**8)
     batch_size: int = Field(256, ge=1)
     optimizer: Literal["adam", "adamw"] = "adam"
     learning_rate: float = Field(1e-3, gt=0.0)

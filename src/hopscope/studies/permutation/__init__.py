@@ -3,7 +3,14 @@
 from typing import TYPE_CHECKING
 
 from hopscope.runs import RunFolder, UnitFolder
-from hopscope.studies.permutation.config import COSTS, PRESETS, PermutationStudyConfig, plan
+from hopscope.studies.permutation.config import (
+    ANALYSES,
+    COSTS,
+    FIGURES,
+    PRESETS,
+    PermutationStudyConfig,
+    plan,
+)
 
 if TYPE_CHECKING:
     from hopscope.tasks.permutation import PermutationTask
@@ -19,6 +26,8 @@ class PermutationStudy:
     summary = "one-layer models look up a permutation: elimination, recall, and which model learns which"
     presets = PRESETS
     costs = COSTS
+    analyses = ANALYSES
+    figures = FIGURES
 
     def plan(self, config: PermutationStudyConfig) -> "list[UnitPlan]":
         """Units of the grid."""

@@ -8,6 +8,7 @@ from torch import Tensor
 from hopscope.models.transformer import Transformer
 from hopscope.probes import permutation as probes
 from hopscope.runs import UnitFolder
+from hopscope.studies.permutation.config import ANALYSES
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.training.budget import TimeBudget
@@ -18,7 +19,7 @@ from hopscope.training.trainer import Evaluate
 CURVE_SEQUENCES = 512
 """Held-out sequences of each kind on the curves; the last checkpoint is measured on all of them."""
 
-PROBES, PATTERNS = "probes", "patterns"
+PROBES = "probes"
 
 
 def evaluator(task: PermutationTask) -> Evaluate:
@@ -49,9 +50,8 @@ def analyse(
         UserError: the checkpoint is damaged, or a file cannot be written.
     """
     step = plan.training.steps
-    wanted = {PROBES: "json", PATTERNS: "npz"}
     missing = [
-        name for name, suffix in wanted.items() if not unit.analysis_path(name, step, suffix).is_file()
+        name for name, suffix in ANALYSES.items() if not unit.analysis_path(name, step, suffix).is_file()
     ]
     if not missing:
         return

@@ -18,6 +18,9 @@ ALL = ("d16/1 plain", "d16/1 repeats", "d32/1 repeats", "d32/2 repeats", "d32/2 
 PUBLISHED_EPOCHS = {"plain": 20, "repeats": 50}
 """Presentation, section 12."""
 
+ANALYSES = {"probes": "json", "patterns": "npz"}
+FIGURES: tuple[str, ...] = ("loss", "skills", "recall_by_slot", "attention")
+
 _NAME = re.compile(r"d(\d+)/(\d+) (plain|repeats)")
 
 
@@ -93,9 +96,9 @@ class PermutationStudyConfig(StudyConfig):
     repeat_sources: tuple[int, ...] = ()
     split_seed: int = Field(0, ge=0)
     held_out_share: float = Field(0.2, gt=0.0, lt=1.0)
-    epochs_plain: float = Field(20, gt=0.0)
-    epochs_repeats: float = Field(50, gt=0.0)
-    samples_per_epoch: int = Field(100_000, ge=1)
+    epochs_plain: float = Field(20, gt=0.0, le=1e6)
+    epochs_repeats: float = Field(50, gt=0.0, le=1e6)
+    samples_per_epoch: int = Field(100_000, ge=1, le=10**9)
     batch_size: int = Field(256, ge=1)
     learning_rate: float = Field(1e-3, gt=0.0)
     optimizer: Literal["adam", "adamw"] = "adam"
@@ -118,6 +121,7 @@ class PermutationStudyConfig(StudyConfig):
         for configuration in self.grid():
             self.model(configuration)
             self.task(configuration)
+            self.training(configuration)
         return self
 
     def grid(self) -> list[Configuration]:
@@ -176,6 +180,12 @@ class PermutationStudyConfig(StudyConfig):
             evaluate_every=self.evaluate_every,
         )
 
+    def reading(self) -> str:
+        """How this run reads what the presentation leaves open: the batch size, and all else that is no default."""
+        values = {name: getattr(self, name) for name in ("init", "betas", "split_seed")}
+        changed = [f"{name} {value}" for name, value in values.items() if value != _default(name)]
+        return ", ".join([f"batch {self.batch_size}", *changed])
+
     def departures(self, configuration: Configuration) -> list[str]:
         """How a configuration's training departs from what the presentation states, in words; none is at scale."""
         stated: list[tuple[str, object, object]] = [
@@ -187,6 +197,8 @@ class PermutationStudyConfig(StudyConfig):
             ("activation", "relu", self.activation),
             ("norm", "post", self.norm),
             ("positions", "learned", self.positions),
+            ("weight decay", 0.0, self.weight_decay),
+            ("clipping", None, self.clip_norm),
         ]
         if configuration.data == "repeats":
             stated += [
@@ -198,6 +210,10 @@ class PermutationStudyConfig(StudyConfig):
         trained = self.epochs(configuration) * self.samples_per_epoch / 100_000
         published = PUBLISHED_EPOCHS[configuration.data]
         return [f"{trained:g} of {published} epochs", *changed] if trained < published else changed
+
+
+def _default(name: str) -> object:
+    return PermutationStudyConfig.model_fields[name].default
 
 
 def plan(config: PermutationStudyConfig) -> list[UnitPlan]:
@@ -232,6 +248,6 @@ PRESETS = {
 }
 COSTS = {
     "smoke": "under 40 s on two cores",
-    "laptop": "3 to 6 min on two cores",
-    "paper": "about an hour on two cores",
+    "laptop": "2 to 6 min on two cores",
+    "paper": "about half an hour on two quiet cores (estimated)",
 }

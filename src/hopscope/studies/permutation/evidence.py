@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hopscope.errors import UserError
 from hopscope.runs import RunFolder
 from hopscope.studies.permutation.config import Configuration, PermutationStudyConfig
 
@@ -74,14 +75,21 @@ def gather(run: RunFolder, config: PermutationStudyConfig) -> dict[str, Evidence
             unit = run.unit(member.unit)
             found = unit.read_analysis(PROBES, steps)
             files.append((str(unit.analysis_path(PROBES, steps).relative_to(run.path)), member.index))
+            if not isinstance(found.get("exhaustive"), dict):
+                raise UserError(
+                    f"{unit.analysis_path(PROBES, steps)}: expected the probes of a unit, found another record; "
+                    "delete it and run the same command again"
+                )
             exhaustive &= all(found["exhaustive"].values())
             # From the checkpoint: the events are a log that may lose lines.
             _, _, metadata = unit.checkpoint(steps)
-            if metadata["frozen_at"][member.index] >= 0:
+            diverged = metadata["frozen_at"][member.index] >= 0
+            if diverged:
                 frozen.append(member.member)
             for name, values in found.items():
                 if isinstance(values, list) and name != "members":
-                    probes.setdefault(name, []).append(values[member.index])
+                    value = values[member.index]
+                    probes.setdefault(name, []).append(_blank(value) if diverged else value)
         gathered[configuration.name] = Evidence(
             configuration=configuration,
             departures=config.departures(configuration),
@@ -90,10 +98,17 @@ def gather(run: RunFolder, config: PermutationStudyConfig) -> dict[str, Evidence
             files=files,
             probes=probes,
             exhaustive=exhaustive,
-            training_loss=[losses.get(member.member) for member in of_this],
+            training_loss=[
+                None if member.member in frozen else losses.get(member.member) for member in of_this
+            ],
             frozen=frozen,
         )
     return gathered
+
+
+def _blank(value: Any) -> Any:
+    """No number where a diverged member's would be: its weights are those of the step before it broke off."""
+    return [None] * len(value) if isinstance(value, list) else None
 
 
 def last_epoch_loss(run: RunFolder, config: PermutationStudyConfig) -> dict[int, float]:

@@ -177,7 +177,7 @@ def _slot_chart(evidence: dict[str, Evidence]) -> alt.FacetChart:
         .encode(
             x=alt.X("slot:N", title="which x came back", axis=alt.Axis(labelAngle=0)),
             xOffset="seed:N",
-            y=alt.Y("recall:Q", title="recall (all held-out repeats)", axis=alt.Axis(format="%"),
+            y=alt.Y("recall:Q", title="recall (held-out repeats)", axis=alt.Axis(format="%"),
                     scale=alt.Scale(domain=[0, 1])),
             color=_colour(evidence),
             tooltip=["configuration:N", "seed:N", "slot:N", "recall:Q"],

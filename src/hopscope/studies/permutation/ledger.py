@@ -56,7 +56,7 @@ def judge(evidence: Evidences, config: PermutationStudyConfig) -> list[tuple[Cla
         judgement = not_run(_LATER)
         if entry.judge is not None:
             # The source does not state the batch size: a refutation holds for the readings that were tried.
-            judgement = combine_readings({f"batch {config.batch_size}": entry.judge(evidence, config)})
+            judgement = combine_readings({config.reading(): entry.judge(evidence, config)})
         claim = Claim.judged(
             judgement,
             id=entry.id,
@@ -74,15 +74,14 @@ def _always(evidence: Evidences, name: str, probe: str, criterion: Criterion) ->
     """Every seed of a configuration must meet the criterion; frozen seeds stop the claim from being decided."""
     found = evidence.get(name)
     if found is None:
-        return not_run("not trained; add --all-configurations")
+        return not_run("not trained in this run")
     values = found.healthy(probe)
-    # A share of a random part of all sequences is known to about ±1/√(number of sequences); all of them, exactly.
-    error = 0.0 if found.exhaustive else 0.02
+    if not values:
+        return not_run("every seed diverged")
     return judge_always(
         values,
         criterion,
         source_n=1,
-        evaluation_error=error,
         at_scale=not _missing(found),
         missing=_missing(found),
     )
@@ -95,7 +94,8 @@ def _mean(evidence: Evidences, name: str, values: list[float], criterion: Criter
 
 def _missing(found: Evidence) -> str:
     frozen = [f"{len(found.frozen)} diverged seeds left out"] if found.frozen else []
-    return ", ".join([*found.departures, *frozen])
+    sampled = [] if found.exhaustive else ["measured on a part of the held-out sequences"]
+    return ", ".join([*found.departures, *frozen, *sampled])
 
 
 P1 = _fraction(at_least=0.999)
@@ -140,7 +140,7 @@ def _judge_p4(evidence: Evidences, config: PermutationStudyConfig) -> Judgement:
     parts = {}
     for name, criterion in _p4_thresholds(config).items():
         if name not in evidence:
-            parts[name] = not_run("not trained; add --all-configurations")
+            parts[name] = not_run("not trained in this run")
             continue
         losses = evidence[name].healthy_losses()
         if not losses:

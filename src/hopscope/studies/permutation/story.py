@@ -2,13 +2,18 @@
 
 from typing import Any
 
+import numpy as np
+
 from hopscope.claims import Claim, Judgement
 from hopscope.runs import RunFolder
 from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.evidence import Evidence
+from hopscope.studies.permutation.evidence import Evidence, curve
 from hopscope.studies.permutation.figures import floors
 
 SCHEMA_VERSION = 1
+LATE = 0.8
+"""Where the last fifth of training begins."""
+
 EXAMPLE = ((3, 3), (4, 5), (2, 1), (1, 4), (3, 3))
 """The presentation's example (section 8): x₅ repeats x₁, so recall says 3 and elimination says 2."""
 
@@ -60,6 +65,25 @@ class _Numbers:
         ]
         return _joined(ends, min(known)[0], max(known)[0])
 
+    def late_range(self, run: RunFolder, found: Evidence, config: PermutationStudyConfig) -> str:
+        """The lowest and the highest held-out recall in the last fifth of training; a dash where none was recorded."""
+        columns = curve(run, "held_out", "recall")
+        late = columns["step"] > LATE * config.training(found.configuration).steps
+        values = columns["value"][late & np.isin(columns["member"], found.members)]
+        if not len(values):
+            return "–"
+        members = f"members {found.members[0]}–{found.members[-1]}"
+        ends = [
+            self.add(
+                value,
+                _written(value, True),
+                "metrics.parquet",
+                f"{end} of late held_out/recall over {members}",
+            )
+            for end, value in (("lowest", float(values.min())), ("highest", float(values.max())))
+        ]
+        return " to ".join(ends)
+
     def loss_range(self, found: Evidence) -> str:
         """The lowest and the highest training loss of a configuration; a dash where none was recorded."""
         pairs = zip(found.training_loss, found.members, strict=True)
@@ -105,7 +129,7 @@ def write_story(
         _verdict_section(evidence),
         _configuration_section(config, evidence, numbers),
         _loss_section(config, evidence, numbers),
-        _skill_section(evidence, numbers),
+        _skill_section(run, config, evidence, numbers),
         _bayes_section(config, evidence, numbers),
         _attention_section(),
     ]
@@ -147,9 +171,9 @@ def _task_section(config: PermutationStudyConfig) -> dict[str, Any]:
         "task",
         "The task",
         _text(
-            f"Each sequence hides a rule: a permutation that sends every value from 1 to {config.values} to another "
-            "one. The rule is new in each sequence and is shown pair by pair, x then y. At every x the model must "
-            "say which y belongs to it."
+            f"Each sequence hides a rule: a permutation of the values from 1 to {config.values}, so that no "
+            "two x have the same y. The rule is new in each sequence and is shown pair by pair, x then y. At every x "
+            "the model must say which y belongs to it."
         ),
         {
             "kind": "sequence",
@@ -223,7 +247,7 @@ def _configuration_section(
             ],
             "rows": rows,
             "caption": "Lowest to highest seed. Elimination is accuracy at the last step without a repeat, recall is "
-            "accuracy at a repeated x, both over every held-out sequence. The mass on the unused value is the mean "
+            f"accuracy at a repeated x, both over {_sequences(evidence)}. The mass on the unused value is the mean "
             "probability of the answer that elimination would give to a repeat. The loss is the mean over the last "
             f"training epoch. Guessing scores {_written(1 / config.values, True)}; elimination alone recalls nothing.",
         },
@@ -261,15 +285,22 @@ def _loss_section(
     )
 
 
-def _skill_section(evidence: dict[str, Evidence], numbers: _Numbers) -> dict[str, Any]:
+def _skill_section(
+    run: RunFolder, config: PermutationStudyConfig, evidence: dict[str, Evidence], numbers: _Numbers
+) -> dict[str, Any]:
     sentences = [
-        f"{found.name}: {numbers.mean(found, 'recall')} of held-out repeats are recalled at the end."
+        f"{found.name}: {numbers.mean(found, 'recall')} of held-out repeats are recalled at the end; over the last "
+        f"fifth of training the curves lie at {numbers.late_range(run, found, config)}."
         for found in evidence.values()
     ]
     return _section(
         "skills",
         "When each skill is learned",
         _text("Both skills, measured on held-out mappings as training goes on. " + " ".join(sentences)),
+        _text(
+            "Training has a constant learning rate and does not come to rest: a score at the last step is that of one "
+            "moment, and the verdicts are about that moment, as the source's are."
+        ),
         _figure(
             "skills",
             "Accuracy at the last step on held-out sequences without a repeat (elimination) and with one (recall).",
@@ -308,7 +339,7 @@ def _bayes_section(
         "How close to the ideal observer",
         _text(
             "Probabilities against the ideal observer that holds all mappings equally likely. The mean error is over "
-            "held-out sequences and values; the largest error is the true maximum over all of them. The ideal "
+            f"values and {_sequences(evidence)}; the largest error is the maximum over the same. The ideal "
             f"observer is right in {chance} of the steps, and always at a repeat."
         ),
         {
@@ -318,6 +349,11 @@ def _bayes_section(
             "caption": "Means over seeds; held-out mappings.",
         },
     )
+
+
+def _sequences(evidence: dict[str, Evidence]) -> str:
+    whole = all(found.exhaustive for found in evidence.values())
+    return "every held-out sequence" if whole else "a fixed random part of the held-out sequences"
 
 
 def _attention_section() -> dict[str, Any]:
