@@ -15,6 +15,9 @@ from hopscope.theory.posteriors import (
     unbound_repeats_floor,
 )
 
+WIDTH = 640
+"""Width of a full figure, in pixels."""
+
 SHOWN_SEEDS = 4
 """Seeds whose attention maps the page shows; all of them are in the analysis files."""
 
@@ -105,12 +108,12 @@ def _loss_chart(config: PermutationStudyConfig, evidence: dict[str, Evidence]) -
     label = (
         alt.Chart()
         .transform_filter("datum.kind != 'loss'")
-        .mark_text(align="left", baseline="bottom", dx=4, dy=-3, color="#444")
-        .encode(y=loss, x=alt.value(0), text="label:N")
+        .mark_text(align="right", baseline="top", dx=-4, dy=4, color="#444")
+        .encode(y=loss, x=alt.value(WIDTH), text="label:N")
         .transform_calculate(label="datum.kind + ' ' + format(datum.loss, '.4f')")
     )
     layers = alt.layer(lines, rule.encode(y=loss), label, data=data_url("loss", types))
-    return layers.properties(width=640, height=320)
+    return layers.properties(width=WIDTH, height=320)
 
 
 def _skill_rows(run: RunFolder, evidence: dict[str, Evidence]) -> list[dict[str, Any]]:
