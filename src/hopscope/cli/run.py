@@ -44,10 +44,6 @@ def main(arguments: list[str]) -> int:
         raise UserError(f"study: expected one of {', '.join(STUDY_NAMES)}, found none; {text}")
     study = find_study(arguments[0])
     options, config = read_options(study, arguments[1:])
-    if options.threads is not None and options.threads < 1:
-        raise UserError(f"threads: expected at least 1, found {options.threads}")
-    if options.time_budget is not None and not options.time_budget > 0:
-        raise UserError(f"time-budget: expected more than 0 seconds, found {options.time_budget:g}")
     return _run(study, options, config)
 
 

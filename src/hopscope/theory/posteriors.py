@@ -68,9 +68,7 @@ def blind_to_repeats_floor(values: int, repeat_ratio: float) -> float:
     Raises:
         ValueError: `values` is below 2, or `repeat_ratio` lies outside [0, 1].
     """
-    _check_count("values", values, least=2)
-    if not 0 <= repeat_ratio <= 1:
-        raise ValueError(f"repeat_ratio out of range: expected 0 to 1, found {repeat_ratio}")
+    _check_repeats(values, repeat_ratio)
     last = -_times_log(1 - repeat_ratio) - _times_log(repeat_ratio) + repeat_ratio * math.log(values - 1)
     return elimination_floor(values) + last / values
 
@@ -88,9 +86,7 @@ def unbound_repeats_floor(values: int, repeat_ratio: float) -> float:
     Raises:
         ValueError: `values` is below 2, or `repeat_ratio` lies outside [0, 1].
     """
-    _check_count("values", values, least=2)
-    if not 0 <= repeat_ratio <= 1:
-        raise ValueError(f"repeat_ratio out of range: expected 0 to 1, found {repeat_ratio}")
+    _check_repeats(values, repeat_ratio)
     return elimination_floor(values) + repeat_ratio * math.log(values - 1) / values
 
 
@@ -166,6 +162,12 @@ def _pairs(xs: Sequence[int], ys: Sequence[int], x_query: int, values: int) -> d
 def _check_count(name: str, count: int, least: int = 1) -> None:
     if count < least:
         raise ValueError(f"{name} out of range: expected at least {least}, found {count}")
+
+
+def _check_repeats(values: int, repeat_ratio: float) -> None:
+    _check_count("values", values, least=2)
+    if not 0 <= repeat_ratio <= 1:
+        raise ValueError(f"repeat_ratio out of range: expected 0 to 1, found {repeat_ratio}")
 
 
 def _times_log(p: float) -> float:
