@@ -15,11 +15,11 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	  { echo "make: expected Python 3.11 to 3.13, found $$($(PYTHON) --version); set PYTHON=python3.11" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet $(TORCH)
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev]'
 	@touch $@
 
 $(VENV)/installed-bench: $(VENV)/installed
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev,bench]'
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,bench]'
 	@touch $@
 
 demo: $(VENV)/installed

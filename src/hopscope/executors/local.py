@@ -18,6 +18,8 @@ from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.runs import RunFolder, UnitFolder, compact, content_hash, source_hash
 from hopscope.studies import find_study
 from hopscope.studies.base import Study
+from hopscope.training.config import UnitPlan
+from hopscope.training.engines import ENGINES, check_engine, chosen_engine
 
 Listener = Callable[[UnitFolder, Mapping[str, Any]], None]
 """Hears every message of every worker; see `hopscope.executors.worker`."""
@@ -109,7 +111,7 @@ def run_study(
                 {
                     "label": plan.label,
                     "plan": plan.model_dump(mode="json"),
-                    "layout": {"device": device, "threads": threads_each},
+                    "layout": unit_layout(plan, device, threads_each),
                     "versions": versions(),
                     "source_hash": source_hash(),
                 }
@@ -169,19 +171,21 @@ def _concluded(study: Study, run: RunFolder) -> bool:
 
 
 def _layout_of(unit: UnitFolder) -> dict[str, Any]:
-    """Device and threads that a unit began with: they hold, because others round differently.
+    """Device, threads and engine that a unit began with: they hold, because others round differently.
 
     Raises:
-        UserError: they are not on record, or the device is absent.
+        UserError: they are not on record, or the device or the engine is absent.
     """
     recorded = unit.record.get("layout")
-    if not isinstance(recorded, dict) or recorded.get("device") not in DEVICES or "threads" not in recorded:
+    known = isinstance(recorded, dict) and recorded.get("device") in DEVICES and "threads" in recorded
+    if not isinstance(recorded, dict) or not known or recorded.get("engine") not in ENGINES:
         raise UserError(
-            f"{unit.path / 'unit.json'}: expected device and threads under layout, found {recorded!r}; "
+            f"{unit.path / 'unit.json'}: expected device, threads and engine under layout, found {recorded!r}; "
             f"delete the folder {unit.path} and run the same command again"
         )
     if recorded["device"] == "cuda":
         chosen_device("cuda")
+    check_engine(recorded["engine"])
     return recorded
 
 
@@ -191,6 +195,13 @@ def layout(units: int, threads: int, device: str) -> tuple[int, int]:
         return 1, threads
     workers = max(1, min(units, threads))
     return workers, max(1, threads // workers)
+
+
+def unit_layout(plan: UnitPlan, device: str, threads: int) -> dict[str, Any]:
+    """Device, threads and engine of one unit."""
+    engine = chosen_engine(plan, device)
+    # The fused loops run on one thread; more of them would only wait, spinning, beside its matrix products.
+    return {"device": device, "threads": 1 if engine == "fused" else threads, "engine": engine}
 
 
 def available_cores() -> int:
@@ -216,11 +227,14 @@ def chosen_device(device: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on."""
-    from importlib.metadata import version
+    """Versions of what the numbers depend on (numba where it is installed)."""
+    from importlib.metadata import PackageNotFoundError, version
 
-    python = ".".join(str(part) for part in sys.version_info[:3])
-    return {"python": python, **{name: version(name) for name in ("torch", "numpy")}}
+    found = {"python": ".".join(str(part) for part in sys.version_info[:3])}
+    for name in ("torch", "numpy", "numba"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _cost(plan: Any) -> float:
@@ -269,6 +283,7 @@ class _Pool:
         recorded = _layout_of(unit)
         command = [sys.executable, "-m", "hopscope.executors.worker", str(self.run.path), unit.hash]
         command += ["--device", recorded["device"], "--threads", str(recorded["threads"])]
+        command += ["--engine", recorded["engine"]]
         command += ["--parent", str(os.getpid())]
         command += [] if left is None else ["--time-budget", f"{max(left, 0.0):.3f}"]
         process = subprocess.Popen(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hopscope.errors import HopscopeError
+from hopscope.training.engines import ENGINES, Engine
 
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of Linux's prctl."""
@@ -27,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("unit")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--engine", default="general", choices=ENGINES)
     parser.add_argument("--time-budget", type=float)
     parser.add_argument("--parent", type=int)
     options = parser.parse_args(arguments)
@@ -35,7 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means and ends its workers
     warnings.showwarning = lambda message, *_, **__: _say(kind="warning", message=str(message))
     try:
-        run_unit(options.run, options.unit, options.device, options.threads, options.time_budget)
+        run_unit(
+            options.run, options.unit, options.device, options.threads, options.engine, options.time_budget
+        )
     except HopscopeError as error:
         _say(kind="error", message=str(error), status=error.exit_status)
         return error.exit_status
@@ -44,7 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def run_unit(path: Path, unit_hash: str, device: str, threads: int, time_budget: float | None) -> None:
+def run_unit(
+    path: Path, unit_hash: str, device: str, threads: int, engine: Engine, time_budget: float | None
+) -> None:
     """Train and analyse one unit of a run, going on where it stopped.
 
     Raises:
@@ -64,7 +70,14 @@ def run_unit(path: Path, unit_hash: str, device: str, threads: int, time_budget:
     with unit.lock(patience=10.0):
         plan, study = unit_plan(unit), find_study(run.study)
         task = study.task(plan, device)
-        run.event("unit started", unit=unit_hash, device=device, threads=threads, flushes_subnormals=flushes)
+        run.event(
+            "unit started",
+            unit=unit_hash,
+            device=device,
+            threads=threads,
+            engine=engine,
+            flushes_subnormals=flushes,
+        )
 
         def report(progress: Progress) -> None:
             _say(
@@ -75,7 +88,7 @@ def run_unit(path: Path, unit_hash: str, device: str, threads: int, time_budget:
                 frozen=progress.frozen,
             )
 
-        Trainer(plan, task, unit, study.evaluator(plan, task), device).run(budget, report)
+        Trainer(plan, task, unit, study.evaluator(plan, task), device, engine).run(budget, report)
         _say(kind="phase", name="analysing")
         study.analyse(unit, plan, task, budget, device)
         unit.mark_done()

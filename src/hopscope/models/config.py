@@ -17,7 +17,8 @@ class TransformerConfig(Config):
         activation: of the MLP.
         norm: layer norm before each block (with one more after the last), after each residual sum, or nowhere.
         causal: whether a position is kept from attending to later ones.
-        positions: a learned code is added to the input, or there is none, or the input vectors carry it.
+        positions: a learned code is added to the input (`"learned"`: one for each position; `"pair"`: one for each
+            two positions 2j and 2j + 1), or there is none, or the input vectors carry it.
         position_size: how many of an input vector's last features are its position code (`"carried"` only).
         length: number of positions.
         input_kind, input_size: `"tokens"` and the vocabulary, or `"vectors"` and the number of features.
@@ -35,7 +36,7 @@ class TransformerConfig(Config):
     activation: Literal["relu", "gelu"] = "gelu"
     norm: Literal["pre", "post", "none"] = "pre"
     causal: bool = True
-    positions: Literal["learned", "none", "carried"] = "learned"
+    positions: Literal["learned", "pair", "none", "carried"] = "learned"
     position_size: int = Field(0, ge=0)
     length: int = Field(ge=1)
     input_kind: Literal["tokens", "vectors"] = "tokens"
@@ -53,6 +54,18 @@ class TransformerConfig(Config):
     def mlp_size(self) -> int:
         """Hidden size of the MLP, 0 where there is none."""
         return round(self.mlp_ratio * self.width)
+
+    @property
+    def position_codes(self) -> tuple[int, ...]:
+        """Number of the learned code that each position is given; zeros where none is learned."""
+        if self.positions == "pair":
+            return tuple(position // 2 for position in range(self.length))
+        return tuple(range(self.length)) if self.positions == "learned" else (0,) * self.length
+
+    @property
+    def position_count(self) -> int:
+        """How many position codes are learned."""
+        return max(self.position_codes) + 1 if self.positions in ("learned", "pair") else 0
 
     @property
     def readout_positions(self) -> tuple[int, ...]:

@@ -47,8 +47,8 @@ def attended(
     tokens = tokens.transpose(1, 2).contiguous()
     asking = tokens[:, readout]
     stream = weights["embed.token.weight"][:, None].expand(-1, config.length, -1, -1)
-    if config.positions == "learned":
-        stream = stream + weights["embed.position.weight"][:, :, None]
+    if config.position_count:
+        stream = stream + weights["embed.position.weight"][:, list(config.position_codes), None]
     patterns = _patterns(config, weights, mask[readout].T, readout, stream, tokens, asking)
     laid_out = _by_token(patterns, tokens, config.input_size)
     out = torch.bmm(laid_out.transpose(1, 2), _projected_values(config, weights, stream))

@@ -97,8 +97,8 @@ class Embedding(nn.Module):
             self.token = nn.Embedding(config.input_size, config.width)
         else:
             self.vector = nn.Linear(config.input_size, config.width)
-        if config.positions == "learned":
-            self.position = nn.Embedding(config.length, config.width)
+        if config.position_count:
+            self.position = nn.Embedding(config.position_count, config.width)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """The symbol's part and the position code's part, both `[batch, position, model]`."""
@@ -110,8 +110,9 @@ class Embedding(nn.Module):
             return symbol, inputs[..., cut:] @ self.vector.weight[:, cut:].T
         else:
             symbol = self.vector(inputs)
-        if self.config.positions == "learned":
-            return symbol, self.position.weight[: inputs.shape[1]].expand_as(symbol)
+        if self.config.position_count:
+            codes = self.position.weight[list(self.config.position_codes[: inputs.shape[1]])]
+            return symbol, codes.expand_as(symbol)
         return symbol, torch.zeros_like(symbol)
 
 

@@ -61,10 +61,9 @@ def _embedding_specs(config: TransformerConfig) -> list[ParameterSpec]:
         ]
     else:
         specs = _linear_specs(config, "embed.vector", config.input_size, config.width)
-    if config.positions == "learned":
-        specs.append(
-            ParameterSpec("embed.position.weight", (config.length, config.width), "normal", spread, False)
-        )
+    if config.position_count:
+        shape = (config.position_count, config.width)
+        specs.append(ParameterSpec("embed.position.weight", shape, "normal", spread, False))
     return specs
 
 

@@ -54,6 +54,7 @@ class Transformer:
         self.weights = parameters.views()
         device = parameters.flat.device
         self._readout = torch.tensor(config.readout_positions, device=device)
+        self._position_codes = torch.tensor(config.position_codes, device=device)
         self._mask = torch.zeros(config.length, config.length, device=device)
         self._mask.masked_fill_(~visible_keys(config.length, config.causal, device), -torch.inf)
 
@@ -174,8 +175,9 @@ class Transformer:
             ], code
         else:
             symbol = linear(self.weights, "embed.vector", inputs)
-        if config.positions == "learned":
-            return symbol, weights["embed.position.weight"][:, None, : inputs.shape[2]]
+        if config.position_count:
+            codes = weights["embed.position.weight"][:, self._position_codes[: inputs.shape[2]]]
+            return symbol, codes[:, None]
         return symbol, None
 
     def _block(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -41,6 +42,17 @@ class Batch:
         )
 
 
+def addresses(
+    step: int | range, start: int, batch: int, device: torch.device
+) -> tuple[int | Int[Tensor, " sample"], Int[Tensor, " sample"]]:
+    """Step and index of every sample of `Task.sample`, as `rng.bits` takes them."""
+    index = torch.arange(start, start + batch, device=device)
+    if isinstance(step, int):
+        return step, index
+    steps = torch.arange(step.start, step.stop, step.step, device=device)
+    return steps.repeat_interleave(batch), index.repeat(len(steps))
+
+
 @runtime_checkable
 class Task(Protocol):
     """What the trainer and the probes need of any task.
@@ -65,13 +77,16 @@ class Task(Protocol):
         self,
         seeds: Int[Tensor, " member"],
         stream: str,
-        step: int,
+        step: int | range,
         batch: int,
         *,
         start: int = 0,
         annotate: bool = True,
     ) -> Batch:
-        """Draw samples `start … start + batch - 1` of a step, each a pure function of (seed, stream, step, index)."""
+        """Draw samples `start … start + batch - 1` of a step, each a pure function of (seed, stream, step, index).
+
+        Of a range of steps the batch axis holds the samples of each step, one step after another.
+        """
         ...
 
     def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:

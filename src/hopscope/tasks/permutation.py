@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from hopscope import rng
-from hopscope.tasks.batch import NO_RELATION, Batch
+from hopscope.tasks.batch import NO_RELATION, Batch, addresses
 from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.splits import ENUMERATED_VALUES, MappingSplit
 
@@ -65,7 +65,7 @@ class PermutationTask:
         self,
         seeds: Int[Tensor, " member"],
         stream: str,
-        step: int,
+        step: int | range,
         batch: int,
         *,
         start: int = 0,
@@ -76,13 +76,13 @@ class PermutationTask:
         Each sample is a function of (seed, stream, step, index) alone: neither the other members nor the size of
         the batch change it.  The mapping comes from the training part of the split.
         """
-        index = torch.arange(start, start + batch, device=self.device)
-        words = rng.bits(seeds[:, None], stream, step, index)
+        steps, index = addresses(step, start, batch, self.device)
+        words = rng.bits(seeds[:, None], stream, steps, index)
         if self._together < _LARGEST_DRAW:
             number = rng.integers(words[..., 0], words[..., 1], self._together)
             mapping, order = number // self._order_count, number % self._order_count
         else:
-            more = rng.bits(seeds[:, None], stream, step, index, block=1)
+            more = rng.bits(seeds[:, None], stream, steps, index, block=1)
             mapping = rng.integers(words[..., 0], words[..., 1], self.split.training)
             order = rng.integers(more[..., 0], more[..., 1], self._order_count)
         xs = self.order(order)
@@ -155,6 +155,10 @@ class PermutationTask:
         targets = batch.targets[..., ::2]
         logits = predictions.movedim(-1, 1)
         by_step = torch.nn.functional.cross_entropy(logits, targets, reduction="none").mean(1)
+        return self.named_losses(by_step)
+
+    def named_losses(self, by_step: Float[Tensor, "member slot"]) -> Mapping[str, Float[Tensor, " member"]]:
+        """`losses` from the mean cross-entropy of each step."""
         parts = {f"loss_step_{step + 1}": by_step[:, step] for step in range(self.config.values)}
         return {"loss": by_step.mean(-1), **parts}
 

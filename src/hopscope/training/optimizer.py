@@ -22,6 +22,7 @@ class Optimizer:
     Attributes:
         alive: members that are still trained.
         first_moment, second_moment: running means of gradients and of their squares.
+        gradient: laid out as the weights; a step uses it up.
     """
 
     def __init__(self, parameters: Parameters, config: TrainingConfig):
@@ -31,8 +32,8 @@ class Optimizer:
         )
         self.first_moment: Float[Tensor, "member size"] = torch.zeros_like(parameters.flat)
         self.second_moment: Float[Tensor, "member size"] = torch.zeros_like(parameters.flat)
-        self._gradient = torch.zeros_like(parameters.flat)
-        self._views = parameters.views(self._gradient)
+        self.gradient: Float[Tensor, "member size"] = torch.zeros_like(parameters.flat)
+        self._views = parameters.views(self.gradient)
         everywhere = torch.ones_like(parameters.decay_mask)
         self._decay = (
             parameters.decay_mask if config.decay == "matrices" else everywhere
@@ -44,17 +45,20 @@ class Optimizer:
         return self.config.learning_rate * min(1.0, (step + 1) / warmup if warmup else 1.0)
 
     @torch.no_grad()
-    def step(self, step: int, losses: Float[Tensor, " member"], gradients: Mapping[str, Tensor]) -> None:
+    def step(
+        self, step: int, losses: Float[Tensor, " member"], gradients: Mapping[str, Tensor] | None = None
+    ) -> None:
         """Take step number `step` (from 0); members whose loss or gradient is not finite are frozen instead.
 
         Args:
             step: number of steps taken before.
             losses: each member's loss.
-            gradients: name → gradient of the sum of the losses, shaped as the weights.
+            gradients: name → gradient of the sum of the losses, shaped as the weights; none where `gradient` holds it.
         """
-        for name, view in self._views.items():
-            view.copy_(gradients[name])
-        gradient, config = self._gradient, self.config
+        if gradients is not None:
+            for name, view in self._views.items():
+                view.copy_(gradients[name])
+        gradient, config = self.gradient, self.config
         norm = torch.linalg.vector_norm(gradient, dim=1)
         self.alive &= norm.isfinite() & losses.isfinite()
         if config.clip_norm is not None:

@@ -27,6 +27,8 @@ from hopscope.runs import (
 from hopscope.tasks.batch import Task
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan
+from hopscope.training.engines import Engine
+from hopscope.training.gradient import gradient_of
 from hopscope.training.optimizer import Optimizer
 
 Evaluate = Callable[[Transformer], Mapping[tuple[str, str], Float[Tensor, " member"]]]
@@ -70,14 +72,15 @@ class Trainer:
         unit: UnitFolder,
         evaluate: Evaluate,
         device: torch.device | str = "cpu",
+        engine: Engine = "general",
     ):
         self.plan, self.task, self.unit, self.evaluate = plan, task, unit, evaluate
         self.model = Transformer.initial(plan.model, _seeds(plan, "init_seed"), device)
         self.optimizer = Optimizer(self.model.parameters, plan.training)
         self.step = 0
         self.frozen_at = [NOT_FROZEN] * len(plan.members)
-        self._seeds = _seeds(plan, "data_seed").to(device)
-        self._weights = [weight.requires_grad_() for weight in self.model.weights.values()]
+        seeds = _seeds(plan, "data_seed").to(device)
+        self._gradient = gradient_of(engine, self.model, task, plan.training, seeds, self.optimizer.gradient)
 
     def run(self, budget: TimeBudget, report: Callable[[Progress], None]) -> None:
         """Train to the end, from the last sound checkpoint if there is one.
@@ -117,16 +120,10 @@ class Trainer:
         self._record(rows, {**means, **self._evaluated()})
         return [float(value) for value in means["train", "loss"]]
 
-    def _train_step(self) -> dict[str, Tensor]:
-        batch = self.task.sample(
-            self._seeds, "train", self.step, self.plan.training.batch_size, annotate=False
-        )
-        losses = self.task.losses(self.model(batch.inputs), batch)
-        gradients = torch.autograd.grad(losses["loss"].sum(), self._weights)
-        self.optimizer.step(
-            self.step, losses["loss"].detach(), dict(zip(self.model.weights, gradients, strict=True))
-        )
-        return {name: loss.detach() for name, loss in losses.items()}
+    def _train_step(self) -> Mapping[str, Tensor]:
+        losses = self._gradient(self.step)
+        self.optimizer.step(self.step, losses["loss"])
+        return losses
 
     def _evaluated(self) -> Mapping[tuple[str, str], Tensor]:
         with torch.no_grad():

@@ -1,8 +1,7 @@
 """Grid, presets and protocol of the permutation study."""
 
 import math
-import re
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Annotated, Literal, Self
 
 import tyro
@@ -10,44 +9,15 @@ from pydantic import Field, model_validator
 
 from hopscope.models.config import TransformerConfig
 from hopscope.studies.base import StudyConfig
+from hopscope.studies.permutation.configurations import ALL, PUBLISHED, SWEEPS, Configuration
 from hopscope.tasks.config import LARGEST_VALUES, SMALLEST_VALUES, PermutationConfig
 from hopscope.training.config import Beta, MemberPlan, TrainingConfig, UnitPlan
 
-PUBLISHED = ("d16/1 plain", "d32/2 repeats")
-ALL = ("d16/1 plain", "d16/1 repeats", "d32/1 repeats", "d32/2 repeats", "d32/2 plain")
 PUBLISHED_EPOCHS = {"plain": 20, "repeats": 50}
 """Presentation, section 12."""
 
 ANALYSES = {"probes": "json", "patterns": "npz"}
 FIGURES: tuple[str, ...] = ("loss", "skills", "recall_by_slot", "attention")
-
-_NAME = re.compile(r"d(\d+)/(\d+) (plain|repeats)")
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """A model and the data it learns from, written `d<width>/<heads> plain|repeats`."""
-
-    width: int
-    heads: int
-    data: Literal["plain", "repeats"]
-
-    @classmethod
-    def parse(cls, name: str) -> Self:
-        """From its written form.
-
-        Raises:
-            ValueError: the form is another one.
-        """
-        match = _NAME.fullmatch(name)
-        if match is None:
-            raise ValueError(f"configurations: expected names such as 'd32/2 repeats', found {name!r}")
-        return cls(int(match[1]), int(match[2]), "plain" if match[3] == "plain" else "repeats")
-
-    @property
-    def name(self) -> str:
-        """Its written form."""
-        return f"d{self.width}/{self.heads} {self.data}"
 
 
 class PermutationStudyConfig(StudyConfig):
@@ -55,8 +25,11 @@ class PermutationStudyConfig(StudyConfig):
 
     Attributes:
         seeds: seeds 0 … seeds - 1 of every configuration.
-        configurations: what is trained, such as "d32/2 repeats": width 32, 2 heads, 30 % repeats.
+        configurations: what is trained, such as "d32/2 repeats": width 32, 2 heads, 30 % repeats; V=, ratio=, slots=,
+            sources=, positions= and batch= may follow, as in "d32/2 repeats V=4 batch=128".
         all_configurations: train all five configurations instead.
+        sweeps: further configurations by question: batch, positions, memorisation, values, capacity, ratio, slots.
+        sweep_seeds: seeds of the configurations of a sweep on which no claim hangs.
         width: another width for every configuration.
         heads: another number of heads for every configuration.
         values: V, the number of values (5 in the presentation).
@@ -77,7 +50,7 @@ class PermutationStudyConfig(StudyConfig):
         mlp_ratio: hidden size of the MLP in widths; 0 means no MLP.
         activation: of the MLP.
         norm: where layer norms stand.
-        positions: learned position codes, or none.
+        positions: learned position codes, one for each position or for each pair, or none.
         init: starting weights, as torch's encoder layer or as GPT-2.
         checkpoint_every: steps between checkpoints.
         evaluate_every: steps between evaluations.
@@ -88,6 +61,8 @@ class PermutationStudyConfig(StudyConfig):
     seeds: int = Field(4, ge=1)
     configurations: tuple[str, ...] = PUBLISHED
     all_configurations: bool = False
+    sweeps: tuple[str, ...] = ()
+    sweep_seeds: int = Field(3, ge=1)
     width: int | None = Field(None, ge=1)
     heads: int | None = Field(None, ge=1)
     values: Annotated[int, tyro.conf.arg(aliases=["--V"])] = Field(5, ge=SMALLEST_VALUES, le=LARGEST_VALUES)
@@ -108,7 +83,7 @@ class PermutationStudyConfig(StudyConfig):
     mlp_ratio: float = Field(2.0, ge=0.0)
     activation: Literal["relu", "gelu"] = "relu"
     norm: Literal["post", "pre", "none"] = "post"
-    positions: Literal["learned", "none"] = "learned"
+    positions: Literal["learned", "pair", "none"] = "learned"
     init: Literal["torch", "gpt2"] = "torch"
     checkpoint_every: int = Field(500, ge=1)
     evaluate_every: int = Field(100, ge=1)
@@ -125,41 +100,67 @@ class PermutationStudyConfig(StudyConfig):
         return self
 
     def grid(self) -> list[Configuration]:
-        """The configurations, after overrides, each once."""
+        """The configurations, after overrides, each once; those of the sweeps last."""
+        return list(self._seeds_of())
+
+    def seeds_of(self, configuration: Configuration) -> int:
+        """Number of seeds of a configuration of the grid."""
+        return self._seeds_of()[configuration]
+
+    def _seeds_of(self) -> dict[Configuration, int]:
         names = ALL if self.all_configurations else self.configurations
         if not names:
             raise ValueError(f"configurations: expected at least one, such as {PUBLISHED[0]!r}, found none")
-        parsed = [Configuration.parse(name) for name in names]
-        changed = [Configuration(self.width or c.width, self.heads or c.heads, c.data) for c in parsed]
-        return list(dict.fromkeys(changed))
+        unknown = [name for name in self.sweeps if name not in SWEEPS]
+        if unknown:
+            raise ValueError(f"sweeps: expected some of {', '.join(SWEEPS)}, found {unknown[0]!r}")
+        asked = [(name, self.seeds) for name in names]
+        for sweep in (SWEEPS[name] for name in self.sweeps):
+            asked += [
+                (name, self.seeds if sweep.all_seeds else self.sweep_seeds) for name in sweep.configurations
+            ]
+        seeds: dict[Configuration, int] = {}
+        for name, count in asked:
+            parsed = Configuration.parse(name)
+            configuration = replace(
+                parsed, width=self.width or parsed.width, heads=self.heads or parsed.heads
+            )
+            seeds[configuration] = max(count, seeds.get(configuration, 0))
+        return seeds
+
+    def of(self, configuration: Configuration) -> "PermutationStudyConfig":
+        """This configuration of the study with the changes of one of its grid."""
+        return self.model_copy(update=configuration.changes)
 
     def task(self, configuration: Configuration) -> PermutationConfig:
         """The training data of a configuration."""
+        here = self.of(configuration)
         return PermutationConfig(
-            values=self.values,
-            repeat_ratio=self.repeat_ratio if configuration.data == "repeats" else 0.0,
-            repeat_slots=self.repeat_slots,
-            repeat_sources=self.repeat_sources,
-            split_seed=self.split_seed,
-            held_out_share=self.held_out_share,
+            values=here.values,
+            repeat_ratio=here.repeat_ratio if configuration.data == "repeats" else 0.0,
+            repeat_slots=here.repeat_slots,
+            repeat_sources=here.repeat_sources,
+            split_seed=here.split_seed,
+            held_out_share=here.held_out_share,
         )
 
     def model(self, configuration: Configuration) -> TransformerConfig:
         """The model of a configuration (presentation, section 5)."""
-        length = 2 * self.values - 1
+        here = self.of(configuration)
+        length = 2 * here.values - 1
         return TransformerConfig(
             layers=1,
             heads=configuration.heads,
             width=configuration.width,
-            mlp_ratio=self.mlp_ratio,
-            activation=self.activation,
-            norm=self.norm,
-            positions=self.positions,
+            mlp_ratio=here.mlp_ratio,
+            activation=here.activation,
+            norm=here.norm,
+            positions=here.positions,
             length=length,
-            input_size=self.values + 1,
-            output_size=self.values + 1,
+            input_size=here.values + 1,
+            output_size=here.values + 1,
             readout=tuple(range(0, length, 2)),
-            init=self.init,
+            init=here.init,
         )
 
     def epochs(self, configuration: Configuration) -> float:
@@ -168,46 +169,53 @@ class PermutationStudyConfig(StudyConfig):
 
     def training(self, configuration: Configuration) -> TrainingConfig:
         """The training of a configuration."""
+        here = self.of(configuration)
         return TrainingConfig(
-            steps=max(1, math.ceil(self.epochs(configuration) * self.samples_per_epoch / self.batch_size)),
-            batch_size=self.batch_size,
-            optimizer=self.optimizer,
-            learning_rate=self.learning_rate,
-            betas=self.betas,
-            weight_decay=self.weight_decay,
-            clip_norm=self.clip_norm,
-            checkpoint_every=self.checkpoint_every,
-            evaluate_every=self.evaluate_every,
+            steps=max(1, math.ceil(here.epochs(configuration) * here.samples_per_epoch / here.batch_size)),
+            batch_size=here.batch_size,
+            optimizer=here.optimizer,
+            learning_rate=here.learning_rate,
+            betas=here.betas,
+            weight_decay=here.weight_decay,
+            clip_norm=here.clip_norm,
+            checkpoint_every=here.checkpoint_every,
+            evaluate_every=here.evaluate_every,
         )
 
-    def reading(self) -> str:
-        """How this run reads what the presentation leaves open: the batch size, and all else that is no default."""
+    def batch_sizes(self) -> list[int]:
+        """Batch sizes of the grid, the study's own first: the readings of what the presentation leaves open."""
+        others = {c.batch_size for c in self.grid() if c.batch_size is not None}
+        return [self.batch_size, *sorted(others - {self.batch_size}, reverse=True)]
+
+    def reading(self, batch_size: int) -> str:
+        """A reading of what the presentation leaves open: the batch size, and all else that is no default."""
         values = {name: getattr(self, name) for name in ("init", "betas", "split_seed")}
         changed = [f"{name} {value}" for name, value in values.items() if value != _default(name)]
-        return ", ".join([f"batch {self.batch_size}", *changed])
+        return ", ".join([f"batch {batch_size}", *changed])
 
     def departures(self, configuration: Configuration) -> list[str]:
         """How a configuration's training departs from what the presentation states, in words; none is at scale."""
+        here = self.of(configuration)
         stated: list[tuple[str, object, object]] = [
-            ("V", 5, self.values),
-            ("held-out share", 0.2, self.held_out_share),
-            ("learning rate", 1e-3, self.learning_rate),
-            ("optimiser", "adam", self.optimizer),
-            ("MLP ratio", 2.0, self.mlp_ratio),
-            ("activation", "relu", self.activation),
-            ("norm", "post", self.norm),
-            ("positions", "learned", self.positions),
-            ("weight decay", 0.0, self.weight_decay),
-            ("clipping", None, self.clip_norm),
+            ("V", 5, here.values),
+            ("held-out share", 0.2, here.held_out_share),
+            ("learning rate", 1e-3, here.learning_rate),
+            ("optimiser", "adam", here.optimizer),
+            ("MLP ratio", 2.0, here.mlp_ratio),
+            ("activation", "relu", here.activation),
+            ("norm", "post", here.norm),
+            ("positions", "learned", here.positions),
+            ("weight decay", 0.0, here.weight_decay),
+            ("clipping", None, here.clip_norm),
         ]
         if configuration.data == "repeats":
             stated += [
-                ("repeat ratio", 0.3, self.repeat_ratio),
-                ("repeat slots", (), self.repeat_slots),
-                ("repeat sources", (), self.repeat_sources),
+                ("repeat ratio", 0.3, here.repeat_ratio),
+                ("repeat slots", (), here.repeat_slots),
+                ("repeat sources", (), here.repeat_sources),
             ]
         changed = [f"{name} {found} instead of {said}" for name, said, found in stated if found != said]
-        trained = self.epochs(configuration) * self.samples_per_epoch / 100_000
+        trained = here.epochs(configuration) * here.samples_per_epoch / 100_000
         published = PUBLISHED_EPOCHS[configuration.data]
         return [f"{trained:g} of {published} epochs", *changed] if trained < published else changed
 
@@ -220,11 +228,12 @@ def plan(config: PermutationStudyConfig) -> list[UnitPlan]:
     """Units in grid order; a configuration with many seeds is cut into several."""
     units, member = [], 0
     for configuration in config.grid():
-        overrides = {"width": configuration.width, "heads": configuration.heads, "data": configuration.data}
-        for start in range(0, config.seeds, config.members_per_unit):
-            seeds = range(start, min(start + config.members_per_unit, config.seeds))
+        count = config.seeds_of(configuration)
+        for start in range(0, count, config.members_per_unit):
+            seeds = range(start, min(start + config.members_per_unit, count))
             members = tuple(
-                MemberPlan(member=member + n, seed=s, overrides=overrides) for n, s in enumerate(seeds)
+                MemberPlan(member=member + n, seed=s, overrides=configuration.overrides())
+                for n, s in enumerate(seeds)
             )
             member += len(members)
             units.append(
@@ -244,7 +253,14 @@ PRESETS = {
         seeds=2, epochs_plain=2, epochs_repeats=2, checkpoint_every=200, evaluate_every=50
     ),
     "laptop": PermutationStudyConfig(),
-    "paper": PermutationStudyConfig(all_configurations=True, seeds=10, epochs_repeats=50, members_per_unit=5),
+    "paper": PermutationStudyConfig(
+        all_configurations=True,
+        seeds=10,
+        sweeps=tuple(SWEEPS),
+        members_per_unit=5,
+        checkpoint_every=200,
+        evaluate_every=50,
+    ),
 }
 COSTS = {
     "smoke": "under 40 s on two cores",

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder
-from hopscope.studies.permutation.config import Configuration, PermutationStudyConfig
+from hopscope.studies.permutation.config import PermutationStudyConfig
+from hopscope.studies.permutation.configurations import Configuration
 
 PROBES = "probes"
 
@@ -68,7 +69,7 @@ def gather(run: RunFolder, config: PermutationStudyConfig) -> dict[str, Evidence
     gathered: dict[str, Evidence] = {}
     for configuration in config.grid():
         steps = config.training(configuration).steps
-        of_this = [m for m in run.members if _configuration(m.overrides) == configuration]
+        of_this = [m for m in run.members if Configuration.from_overrides(m.overrides) == configuration]
         probes: dict[str, list[Any]] = {}
         files, exhaustive, frozen = [], True, []
         for member in of_this:
@@ -133,7 +134,3 @@ def curve(run: RunFolder, split: str, metric: str) -> dict[str, NDArray[Any]]:
     table = run.metrics()
     chosen = (table["split"].to_numpy() == split) & (table["metric"].to_numpy() == metric)
     return {name: table[name].to_numpy()[chosen] for name in ("member", "step", "samples", "value")}
-
-
-def _configuration(overrides: dict[str, Any]) -> Configuration:
-    return Configuration(overrides["width"], overrides["heads"], overrides["data"])

@@ -56,7 +56,7 @@ def judge(evidence: Evidences, config: PermutationStudyConfig) -> list[tuple[Cla
         judgement = not_run(_LATER)
         if entry.judge is not None:
             # The source does not state the batch size: a refutation holds for the readings that were tried.
-            judgement = combine_readings({config.reading(): entry.judge(evidence, config)})
+            judgement = combine_readings({config.reading(config.batch_size): entry.judge(evidence, config)})
         claim = Claim.judged(
             judgement,
             id=entry.id,

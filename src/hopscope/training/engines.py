@@ -1,0 +1,52 @@
+"""Which way a unit is trained: a choice without torch, made when the unit is created and kept (it decides rounding)."""
+
+from importlib.util import find_spec
+from typing import Literal, get_args
+
+from hopscope.errors import UserError
+from hopscope.models.config import TransformerConfig
+from hopscope.tasks.config import PermutationConfig
+from hopscope.training.config import UnitPlan
+
+Engine = Literal["general", "fused"]
+"""`general`: autograd, any model on any device.  `fused`: `hopscope.training.fused`, several times as fast."""
+
+ENGINES: tuple[Engine, ...] = get_args(Engine)
+
+
+def chosen_engine(plan: UnitPlan, device: str) -> Engine:
+    """The fastest way for a unit on this machine."""
+    return "fused" if device == "cpu" and _installed() and fits_fused(plan) else "general"
+
+
+def fits_fused(plan: UnitPlan) -> bool:
+    """Whether a unit is of the kind that the fused way is for: the presentation's task and encoder layer."""
+    return isinstance(plan.task, PermutationConfig) and is_encoder_layer(plan.model)
+
+
+def is_encoder_layer(model: TransformerConfig) -> bool:
+    """One causal post-norm layer on tokens, with a ReLU MLP (presentation, section 5)."""
+    return (
+        model.layers == 1
+        and model.input_kind == "tokens"
+        and model.norm == "post"
+        and model.activation == "relu"
+        and model.mlp_size > 0
+        and model.causal
+    )
+
+
+def check_engine(engine: Engine) -> None:
+    """Refuse an engine that this machine lacks.
+
+    Raises:
+        UserError: its package is not installed.
+    """
+    if engine == "fused" and not _installed():
+        raise UserError(
+            "engine: expected numba, with which this unit began, found none; run pip install 'hopscope[fast]'"
+        )
+
+
+def _installed() -> bool:
+    return find_spec("numba") is not None

@@ -1,0 +1,96 @@
+"""Losses and gradients of one training step after another, by the engine of a unit."""
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from hopscope.models.transformer import Transformer
+from hopscope.tasks.batch import Batch, Task
+from hopscope.tasks.permutation import PermutationTask
+from hopscope.training.config import TrainingConfig
+from hopscope.training.engines import Engine, check_engine
+
+Gradient = Callable[[int], Mapping[str, Float[Tensor, " member"]]]
+"""From the number of a step to each member's losses; the gradient of their sum is left in a buffer."""
+
+_DRAWN_AHEAD = 1 << 14
+"""Samples drawn at a time: enough that drawing is arithmetic rather than overhead, few enough to stay in cache."""
+
+
+def gradient_of(
+    engine: Engine,
+    model: Transformer,
+    task: Task,
+    training: TrainingConfig,
+    seeds: Int[Tensor, " member"],
+    buffer: Float[Tensor, "member size"],
+) -> Gradient:
+    """The training step of a unit.
+
+    Args:
+        engine: how.
+        model: the members.
+        task, training, seeds: what they are trained on, and each member's data seed.
+        buffer: where the gradient goes, laid out as the weights.
+
+    Raises:
+        UserError: the engine's package is not installed.
+    """
+    check_engine(engine)
+    if engine == "fused":
+        return _fused(model, cast(PermutationTask, task), training, seeds, buffer)
+    return _general(model, task, training, seeds, buffer)
+
+
+def _general(
+    model: Transformer, task: Task, training: TrainingConfig, seeds: Tensor, buffer: Tensor
+) -> Gradient:
+    weights = [weight.requires_grad_() for weight in model.weights.values()]
+    views = model.parameters.views(buffer)
+
+    def gradient(step: int) -> Mapping[str, Tensor]:
+        batch = task.sample(seeds, "train", step, training.batch_size, annotate=False)
+        losses = task.losses(model(batch.inputs), batch)
+        found = torch.autograd.grad(losses["loss"].sum(), weights)
+        for name, each in zip(model.weights, found, strict=True):
+            views[name].copy_(each)
+        return {name: loss.detach() for name, loss in losses.items()}
+
+    return gradient
+
+
+def _fused(
+    model: Transformer, task: PermutationTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
+) -> Gradient:
+    from hopscope.training.fused import FusedGradient
+
+    fused = FusedGradient(model.config, model.parameters, training.batch_size)
+    ahead = _Ahead(task, training, seeds)
+
+    def gradient(step: int) -> Mapping[str, Tensor]:
+        batch = ahead.batch(step)
+        return task.named_losses(fused(batch.inputs, batch.targets, buffer))
+
+    return gradient
+
+
+class _Ahead:
+    """Batches of coming steps, drawn together."""
+
+    def __init__(self, task: Task, training: TrainingConfig, seeds: Tensor):
+        self.task, self.training, self.seeds = task, training, seeds
+        self.many = max(1, _DRAWN_AHEAD // (training.batch_size * len(seeds)))
+        self.steps = range(0)
+        self.drawn: Batch | None = None
+
+    def batch(self, step: int) -> Batch:
+        """The batch of one step."""
+        size = self.training.batch_size
+        if step not in self.steps or self.drawn is None:
+            self.steps = range(step, min(step + self.many, max(self.training.steps, step + 1)))
+            self.drawn = self.task.sample(self.seeds, "train", self.steps, size, annotate=False)
+        first = (step - self.steps.start) * size
+        return self.drawn.take(slice(first, first + size))
