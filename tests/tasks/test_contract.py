@@ -34,6 +34,13 @@ def assert_same(first, second):
         assert torch.equal(tensor, tensors(second)[name]), name
 
 
+def test_several_steps_at_once_are_the_steps_one_after_another(task):
+    together = task.sample(SEEDS, "train", range(29, 32), BATCH, start=5)
+    for number, step in enumerate(range(29, 32)):
+        alone = task.sample(SEEDS, "train", step, BATCH, start=5)
+        assert_same(together.take(slice(number * BATCH, (number + 1) * BATCH)), alone)
+
+
 def right_predictions(task, batch):
     """Predictions that could not be better: all mass on the target token, or the target vector itself."""
     targets = batch.targets[:, :, list(task.readout)]

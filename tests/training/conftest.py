@@ -15,6 +15,7 @@ from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training.engines import Engine
 from hopscope.training.trainer import Evaluate, Progress, Trainer
 
 VALUES = 3
@@ -98,9 +99,11 @@ def failing() -> type[FailingTask]:
 def start(tmp_path: Path) -> Callable[..., Trainer]:
     """Makes a trainer for a plan in a folder of this name, which may already hold a part of its training."""
 
-    def begin(plan: UnitPlan, name: str = "run", task: PermutationTask | None = None) -> Trainer:
+    def begin(
+        plan: UnitPlan, name: str = "run", task: PermutationTask | None = None, engine: Engine = "general"
+    ) -> Trainer:
         task = task or PermutationTask(plan.task)
-        return Trainer(plan, task, make_unit(tmp_path / name, plan), evaluator(task))
+        return Trainer(plan, task, make_unit(tmp_path / name, plan), evaluator(task), engine=engine)
 
     return begin
 

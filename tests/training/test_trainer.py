@@ -84,6 +84,15 @@ def test_learns(start, finish, plan_of):
 # Members.
 
 
+def assert_same_training(found, expected):
+    """The same weights to rounding, which depends on where a member's numbers lie in memory."""
+    for name, weight in expected.weights.items():
+        # A key bias shifts all scores of a row alike: its gradient is rounding, which Adam makes full steps of.
+        if name != "layers.0.attention.key.bias":
+            torch.testing.assert_close(found.weights[name], weight, rtol=1e-4, atol=1e-4, msg=name)
+            assert (found.weights[name] - weight).norm() <= 2e-5 * weight.norm(), name
+
+
 def test_alone_as_among_others(start, finish, plan_of):
     fields = {"steps": 200, "checkpoint_every": 100, "clip_norm": 0.5, "warmup_steps": 17}
     together = start(plan_of(5, 7, 11, **fields), name="together")
@@ -91,16 +100,14 @@ def test_alone_as_among_others(start, finish, plan_of):
     for index, seed in enumerate((5, 7, 11)):
         alone = start(plan_of(seed, **fields), name=f"seed {seed}")
         finish(alone)
-        found, expected = alone.model.parameters.flat[0], together.model.parameters.flat[index]
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-        assert (found - expected).norm() < 1e-5 * expected.norm()
+        assert_same_training(alone.model.select([0]), together.model.select([index]))
 
 
 def test_order_of_members_does_not_matter(start, finish, plan_of):
     forwards, backwards = start(plan_of(5, 7, 11), name="a"), start(plan_of(11, 7, 5), name="b")
     finish(forwards)
     finish(backwards)
-    assert torch.equal(forwards.model.parameters.flat, backwards.model.parameters.flat.flip(0))
+    assert_same_training(forwards.model, backwards.model.select([2, 1, 0]))
 
 
 def test_weights_and_data_have_their_own_seeds(start, finish, plan_of):

@@ -1,4 +1,4 @@
-"""The two maps that every part of an ensemble uses: linear, and layer norm, with weights chosen by name."""
+"""The maps that every part of an ensemble uses: linear, layer norm and position codes, with weights chosen by name."""
 
 from collections.abc import Mapping
 
@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
+
+from hopscope.models.config import TransformerConfig
 
 Weights = Mapping[str, Tensor]
 """Name → tensor with a leading member axis, as `Parameters.views` gives them."""
@@ -32,3 +34,11 @@ def norm(
     """Layer norm over the last axis."""
     weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
     return torch.addcmul(bias[:, None, None], functional.layer_norm(x, x.shape[-1:]), weight[:, None, None])
+
+
+def position_codes(config: TransformerConfig, weights: Weights) -> Float[Tensor, "member position model"]:
+    """The learned code of every position; there must be such codes."""
+    codes = weights["embed.position.weight"]
+    if config.positions == "learned":
+        return codes
+    return codes.index_select(1, torch.tensor(config.position_codes, device=codes.device))

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from hopscope.models.config import TransformerConfig
-from hopscope.models.linear import Weights, linear, norm
+from hopscope.models.linear import Weights, linear, norm, position_codes
 
 LARGEST_TABLE = 128
 """Largest vocabulary × positions for which this was measured to be the faster way."""
@@ -48,7 +48,7 @@ def attended(
     asking = tokens[:, readout]
     stream = weights["embed.token.weight"][:, None].expand(-1, config.length, -1, -1)
     if config.position_count:
-        stream = stream + weights["embed.position.weight"][:, list(config.position_codes), None]
+        stream = stream + position_codes(config, weights)[:, :, None]
     patterns = _patterns(config, weights, mask[readout].T, readout, stream, tokens, asking)
     laid_out = _by_token(patterns, tokens, config.input_size)
     out = torch.bmm(laid_out.transpose(1, 2), _projected_values(config, weights, stream))

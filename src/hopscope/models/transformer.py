@@ -16,7 +16,7 @@ from hopscope.models import lookup
 from hopscope.models.config import TransformerConfig
 from hopscope.models.edits import Edits, Means, visible_keys
 from hopscope.models.layer_editor import LayerEditor
-from hopscope.models.linear import linear, norm, product
+from hopscope.models.linear import linear, norm, position_codes, product
 from hopscope.models.member import MemberTransformer
 from hopscope.models.parameters import Parameters, parameter_specs
 
@@ -54,7 +54,6 @@ class Transformer:
         self.weights = parameters.views()
         device = parameters.flat.device
         self._readout = torch.tensor(config.readout_positions, device=device)
-        self._position_codes = torch.tensor(config.position_codes, device=device)
         self._mask = torch.zeros(config.length, config.length, device=device)
         self._mask.masked_fill_(~visible_keys(config.length, config.causal, device), -torch.inf)
 
@@ -176,8 +175,7 @@ class Transformer:
         else:
             symbol = linear(self.weights, "embed.vector", inputs)
         if config.position_count:
-            codes = weights["embed.position.weight"][:, self._position_codes[: inputs.shape[2]]]
-            return symbol, codes[:, None]
+            return symbol, position_codes(config, weights)[:, None, : inputs.shape[2]]
         return symbol, None
 
     def _block(

@@ -4,7 +4,7 @@ Three facts make it so.  At the only layer a stream is one of few vectors, token
 and what a head writes are small tables.  A causal row depends on the tokens up to it alone, so the early rows of a
 batch repeat each other: each different prefix is computed once and counts as often as it occurs.  And between the large
 matrix products, which torch does best, everything is a loop over rows that stays in cache, compiled by numba
-(`fused_kernels`), with the derivatives written out.
+(`fused_rows`, `fused_tables`), with the derivatives written out.
 
 It gives what autograd gives for `PermutationTask.losses`, to rounding (tested).  Without numba training takes the
 general way; `docs/performance.md` has the ratios.
@@ -41,7 +41,7 @@ class FusedGradient:
 
     def __init__(self, config: TransformerConfig, parameters: Parameters, batch: int):
         self.config, self.parameters, self.batch = config, parameters, batch
-        self._kernels = _kernels()
+        self._rows, self._tables = _loops()
         self._readout = np.array(config.readout_positions, dtype=np.int64)
         self._position_of = np.array(config.position_codes, dtype=np.int64)
         self._scale = np.float32(config.head_size**-0.5)
@@ -59,7 +59,7 @@ class FusedGradient:
         self._gradient: Tensor | None = None
 
     def _shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
-        """What is kept between the loops; `fused_kernels` says what each is."""
+        """What is kept between the loops; `fused_rows` and `fused_tables` say what each is."""
         config = self.config
         heads, keys, size, width = config.heads, config.length, config.input_size, config.width
         slots, sources = len(self._readout), config.input_size + max(config.position_count, 1)
@@ -90,7 +90,7 @@ class FusedGradient:
             gradient: laid out as the weights; becomes the gradient of the mean over slots.
         """
         self._lay_out(gradient)
-        self._kernels.gather_rows(
+        self._rows.gather_rows(
             inputs.contiguous().numpy(), targets.contiguous().numpy(), self._readout, self._counted,
             self._tokens, self._slots, self._arrays["counts"], self._used,
         )  # fmt: skip
@@ -117,11 +117,11 @@ class FusedGradient:
         return [self._back_arrays[name] for name in names]
 
     def _attend(self, rows: int) -> None:
-        self._kernels.make_tables(
+        self._tables.make_tables(
             *self._of("embed.token.weight", "embed.position.weight"), self._position_of, self._readout, self._scale,
             *self._of(*_PROJECTIONS, _OUTPUT, "sources", "projected", "query", "key", "write", "score", "power"),
         )  # fmt: skip
-        self._kernels.attend(
+        self._rows.attend(
             rows, self._tokens, self._slots, self._readout, self._arrays["sources"], self._position_of,
             *self._of(f"{_ATTENTION}.output.bias", *_FIRST_NORM, "score", "power", "write",
                       "attention", "normed", "spread", "stream"),
@@ -137,7 +137,7 @@ class FusedGradient:
 
     def _judge(self, rows: int) -> None:
         names = ("layers.0.mlp_norm.weight", "layers.0.mlp_norm.bias", "readout.weight", "readout.bias")
-        self._kernels.judge(
+        self._rows.judge(
             rows, self.batch, self._slots, *self._of("counts", "stream", "out", *names, "losses"),
             *self._back_of(*names, f"{_MLP}.outer.bias"),
         )  # fmt: skip
@@ -149,14 +149,14 @@ class FusedGradient:
         inner, outer = f"{_MLP}.inner.weight", f"{_MLP}.outer.weight"
         torch.bmm(hidden.transpose(1, 2), out, out=self._back[outer])
         torch.bmm(out, self._tensors[outer].transpose(1, 2), out=back_hidden)
-        self._kernels.rectify_back(
+        self._rows.rectify_back(
             rows, *self._of("hidden", "back_hidden"), self._back_arrays[f"{_MLP}.inner.bias"]
         )
         torch.bmm(stream.transpose(1, 2), back_hidden, out=self._back[inner])
         torch.bmm(back_hidden, self._tensors[inner].transpose(1, 2), out=more)
 
     def _attend_back(self, rows: int) -> None:
-        self._kernels.attend_back(
+        self._rows.attend_back(
             rows, self._tokens, self._slots, self._readout, self._position_of,
             *self._of(_FIRST_NORM[0], "out", "more", "attention", "normed", "spread", "write"),
             *self._back_of(*_FIRST_NORM, f"{_ATTENTION}.output.bias"),
@@ -165,14 +165,15 @@ class FusedGradient:
         weights = [
             f"{_ATTENTION}.{name}" for name in ("query.weight", "key.weight", "value.weight", "value.bias")
         ]
-        self._kernels.tables_back(
+        self._tables.tables_back(
             self._arrays["sources"], self._position_of, self._readout, self._scale,
             *self._of(*weights, _OUTPUT, "projected", "query", "key", "back_write", "back_score", "back_sources"),
             *self._back_of("embed.token.weight", "embed.position.weight", *_PROJECTIONS, _OUTPUT),
         )  # fmt: skip
 
 
-def _kernels() -> "ModuleType":
-    from hopscope.training import fused_kernels
+def _loops() -> "tuple[ModuleType, ModuleType]":
+    """The compiled loops; their package is optional, so they are imported when they are needed."""
+    from hopscope.training import fused_rows, fused_tables
 
-    return fused_kernels
+    return fused_rows, fused_tables

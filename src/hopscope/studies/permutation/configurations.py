@@ -1,7 +1,7 @@
 """What is trained: a model, the data it learns from, and how it departs from the presentation, as one readable name."""
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
 
 PUBLISHED = ("d16/1 plain", "d32/2 repeats")
@@ -71,10 +71,6 @@ class Configuration:
     def base(self) -> "Configuration":
         """The same model and data as the study has them."""
         return Configuration(self.width, self.heads, self.data)
-
-    def without(self, change: str) -> "Configuration":
-        """The same with one change taken back."""
-        return replace(self, **{change: None})
 
     def overrides(self) -> dict[str, Any]:
         """For the run's list of members: everything that tells this configuration from others."""
