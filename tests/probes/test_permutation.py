@@ -8,47 +8,11 @@ import torch
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
 from hopscope.probes import permutation as probes
-from hopscope.tasks.config import PermutationConfig
-from hopscope.tasks.permutation import PermutationTask
 from hopscope.theory import posteriors
 
+from .observers import both, eliminator, guesser, ideal, table, task
+
 MEMBERS = 2
-
-
-def task(**changes):
-    return PermutationTask(PermutationConfig(**changes))
-
-
-def table(batch, row_of):
-    """Probabilities `[1, batch, slot, output]` from `row_of(xs, ys, x)`, a list for the values 1 … V."""
-    rows = []
-    for inputs in batch.inputs[0].tolist():
-        xs, ys = inputs[::2], inputs[1::2]
-        rows.append([[0.0, *row_of(xs[:slot], ys[:slot], xs[slot])] for slot in range(len(xs))])
-    return torch.tensor(rows)[None]
-
-
-def ideal(values):
-    return lambda xs, ys, x: posteriors.uniform_posterior(xs, ys, x, values)
-
-
-def eliminator(values):
-    """Never sees that an x comes back: uniform over the values not shown yet."""
-
-    def row(xs, ys, x):
-        free = [value not in ys for value in range(1, values + 1)]
-        return [is_free / sum(free) for is_free in free]
-
-    return row
-
-
-def guesser(values):
-    return lambda xs, ys, x: [1.0 / values] * values
-
-
-def both(first, second):
-    """Two members with different answers."""
-    return torch.cat((first, second))
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +91,108 @@ def test_the_ideal_observer_has_no_error_and_a_guesser_a_known_one(plain):
         largest = max(abs(1 / unused - 1 / 5), 1 / 5 if slot else 0.0)
         assert float(error.mean[1, slot]) == pytest.approx(mean, abs=1e-6)
         assert float(error.largest[1, slot]) == pytest.approx(largest, abs=1e-6)
+
+
+def test_a_mask_leaves_out_sequences_slot_by_slot():
+    posterior = torch.zeros(1, 3, 2, 6)
+    posterior[0, 1, 0] = torch.nan
+    posterior[0, :, 1] = torch.nan
+    predicted = torch.zeros(MEMBERS, 3, 2, 6)
+    predicted[0, 0, 0, 1], predicted[0, 2, 0, 5], predicted[1, 1, 0, 2] = 0.5, 0.25, 1.0
+    defined = torch.tensor([[[True, False], [False, False], [True, False]]])
+    error = probes.posterior_error(predicted, posterior, defined)
+    nothing = math.nan
+    torch.testing.assert_close(
+        error.mean, torch.tensor([[0.75 / 10, nothing], [0.0, nothing]]), equal_nan=True
+    )
+    torch.testing.assert_close(error.largest, torch.tensor([[0.5, nothing], [0.0, nothing]]), equal_nan=True)
+
+
+def test_a_mask_that_leaves_nothing_out_changes_no_error(model, plain):
+    predicted, posterior = probes.predict(model, plain), probes.uniform_posterior(plain)
+    every = torch.ones(posterior.shape[:-1], dtype=torch.bool)
+    without, masked = (probes.posterior_error(predicted, posterior, mask) for mask in (None, every))
+    torch.testing.assert_close(masked.mean, without.mean)
+    assert torch.equal(masked.largest, without.largest)
+    torch.testing.assert_close(
+        probes.kl_divergence(posterior, predicted, every), probes.kl_divergence(posterior, predicted)
+    )
+
+
+# Divergence.
+
+
+def test_kl_divergence_by_hand():
+    reference = torch.tensor([[[[0.0, 0.5, 0.5, 0.0]], [[0.0, 0.25, 0.0, 0.75]]]])
+    first = torch.tensor([[[[0.0, 0.25, 0.25, 0.5]], [[0.25, 0.25, 0.25, 0.25]]]])
+    found = probes.kl_divergence(reference, both(first, reference))
+    expected = (math.log(2) + 0.75 * math.log(3)) / 2
+    torch.testing.assert_close(found, torch.tensor([[expected], [0.0]], dtype=torch.float64))
+
+
+def test_kl_divergence_equals_a_plain_loop(model, plain):
+    few = plain.take(slice(13))
+    reference, predicted = probes.uniform_posterior(few), probes.predict(model, few)
+    for member in range(MEMBERS):
+        for slot in range(5):
+            total = 0.0
+            for r, p in zip(reference[0, :, slot].tolist(), predicted[member, :, slot].tolist(), strict=True):
+                total += sum(a * math.log(a / b) for a, b in zip(r, p, strict=True) if a > 0)
+            found = float(probes.kl_divergence(reference, predicted)[member, slot])
+            assert found == pytest.approx(total / 13, abs=1e-6)
+
+
+def test_a_guesser_diverges_by_what_elimination_is_worth(plain):
+    found = probes.kl_divergence(probes.uniform_posterior(plain), table(plain, guesser(5)))
+    expected = [[math.log(5 / (5 - slot)) for slot in range(5)]]
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-6)
+
+
+def test_kl_divergence_leaves_out_what_is_not_defined():
+    reference = torch.tensor([[[[0.0, 1.0], [0.0, math.nan]], [[math.nan, 0.0], [math.nan, 1.0]]]])
+    predicted = torch.full((1, 2, 2, 2), 0.5)
+    defined = torch.tensor([[[True, False], [False, False]]])
+    found = probes.kl_divergence(reference, predicted, defined)
+    torch.testing.assert_close(
+        found, torch.tensor([[math.log(2), math.nan]], dtype=torch.float64), equal_nan=True
+    )
+
+
+@pytest.mark.usefixtures("_subnormals")
+def test_what_was_called_impossible_diverges_far_and_finitely(plain):
+    never = torch.zeros(1, plain.inputs.shape[1], 5, 6)
+    never[..., 0] = 1.0
+    found = probes.kl_divergence(probes.uniform_posterior(plain), never)
+    assert bool((found > 80.0).all()) and bool(found.isfinite().all())
+
+
+# Used values.
+
+
+def test_used_mass_by_hand():
+    asked = task(values=3)
+    batch = asked.batch(torch.tensor([[[2, 1, 3], [3, 2, 1]]]), torch.tensor([[[3, 1, 2], [3, 1, 2]]]))
+    # Values in order: 1 3 2 and 2 1 3.
+    predicted = torch.zeros(1, 2, 3, 4)
+    predicted[0, 0, 0, 1] = 1.0
+    predicted[0, 0, 1] = torch.tensor([0.0, 0.5, 0.25, 0.25])
+    predicted[0, 1, 1] = torch.tensor([0.0, 0.5, 0.25, 0.25])
+    predicted[0, 0, 2] = torch.tensor([0.5, 0.125, 0.25, 0.125])
+    found = probes.used_mass(predicted, batch)
+    torch.testing.assert_close(found.mean, torch.tensor([[0.0, 0.375, 0.125]], dtype=torch.float64))
+    torch.testing.assert_close(found.largest, torch.tensor([[0.0, 0.5, 0.25]], dtype=torch.float64))
+
+
+def test_an_eliminator_gives_used_values_nothing_and_a_guesser_their_share(plain):
+    found = probes.used_mass(both(table(plain, eliminator(5)), table(plain, guesser(5))), plain)
+    expected = torch.tensor([[0.0] * 5, [slot / 5 for slot in range(5)]], dtype=torch.float64)
+    torch.testing.assert_close(found.mean, expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(found.largest, expected, rtol=0, atol=1e-6)
+
+
+def test_used_mass_refuses_sequences_in_which_a_used_value_is_right(repeats):
+    with pytest.raises(ValueError, match=f"without a repeated x, found {repeats.inputs.shape[1]} with one"):
+        probes.used_mass(probes.uniform_posterior(repeats), repeats)
 
 
 # Accuracy and loss.
@@ -295,3 +361,12 @@ def test_mean_patterns_are_means_over_the_whole_batch(model, repeats, monkeypatc
 def test_mean_patterns_need_a_sample(model, repeats):
     with pytest.raises(ValueError, match="expected at least one sample, found none"):
         probes.mean_patterns(model, repeats.take(slice(0)))
+
+
+# Records.
+
+
+def test_numbers_of_a_record_have_none_for_what_does_not_exist():
+    values = torch.tensor([[0.1, math.nan], [-math.inf, 2.0]], dtype=torch.float64)
+    assert probes.json_numbers(values) == [[0.1, None], [None, 2.0]]
+    assert probes.json_numbers(torch.tensor(3)) == 3.0

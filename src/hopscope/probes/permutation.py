@@ -3,8 +3,10 @@
 All of them take *predictions* (probabilities), so that they can be checked against hand-made ones.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -61,7 +63,7 @@ def uniform_posterior(batch: Batch) -> Probabilities:
 
 @dataclass(frozen=True)
 class PosteriorError:
-    """Distance of predictions from a posterior, slot by slot.
+    """Distance of predictions from a posterior, slot by slot; NaN where the posterior is defined in no sequence.
 
     Attributes:
         mean: mean absolute error over sequences and the values 1…V.
@@ -73,11 +75,91 @@ class PosteriorError:
 
 
 def posterior_error(
-    predicted: Probabilities, posterior: Float[Tensor, "#member batch slot output"]
+    predicted: Probabilities,
+    posterior: Float[Tensor, "#member batch slot output"],
+    defined: Bool[Tensor, "#member batch slot"] | None = None,
 ) -> PosteriorError:
-    """Mean and largest absolute error against a posterior (presentation, sections 6 and 9)."""
+    """Mean and largest absolute error against a posterior (presentation, sections 6 and 9).
+
+    Args:
+        predicted: probabilities of the members.
+        posterior: what they should be.
+        defined: where there is such a posterior (default: everywhere); other predictions are left out.
+    """
     error = (predicted - posterior)[..., 1:].abs()
-    return PosteriorError(error.mean((1, 3)), error.amax((1, 3)))
+    if defined is None:
+        return PosteriorError(error.mean((1, 3)), error.amax((1, 3)))
+    largest = torch.where(defined, error.amax(-1), 0.0).amax(1)
+    return PosteriorError(
+        _mean_where(defined, error.mean(-1)), torch.where(defined.any(1), largest, torch.nan)
+    )
+
+
+def kl_divergence(
+    reference: Float[Tensor, "#member batch slot output"],
+    predicted: Probabilities,
+    defined: Bool[Tensor, "#member batch slot"] | None = None,
+) -> Float[Tensor, "member slot"]:
+    """Mean over sequences of KL(reference ‖ predicted) = Σ_y r(y)·(ln r(y) − ln p(y)), in nats, with 0·ln 0 = 0.
+
+    Args:
+        reference: probabilities of an ideal observer.
+        predicted: probabilities of the members.
+        defined: where there is such a reference (default: everywhere); other predictions are left out.
+
+    Returns:
+        Float64, by slot; NaN where the reference is defined in no sequence.
+    """
+    gain = torch.special.xlogy(reference, reference) - reference * _log(predicted)
+    divergence = gain.sum(-1).double()
+    return divergence.mean(1) if defined is None else _mean_where(defined, divergence)
+
+
+def _mean_where(
+    chosen: Bool[Tensor, "#member batch slot"], values: Float[Tensor, "member batch slot"]
+) -> Float[Tensor, "member slot"]:
+    """Mean over the chosen sequences of each slot; the others may hold NaN.  NaN where none is chosen."""
+    return torch.where(chosen, values, 0.0).sum(1) / chosen.sum(1)
+
+
+def _log(probabilities: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    # The smallest normal number: workers flush smaller ones to zero, and the logarithm of zero is no loss.
+    return probabilities.clamp(min=torch.finfo(probabilities.dtype).tiny).log()
+
+
+@dataclass(frozen=True)
+class UsedMass:
+    """Probability that goes to values which were shown already, slot by slot (claim P6).
+
+    Attributes:
+        mean: mean over sequences of the probability of all used values together.
+        largest: the largest such probability over all sequences.
+    """
+
+    mean: Float[Tensor, "member slot"]
+    largest: Float[Tensor, "member slot"]
+
+
+def used_mass(predicted: Probabilities, batch: Batch) -> UsedMass:
+    """Measure the probability of values that elimination rules out.
+
+    Raises:
+        ValueError: a sequence has a repeated x, where a used value is the right one.
+    """
+    refuse_repeats("used mass", batch)
+    mass = (predicted * used_values(batch)).sum(-1).double()
+    return UsedMass(mass.mean(1), mass.amax(1))
+
+
+def refuse_repeats(measurement: str, batch: Batch) -> None:
+    """Let only sequences pass in which every x is another one.
+
+    Raises:
+        ValueError: a sequence has a repeated x.
+    """
+    repeats = int(batch.roles["repeat"].any(-1).sum())
+    if repeats:
+        raise ValueError(f"{measurement}: expected sequences without a repeated x, found {repeats} with one")
 
 
 def accuracy_by_slot(predicted: Probabilities, batch: Batch) -> Float[Tensor, "member slot"]:
@@ -88,9 +170,7 @@ def accuracy_by_slot(predicted: Probabilities, batch: Batch) -> Float[Tensor, "m
 def cross_entropy(predicted: Probabilities, batch: Batch) -> Float[Tensor, " member"]:
     """Mean over all answers of −ln P(right value), in nats."""
     right = answers(batch).expand(predicted.shape[:-1])[..., None]
-    # The smallest normal number: workers flush smaller ones to zero, and the logarithm of zero is no loss.
-    least = torch.finfo(predicted.dtype).tiny
-    return -predicted.gather(-1, right).clamp(min=least).log().mean((1, 2, 3))
+    return -_log(predicted.gather(-1, right)).mean((1, 2, 3))
 
 
 @dataclass(frozen=True)
@@ -116,8 +196,8 @@ class RepeatProbe:
     recall_by_source: Float[Tensor, "member slot"]
 
 
-def repeat_probe(predicted: Probabilities, batch: Batch) -> RepeatProbe:
-    """Measure recall on sequences that each hold exactly one repeated x.
+def repeated_slot(batch: Batch) -> Int[Tensor, "member batch"]:
+    """The slot (from 0) of the one repeated x of each sequence.
 
     Raises:
         ValueError: a sequence has no repeated x, or several.
@@ -125,8 +205,17 @@ def repeat_probe(predicted: Probabilities, batch: Batch) -> RepeatProbe:
     repeated = batch.roles["repeat"][..., ::2].bool()
     if not bool((repeated.sum(-1) == 1).all()):
         raise ValueError("repeat probe: expected one repeated x in every sequence, found another number")
+    return repeated.int().argmax(-1)
+
+
+def repeat_probe(predicted: Probabilities, batch: Batch) -> RepeatProbe:
+    """Measure recall on sequences that each hold exactly one repeated x.
+
+    Raises:
+        ValueError: a sequence has no repeated x, or several.
+    """
     members, slots = predicted.shape[0], predicted.shape[2]
-    slot = repeated.int().argmax(-1).expand(members, -1)
+    slot = repeated_slot(batch).expand(members, -1)
     here = predicted.gather(2, slot[..., None, None].expand(-1, -1, 1, slots + 1))[:, :, 0]
     right = answers(batch).expand(members, -1, -1).gather(2, slot[..., None])[..., 0]
     used = used_values(batch).expand(members, -1, -1, -1)
@@ -161,3 +250,14 @@ def mean_patterns(model: Transformer, batch: Batch) -> Float[Tensor, "member lay
     if total is None:
         raise ValueError("mean patterns: expected at least one sample, found none")
     return total / batch.inputs.shape[1]
+
+
+def json_numbers(values: Tensor) -> Any:
+    """Nested lists for a JSON record, with None for what does not exist (NaN, infinity)."""
+    return _finite(values.double().tolist())
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(entry) for entry in value]
+    return value if math.isfinite(value) else None
