@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from hopscope.api import load_member as load_member
     from hopscope.api import open_run as open_run
     from hopscope.api import run as run
+    from hopscope.api import show as show
     from hopscope.models.export import load_module as load_module
 
 __version__ = "0.1.0"
@@ -17,10 +18,11 @@ _HOMES = {
     "run": "hopscope.api",
     "open_run": "hopscope.api",
     "load_member": "hopscope.api",
+    "show": "hopscope.api",
     "load_module": "hopscope.models.export",
 }
 
-__all__ = ["load_member", "load_module", "open_run", "run"]
+__all__ = ["load_member", "load_module", "open_run", "run", "show"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,8 @@
-"""The library in a few calls: run a study, open a run, load what it trained."""
+"""The library in a few calls: run a study, open a run, load what it trained, look at what it answers."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 from pydantic import ValidationError
 
@@ -9,8 +10,13 @@ from hopscope.config import validation_line
 from hopscope.errors import UserError
 from hopscope.executors.local import run_study
 from hopscope.models.member import MemberTransformer
-from hopscope.runs import RunFolder, find_run
+from hopscope.probes.worked import worked_sequence
+from hopscope.report.shown import ShownSequence
+from hopscope.runs import MemberRecord, RunFolder, UnitFolder, find_run
 from hopscope.studies import find_study
+from hopscope.studies.permutation.worked import worked_steps
+from hopscope.tasks.config import PermutationConfig
+from hopscope.tasks.splits import MappingSplit
 from hopscope.training import restore
 
 
@@ -64,5 +70,68 @@ def load_member(run: RunFolder | Path | str, member: int, step: int | None = Non
     Raises:
         UserError: no such run, member or checkpoint.
     """
-    folder = run if isinstance(run, RunFolder) else open_run(run)
-    return restore.load_member(folder, member, step)
+    return restore.load_member(_folder(run), member, step)
+
+
+def show(
+    run: RunFolder | Path | str, member: int, sequence: Sequence[SupportsIndex], step: int | None = None
+) -> ShownSequence:
+    """What a member of a permutation run answers at every x of a sequence, beside the ideal observer.
+
+    Printed, it is one bar for each value; a notebook draws it; its `steps` are plain values.  A model also gives a
+    little probability to token 0, which is no value: what the bars lack to one.
+
+    Args:
+        run: the run, its folder, or a root that holds one.
+        member: the member's number in the run.
+        sequence: tokens x₁ y₁ x₂ y₂ …, V pairs from 1 to V; the last y may be left out, and an x may come back.
+        step: training step of the checkpoint; the last by default.
+
+    Raises:
+        UserError: no such run, member or checkpoint; the run is of another task; the sequence is none of its task.
+    """
+    folder = _folder(run)
+    record = restore.member_record(folder, member)
+    unit = folder.unit(record.unit)
+    task = _permutation_task(folder, unit)
+    checkpoint = unit.checkpoint(step)[0]
+    split = MappingSplit(task.values, task.held_out_share, task.split_seed)
+    entry = worked_sequence(restore.load_member(folder, member, checkpoint), sequence, split)
+    return ShownSequence(
+        title=_title(unit, record, checkpoint),
+        sequence=entry["tokens"],
+        steps=worked_steps(entry, 0),
+        caption=_SIDES[entry["split"]],
+        run=folder.hash,
+        member=member,
+        checkpoint=checkpoint,
+        mapping=entry["mapping"],
+        split=entry["split"],
+    )
+
+
+_SIDES = {
+    "train": "The mapping is one of the training mappings.",
+    "held_out": "The mapping is held out: it never occurs in training.",
+    None: "The pairs leave more than one mapping.",
+}
+
+
+def _folder(run: RunFolder | Path | str) -> RunFolder:
+    return run if isinstance(run, RunFolder) else open_run(run)
+
+
+def _permutation_task(run: RunFolder, unit: UnitFolder) -> PermutationConfig:
+    """The task of a unit, if it is permutation lookup; other tasks' plans need not even be readable here."""
+    task = unit.record["plan"]["task"]
+    if task.get("kind") != "permutation":
+        raise UserError(
+            f"{run.path}: expected a run of the permutation lookup task, found study '{run.study}' with task "
+            f"{task.get('kind')!r}; choose a run of `hopscope run permutation`"
+        )
+    return PermutationConfig.model_validate(task)
+
+
+def _title(unit: UnitFolder, record: MemberRecord, checkpoint: int) -> str:
+    label = unit.record.get("label", unit.hash)
+    return f"{label}, member {record.member}, seed {record.seed}, step {checkpoint:,}"

@@ -117,7 +117,10 @@ def test_charts_are_described_and_can_be_saved_but_not_edited(run_path, open_pag
 def test_words_and_verdicts_keep_contrast(scheme, run_path, open_page):
     page = open_page(run_path / "report.html", color_scheme=scheme)
     verdicts = [f".verdict.verdict-{slug}" for slug in ("reproduced", "refuted", "inconclusive", "not-run")]
-    for selector in ["section > p", "figcaption", ".role-x .role", ".role-y .role", ".source", *verdicts]:
+    marks = [f".mark-{kind}" for kind in ("target", "used", "recall", "elimination")]
+    worked = [".chip-x", ".chip-y", ".chip-asked", ".known", ".theirs", ".legend", ".origin", ".summary"]
+    words = ["section > p", "figcaption", ".role-x .role", ".role-y .role", ".source"]
+    for selector in [*words, *worked, *marks, *verdicts]:
         ratio = page.locator(selector).first.evaluate(_CONTRAST)
         assert ratio >= 4.5, (selector, ratio)
 

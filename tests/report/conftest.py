@@ -1,4 +1,4 @@
-"""Fixtures of the page's tests: a made-up run folder."""
+"""Fixtures of the page's tests: a made-up run folder, and models for the page's forward pass."""
 
 import importlib.util
 from pathlib import Path
@@ -18,6 +18,12 @@ def _load(path: Path):
 def synthetic():
     """The module that writes made-up runs."""
     return _load(Path(__file__).with_name("synthetic_run.py"))
+
+
+@pytest.fixture(scope="session")
+def forward_cases():
+    """Models and sequences for the page's forward pass, with PyTorch's results."""
+    return _load(Path(__file__).with_name("forward_cases.py"))
 
 
 @pytest.fixture

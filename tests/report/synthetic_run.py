@@ -1,7 +1,9 @@
 """A made-up run folder with every kind of block, figure and verdict; its numbers are made up too."""
 
+import base64
 import json
 import math
+import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ import altair as alt
 HASH = "5b0c9d7e31f24a68b7c5e2a90d134f6ab82c7710f3d94e5566a1b0c9d8e7f601"
 FLOORS = {"uniform floor": 1.0986, "elimination floor": 0.9575}
 SEEDS = (3, 5, 7, 11)
+TOKENS = [2, 3, 4, 1, 1, 4, 5, 5, 2, 3]
+"""A probe: the last x repeats the first."""
 HEADS = ("layer 1 · head 1", "layer 1 · head 2")
 
 
@@ -257,8 +261,79 @@ def _task_section() -> dict[str, Any]:
                 "cells": cells,
                 "caption": "x tokens are numbers, y tokens their letters.",
             },
+            worked(),
+            explorer(),
         ],
     }
+
+
+def worked() -> dict[str, Any]:
+    """The last two steps of a probe in which recall and elimination disagree."""
+    before = _bars({}, [0.004, 0.49, 0.003, 0.003, 0.5], [0.0, 0.5, 0.0, 0.0, 0.5])
+    last = _bars({3: 0.0, 2: 0.9991}, [1e-5, 0.9987, 0.0002, 0.0009, 0.0], [0.0, 0.0, 1.0, 0.0, 0.0])
+    return {
+        "kind": "worked",
+        "title": "width 16, plain data: a repeat after {seeds} pairs",
+        "file": "units/7f/analysis/worked-step-5100.json",
+        "key": "sequences.3.probabilities.1",
+        "sequence": TOKENS,
+        "steps": [
+            {"x": 5, "seen": TOKENS[:7], "used": [3, 1, 4], "target": 5, "bars": before},
+            {"x": 2, "seen": TOKENS[:9], "used": [3, 1, 4, 5], "target": 3, "recall": 3, "elimination": 2,
+             "bars": last, "note": "Of {seeds} seeds, none recalls."},
+        ],
+        "caption": "The model answers by elimination.",
+    }  # fmt: skip
+
+
+def _bars(published: dict[int, float], ours: list[float], ideal: list[float]) -> list[dict[str, Any]]:
+    return [
+        {"value": value, "probability": p, "ideal": best, "published": published.get(value)}
+        for value, (p, best) in enumerate(zip(ours, ideal, strict=True), start=1)
+    ]
+
+
+def explorer() -> dict[str, Any]:
+    """Two made-up models of five values."""
+    return {
+        "kind": "explorer",
+        "title": "Try any sequence",
+        "models": [_explorer_model("width 3", 1.0), _explorer_model("width 3, other weights", 3.0)],
+        "sequences": [
+            {"name": "no repeat", "tokens": [2, 3, 1, 5, 4, 4, 3, 2, 5, 1]},
+            {"name": "x5 repeats x1", "tokens": [2, 4, 5, 3, 4, 5, 3, 2, 2]},
+        ],
+        "held_out": [[5, 3, 2, 4, 1]],
+        "caption": "Computed in the browser, {seeds} models in the run.",
+    }
+
+
+def _explorer_model(name: str, size: float) -> dict[str, Any]:
+    shapes: dict[str, list[int]] = {"embed.token.weight": [6, 3], "embed.position.weight": [9, 3]}
+    for part in ("query", "key", "value", "output"):
+        shapes |= {
+            f"layers.0.attention.{part}.weight": [3, 3],
+            f"layers.0.attention.{part}.bias": [3],
+        }
+    shapes |= {"readout.weight": [6, 3], "readout.bias": [6]}
+    return {
+        "name": name,
+        "file": "units/7f/checkpoints/step-000005100.safetensors",
+        "key": "member 3",
+        "config": {
+            "values": 5, "length": 9, "width": 3, "heads": 1, "head_size": 3, "mlp_size": 0,
+            "activation": "relu", "norm": "none", "positions": "learned",
+        },
+        "weights": {
+            name: _packed(shape, [size * math.sin(at + len(name)) for at in range(math.prod(shape))])
+            for name, shape in shapes.items()
+        },
+    }  # fmt: skip
+
+
+def _packed(shape: list[int], numbers: list[float]) -> dict[str, Any]:
+    data = struct.pack(f"<{len(numbers)}f", *numbers)
+    return {"shape": shape, "data": base64.b64encode(data).decode("ascii")}
 
 
 def _learning_section() -> dict[str, Any]:

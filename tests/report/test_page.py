@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hopscope.errors import UserError
-from hopscope.report.page import build_report, script_json
+from hopscope.report.environment import script_json
+from hopscope.report.page import build_report
 
 
 def build(*runs):
@@ -26,6 +27,11 @@ def change_json(path, change):
     value = json.loads(path.read_text(encoding="utf-8"))
     change(value)
     path.write_text(json.dumps(value), encoding="utf-8")
+
+
+def weight(story):
+    """A weight of the explorer's first model."""
+    return story["sections"][0]["blocks"][3]["models"][0]["weights"]["readout.bias"]
 
 
 def test_same_run_gives_the_same_bytes_anywhere(run_path, tmp_path, synthetic):
@@ -61,7 +67,42 @@ def test_every_kind_of_block_is_there(run_path):
     assert '<th scope="col">final loss</th>' in text
     assert "<td>0.9983</td>" in text
     assert text.count('class="ledger-entry ') == 4
+    assert text.count('<li class="step">') == 2
+    assert text.count('<tr class="bar') == 10
+    assert '<option value="1">width 3, other weights</option>' in text
     assert not re.search(r"\{\w+\}", text)
+
+
+def test_worked_sequence_shows_marks_published_numbers_and_origin(run_path):
+    text = words(build(run_path))
+    figure = text[text.index('<figure class="worked"') : text.index('<figure class="worked explorer"')]
+    rows = re.findall(r'<tr class="(bar[^"]*)">(.*?)</tr>', figure, flags=re.DOTALL)[5:]
+    read = [(name, " ".join(re.sub(r"<[^>]+>", " ", row).split())) for name, row in rows]
+    assert read == [
+        ("bar is-used", "1 0.000 <0.001 ✕ used".replace("<", "&lt;")),
+        ("bar is-elimination", "2 0.000 0.9987 0.9991 ← elimination"),
+        (
+            "bar is-target is-used is-recall",
+            "3 1.000 <0.001 0.000 ✓ target ✕ used ← recall".replace("<", "&lt;"),
+        ),
+        ("bar is-used", "4 0.000 0.001 ✕ used"),
+        ("bar is-used", "5 0.000 0.000 ✕ used"),
+    ]
+    assert 'title="units/7f/analysis/worked-step-5100.json · sequences.3.probabilities.1.1.2"' in figure
+    assert '<th scope="col">published</th>' in figure
+    assert "used: 3, 1, 4, 5; target: 3" in figure
+
+
+def test_scripts_of_the_explorer_come_only_with_it(run_path):
+    assert "hopscopeForward" in build(run_path)
+    change_json(run_path / "story.json", lambda story: story["sections"][0]["blocks"].pop())
+    assert "hopscopeForward" not in build(run_path)
+
+
+def test_weights_and_sequences_travel_in_the_page(run_path, synthetic):
+    page = build(run_path)
+    (data,) = re.findall(r'class="explorer-data">(.*?)</script>', page, flags=re.DOTALL)
+    assert json.loads(data) == synthetic.explorer()
 
 
 def test_verdict_shows_sign_word_and_what_must_be_trusted(run_path):
@@ -137,6 +178,14 @@ def test_script_json_is_the_same_value_without_markup(value):
         ("story.json", lambda story: story.update(schema_version=7), "schema_version"),
         ("story.json", lambda story: story["sections"][1]["blocks"][1].pop("alt"), "alt"),
         ("story.json", lambda story: story["sections"][1]["blocks"][1].update(name="../loss"), "../loss"),
+        ("story.json", lambda story: story["sections"][0]["blocks"][2].pop("file"), "file"),
+        (
+            "story.json",
+            lambda story: story["sections"][0]["blocks"][2]["steps"][0].update(target=9),
+            "target",
+        ),
+        ("story.json", lambda story: story["sections"][0]["blocks"][3]["models"].clear(), "models"),
+        ("story.json", lambda story: weight(story)["shape"].append(2), "bytes for the shape"),
         ("claims.json", lambda claims: claims[0].update(verdict="proved"), "proved"),
         ("config.json", lambda config: config.pop("hash"), "hash"),
     ],

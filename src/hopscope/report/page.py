@@ -5,19 +5,17 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 from pydantic import JsonValue
 
 from hopscope.errors import UserError
+from hopscope.report.environment import asset, environment
 from hopscope.report.figures import VL_VERSION, inline_figure
-from hopscope.report.numbers import format_number, tie
 from hopscope.report.prose import Prose
-from hopscope.report.record import FigureBlock, RunRecord, read_run
+from hopscope.report.record import ExplorerBlock, FigureBlock, RunRecord, read_run
 from hopscope.report.verdicts import VerdictRow, verdict_counts, verdict_rows
 from hopscope.runs.files import write_atomic
 
@@ -79,42 +77,31 @@ def _view(record: RunRecord, anchor: str) -> RunView:
 
 
 def _render(views: list[RunView]) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("hopscope.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters.update(number=format_number, tie=tie)
     sources = [f"runs/{view.record.config.study}/{view.record.config.hash}" for view in views]
-    return environment.get_template("page.html").render(
-        runs=views,
-        title=_title(views),
-        style=_asset("style.css"),
-        script=_asset("page.js"),
-        libraries=Markup(_libraries()) if any(view.figures for view in views) else "",
-        command=shlex.join(["hopscope", "report", *sources]),
-        as_json=script_json,
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            runs=views,
+            title=_title(views),
+            style=Markup("\n").join([asset("style.css"), asset("worked.css")]),
+            scripts=[asset(name) for name in _scripts(views)],
+            libraries=Markup(_libraries()) if any(view.figures for view in views) else "",
+            command=shlex.join(["hopscope", "report", *sources]),
+        )
     )
+
+
+def _scripts(views: list[RunView]) -> list[str]:
+    sections = (section for view in views for section in view.record.story.sections)
+    explores = any(isinstance(block, ExplorerBlock) for section in sections for block in section.blocks)
+    return ["page.js", *(("forward.js", "explorer.js") if explores else ())]
 
 
 def _title(views: list[RunView]) -> str:
     if len(views) > 1:
         return f"Hopscope: {len(views)} runs"
     return views[0].prose.plain(views[0].record.story.title)
-
-
-def script_json(value: JsonValue) -> Markup:
-    """JSON that is safe inside a ``<script>`` element: no ``<`` is left to end it or to open a comment."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
-
-
-def _asset(name: str) -> Markup:
-    # Package files, not user text: escaping would break the style sheet's and the script's own quotes.
-    return Markup(resources.files("hopscope.report").joinpath("templates", name).read_text(encoding="utf-8"))
 
 
 @cache

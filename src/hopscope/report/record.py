@@ -3,10 +3,13 @@
 The shapes are those of the run folder's documentation; a file that differs is an error that names the field.
 """
 
+import base64
+import binascii
+import math
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
 from hopscope.claims import Claim, read_ledger
 from hopscope.config import Config
@@ -74,8 +77,166 @@ class VerdictsBlock(Config):
     kind: Literal["verdicts"]
 
 
+class Bar(Config):
+    """What a model holds of one value.
+
+    Attributes:
+        value: the value, 1 … V.
+        probability: the model's.
+        ideal: that of the ideal observer.
+        published: the one that the source prints, if it prints any.
+    """
+
+    value: int
+    probability: float = Field(ge=0.0, le=1.0)
+    ideal: float | None = Field(None, ge=0.0, le=1.0)
+    published: float | None = Field(None, ge=0.0, le=1.0)
+
+
+class WorkedStep(Config):
+    """One question of a sequence, which y belongs to this x, with the model's answer.
+
+    Attributes:
+        x: the token asked about.
+        seen: every token up to and with x.
+        used: the values shown before x.
+        target: the right value, where it is known.
+        recall: the value that stood beside an earlier copy of x, if there is one.
+        elimination: the only value not used yet, if only one is left.
+        bars: one for each value.
+        note: a remark.
+    """
+
+    x: int
+    seen: list[int]
+    used: list[int]
+    target: int | None = None
+    recall: int | None = None
+    elimination: int | None = None
+    bars: list[Bar] = Field(min_length=1)
+    note: str = ""
+
+    @property
+    def probabilities(self) -> list[float]:
+        """The model's probability of each value."""
+        return [bar.probability for bar in self.bars]
+
+    @property
+    def ideal(self) -> list[float | None]:
+        """The ideal observer's probability of each value."""
+        return [bar.ideal for bar in self.bars]
+
+    @model_validator(mode="after")
+    def _names_its_values(self) -> Self:
+        known = {bar.value for bar in self.bars}
+        named = {*self.used, self.target, self.recall, self.elimination} - {None}
+        if not named <= known:
+            raise ValueError(f"used, target, recall and elimination among the bars' values {sorted(known)}")
+        return self
+
+
+class WorkedSequence(Config):
+    """A sequence of tokens x₁ y₁ x₂ y₂ … with a model's probabilities at each x."""
+
+    title: str = ""
+    sequence: list[int]
+    steps: list[WorkedStep] = Field(min_length=1)
+    caption: str = ""
+
+
+class WorkedBlock(WorkedSequence):
+    """A worked sequence of the story; ``key`` names the array ``[step][value]`` of probabilities in ``file``."""
+
+    kind: Literal["worked"]
+    file: str
+    key: str
+
+
+class PackedArray(Config):
+    """An array as base64 of little-endian float32 in row-major order."""
+
+    shape: list[Annotated[int, Field(ge=1)]]
+    data: str
+
+    @model_validator(mode="after")
+    def _fills_its_shape(self) -> Self:
+        expected = 4 * math.prod(self.shape)
+        try:
+            found = len(base64.b64decode(self.data, validate=True))
+        except binascii.Error:
+            raise ValueError(f"base64 of {expected} bytes") from None
+        if found != expected:
+            raise ValueError(f"{expected} bytes for the shape {self.shape}, not {found}")
+        return self
+
+
+class ExplorerConfig(Config):
+    """The shape of a one-layer token model, as far as its forward pass needs it."""
+
+    values: int = Field(ge=1)
+    length: int = Field(ge=1)
+    width: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    head_size: int = Field(ge=1)
+    mlp_size: int = Field(ge=0)
+    activation: Literal["relu", "gelu"]
+    norm: Literal["post", "pre", "none"]
+    positions: Literal["learned", "pair", "none"]
+
+
+class ExplorerModel(Config):
+    """One model of the explorer; ``file`` and ``key`` say where in the run its weights are from."""
+
+    name: str
+    file: str
+    key: str = ""
+    config: ExplorerConfig
+    weights: dict[str, PackedArray]
+
+
+class NamedSequence(Config):
+    """Tokens x₁ y₁ x₂ y₂ … that the reader can choose by name."""
+
+    name: str
+    tokens: list[Annotated[int, Field(ge=1)]] = Field(min_length=1)
+
+
+class ExplorerBlock(Config):
+    """Models that the page runs in the reader's browser, on any sequence.
+
+    Attributes:
+        models: what can be chosen; all have the same V.
+        sequences: what can be chosen without typing.
+        held_out: the held-out mappings (values of 1 … V each), to say on which side a sequence is.
+        title, caption: words around it.
+    """
+
+    kind: Literal["explorer"]
+    title: str = ""
+    models: list[ExplorerModel] = Field(min_length=1)
+    sequences: list[NamedSequence] = Field(min_length=1)
+    held_out: list[list[int]] = Field(default_factory=list)
+    caption: str = ""
+
+    @property
+    def values(self) -> int:
+        """V."""
+        return self.models[0].config.values
+
+    @model_validator(mode="after")
+    def _shares_its_values(self) -> Self:
+        found = sorted({model.config.values for model in self.models})
+        if len(found) > 1:
+            raise ValueError(f"models of one V, not of {found}")
+        for sequence in self.sequences:
+            if len(sequence.tokens) > 2 * self.values or max(sequence.tokens) > self.values:
+                raise ValueError(f"sequences of at most {2 * self.values} tokens from 1 to {self.values}")
+        return self
+
+
 Block = Annotated[
-    TextBlock | SequenceBlock | FigureBlock | TableBlock | VerdictsBlock, Field(discriminator="kind")
+    TextBlock | SequenceBlock | FigureBlock | TableBlock | VerdictsBlock | WorkedBlock | ExplorerBlock,
+    Field(discriminator="kind"),
 ]
 
 

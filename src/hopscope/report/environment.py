@@ -1,0 +1,46 @@
+"""Where the templates are filled: their language, their filters, and the plain files that lie beside them."""
+
+import json
+from importlib import resources
+
+import jinja2
+from markupsafe import Markup
+from pydantic import JsonValue
+
+from hopscope.report.numbers import format_number, tie
+from hopscope.report.worked import format_probability, format_published, in_words, marks, pairs
+
+
+def environment() -> jinja2.Environment:
+    """The templates' environment: everything is escaped, an unknown name is an error."""
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("hopscope.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters.update(
+        number=format_number,
+        tie=tie,
+        script_json=script_json,
+        probability=format_probability,
+        published=format_published,
+        pairs=pairs,
+        in_words=in_words,
+    )
+    made.globals.update(marks=marks)
+    return made
+
+
+def script_json(value: JsonValue) -> Markup:
+    """JSON that is safe inside a ``<script>`` element: no ``<`` is left to end it or to open a comment."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def asset(name: str) -> Markup:
+    """The text of a file among the templates."""
+    # Package files, not user text: escaping would break the style sheet's and the script's own quotes.
+    return Markup(resources.files("hopscope.report").joinpath("templates", name).read_text(encoding="utf-8"))
