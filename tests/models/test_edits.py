@@ -4,10 +4,20 @@ import pytest
 import torch
 
 from hopscope.models.edits import Means, lower
-from hopscope.models.interventions import AblateHead, AblateMLP, ReplacePattern, Site, SwapValues
+from hopscope.models.interventions import (
+    AblateHead,
+    AblateMLP,
+    EqualizeAttention,
+    ReplacePattern,
+    Site,
+    SwapAttention,
+    SwapValues,
+)
 from hopscope.models.reference_edits import Edited
 
-from .samples import BATCH, MEMBERS, OUTPUT, POSITIONS, batch, config, inputs, lively, only
+from .planted import POSITION, SYMBOL, WRITTEN, Planted, shown
+from .planted import POSITIONS as LENGTH
+from .samples import BATCH, MEMBERS, OUTPUT, POSITIONS, TABLES, batch, config, inputs, lively, only
 
 
 def matrix():
@@ -30,6 +40,18 @@ REPLACE = {
     "mean pattern": ReplacePattern(layer=1, heads=(2, 3), rows=KIND, by="mean"),
     "matrix": ReplacePattern(layer=2, heads=(4,), by="matrix", matrix=matrix()),
 }
+WEIGHTS = {
+    "exchanged weights": SwapAttention(layer=0, first=site(2), second=site(7)),
+    "exchanged weights of some": SwapAttention(
+        layer=1, heads=(0, 3), rows=KIND, first=site(4), second=site(1)
+    ),
+    "exchanged weights of a partner": SwapAttention(
+        layer=2, heads=(2,), first=site(5), second=site(3, "past")
+    ),
+    "equal weights": EqualizeAttention(layer=0, keys={}),
+    "equal weights of some": EqualizeAttention(layer=2, heads=(1, 4), rows=KIND, keys={"kind": 0}),
+    "equal weights of kept mass": EqualizeAttention(layer=1, rows={"kind": 0}, keys=KIND),
+}
 SWAP = {
     "symbols": SwapValues(layer=0, what="symbol", first=site(2), second=site(7)),
     "symbols later": SwapValues(layer=2, heads=(1,), what="symbol", first=site(0), second=site(5, "partner")),
@@ -44,7 +66,7 @@ ABLATE = {
     "mean MLP": AblateMLP(layer=2, by="mean"),
     "resampled MLP": AblateMLP(layer=1, rows={"slot": 2}, by="resample"),
 }
-SINGLE = REPLACE | SWAP | ABLATE
+SINGLE = REPLACE | WEIGHTS | SWAP | ABLATE
 VARIANTS = {"clean": []} | {name: [intervention] for name, intervention in SINGLE.items()}
 VARIANTS |= {
     "everything in one layer": [
@@ -66,6 +88,20 @@ VARIANTS |= {
         ReplacePattern(layer=0, by="uniform"),
         ReplacePattern(layer=0, heads=(1, 2), rows=KIND, by="identity"),
         ReplacePattern(layer=0, heads=(2,), by="one_hot", relation="past"),
+    ],
+    "three weights in turn": [
+        SwapAttention(layer=1, first=site(0), second=site(4)),
+        SwapAttention(layer=1, heads=(0, 1, 2), first=site(4), second=site(8)),
+    ],
+    "later equal weights win where there are keys": [
+        EqualizeAttention(layer=0, keys=KIND),
+        EqualizeAttention(layer=0, heads=(1, 2), rows=KIND, keys={"kind": 0}),
+        EqualizeAttention(layer=0, heads=(2,), keys={"slot": 6}),
+    ],
+    "patterns are replaced, then swapped, then made equal, in whatever order": [
+        EqualizeAttention(layer=2, rows=KIND, keys={"kind": 0}),
+        SwapAttention(layer=2, heads=(0, 1, 2), first=site(3), second=site(9)),
+        ReplacePattern(layer=2, heads=(1, 2, 3), by="matrix", matrix=matrix()),
     ],
     "a later ablation wins": [
         AblateHead(layer=0, heads=(0, 1), by="zero"),
@@ -216,6 +252,127 @@ def test_a_model_without_mlp_or_position_code_can_be_edited():
         torch.testing.assert_close(found[number, 1], expected, rtol=1e-5, atol=1e-5, msg=name)
 
 
+# Attention weights.
+
+
+def weights_of(planted, *interventions):
+    """The last row's pattern of head 0, `[member, key]`, and the answers there, before and after."""
+    data = shown((2, 0, 3, 3, 3, 4, 1))
+    edits = lower([[], list(interventions)], planted.model.config, data)
+    predicted, captured = planted.model.capture(data.inputs, edits)
+    return captured.patterns[0][:, :, 0, 0, -1], predicted[:, :, 0, -1].argmax(-1).tolist()
+
+
+def reader(source=5):
+    """Member 0 answers with the token at `source`, member 1 with the position it looked at."""
+    planted = Planted(members=2)
+    for member, part in enumerate((SYMBOL, POSITION)):
+        planted.attend_to_position(member, 0, 0, source).copy(member, 0, 0, part).answer(member, WRITTEN)
+    return planted
+
+
+@torch.no_grad()
+def test_exchanged_weights_make_a_reader_read_elsewhere():
+    (before, after), answers = weights_of(
+        reader(), SwapAttention(layer=0, heads=(0,), first=site(0), second=site(5))
+    )
+    assert answers == [[4, 5], [2, 0]]
+    assert torch.equal(after, before[:, [5, 1, 2, 3, 4, 0, 6]]) and (before[:, 5] > 0.99).all()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "edit",
+    [
+        SwapAttention(layer=0, first=site(0), second=site(3)),
+        SwapAttention(layer=0, heads=(1, 2), first=site(0), second=site(5)),
+        SwapAttention(layer=0, rows={"slot": 4}, first=site(0), second=site(3)),
+        EqualizeAttention(layer=0, keys={"slot": 5}),
+        EqualizeAttention(layer=0, heads=(1, 2), keys={}),
+    ],
+    ids=["other keys", "idle heads", "another row", "one key", "idle heads, equal"],
+)
+def test_weights_exchanged_or_equal_elsewhere_change_no_answer(edit):
+    _, answers = weights_of(reader(), edit)
+    assert answers == [[4, 5], [4, 5]]
+
+
+@torch.no_grad()
+def test_equal_weights_keep_the_mass_and_share_it():
+    def weights(roles):
+        return weights_of(reader(), EqualizeAttention(layer=0, rows={"slot": LENGTH - 1}, keys=roles))[0]
+
+    before, after = weights({})
+    torch.testing.assert_close(after, torch.full((2, LENGTH), 1 / LENGTH), rtol=0, atol=1e-6)
+    before, after = weights({"slot": 3})
+    assert torch.equal(before, after)
+    model = lively(config())
+    data = batch(model.config)
+    edits = lower([[], [EqualizeAttention(layer=1, rows=KIND, keys={"kind": 0})]], model.config, data)
+    _, captured = model.capture(data.inputs, edits)
+    before, after = captured.patterns[1]
+    torch.testing.assert_close(after.sum(-1), before.sum(-1), rtol=0, atol=1e-5)
+    rows, keys = data.roles["kind"] == 1, data.roles["kind"] == 0
+    untouched = (~rows[:, :, None, :, None] | ~keys[:, :, None, None, :]).expand_as(after)
+    torch.testing.assert_close(after[untouched], before[untouched], rtol=1e-5, atol=1e-6)
+    assert (after - before).abs().max() > 0.1
+
+
+@torch.no_grad()
+def test_a_row_that_does_not_see_both_keys_keeps_its_weights():
+    model = lively(config())
+    data = batch(model.config)
+    here = torch.arange(POSITIONS).expand_as(data.roles["slot"])
+    data.roles["place"] = here
+    first, second = Site(roles={"place": 2}), Site(roles={"place": 7})
+    edits = lower([[], [SwapAttention(layer=0, first=first, second=second)]], model.config, data)
+    _, captured = model.capture(data.inputs, edits)
+    before, after = captured.patterns[0]
+    expected = before.clone()
+    expected[..., 7:, 2], expected[..., 7:, 7] = before[..., 7:, 7], before[..., 7:, 2]
+    torch.testing.assert_close(after, expected, rtol=1e-5, atol=1e-6)
+    assert (after - before).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_gradients_under_edited_weights_equal_those_of_the_plain_module(name):
+    model = lively(config())
+    data = batch(model.config)
+    weights = [view.requires_grad_() for view in model.weights.values()]
+    loss = model(data.inputs, lower([[WEIGHTS[name]]], model.config, data))[0].pow(2).mean((1, 2, 3)).sum()
+    found = dict(zip(model.weights, torch.autograd.grad(loss, weights), strict=True))
+    for member in range(MEMBERS):
+        module, alone = model.member(member), only(data, member)
+        module(alone.inputs[0], Edited([WEIGHTS[name]], alone)).pow(2).mean().backward()
+        for part, parameter in module.named_parameters():
+            theirs = parameter.grad.T if parameter.ndim == 2 and part not in TABLES else parameter.grad
+            torch.testing.assert_close(found[part][member], theirs, rtol=1e-4, atol=1e-5, msg=part)
+
+
+# Memory.
+
+
+def test_what_is_not_used_has_no_memory():
+    """Nine times more variants of one kind must not bring the other kinds' tensors with them."""
+    shape = config()
+    data = batch(shape)
+    kinds = {
+        "replace": (REPLACE["identity"], {"pattern_on", "pattern"}),
+        "swap weights": (WEIGHTS["exchanged weights"], {"weight_source"}),
+        "equal weights": (WEIGHTS["equal weights"], {"equal"}),
+        "swap values": (SWAP["symbols"], {"value_source"}),
+        "head": (ABLATE["zero head"], {"head_by"}),
+        "MLP": (ABLATE["zero MLP"], {"mlp_by"}),
+    }
+    every = set().union(*(names for _, names in kinds.values()))
+    for intervention, used in kinds.values():
+        edits = lower([[intervention]] * 9, shape, data)
+        for name in every:
+            tensor = getattr(edits, name)
+            assert (tensor.untyped_storage().nbytes() > 9 * BATCH) == (name in used), name
+            assert tensor.shape[1:3] == (9, BATCH)
+
+
 # What cannot be lowered.
 
 
@@ -263,6 +420,28 @@ def lowered(*interventions, means: Means | None = None, **changes):
         (
             [SwapValues(layer=0, what="symbol", first=site(1), second=site(2, "next"))],
             "relation: expected one of",
+        ),
+        ([SwapAttention(layer=4, first=site(1), second=site(2))], "layer: expected 0 to 2, found 4"),
+        (
+            [SwapAttention(layer=0, heads=(6,), first=site(1), second=site(2))],
+            r"heads: expected some of 0 to 4, found \(6,\)",
+        ),
+        (
+            [SwapAttention(layer=0, rows={"colour": 1}, first=site(1), second=site(2))],
+            r"role: expected one of \['kind', 'slot'\], found 'colour'",
+        ),
+        (
+            [SwapAttention(layer=0, first=Site(roles={"kind": 1}), second=site(2))],
+            "site: expected roles that exactly one position of every sample has, found {'kind': 1}",
+        ),
+        ([EqualizeAttention(layer=3, keys={})], "layer: expected 0 to 2, found 3"),
+        (
+            [EqualizeAttention(layer=0, heads=(-2,), keys={})],
+            r"heads: expected some of 0 to 4, found \(-2,\)",
+        ),
+        (
+            [EqualizeAttention(layer=0, keys={"colour": 1})],
+            r"role: expected one of \['kind', 'slot'\], found 'colour'",
         ),
         (
             [

@@ -15,10 +15,12 @@ from hopscope.models.config import TransformerConfig
 from hopscope.models.interventions import (
     AblateHead,
     AblateMLP,
+    EqualizeAttention,
     Intervention,
     ReplacePattern,
     Roles,
     Site,
+    SwapAttention,
     SwapValues,
 )
 from hopscope.tasks.batch import Batch
@@ -48,8 +50,12 @@ class Means:
 class Edits:
     """Interventions, lowered.  A `#member` axis is 1 or full; where a switch is off its values are unused.
 
+    The tensors of a kind that no variant uses are expanded from a single row: they have their shape, but no memory.
+
     Attributes:
         pattern_on, pattern: rows of attention patterns that are replaced, and by what.
+        weight_source: key whose attention weight each key is given.
+        equal: keys whose attention weights become their mean.
         value_on: heads that read edited values.
         value_source: position that stands in for each position in the value path; components symbol, position
             code, stream.
@@ -60,6 +66,8 @@ class Edits:
 
     pattern_on: Bool[Tensor, "#member variant batch layer head query"]
     pattern: Float[Tensor, "#member variant batch layer head query key"]
+    weight_source: Int[Tensor, "#member variant batch layer head query key"]
+    equal: Bool[Tensor, "#member variant batch layer head query key"]
     value_on: Bool[Tensor, "variant layer head"]
     value_source: Int[Tensor, "#member variant batch layer 3 position"]
     head_by: Int[Tensor, "#member variant batch layer head query"]
@@ -110,17 +118,23 @@ class _Lowering:
 
     def __init__(self, config: TransformerConfig, batch: Batch, means: Means | None, variants: int):
         self.config, self.batch, self.means = config, batch, means
+        self._owned: set[str] = set()
         members, samples, positions = batch.inputs.shape[:3]
         device = batch.inputs.device
         lead = (members, variants, samples, config.layers)
         heads, size, width = config.heads, config.head_size, config.width
-        many = members if means is None else means.heads.shape[0]
-        self.pattern_on = torch.zeros(*lead, heads, positions, dtype=torch.bool, device=device)
-        self.pattern = torch.zeros(max(members, many), *lead[1:], heads, positions, positions, device=device)
+        most = members if means is None else max(members, means.heads.shape[0])
+        off = torch.zeros((), dtype=torch.bool, device=device)
+        kept = torch.tensor(KEPT, dtype=torch.int8, device=device)
+        here = torch.arange(positions, device=device)
+        self.pattern_on = off.expand(*lead, heads, positions)
+        self.pattern = torch.zeros((), device=device).expand(most, *lead[1:], heads, positions, positions)
+        self.weight_source = here.expand(*lead, heads, positions, positions)
+        self.equal = off.expand(*lead, heads, positions, positions)
         self.value_on = torch.zeros(variants, config.layers, heads, dtype=torch.bool, device=device)
-        self.value_source = torch.arange(positions, device=device).expand(*lead, 3, positions).clone()
-        self.head_by = torch.full((*lead, heads, positions), KEPT, dtype=torch.int8, device=device)
-        self.mlp_by = torch.full((*lead, positions), KEPT, dtype=torch.int8, device=device)
+        self.value_source = here.expand(*lead, 3, positions)
+        self.head_by = kept.expand(*lead, heads, positions)
+        self.mlp_by = kept.expand(*lead, positions)
         if means is None:
             self.head_mean = torch.zeros(1, config.layers, heads, positions, size, device=device)
             self.mlp_mean = torch.zeros(1, config.layers, positions, width, device=device)
@@ -129,15 +143,28 @@ class _Lowering:
 
     def edits(self, donor: Tensor) -> Edits:
         return Edits(
-            self.pattern_on, self.pattern, self.value_on, self.value_source, self.head_by, self.head_mean,
-            self.mlp_by, self.mlp_mean, donor,
+            self.pattern_on, self.pattern, self.weight_source, self.equal, self.value_on, self.value_source,
+            self.head_by, self.head_mean, self.mlp_by, self.mlp_mean, donor,
         )  # fmt: skip
+
+    def _writable(self, name: str) -> Tensor:
+        """The tensor of this name, with memory of its own from the first time on."""
+        tensor: Tensor = getattr(self, name)
+        if name not in self._owned:
+            tensor = tensor.clone(memory_format=torch.contiguous_format)
+            setattr(self, name, tensor)
+            self._owned.add(name)
+        return tensor
 
     def add(self, variant: int, intervention: Intervention) -> None:
         if intervention.layer >= self.config.layers:
             raise ValueError(f"layer: expected 0 to {self.config.layers - 1}, found {intervention.layer}")
         if isinstance(intervention, ReplacePattern):
             self._replace_pattern(variant, intervention)
+        elif isinstance(intervention, SwapAttention):
+            self._swap_attention(variant, intervention)
+        elif isinstance(intervention, EqualizeAttention):
+            self._equalize_attention(variant, intervention)
         elif isinstance(intervention, SwapValues):
             self._swap_values(variant, intervention)
         elif isinstance(intervention, AblateHead):
@@ -158,11 +185,12 @@ class _Lowering:
         else:
             replacement, exists = self._rows_of(by)
             rows = rows & exists
+        on, pattern = self._writable("pattern_on"), self._writable("pattern")
         for head in self._heads(by.heads):
             where = (slice(None), variant, slice(None), by.layer, head)
-            self.pattern_on[where] |= rows
+            on[where] |= rows
             new = replacement[head] if by.by == "mean" else replacement
-            self.pattern[where] = torch.where(rows[..., None], new, self.pattern[where])
+            pattern[where] = torch.where(rows[..., None], new, pattern[where])
 
     def _rows_of(self, by: ReplacePattern) -> tuple[Tensor, Tensor]:
         """Replacement `[member, batch, query, key]` and whether each row `[member, batch, query]` has one."""
@@ -170,7 +198,7 @@ class _Lowering:
         everywhere = torch.ones(
             self.batch.inputs.shape[:3], dtype=torch.bool, device=self.batch.inputs.device
         )
-        visible = visible_keys(positions, self.config.causal, everywhere.device)
+        visible = self._visible()
         if by.by == "identity":
             return torch.eye(positions, device=everywhere.device).expand(*everywhere.shape, -1), everywhere
         if by.by == "matrix":
@@ -188,6 +216,29 @@ class _Lowering:
         total = keys.sum(-1, keepdim=True)
         return keys / total.clamp(min=1.0), total[..., 0] > 0
 
+    def _swap_attention(self, variant: int, swap: SwapAttention) -> None:
+        first, second = located(self.batch, swap.first), located(self.batch, swap.second)
+        both = ((first >= 0) & (second >= 0))[..., None]
+        first, second = first.clamp(min=0), second.clamp(min=0)
+        seen_by = self._visible().T
+        rows = selected(self.batch, swap.rows) & both & seen_by[first] & seen_by[second]
+        source = self._writable("weight_source")
+        for head in self._heads(swap.heads):
+            where = (slice(None), variant, slice(None), swap.layer, head)
+            swapped = _exchanged(source[where], first[..., None], second[..., None])
+            source[where] = torch.where(rows[..., None], swapped, source[where])
+
+    def _equalize_attention(self, variant: int, equal: EqualizeAttention) -> None:
+        keys = self._visible() & selected(self.batch, equal.keys)[:, :, None, :]
+        rows = selected(self.batch, equal.rows) & keys.any(-1)
+        on = self._writable("equal")
+        for head in self._heads(equal.heads):
+            where = (slice(None), variant, slice(None), equal.layer, head)
+            on[where] = torch.where(rows[..., None], keys, on[where])
+
+    def _visible(self) -> Tensor:
+        return visible_keys(self.batch.inputs.shape[2], self.config.causal, self.batch.inputs.device)
+
     def _swap_values(self, variant: int, swap: SwapValues) -> None:
         heads = self._heads(swap.heads)
         chosen = torch.zeros(self.config.heads, dtype=torch.bool, device=self.value_on.device)
@@ -199,27 +250,23 @@ class _Lowering:
                 f"found {heads}; put the swaps into different variants"
             )
         self.value_on[variant, swap.layer] = chosen
-        source = self.value_source[:, variant, :, swap.layer, _COMPONENT[swap.what]]
         first, second = located(self.batch, swap.first), located(self.batch, swap.second)
         both = ((first >= 0) & (second >= 0))[..., None]
-        first, second = first.clamp(min=0)[..., None], second.clamp(min=0)[..., None]
-        swapped = source.scatter(-1, first, source.gather(-1, second)).scatter(
-            -1, second, source.gather(-1, first)
-        )
-        self.value_source[:, variant, :, swap.layer, _COMPONENT[swap.what]] = torch.where(
-            both, swapped, source
-        )
+        where = (slice(None), variant, slice(None), swap.layer, _COMPONENT[swap.what])
+        source = self._writable("value_source")
+        swapped = _exchanged(source[where], first.clamp(min=0), second.clamp(min=0))
+        source[where] = torch.where(both, swapped, source[where])
 
     def _ablate_head(self, variant: int, ablation: AblateHead) -> None:
         rows = selected(self.batch, ablation.rows)
         for head in self._heads(ablation.heads):
-            self._ablate(self.head_by[:, variant, :, ablation.layer, head], rows, ablation.by)
+            self._ablate(self._writable("head_by")[:, variant, :, ablation.layer, head], rows, ablation.by)
 
     def _ablate_mlp(self, variant: int, ablation: AblateMLP) -> None:
         if not self.config.mlp_size:
             raise ValueError("ablate_mlp: expected a model with an MLP, found mlp_ratio = 0")
         rows = selected(self.batch, ablation.rows)
-        self._ablate(self.mlp_by[:, variant, :, ablation.layer], rows, ablation.by)
+        self._ablate(self._writable("mlp_by")[:, variant, :, ablation.layer], rows, ablation.by)
 
     def _ablate(self, view: Tensor, rows: Tensor, by: str) -> None:
         if by == "mean":
@@ -230,6 +277,16 @@ class _Lowering:
         if self.means is None:
             raise ValueError("by = 'mean': expected means of a reference batch, found none; give means=")
         return self.means
+
+
+def _exchanged(
+    source: Int[Tensor, "member batch *row position"],
+    first: Int[Tensor, "member batch *one"],
+    second: Int[Tensor, "member batch *one"],
+) -> Int[Tensor, "member batch *row position"]:
+    """The entries of two places exchanged, in every row of a sample."""
+    one, other = (place[..., None].expand(*source.shape[:-1], 1) for place in (first, second))
+    return source.scatter(-1, one, source.gather(-1, other)).scatter(-1, other, source.gather(-1, one))
 
 
 def visible_keys(positions: int, causal: bool, device: torch.device) -> Bool[Tensor, "query key"]:

@@ -58,6 +58,39 @@ class ReplacePattern(Config):
         return self
 
 
+class SwapAttention(Config):
+    """Exchange the attention weights of two keys; all other weights of the row stay.
+
+    Attributes:
+        layer, heads: which heads; `None` means all heads of the layer.
+        rows: query rows by role.  Rows that may not see both keys are left alone.
+        first, second: the two keys.
+    """
+
+    kind: Literal["swap_attention"] = "swap_attention"
+    layer: int = Field(ge=0)
+    heads: tuple[int, ...] | None = None
+    rows: Roles = {}
+    first: Site
+    second: Site
+
+
+class EqualizeAttention(Config):
+    """Set the attention weights of some keys to their mean, so that together they keep their mass.
+
+    Attributes:
+        layer, heads: which heads; `None` means all heads of the layer.
+        rows: query rows by role.
+        keys: keys by role, of which only those count that the row may see; a row that sees none is left alone.
+    """
+
+    kind: Literal["equalize_attention"] = "equalize_attention"
+    layer: int = Field(ge=0)
+    heads: tuple[int, ...] | None = None
+    rows: Roles = {}
+    keys: Roles
+
+
 class SwapValues(Config):
     """Exchange what two positions hand on as *values*, while queries and keys stay as they are.
 
@@ -100,5 +133,8 @@ class AblateMLP(Config):
     by: Literal["zero", "mean", "resample"]
 
 
-Intervention = Annotated[ReplacePattern | SwapValues | AblateHead | AblateMLP, Field(discriminator="kind")]
-"""Any of the four."""
+Intervention = Annotated[
+    ReplacePattern | SwapAttention | EqualizeAttention | SwapValues | AblateHead | AblateMLP,
+    Field(discriminator="kind"),
+]
+"""Any of the six.  Attention patterns are first replaced, then swapped, then equalised, however they are listed."""

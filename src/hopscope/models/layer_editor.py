@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 from hopscope.models.edits import KEPT, MEAN, POSITION, RESAMPLED, STREAM, SYMBOL, Edits
 
@@ -32,10 +33,15 @@ class LayerEditor:
         return x if self.rows is None else x.index_select(x.ndim - axis, self.rows)
 
     def pattern(self, pattern: Float[Tensor, "member rows head query key"]) -> Tensor:
-        """Attention patterns with the edited rows replaced."""
+        """Attention patterns with rows replaced, then weights exchanged between keys, then made equal."""
         on = self._queries(self.edits.pattern_on[:, :, :, self.layer], 1).flatten(1, 2)
         new = self._queries(self.edits.pattern[:, :, :, self.layer], 2).flatten(1, 2)
-        return torch.where(on[..., None], new, pattern)
+        pattern = torch.where(on[..., None], new, pattern)
+        source = self._queries(self.edits.weight_source[:, :, :, self.layer], 2).flatten(1, 2)
+        pattern = torch.take_along_dim(pattern, source, dim=-1)
+        equal = self._queries(self.edits.equal[:, :, :, self.layer], 2).flatten(1, 2)
+        mass = torch.where(equal, pattern, 0.0).sum(-1, keepdim=True)
+        return torch.where(equal, mass / equal.sum(-1, keepdim=True).clamp(min=1), pattern)
 
     def values(
         self,
@@ -72,8 +78,8 @@ class LayerEditor:
     ) -> Float[Tensor, "member rows *site size"]:
         """Outputs as `by` says: kept, zero, the mean, or the donor sample's."""
         apart = out.unflatten(1, (self.edits.variants, -1))
-        donor = self.edits.donor.reshape(-1, 1, apart.shape[2], *[1] * (apart.ndim - 3))
-        theirs = torch.take_along_dim(apart, donor, dim=2)
+        member, variant = (torch.arange(size, device=out.device) for size in apart.shape[:2])
+        theirs = apart[member[:, None, None], variant[:, None], self.edits.donor[:, None]]
         by = by[..., None]
         new = torch.where(by == RESAMPLED, theirs, torch.where(by == MEAN, mean[:, None, None], 0.0))
         return torch.where(by == KEPT, apart, new).flatten(1, 2)
@@ -81,4 +87,7 @@ class LayerEditor:
 
 def _taken(x: Stream, source: Tensor) -> Stream:
     """Position p of the result is position `source[..., p]` of `x`."""
-    return torch.take_along_dim(x, source[..., None], dim=2)
+    members, rows, positions = x.shape[:3]
+    first = torch.arange(members * rows, device=x.device).view(members, rows, 1) * positions
+    # Whole vectors are copied, which is much faster than to gather their elements.
+    return functional.embedding(first + source, x.flatten(0, 2))

@@ -10,10 +10,12 @@ from torch import Tensor
 from hopscope.models.interventions import (
     AblateHead,
     AblateMLP,
+    EqualizeAttention,
     Intervention,
     ReplacePattern,
     Roles,
     Site,
+    SwapAttention,
     SwapValues,
 )
 from hopscope.tasks.batch import Batch
@@ -52,14 +54,35 @@ class Edited:
         self.symbol, self.position = symbol, position
 
     def pattern(self, pattern: Float[Tensor, "batch head query key"]) -> Tensor:
-        """Attention patterns after replacement."""
+        """Attention patterns after replacement, then exchange, then equalisation."""
         pattern = pattern.clone()
         for item in self._here(ReplacePattern):
             for sample, head, query in self._rows(item, pattern):
                 row = self._new_row(item, sample, head, query, pattern.shape[-1])
                 if row is not None:
                     pattern[sample, head, query] = row
+        for swap in self._here(SwapAttention):
+            for sample, head, query in self._rows(swap, pattern):
+                first, second = self._position(swap.first, sample), self._position(swap.second, sample)
+                if first is None or second is None:
+                    continue
+                if self._sees(query, first) and self._sees(query, second):
+                    weights = pattern[sample, head, query].clone()
+                    pattern[sample, head, query, first] = weights[second]
+                    pattern[sample, head, query, second] = weights[first]
+        for place, keys in self._equal_keys(pattern).items():
+            pattern[*place, keys] = pattern[*place, keys].mean()
         return pattern
+
+    def _equal_keys(self, pattern: Tensor) -> dict[tuple[int, int, int], list[int]]:
+        """(sample, head, query) → keys whose weights become equal, by the last that says so."""
+        keys = {}
+        for item in self._here(EqualizeAttention):
+            for sample, head, query in self._rows(item, pattern):
+                chosen = self._seen_keys(item.keys, sample, query, pattern.shape[-1])
+                if chosen:
+                    keys[sample, head, query] = chosen
+        return keys
 
     def stream(self, x: Float[Tensor, "batch position model"], head: int) -> Tensor:
         """The stream from which a head takes its values."""
@@ -106,7 +129,9 @@ class Edited:
     def _here(self, kind: type[Kind]) -> list[Kind]:
         return [item for item in self.interventions if isinstance(item, kind) and item.layer == self.layer]
 
-    def _rows(self, item: ReplacePattern | AblateHead, x: Tensor) -> list[tuple[int, int, int]]:
+    def _rows(
+        self, item: ReplacePattern | SwapAttention | EqualizeAttention | AblateHead, x: Tensor
+    ) -> list[tuple[int, int, int]]:
         return [
             (sample, head, query)
             for sample in range(x.shape[0])
@@ -135,9 +160,7 @@ class Edited:
             assert item.matrix is not None
             return torch.tensor(item.matrix[query])
         if item.by == "uniform":
-            allowed = [
-                key for key in range(keys) if self._sees(query, key) and self._has(item.keys, sample, key)
-            ]
+            allowed = self._seen_keys(item.keys, sample, query, keys)
         elif item.by == "identity":
             allowed = [query]
         else:
@@ -149,6 +172,9 @@ class Edited:
         row = torch.zeros(keys)
         row[allowed] = 1.0 / len(allowed)
         return row
+
+    def _seen_keys(self, roles: Roles, sample: int, query: int, keys: int) -> list[int]:
+        return [key for key in range(keys) if self._sees(query, key) and self._has(roles, sample, key)]
 
     def _sees(self, query: int, key: int) -> bool:
         return key <= query or not self.causal
