@@ -181,7 +181,7 @@ def record(run: Path) -> Mapping[str, str]:
 SMALL = [
     "permutation", "--preset", "smoke", "--configurations", "d32/2 repeats", "--seeds", 2, "--threads", 1,
     "--samples-per-epoch", 512, "--epochs-repeats", 1, "--batch-size", 64, "--checkpoint-every", 4,
-    "--evaluate-every", 2, "--evaluation-limit", 300, "--device", "cpu",
+    "--evaluate-every", 2, "--evaluation-limit", 300, "--measurements", "basic", "--device", "cpu",
 ]  # fmt: skip
 """One unit, two members, eight steps, checkpoints after 0, 1, 2, 4 and 8."""
 

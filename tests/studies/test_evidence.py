@@ -1,8 +1,11 @@
 import pytest
 
 from hopscope.runs import RunFolder, compact, write_part
-from hopscope.studies.permutation.config import Configuration, PermutationStudyConfig
+from hopscope.studies.permutation.config import PermutationStudyConfig
+from hopscope.studies.permutation.configurations import Configuration
 from hopscope.studies.permutation.evidence import curve, gather, last_epoch_loss
+
+from .made_up import evidence
 
 
 @pytest.fixture
@@ -56,14 +59,19 @@ def test_curve(run):
     assert curve(run, "train", "loss")["value"].tolist() == [0.75, 0.25, 0.5]
 
 
-def test_frozen_members_and_missing_values_are_left_out(whole_run):
-    config = PermutationStudyConfig.model_validate(RunFolder(whole_run).config)
-    found = gather(RunFolder(whole_run), config)["d32/2 repeats"]
-    changed = type(found)(
-        **{**vars(found), "probes": {"recall": [0.25, None, 0.75]}, "frozen": [found.members[0]]}
-    )
-    assert changed.healthy("recall") == [0.75]
-    assert changed.healthy_losses() == found.training_loss[1:]
+def test_frozen_members_and_missing_values_are_left_out():
+    found = evidence("d32/2 repeats", seeds=3, recall=[0.25, None, 0.75], frozen=[100], loss=[7.0, 2.0, None])
+    assert found.each("probes", "recall") == [None, None, 0.75]
+    assert found.known("probes", "recall") == [0.75]
+    assert found.healthy_losses() == [2.0]
+
+
+def test_paths_lead_into_records():
+    found = evidence("d32/2 repeats", seeds=2, mae=[0.25, 0.5], ffn_recall=[0.125, 0.75])
+    assert found.each("posteriors", "mae_uniform_held_out.[m].1") == [0.25, 0.5]
+    assert found.each("battery", "mlp_ablation.mean.recall") == [0.125, 0.75]
+    assert found.has("battery", "mlp_ablation.mean") and not found.has("battery", "mlp_ablation.zero")
+    assert not found.has("formation")
 
 
 def test_gathered_from_a_run(whole_run):
@@ -77,15 +85,18 @@ def test_gathered_from_a_run(whole_run):
         assert (found.members, found.seeds, found.frozen) == (members, [0, 1, 2], [])
         assert found.exhaustive
         assert "of 20 epochs" in found.departures[0] or "of 50 epochs" in found.departures[0]
-        for (file, index), member in zip(found.files, members, strict=True):
-            record = run.members[member]
-            assert (run.path / file).is_file()
-            assert (file.split("/")[1], index) == (record.unit, record.index)
-            analysis = run.unit(record.unit).read_analysis("probes", 16 if member < 3 else 24)
-            assert analysis["members"][index] == member
-            place = members.index(member)
-            for probe, values in found.probes.items():
-                assert values[place] == analysis[probe][index]
+        assert {"probes", "posteriors", "battery", "roles", "decoding", "worked"} <= set(found.sources)
+        for analysis, sources in found.sources.items():
+            for source, member in zip(sources, members, strict=True):
+                record = run.members[member]
+                assert (run.path / source.file).is_file()
+                assert (source.file.split("/")[1], source.index) == (record.unit, record.index)
+                step = 16 if member < 3 else 24
+                assert run.unit(record.unit).read_analysis(analysis, step) == source.record
+                assert source.record["members"][source.index] == member
+        for metric in ("train/loss", "held_out/recall"):
+            assert len(found.curves[metric]) == len(members)
+            assert all(len(samples) == len(values) > 3 for samples, values in found.curves[metric])
 
 
 def test_a_frozen_member_is_known_from_its_checkpoint(whole_run, tmp_path):

@@ -1,5 +1,7 @@
 """The grid of the permutation study: units, member numbers, presets, and what counts as the source's protocol."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,15 +10,8 @@ from pydantic import ValidationError
 from hopscope.errors import UserError
 from hopscope.runs import content_hash
 from hopscope.studies import STUDY_NAMES, find_study
-from hopscope.studies.permutation.config import (
-    ALL,
-    COSTS,
-    PRESETS,
-    PUBLISHED,
-    Configuration,
-    PermutationStudyConfig,
-    plan,
-)
+from hopscope.studies.permutation.config import COSTS, PRESETS, PermutationStudyConfig, analyses, plan
+from hopscope.studies.permutation.configurations import ALL, PUBLISHED, SWEEPS, Configuration
 
 
 def members_of(units):
@@ -82,19 +77,92 @@ def test_an_override_that_makes_two_equal_leaves_one():
     assert [c.name for c in config.grid()] == ["d24/1 repeats"]
 
 
+SLOTS = st.lists(st.integers(1, 12), min_size=1, max_size=4, unique=True).map(tuple)
+
+
 @given(
-    st.builds(Configuration, st.integers(1, 999), st.integers(1, 99), st.sampled_from(("plain", "repeats")))
+    st.builds(
+        Configuration,
+        st.integers(1, 999),
+        st.integers(1, 99),
+        st.sampled_from(("plain", "repeats")),
+        values=st.none() | st.integers(3, 12),
+        repeat_ratio=st.none() | st.sampled_from((0.05, 0.3, 1.0)),
+        repeat_slots=st.none() | SLOTS,
+        repeat_sources=st.none() | SLOTS,
+        positions=st.sampled_from((None, "learned", "pair", "none")),
+        batch_size=st.none() | st.integers(1, 4096),
+    )
 )
 def test_names_are_read_as_written(configuration):
     assert Configuration.parse(configuration.name) == configuration
+    recorded = json.loads(json.dumps(configuration.overrides()))
+    assert Configuration.from_overrides({**recorded, "init_seed": 3}) == configuration
 
 
 @pytest.mark.parametrize(
     "name", ["", "d32", "32/2 plain", "d32/2", "d32/2 both", "d32/2 plain ", "d-3/1 plain"]
 )
 def test_other_names_are_refused(name):
-    with pytest.raises(ValidationError, match=r"expected names such as 'd32/2 repeats', found"):
+    with pytest.raises(ValidationError, match=r"expected names such as 'd32/2 repeats' or .*, found"):
         PermutationStudyConfig(configurations=(name,))
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("d32/2 repeats W=4", "expected each of V, ratio, slots, sources, positions, batch at most once, found 'W'"),
+        ("d32/2 repeats V=4 V=5", "at most once, found 'V'"),
+        ("d32/2 repeats V=four", "expected a number after V=, found 'four'"),
+        ("d32/2 repeats slots=2+", "expected a number after slots=, found '2[+]'"),
+        ("d32/2 repeats positions=rotary", "expected positions=learned, pair or none, found 'rotary'"),
+    ],
+)  # fmt: skip
+def test_other_changes_are_refused(name, found):
+    with pytest.raises(ValidationError, match=found):
+        PermutationStudyConfig(configurations=(name,))
+
+
+@pytest.mark.parametrize("name", ["d32/2 repeats V=2", "d32/2 repeats slots=6", "d32/2 repeats ratio=1.5"])
+def test_changes_that_do_not_fit_the_task_are_refused(name):
+    with pytest.raises(ValidationError):
+        PermutationStudyConfig(configurations=(name,))
+
+
+def test_changes_reach_the_units():
+    config = PermutationStudyConfig(
+        seeds=1,
+        configurations=("d32/2 repeats V=6 ratio=0.5 slots=3+4 sources=1 positions=pair batch=64",),
+    )
+    (unit,) = plan(config)
+    assert (unit.task.values, unit.task.repeat_ratio) == (6, 0.5)
+    assert unit.task.repeat_pairs() == [(3, 1), (4, 1)]
+    assert (unit.model.positions, unit.model.length, unit.training.batch_size) == ("pair", 11, 64)
+    assert unit.training.steps == -(-50 * 100_000 // 64)
+
+
+def test_sweeps_come_last_and_have_seeds_of_their_own():
+    config = PermutationStudyConfig(seeds=5, sweep_seeds=2, sweeps=tuple(SWEEPS))
+    names = [configuration.name for configuration in config.grid()]
+    assert names[:2] == list(PUBLISHED) and len(set(names)) == len(names)
+    for sweep in SWEEPS.values():
+        for name in sweep.configurations:
+            configuration = Configuration.parse(name)
+            assert config.seeds_of(configuration) == (5 if sweep.all_seeds else 2)
+            assert config.is_whole(configuration) == sweep.all_seeds
+    with pytest.raises(ValidationError, match=r"sweeps: expected some of batch, .*, found 'width'"):
+        PermutationStudyConfig(sweeps=("width",))
+
+
+def test_what_is_measured():
+    config = PermutationStudyConfig(seeds=1, sweep_seeds=1, sweeps=("values", "memorisation"))
+    found = {unit.label: set(analyses(config, unit)) for unit in plan(config)}
+    everywhere = {"probes", "patterns", "posteriors"}
+    whole = everywhere | {"battery", "roles", "decoding", "worked"}
+    assert found["d16/1 plain"] == found["d32/2 plain V=4"] == whole
+    assert found["d32/2 repeats"] == whole | {"slots", "formation"}
+    assert found["d32/2 repeats V=7"] == everywhere | {"slots"}
+    assert found["d32/2 plain V=7"] == everywhere
 
 
 def test_presets():
@@ -104,10 +172,12 @@ def test_presets():
         assert plan(config)
     laptop, paper = PRESETS["laptop"], PRESETS["paper"]
     assert [c.name for c in laptop.grid()] == list(PUBLISHED)
-    assert [c.name for c in paper.grid()] == list(ALL)
+    assert [c.name for c in paper.grid()][:5] == list(ALL)
+    assert set(paper.sweeps) == set(SWEEPS)
     # At the source's scale in all they train, and "paper" with the seeds that a sentence about all seeds needs.
     for config in (laptop, paper):
-        assert [config.departures(c) for c in config.grid()] == [[]] * len(config.grid())
+        base = [c for c in config.grid() if not c.changes]
+        assert base and [config.departures(c) for c in base] == [[]] * len(base)
     assert paper.seeds >= 10
     assert all(PRESETS["smoke"].departures(c) for c in PRESETS["smoke"].grid())
 

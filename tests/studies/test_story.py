@@ -1,14 +1,17 @@
 """The page's words and figures: every number can be found where the story says it is."""
 
+import ast
 import csv
 import json
 import re
 
 import pytest
 
+from hopscope.claims.intervals import bootstrap_mean
 from hopscope.runs import RunFolder
 from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.evidence import last_epoch_loss
+from hopscope.studies.permutation.evidence import gather, last_epoch_loss
+from hopscope.studies.permutation.judges import transitions
 
 
 @pytest.fixture(scope="module", params=["whole_run", "small_run"])
@@ -28,27 +31,49 @@ def placeholders(value):
     return set().union(*map(placeholders, entries))
 
 
-def probe_values(run, files, key, members):
-    """The probe's value of each member, from the files that the story names."""
-    probe, _, step = key.partition(".")
+def inside(value, path):
+    """Follow keys and places joined by dots."""
+    for part in path.split("."):
+        value = value[part] if isinstance(value, dict) else value[int(part)]
+    return value
+
+
+def values_of(run, files, path, members=None):
+    """The value of each member (or of all) under a path, from the files that the story names, without missing ones."""
+    before, _, after = path.partition(".[m]")
     found = {}
-    for path in run.path.glob(files):
-        analysis = json.loads(path.read_text())
+    for file in run.path.glob(files):
+        analysis = json.loads(file.read_text())
         for index, member in enumerate(analysis["members"]):
-            value = analysis[probe][index]
-            found[member] = value[int(step)] if step else value
-    return [found[member] for member in members]
+            value = inside(analysis, before)[index]
+            found[member] = inside(value, after[1:]) if after and value is not None else value
+    chosen = found if members is None else members
+    return [found[member] for member in chosen if found[member] is not None]
+
+
+MEMBERS = r"over members (?P<first>\d+)–(?P<last>\d+)"
 
 
 def look_up(run, file, key):
     """What a reader finds who follows file and key."""
-    if match := re.fullmatch(r"mean of (\S+) over members (\d+)–(\d+)", key):
-        values = probe_values(run, file, match[1], range(int(match[2]), int(match[3]) + 1))
-        known = [value for value in values if value is not None]
+    if match := re.fullmatch(
+        rf"(?P<interval>95 % interval of )?mean of (?P<path>\S+) {MEMBERS}(: (?P<end>\w+))?", key
+    ):
+        members = range(int(match["first"]), int(match["last"]) + 1)
+        known = values_of(run, file, match["path"], [m for m in members if in_file(run, file, m)])
+        if match["interval"]:
+            return bootstrap_mean(known)[("low", "high").index(match["end"])]
         return sum(known) / len(known)
-    if match := re.fullmatch(r"(lowest|highest) of late held_out/recall over members (\d+)–(\d+)", key):
+    if match := re.fullmatch(r"number of members with (?P<what>.+) at (?P<path>\S+)", key):
+        what = ast.literal_eval(match["what"])
+        return sum(value == what for value in values_of(run, file, match["path"]))
+    if match := re.fullmatch(r"mean of order\.\[m\]\.reached\.(\w+)", key):
+        reached = [order["reached"] for order in values_of(run, file, "order")]
+        known = [each[match[1]] for each in reached if None not in (each["recall"], each[match[1]])]
+        return sum(known) / len(known)
+    if match := re.fullmatch(rf"(lowest|highest) of late held_out/recall {MEMBERS}", key):
         table = run.metrics().to_pylist()
-        members = range(int(match[2]), int(match[3]) + 1)
+        members = range(int(match["first"]), int(match["last"]) + 1)
         end = max(row["step"] for row in table if row["member"] in members)
         late = [
             row["value"]
@@ -58,16 +83,36 @@ def look_up(run, file, key):
             and row["step"] > 0.8 * end
         ]
         return {"lowest": min, "highest": max}[match[1]](late)
+    if match := re.fullmatch(r"(.+) of (\w+)\.(\S+) of the transition", key):
+        return of_transition(run, *match.groups())
     if match := re.fullmatch(r"last epoch of train/loss of member (\d+)", key):
         assert file == "metrics.parquet"
         return last_epoch_loss(run, PermutationStudyConfig.model_validate(run.config))[int(match[1])]
     if match := re.fullmatch(r"(\S+) of member (\d+)", key):
-        return probe_values(run, file, match[1], [int(match[2])])[0]
-    match = re.fullmatch(r"loss where kind is '(.+)'", key)
-    assert match, f"expected a key that can be followed, found {key!r}"
-    with (run.path / file).open(newline="") as rows:
-        (value,) = {float(row["loss"]) for row in csv.DictReader(rows) if row["kind"] == match[1]}
-    return value
+        return values_of(run, file, match[1], [int(match[2])])[0]
+    if match := re.fullmatch(r"loss where kind is '(.+)'", key):
+        with (run.path / file).open(newline="") as rows:
+            (value,) = {float(row["loss"]) for row in csv.DictReader(rows) if row["kind"] == match[1]}
+        return value
+    assert re.fullmatch(r"\S+", key), f"expected a key that can be followed, found {key!r}"
+    return inside(json.loads((run.path / file).read_text()), key)
+
+
+def in_file(run, files, member):
+    return any(member in json.loads(file.read_text())["members"] for file in run.path.glob(files))
+
+
+def of_transition(run, which, levels, path):
+    config = PermutationStudyConfig.model_validate(run.config)
+    found = [
+        each for each in transitions(gather(run, config)["d32/2 repeats"], config.values) if each is not None
+    ]
+    parts = [each[levels] for each in found]
+    values = [inside(part, path) for part in parts if part is not None]
+    known = [value for value in values if value is not None]
+    ends = bootstrap_mean(known)
+    return {"mean": sum(known) / len(known), "lowest": min(known), "highest": max(known),
+            "interval low": ends and ends[0], "interval high": ends and ends[1]}[which]  # fmt: skip
 
 
 def test_every_number_is_where_it_is_said_to_be(run, story):
@@ -80,9 +125,14 @@ def test_every_number_is_where_it_is_said_to_be(run, story):
 
 def test_texts_are_the_values_rounded(story):
     for name, number in story["numbers"].items():
-        text = number["text"].replace("−", "-")
+        text = number["text"].replace("−", "-").replace(",", "")
+        if text.startswith(("<", ">")):
+            assert (number["value"] < 1e-4) if text.startswith("<") else (number["value"] > 0.9999)
+            continue
         shown = float(text.rstrip("%\N{NO-BREAK SPACE} "))
-        scale, rounding = (100, 0.0051) if text.endswith("%") else (1, 5.1e-5)
+        scale = 100 if text.endswith("%") else 1
+        decimals = len(text.rstrip("%\N{NO-BREAK SPACE} ").partition(".")[2])
+        rounding = 0.51 * 10.0**-decimals if decimals or scale == 1 else 0.51
         assert shown == pytest.approx(scale * number["value"], abs=rounding), name
 
 
@@ -97,7 +147,7 @@ def test_no_other_measured_number_is_written_into_the_text(story):
 
 
 def test_blocks_name_what_is_there(run, story):
-    kinds = {"text", "sequence", "figure", "table", "verdicts"}
+    kinds = {"text", "sequence", "figure", "table", "verdicts", "worked", "explorer"}
     identifiers = [section["id"] for section in story["sections"]]
     assert len(set(identifiers)) == len(identifiers)
     for section in story["sections"]:

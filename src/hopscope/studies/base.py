@@ -30,7 +30,6 @@ class Study(Protocol):
         name, summary: for listings.
         presets: named configurations; `"laptop"` is the default.
         costs: preset → expected cost in words.
-        analyses: name → file kind (json or npz) of what is analysed of a unit's last checkpoint.
         figures: names of the figures.
     """
 
@@ -38,11 +37,14 @@ class Study(Protocol):
     summary: str
     presets: dict[str, Any]
     costs: dict[str, str]
-    analyses: dict[str, str]
     figures: tuple[str, ...]
 
     def plan(self, config: Any) -> "list[UnitPlan]":
         """The units of a configuration, members numbered through the run.  Loads no torch."""
+        ...
+
+    def analyses(self, config: Any, plan: "UnitPlan") -> dict[str, str]:
+        """Name → file kind (json or npz) of what is analysed of a unit's last checkpoint.  Loads no torch."""
         ...
 
     def task(self, plan: "UnitPlan", device: str) -> "Task":

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.studies.permutation.config import (
-    ANALYSES,
     COSTS,
     FIGURES,
     PRESETS,
     PermutationStudyConfig,
+    analyses,
     plan,
 )
 
@@ -26,12 +26,15 @@ class PermutationStudy:
     summary = "one-layer models look up a permutation: elimination, recall, and which model learns which"
     presets = PRESETS
     costs = COSTS
-    analyses = ANALYSES
     figures = FIGURES
 
     def plan(self, config: PermutationStudyConfig) -> "list[UnitPlan]":
         """Units of the grid."""
         return plan(config)
+
+    def analyses(self, config: PermutationStudyConfig, plan: "UnitPlan") -> dict[str, str]:
+        """What is measured of a unit."""
+        return analyses(config, plan)
 
     def task(self, plan: "UnitPlan", device: str) -> "PermutationTask":
         """The training data of a unit."""
@@ -48,11 +51,11 @@ class PermutationStudy:
     def analyse(
         self, unit: UnitFolder, plan: "UnitPlan", task: "PermutationTask", budget: "TimeBudget", device: str
     ) -> None:
-        """Exhaustive probes and attention maps of the trained members."""
+        """Probes, causal tests, head roles, formation and attention maps of the trained members."""
         from hopscope.studies.permutation.analysis import analyse
 
         config = PermutationStudyConfig.model_validate(unit.run.config)
-        analyse(unit, plan, task, budget, config.evaluation_limit, device)
+        analyse(unit, plan, task, budget, analyses(config, plan), config.evaluation_limit, device)
 
     def conclude(self, run: RunFolder) -> None:
         """Claims, figures and story."""

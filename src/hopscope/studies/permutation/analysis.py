@@ -1,14 +1,24 @@
 """What is measured of a unit: a few numbers during training, everything about its last checkpoint."""
 
-import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import Tensor
 
+from hopscope.models.packing import explorer_model
 from hopscope.models.transformer import Transformer
 from hopscope.probes import permutation as probes
+from hopscope.probes.causal import measure_battery
+from hopscope.probes.causal_cases import LIMIT
+from hopscope.probes.decoding import measure_decoding
+from hopscope.probes.formation import measure_formation, order_of_formation
+from hopscope.probes.permutation import json_numbers
+from hopscope.probes.posterior import measure_posteriors
+from hopscope.probes.roles import measure_roles
+from hopscope.probes.slots import recall_by_slot_pair
+from hopscope.probes.worked import worked_sequence
 from hopscope.runs import UnitFolder
-from hopscope.studies.permutation.config import ANALYSES
+from hopscope.studies.permutation.published import worked_examples
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.training.budget import TimeBudget
@@ -18,8 +28,6 @@ from hopscope.training.trainer import Evaluate
 
 CURVE_SEQUENCES = 512
 """Held-out sequences of each kind on the curves; the last checkpoint is measured on all of them."""
-
-PROBES = "probes"
 
 
 def evaluator(task: PermutationTask) -> Evaluate:
@@ -41,75 +49,146 @@ def evaluator(task: PermutationTask) -> Evaluate:
 
 
 def analyse(
-    unit: UnitFolder, plan: UnitPlan, task: PermutationTask, budget: TimeBudget, limit: int, device: str
+    unit: UnitFolder,
+    plan: UnitPlan,
+    task: PermutationTask,
+    budget: TimeBudget,
+    wanted: dict[str, str],
+    limit: int,
+    device: str,
 ) -> None:
-    """Write the probes and the mean attention patterns of the last checkpoint, unless they are there.
+    """Write the analyses of a trained unit, unless they are there.
+
+    Args:
+        unit, plan, task: what was trained.
+        budget: looked at between two analyses.
+        wanted: names of the analyses and the kinds of their files.
+        limit: largest evaluation set that is gone through in full.
+        device: to compute on.
 
     Raises:
         TimeBudgetReached: between two analyses.
-        UserError: the checkpoint is damaged, or a file cannot be written.
+        UserError: a checkpoint is damaged, or a file cannot be written.
     """
     step = plan.training.steps
-    missing = [
-        name for name, suffix in ANALYSES.items() if not unit.analysis_path(name, step, suffix).is_file()
-    ]
+    missing = [name for name, kind in wanted.items() if not unit.analysis_path(name, step, kind).is_file()]
     if not missing:
         return
-    model = load_ensemble(unit, step, device)
-    plain, repeats = task.evaluation("plain", limit=limit), task.evaluation("repeats", limit=limit)
+    trained = _Trained(unit, plan, task, limit, device)
     for number, name in enumerate(missing):
         if number:  # one analysis for each call, however small the budget, so that calls add up to an end
             budget.check()
-        if name == PROBES:
-            unit.write_analysis(name, step, _probed(model, task, plan, plain, repeats, limit))
-        else:
-            unit.write_analysis(name, step, _patterns(model, plain, repeats))
+        unit.write_analysis(name, step, _MEASURES[name](trained))
 
 
-def _probed(
-    model: Transformer, task: PermutationTask, plan: UnitPlan, plain: Batch, repeats: Batch, limit: int
-) -> dict[str, Any]:
-    """Every probe as lists over members (in the unit's order)."""
-    on_plain, on_repeats = probes.predict(model, plain), probes.predict(model, repeats)
+class _Trained:
+    """A unit at its last checkpoint.
+
+    Attributes:
+        unit, plan, task, limit, device: as in `analyse`.
+        model: its members.
+    """
+
+    def __init__(self, unit: UnitFolder, plan: UnitPlan, task: PermutationTask, limit: int, device: str):
+        self.unit, self.plan, self.task, self.limit, self.device = unit, plan, task, limit, device
+        self.model = load_ensemble(unit, plan.training.steps, device)
+
+    def of_members(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Whose numbers these are, and then the numbers."""
+        members = [member.member for member in self.plan.members]
+        return {"members": members, "step": self.plan.training.steps, **found}
+
+    def checkpoints(self) -> Iterator[tuple[int, Transformer]]:
+        """All checkpoints, ascending, one in memory at a time."""
+        for step, _ in self.unit.checkpoints():
+            yield step, load_ensemble(self.unit, step, self.device)
+
+
+def _probed(trained: _Trained) -> dict[str, Any]:
+    """Both skills and the distance from the ideal observer, on every held-out sequence."""
+    task, limit = trained.task, trained.limit
+    plain, repeats = task.evaluation("plain", limit=limit), task.evaluation("repeats", limit=limit)
+    on_plain, on_repeats = probes.predict(trained.model, plain), probes.predict(trained.model, repeats)
     probe = probes.repeat_probe(on_repeats, repeats)
     error = probes.posterior_error(on_plain, probes.uniform_posterior(plain))
     accuracy = probes.accuracy_by_slot(on_plain, plain)
     counts = {data: task.evaluation_count(data) for data in ("plain", "repeats")}
-    return {
-        "members": [member.member for member in plan.members],
-        "step": plan.training.steps,
-        "sequences": {"plain": plain.inputs.shape[1], "repeats": repeats.inputs.shape[1]},
-        "exhaustive": {data: count <= limit for data, count in counts.items()},
-        "held_out_loss": _numbers(probes.cross_entropy(on_plain, plain)),
-        "accuracy_by_step": _numbers(accuracy),
-        "elimination": _numbers(accuracy[:, -1]),
-        "recall": _numbers(probe.recall),
-        "trapped": _numbers(probe.trapped),
-        "mass_recalled": _numbers(probe.mass_recalled),
-        "mass_unused": _numbers(probe.mass_unused),
-        "recall_by_slot": _numbers(probe.recall_by_source),
-        "mae_by_step": _numbers(error.mean),
-        "max_ae_by_step": _numbers(error.largest),
-        "repeat_mae": _numbers(probe.mean_error),
-        "repeat_max_ae": _numbers(probe.largest_error),
+    numbers = {
+        "held_out_loss": probes.cross_entropy(on_plain, plain),
+        "accuracy_by_step": accuracy,
+        "elimination": accuracy[:, -1],
+        "recall": probe.recall,
+        "trapped": probe.trapped,
+        "mass_recalled": probe.mass_recalled,
+        "mass_unused": probe.mass_unused,
+        "recall_by_slot": probe.recall_by_source,
+        "mae_by_step": error.mean,
+        "max_ae_by_step": error.largest,
+        "repeat_mae": probe.mean_error,
+        "repeat_max_ae": probe.largest_error,
     }
+    return trained.of_members(
+        {
+            "sequences": {"plain": plain.inputs.shape[1], "repeats": repeats.inputs.shape[1]},
+            "exhaustive": {data: count <= limit for data, count in counts.items()},
+            **{name: json_numbers(values) for name, values in numbers.items()},
+        }
+    )
 
 
-def _patterns(model: Transformer, plain: Batch, repeats: Batch) -> dict[str, Any]:
+def _patterns(trained: _Trained) -> dict[str, Any]:
     """Mean attention patterns `[member, layer, head, query, key]`: without a repeat, and by the repeated slot."""
+    task, limit = trained.task, trained.limit
+    repeats = task.evaluation("repeats", limit=limit)
     source = repeats.relations["same_symbol"][0].amax(-1) // 2
-    sets = {"plain": plain}
+    sets: dict[str, Batch] = {"plain": task.evaluation("plain", limit=limit)}
     for slot in sorted(set(source.tolist())):
         sets[f"repeat_of_{slot + 1}"] = repeats.take(source == slot)
-    return {name: probes.mean_patterns(model, batch).cpu().numpy() for name, batch in sets.items()}
+    return {name: probes.mean_patterns(trained.model, batch).cpu().numpy() for name, batch in sets.items()}
 
 
-def _numbers(values: Tensor) -> Any:
-    """Nested lists, with null for what does not exist."""
-    return _without_nan(values.double().tolist())
+def _formation(trained: _Trained) -> dict[str, Any]:
+    """What formed when, checkpoint by checkpoint, and in which order."""
+    found = measure_formation(
+        trained.checkpoints(), trained.task, samples_per_step=trained.plan.training.batch_size
+    )
+    # The checkpoints' own axis is named apart, because a list at the top is one over members.
+    checkpoints = {"checkpoints": {name: found.pop(name) for name in ("step", "samples")}}
+    order = order_of_formation({**found, **checkpoints["checkpoints"]})
+    return trained.of_members({**checkpoints, **found, "order": order})
 
 
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_without_nan(entry) for entry in value]
-    return value if math.isfinite(value) else None
+def _decoding(trained: _Trained) -> dict[str, Any]:
+    """Linear and MLP probes of the trained members, and of the same members before training."""
+    untrained = load_ensemble(trained.unit, 0, trained.device)
+    found = measure_decoding(trained.model, trained.task)
+    return trained.of_members({**found, "untrained": measure_decoding(untrained, trained.task)["answer"]})
+
+
+def _worked(trained: _Trained) -> dict[str, Any]:
+    """Worked sequences of every member, and the first member's weights for the page to compute with."""
+    first = trained.plan.members[0]
+    examples = worked_examples(trained.task.config.values)
+    step = trained.plan.training.steps
+    file = str(trained.unit.checkpoint_path(step).relative_to(trained.unit.run.path))
+    packed = explorer_model(
+        trained.model.member(0), f"{trained.plan.label}, seed {first.seed}", file, f"member {first.member}"
+    )
+    sequences = {
+        name: worked_sequence(trained.model, list(tokens), trained.task.split)
+        for name, tokens in examples.items()
+    }
+    return trained.of_members({"sequences": sequences, "model": packed})
+
+
+_MEASURES: dict[str, Callable[[_Trained], dict[str, Any]]] = {
+    "probes": _probed,
+    "patterns": _patterns,
+    "posteriors": lambda t: t.of_members(measure_posteriors(t.model, t.task, t.limit)),
+    "slots": lambda t: t.of_members(recall_by_slot_pair(t.model, t.task, t.limit)),
+    "battery": lambda t: t.of_members(measure_battery(t.model, t.task, min(t.limit, LIMIT))),
+    "roles": lambda t: t.of_members(measure_roles(t.model, t.task, min(t.limit, LIMIT))),
+    "decoding": _decoding,
+    "formation": _formation,
+    "worked": _worked,
+}

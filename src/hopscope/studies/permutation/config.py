@@ -16,7 +16,6 @@ from hopscope.training.config import Beta, MemberPlan, TrainingConfig, UnitPlan
 PUBLISHED_EPOCHS = {"plain": 20, "repeats": 50}
 """Presentation, section 12."""
 
-ANALYSES = {"probes": "json", "patterns": "npz"}
 FIGURES: tuple[str, ...] = ("loss", "skills", "recall_by_slot", "attention")
 
 
@@ -55,6 +54,7 @@ class PermutationStudyConfig(StudyConfig):
         checkpoint_every: steps between checkpoints.
         evaluate_every: steps between evaluations.
         evaluation_limit: largest evaluation set that is gone through in full.
+        measurements: all of them, or only the basic ones: no causal tests, decoding, formation or worked sequences.
         members_per_unit: most members that are trained as one program.
     """
 
@@ -88,6 +88,7 @@ class PermutationStudyConfig(StudyConfig):
     checkpoint_every: int = Field(500, ge=1)
     evaluate_every: int = Field(100, ge=1)
     evaluation_limit: int = Field(50_000, ge=1)
+    measurements: Literal["all", "basic"] = "all"
     members_per_unit: int = Field(2, ge=1)
 
     @model_validator(mode="after")
@@ -121,12 +122,24 @@ class PermutationStudyConfig(StudyConfig):
             ]
         seeds: dict[Configuration, int] = {}
         for name, count in asked:
-            parsed = Configuration.parse(name)
-            configuration = replace(
-                parsed, width=self.width or parsed.width, heads=self.heads or parsed.heads
-            )
+            configuration = self._overridden(name)
             seeds[configuration] = max(count, seeds.get(configuration, 0))
         return seeds
+
+    def is_whole(self, configuration: Configuration) -> bool:
+        """Whether a configuration is studied with every measurement."""
+        return self.measurements == "all" and self.is_asked(configuration)
+
+    def is_asked(self, configuration: Configuration) -> bool:
+        """Whether a configuration is asked for itself, or by a sweep on which a claim hangs; the others are swept."""
+        names = list(ALL if self.all_configurations else self.configurations)
+        for sweep in (SWEEPS[name] for name in self.sweeps):
+            names += sweep.configurations if sweep.all_seeds else ()
+        return configuration in {self._overridden(name) for name in names}
+
+    def _overridden(self, name: str) -> Configuration:
+        parsed = Configuration.parse(name)
+        return replace(parsed, width=self.width or parsed.width, heads=self.heads or parsed.heads)
 
     def of(self, configuration: Configuration) -> "PermutationStudyConfig":
         """This configuration of the study with the changes of one of its grid."""
@@ -246,6 +259,16 @@ def plan(config: PermutationStudyConfig) -> list[UnitPlan]:
                 )
             )
     return units
+
+
+def analyses(config: PermutationStudyConfig, plan: UnitPlan) -> dict[str, str]:
+    """What is measured of a unit's last checkpoint: less for sweeps on which no claim hangs."""
+    configuration = Configuration.parse(plan.label)
+    repeats = configuration.data == "repeats"
+    names = ["probes", "posteriors", *(["slots"] if repeats else [])]
+    if config.is_whole(configuration):
+        names += ["battery", "roles", "decoding", "worked", *(["formation"] if repeats else [])]
+    return {"patterns": "npz", **dict.fromkeys(names, "json")}
 
 
 PRESETS = {

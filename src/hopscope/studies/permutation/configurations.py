@@ -1,7 +1,7 @@
 """What is trained: a model, the data it learns from, and how it departs from the presentation, as one readable name."""
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
 PUBLISHED = ("d16/1 plain", "d32/2 repeats")
@@ -67,10 +67,13 @@ class Configuration:
         """Fields of the study's configuration that differ here."""
         return {_KEYS[key]: value for key, value in self._by_key().items() if value is not None}
 
-    @property
-    def base(self) -> "Configuration":
-        """The same model and data as the study has them."""
-        return Configuration(self.width, self.heads, self.data)
+    def of_batch(self, batch_size: int | None) -> "Configuration":
+        """The same with another batch size."""
+        return replace(self, batch_size=batch_size)
+
+    def of_values(self, values: int | None) -> "Configuration":
+        """The same with another number of values."""
+        return replace(self, values=values)
 
     def overrides(self) -> dict[str, Any]:
         """For the run's list of members: everything that tells this configuration from others."""

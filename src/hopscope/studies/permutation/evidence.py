@@ -1,18 +1,34 @@
 """What the analyses of a run say, gathered by configuration: the ground of claims, figures and story."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hopscope.errors import UserError
-from hopscope.runs import RunFolder
-from hopscope.studies.permutation.config import PermutationStudyConfig
+from hopscope.runs import MemberRecord, RunFolder, UnitFolder
+from hopscope.studies.permutation.config import PermutationStudyConfig, analyses
 from hopscope.studies.permutation.configurations import Configuration
+from hopscope.training.restore import unit_plan
 
 PROBES = "probes"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One member's place in an analysis.
+
+    Attributes:
+        file: of the analysis, relative to the run.
+        record: what is in it.
+        index: the member's place in its lists.
+    """
+
+    file: str
+    record: Mapping[str, Any]
+    index: int
 
 
 @dataclass(frozen=True)
@@ -23,40 +39,75 @@ class Evidence:
         configuration: which one.
         departures: how its training departs from the source's protocol, in words.
         members, seeds: run-global members and their seeds.
-        files: analysis file (relative to the run) of each member, and the member's place in its lists.
-        probes: name of a probe → its value for each member (numbers, or lists by step).
+        sources: name of an analysis → where each member stands in it.
         exhaustive: whether every held-out sequence was gone through.
         training_loss: mean training loss over the last epoch, for each member; `None` for one that was frozen
             before the first record.
         frozen: members whose training broke off because it diverged.
+        curves: name of a held-out or training metric → each member's curve, as (samples, values).
     """
 
     configuration: Configuration
     departures: list[str]
     members: list[int]
     seeds: list[int]
-    files: list[tuple[str, int]]
-    probes: dict[str, list[Any]]
+    sources: dict[str, list[Source]]
     exhaustive: bool
     training_loss: list[float | None]
     frozen: list[int]
+    curves: dict[str, list[tuple[list[float], list[float]]]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The configuration's written form."""
         return self.configuration.name
 
-    def healthy(self, probe: str) -> list[float]:
-        """A probe's values without those of frozen members and without missing ones."""
-        return self._healthy(self.probes[probe])
+    def has(self, analysis: str, path: str | None = None) -> bool:
+        """Whether an analysis was made, and whether it holds something under a path."""
+        sources = self.sources.get(analysis)
+        return bool(sources) and (path is None or self.shared(analysis, path) is not None)
+
+    def each(self, analysis: str, path: str) -> list[Any]:
+        """Each member's value; `None` for a diverged one, whose weights are those of the step before it broke off.
+
+        Args:
+            analysis: its name.
+            path: keys and places, joined by dots, to a list over members; what follows `[m].` goes into each entry.
+        """
+        before, _, after = path.partition(".[m].")
+        values = []
+        for member, source in zip(self.members, self.sources[analysis], strict=True):
+            of_all = _at(source.record, before)
+            value = None if member in self.frozen or of_all is None else of_all[source.index]
+            values.append(_at(value, after) if after and value is not None else value)
+        return values
+
+    def known(self, analysis: str, path: str) -> list[Any]:
+        """`each` without missing values."""
+        return [value for value in self.each(analysis, path) if value is not None]
+
+    def shared(self, analysis: str, path: str) -> Any:
+        """A value that is not one over members, such as a floor."""
+        return _at(self.sources[analysis][0].record, path)
+
+    def file(self, analysis: str) -> str:
+        """The analysis file, or a pattern where the members lie in several units."""
+        files = sorted({source.file for source in self.sources[analysis]})
+        return files[0] if len(files) == 1 else "units/*/" + files[0].split("/", 2)[2]
 
     def healthy_losses(self) -> list[float]:
         """`training_loss` without that of frozen members."""
-        return self._healthy(self.training_loss)
+        pairs = zip(self.members, self.training_loss, strict=True)
+        return [loss for member, loss in pairs if member not in self.frozen and loss is not None]
 
-    def _healthy(self, values: Sequence[float | None]) -> list[float]:
-        pairs = zip(self.members, values, strict=True)
-        return [value for member, value in pairs if member not in self.frozen and value is not None]
+
+def _at(value: Any, path: str) -> Any:
+    """What lies under a dotted path; `None` if some part of it is missing."""
+    for part in path.split("."):
+        if value is None:
+            return None
+        value = value.get(part) if isinstance(value, Mapping) else value[int(part)]
+    return value
 
 
 def gather(run: RunFolder, config: PermutationStudyConfig) -> dict[str, Evidence]:
@@ -66,50 +117,82 @@ def gather(run: RunFolder, config: PermutationStudyConfig) -> dict[str, Evidence
         UserError: a file is missing or damaged.
     """
     losses = last_epoch_loss(run, config)
+    curves = _curves(run)
     gathered: dict[str, Evidence] = {}
     for configuration in config.grid():
         steps = config.training(configuration).steps
         of_this = [m for m in run.members if Configuration.from_overrides(m.overrides) == configuration]
-        probes: dict[str, list[Any]] = {}
-        files, exhaustive, frozen = [], True, []
-        for member in of_this:
-            unit = run.unit(member.unit)
-            found = unit.read_analysis(PROBES, steps)
-            files.append((str(unit.analysis_path(PROBES, steps).relative_to(run.path)), member.index))
-            if not isinstance(found.get("exhaustive"), dict):
-                raise UserError(
-                    f"{unit.analysis_path(PROBES, steps)}: expected the probes of a unit, found another record; "
-                    "delete it and run the same command again"
-                )
-            exhaustive &= all(found["exhaustive"].values())
-            # From the checkpoint: the events are a log that may lose lines.
-            _, _, metadata = unit.checkpoint(steps)
-            diverged = metadata["frozen_at"][member.index] >= 0
-            if diverged:
-                frozen.append(member.member)
-            for name, values in found.items():
-                if isinstance(values, list) and name != "members":
-                    value = values[member.index]
-                    probes.setdefault(name, []).append(_blank(value) if diverged else value)
+        frozen = [member.member for member in of_this if _diverged(run.unit(member.unit), member, steps)]
+        sources = _sources(run, config, of_this, steps)
         gathered[configuration.name] = Evidence(
             configuration=configuration,
             departures=config.departures(configuration),
             members=[member.member for member in of_this],
             seeds=[member.seed for member in of_this],
-            files=files,
-            probes=probes,
-            exhaustive=exhaustive,
+            sources=sources,
+            exhaustive=all(all(source.record["exhaustive"].values()) for source in sources[PROBES]),
             training_loss=[
                 None if member.member in frozen else losses.get(member.member) for member in of_this
             ],
             frozen=frozen,
+            curves={
+                name: [by_member.get(member.member, ([], [])) for member in of_this]
+                for name, by_member in curves.items()
+            },
         )
     return gathered
 
 
-def _blank(value: Any) -> Any:
-    """No number where a diverged member's would be: its weights are those of the step before it broke off."""
-    return [None] * len(value) if isinstance(value, list) else None
+def _diverged(unit: UnitFolder, member: MemberRecord, steps: int) -> bool:
+    """From the checkpoint: the events are a log that may lose lines."""
+    _, _, metadata = unit.checkpoint(steps)
+    return bool(metadata["frozen_at"][member.index] >= 0)
+
+
+def _sources(
+    run: RunFolder, config: PermutationStudyConfig, members: Sequence[MemberRecord], steps: int
+) -> dict[str, list[Source]]:
+    sources: dict[str, list[Source]] = {}
+    read: dict[tuple[str, str], dict[str, Any]] = {}
+    for member in members:
+        unit = run.unit(member.unit)
+        for name, kind in analyses(config, unit_plan(unit)).items():
+            path = unit.analysis_path(name, steps, kind)
+            if kind != "json":
+                continue
+            if (unit.hash, name) not in read:
+                read[unit.hash, name] = _read(unit, name, steps)
+            sources.setdefault(name, []).append(
+                Source(str(path.relative_to(run.path)), read[unit.hash, name], member.index)
+            )
+    return sources
+
+
+def _read(unit: UnitFolder, name: str, steps: int) -> dict[str, Any]:
+    found = unit.read_analysis(name, steps)
+    members = found.get("members") if isinstance(found, dict) else None
+    complete = name != PROBES or isinstance(found.get("exhaustive"), dict)
+    if not isinstance(members, list) or not complete:
+        raise UserError(
+            f"{unit.analysis_path(name, steps)}: expected the {name} of a unit, found another record; "
+            "delete it and run the same command again"
+        )
+    return found
+
+
+METRICS = (("train", "loss"), ("held_out", "loss"), ("held_out", "elimination"), ("held_out", "recall"))
+
+
+def _curves(run: RunFolder) -> dict[str, dict[int, tuple[list[float], list[float]]]]:
+    """Metric (`split/name`) → member → samples and values."""
+    curves: dict[str, dict[int, tuple[list[float], list[float]]]] = {}
+    for split, metric in METRICS:
+        columns = curve(run, split, metric)
+        by_member = curves.setdefault(f"{split}/{metric}", {})
+        for member in np.unique(columns["member"]):
+            here = columns["member"] == member
+            by_member[int(member)] = (columns["samples"][here].tolist(), columns["value"][here].tolist())
+    return curves
 
 
 def last_epoch_loss(run: RunFolder, config: PermutationStudyConfig) -> dict[int, float]:

@@ -1,0 +1,49 @@
+"""The end of the page: what was confirmed, what was not, and why, claim by claim."""
+
+from hopscope.claims import Claim, Judgement, Verdict
+from hopscope.studies.permutation.story.blocks import Block, section, table, text
+
+WHY = {
+    "P1": "Elimination is easy: one head that weighs all y alike is enough.",
+    "P2": "Plain data never reward recall, so nothing of it is learned.",
+    "P3": "Recall is learned, but under a constant learning rate it does not stay perfect at every moment.",
+    "P4": "Recall and elimination together cost what elimination alone costs on plain data: the loss cannot "
+    "tell them apart.",
+    "P5": "Recall comes in two steps, noticing a repeat and telling the pairs apart, and the second takes its time.",
+    "P6": "The probabilities are near those of the observer that holds all mappings equally likely.",
+    "P7": "The models lean towards the counts of their training mappings; the held-out ones are what those "
+    "leave out.",
+    "P8": "Width and heads decide, and neither alone.",
+    "P9": "Both skills read the same sum of y: a head that recall needs is often one that elimination needs.",
+    "P10a": "The feed-forward network selects the y that the pointer names.",
+    "P10b": "In one layer the last position reads embeddings, never what other positions computed.",
+    "P11": "What counts is whether the training mappings can be told apart from the few pairs shown so far.",
+}
+"""What lies behind each claim; whether it holds is the verdict's business, not that of these words."""
+
+
+def closing_section(judged: list[tuple[Claim, Judgement]]) -> Block:
+    """One line for each claim that was run."""
+    order = (Verdict.REPRODUCED, Verdict.REFUTED, Verdict.INCONCLUSIVE)
+    rows = [
+        [claim.verdict.value, claim.id, claim.statement, WHY.get(claim.id, "")]
+        for verdict in order
+        for claim, _ in judged
+        if claim.verdict is verdict
+    ]
+    return (
+        section(
+            "closing",
+            "What was confirmed, what was not, and why",
+            text(
+                "The same claims once more, in the order of their verdicts, each with what lies behind it. The "
+                "last column "
+                "is our reading of the measurements above."
+            ),
+            table(["verdict", "claim", "what the source says", "what lies behind it"], rows, ""),
+        )
+        if rows
+        else section(
+            "closing", "What was confirmed, what was not, and why", text("This run is too small to say.")
+        )
+    )

@@ -1,0 +1,137 @@
+"""The numbers of the page, each with the file and the key it came from."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hopscope.claims.intervals import bootstrap_mean
+from hopscope.runs import RunFolder
+from hopscope.studies.permutation.config import PermutationStudyConfig
+from hopscope.studies.permutation.evidence import Evidence, curve
+
+LATE = 0.8
+"""Where the last fifth of training begins."""
+
+DASH = "–"
+
+
+class Numbers:
+    """Registers numbers and hands out the placeholders that stand for them in the words.
+
+    Keys are readable and can be followed in the file: `<path> of member <m>`, `mean of <path> over members <a>–<b>`,
+    `95 % interval of mean of …: low` (or `high`), where a path is keys and places joined by dots, and `[m]` the place
+    of the member (at the end, where it is not written).
+
+    Attributes:
+        entries: placeholder's name → value, text, file and key.
+    """
+
+    def __init__(self) -> None:
+        self.entries: dict[str, dict[str, Any]] = {}
+
+    def add(self, value: float, text: str, file: str, key: str) -> str:
+        """Register a number; returns the placeholder to write in the text."""
+        name = f"n{len(self.entries)}"
+        self.entries[name] = {"value": value, "text": text, "file": file, "key": key}
+        return "{" + name + "}"
+
+    def mean(self, found: Evidence, path: str, analysis: str = "probes", *, percent: bool = True) -> str:
+        """The mean over a configuration's members; a dash where none has a value."""
+        known = found.known(analysis, path)
+        if not known:
+            return DASH
+        key = f"mean of {path} over {_members(found)}"
+        return self.add(
+            sum(known) / len(known), written(sum(known) / len(known), percent), found.file(analysis), key
+        )
+
+    def estimate(self, found: Evidence, path: str, analysis: str, *, percent: bool = True) -> str:
+        """The mean over members with its 95 % bootstrap interval; a dash where none has a value."""
+        known = found.known(analysis, path)
+        mean = self.mean(found, path, analysis, percent=percent)
+        interval = bootstrap_mean(known) if known else None
+        if interval is None:
+            return mean
+        if interval[0] == interval[1]:
+            return f"{mean} in every seed"
+        key = f"95 % interval of mean of {path} over {_members(found)}"
+        low, high = (
+            self.add(end, written(end, percent), found.file(analysis), f"{key}: {side}")
+            for end, side in zip(interval, ("low", "high"), strict=True)
+        )
+        return f"{mean} [{low}, {high}]"
+
+    def range(self, found: Evidence, path: str, analysis: str = "probes", *, percent: bool = True) -> str:
+        """The lowest and the highest member of a configuration; a dash where none has a value."""
+        pairs = zip(found.each(analysis, path), found.members, strict=True)
+        known = [(value, member) for value, member in pairs if value is not None]
+        if not known:
+            return DASH
+        ends = [
+            self.add(value, written(value, percent), found.file(analysis), f"{path} of member {member}")
+            for value, member in (min(known), max(known))
+        ]
+        return _joined(ends, min(known)[0], max(known)[0])
+
+    def shared(self, found: Evidence, path: str, analysis: str, *, percent: bool = True) -> str:
+        """A number that is not one over members, such as a floor."""
+        value = found.shared(analysis, path)
+        file = found.sources[analysis][0].file
+        return DASH if value is None else self.add(value, written(value, percent), file, path)
+
+    def count(self, values: Sequence[bool], file: str, key: str) -> str:
+        """How many of some seeds, as a number that says what was counted."""
+        return self.add(sum(values), str(sum(values)), file, key)
+
+    def late_range(self, run: RunFolder, found: Evidence, config: PermutationStudyConfig) -> str:
+        """The lowest and the highest held-out recall in the last fifth of training; a dash where none was "
+        "recorded."""
+        columns = curve(run, "held_out", "recall")
+        late = columns["step"] > LATE * config.training(found.configuration).steps
+        values = columns["value"][late & np.isin(columns["member"], found.members)]
+        if not len(values):
+            return DASH
+        ends = [
+            self.add(value, written(value, True), "metrics.parquet",
+                     f"{end} of late held_out/recall over {_members(found)}")
+            for end, value in (("lowest", float(values.min())), ("highest", float(values.max())))
+        ]  # fmt: skip
+        return " to ".join(ends)
+
+    def loss_range(self, found: Evidence) -> str:
+        """The lowest and the highest training loss of a configuration; a dash where none was recorded."""
+        pairs = zip(found.training_loss, found.members, strict=True)
+        known = [(value, member) for value, member in pairs if value is not None]
+        if not known:
+            return DASH
+        ends = [
+            self.add(
+                value,
+                written(value, False),
+                "metrics.parquet",
+                f"last epoch of train/loss of member {member}",
+            )
+            for value, member in (min(known), max(known))
+        ]
+        return _joined(ends, min(known)[0], max(known)[0])
+
+
+def _members(found: Evidence) -> str:
+    return f"members {found.members[0]}–{found.members[-1]}"
+
+
+def _joined(ends: list[str], low: float, high: float) -> str:
+    return ends[0] if low == high else f" {DASH} ".join(ends)
+
+
+def written(value: float, percent: bool) -> str:
+    """A number as the page shows it: a share in percent, anything else with four decimals."""
+    if not percent:
+        return f"{value:.4f}".replace("-", "−")
+    shown = f"{100 * value:.2f}".rstrip("0").rstrip(".")
+    if shown in ("0", "100", "-0") and value not in (0.0, 1.0):
+        shown = (
+            "< 0.01" if value < 0.5 else "> 99.99"
+        )  # rounding must not turn a near miss into a perfect score
+    return f"{shown}\u00a0%".replace("-", "−")

@@ -1,0 +1,69 @@
+"""Evidence made up by hand, where the right verdict is known."""
+
+from hopscope.studies.permutation.configurations import Configuration
+from hopscope.studies.permutation.evidence import Evidence, Source
+
+STEPS = 5
+TIMES = [float(time) for time in range(0, 2001, 10)]
+
+
+def evidence(name, seeds=10, departures=(), frozen=(), exhaustive=True, **measured):
+    """Evidence of one configuration; a value is that of every seed, or a list of theirs."""
+
+    def each(key, default=0.5):
+        value = measured.get(key, default)
+        return list(value) if isinstance(value, list) else [value] * seeds
+
+    records = {
+        "probes": {key: each(key) for key in ("elimination", "recall", "mass_unused", "mass_recalled")},
+        "posteriors": {
+            # The worst step is the one that counts; used values are looked at from step 2 to step 4 only.
+            "mae_uniform_held_out": [[value / 2, value, *[0.0] * (STEPS - 2)] for value in each("mae")],
+            "used_mass_mean": [[0.9, 0.0, value / 3, value, 0.9] for value in each("used")],
+            "tilt_correlation": each("tilt"),
+            "train_minus_held_out": each("gap"),
+            "memorised_share": each("memorised"),
+        },
+        "battery": {
+            "clean": {"recall": each("recall"), "elimination": each("elimination")},
+            "mlp_ablation": {"mean": {"recall": each("ffn_recall"), "elimination": each("ffn_elimination")}},
+            "earlier_rows": {
+                "last_row_change": {
+                    replacement: {"repeats": [0.0] * seeds, "plain": each("last_row")}
+                    for replacement in ("uniform", "identity", "random")
+                }
+            },
+        },
+        "roles": {
+            "assignment": {
+                f"{skill}_lost_with_{head}_head": each(f"{skill}_lost_with_{head}_head")
+                for skill in ("recall", "elimination")
+                for head in ("recall", "elimination")
+            }
+        },
+    }
+    curves = [rise(length) for length in each("rise", None)]
+    return Evidence(
+        configuration=Configuration.parse(name),
+        departures=list(departures),
+        members=list(range(100, 100 + seeds)),
+        seeds=list(range(seeds)),
+        sources={
+            analysis: [Source(f"units/x/analysis/{analysis}.json", record, index) for index in range(seeds)]
+            for analysis, record in records.items()
+        },
+        exhaustive=exhaustive,
+        training_loss=each("loss", 1.0),
+        frozen=list(frozen),
+        curves={
+            "held_out/recall": [(TIMES, curve) for curve in curves],
+            "train/loss": [(TIMES[1:], [1.0] * (len(TIMES) - 1)) for _ in curves],
+        },
+    )
+
+
+def rise(length):
+    """Recall that goes from 0 to 1 on a straight line of this length around time 1,000; `None`: it never rises."""
+    if length is None:
+        return [0.0] * len(TIMES)
+    return [min(1.0, max(0.0, 0.5 + (time - 1000.0) / length)) for time in TIMES]
