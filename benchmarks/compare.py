@@ -39,6 +39,7 @@ Grid = Mapping[str, Sequence[Any]]
 
 GRID: dict[str, Grid] = {
     OURS: {"members": (8,), "processes": (2,), "threads": (1,)},
+    "hopscope_general": {"members": (8,), "processes": (2,), "threads": (1,), "engine": ("general",)},
     "page_loop": {"threads": (1, 2), "workers": (0, 2)},
     "page_loop_twice": {"processes": (2,), "threads": (1,), "workers": (0,)},
     "plain_pytorch": {"processes": (1, 2), "threads": (1, 2), "rows": ("all", "loss")},
@@ -46,9 +47,10 @@ GRID: dict[str, Grid] = {
 }
 """Settings that are tried.  `processes` is the harness's own: so many at a time, which share `members` if the script
 trains several, and whose speeds add up.  Two page loops at a time are not the page's way, but what a reader with two
-cores and many seeds would do.  Ours is measured in the layout that a study runs in, one-thread workers."""
+cores and many seeds would do.  Ours is measured in the layout that a study runs in, one-thread workers, and by the
+engine that a study would choose; once more by autograd, so that the gain of the fused way shows."""
 
-SCRIPTS = {"page_loop_twice": "page_loop"}
+SCRIPTS = {"page_loop_twice": "page_loop", "hopscope_general": OURS}
 """Scripts whose name is not the contestant's."""
 
 
@@ -263,7 +265,7 @@ def _best_over_batch(entry: Entry) -> dict[str, Any] | None:
 def provenance() -> dict[str, Any]:
     """When, on what machine and with which versions."""
     versions: dict[str, str | None] = {}
-    for package in ("hopscope", "torch", "numpy", "jax", "jaxlib"):
+    for package in ("hopscope", "torch", "numpy", "numba", "jax", "jaxlib"):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
@@ -289,7 +291,8 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def _range(values: Mapping[str, Any] | None, pattern: str) -> str:
+def median_range(values: Mapping[str, Any] | None, pattern: str) -> str:
+    """Median [min–max] of a spread."""
     if values is None:
         return "–"
     low, middle, high = (format(values[key], pattern) for key in ("min", "median", "max"))
@@ -305,8 +308,8 @@ def show(result: Mapping[str, Any], console: Console) -> None:
         best, peak = each["best_over_batch"], each["peak_memory_mb"]
         table.add_row(
             each["name"],
-            _words(each["settings"]) or "–",
-            escape(_range(each["samples_per_second"], ",.0f")),
+            _words({**each["settings"], **_engine(each)}) or "–",
+            escape(median_range(each["samples_per_second"], ",.0f")),
             "–" if peak is None else f"{peak:.0f}",
             "–" if best is None else f"{best['samples_per_second']:,.0f} at {best['batch']}",
             escape(_note(each)),
@@ -318,7 +321,7 @@ def show(result: Mapping[str, Any], console: Console) -> None:
         table.add_column("other")
         table.add_column("ratio", justify="right")
         for name, values in against.items():
-            table.add_row(name, escape(_range(values, ".2f")))
+            table.add_row(name, escape(median_range(values, ".2f")))
         console.print(table)
 
 
@@ -328,6 +331,12 @@ def _note(contestant: Mapping[str, Any]) -> str:
     if contestant["status"] == "not installed":
         return "not installed"
     return "disturbed: run again on an idle machine" if contestant["disturbed"] else ""
+
+
+def _engine(contestant: Mapping[str, Any]) -> Settings:
+    """The engine that ran, where there is a choice: settings may leave it to the contestant."""
+    reported = contestant["reported"] or {}
+    return {"engine": reported["engine"]} if "engine" in reported else {}
 
 
 def _words(settings: Mapping[str, Any]) -> str:
@@ -344,28 +353,33 @@ def _options(argv: Sequence[str] | None, known: Sequence[str]) -> argparse.Names
         "--contestants", nargs="+", default=list(known), metavar="NAME", help=", ".join(known)
     )
     options = parser.parse_args(argv)
-    if options.rounds < 1:
-        _refuse(f"--rounds: expected at least 1, found {options.rounds}; use for example --rounds 5")
-    for name in ("seconds", "probe_seconds"):
-        if not 0 < getattr(options, name) < float("inf"):
-            flag = f"--{name.replace('_', '-')}"
-            _refuse(f"{flag}: expected a positive number, found {getattr(options, name)}; try {flag} 4")
+    check_run_options(options)
     unknown = [name for name in options.contestants if name not in known]
     if unknown:
-        _refuse(
+        refuse(
             f"--contestants: expected names out of {', '.join(known)}, found {unknown[0]}; correct the name"
         )
-    if options.out is not None and not options.out.parent.is_dir():
-        _refuse(f"--out: expected an existing folder, found {options.out.parent}; create it first")
     return options
 
 
-def _refuse(message: str) -> NoReturn:
+def check_run_options(options: argparse.Namespace) -> None:
+    """Refuse rounds, seconds and files that cannot be."""
+    if options.rounds < 1:
+        refuse(f"--rounds: expected at least 1, found {options.rounds}; use for example --rounds 5")
+    for name in ("seconds", "probe_seconds"):
+        if not 0 < getattr(options, name, 1.0) < float("inf"):
+            flag = f"--{name.replace('_', '-')}"
+            refuse(f"{flag}: expected a positive number, found {getattr(options, name)}; try {flag} 4")
+    if options.out is not None and not options.out.parent.is_dir():
+        refuse(f"--out: expected an existing folder, found {options.out.parent}; create it first")
+
+
+def refuse(message: str) -> NoReturn:
     print(message, file=sys.stderr)
     raise SystemExit(2)
 
 
-def _write(path: Path, result: Mapping[str, Any]) -> None:
+def write(path: Path, result: Mapping[str, Any]) -> None:
     temporary = path.with_name(f".{path.name}.partial")
     temporary.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     temporary.replace(path)
@@ -395,7 +409,7 @@ def main(
     result = record(entries)
     show(result, console)
     if options.out is not None:
-        _write(options.out, result)
+        write(options.out, result)
     return 1 if any(entry.status == "failed" for entry in entries) else 0
 
 

@@ -1,7 +1,9 @@
-"""Ours: many members as one tensor program, with the package's own task, model and optimiser.
+"""Ours: many members as one tensor program, trained exactly as a study's worker trains them.
 
-The step is the trainer's (`hopscope.training.trainer`) without its record keeping: nothing is evaluated and
-nothing is written, as in the other contestants.
+The step is the trainer's (`hopscope.executors.timing.Steps`) without its record keeping: nothing is evaluated and
+nothing is written, as in the other contestants.  `--engine` is how the gradient is found: `general` by autograd,
+`fused` by loops written out for one-layer models, `auto` what a study would choose.  The options that change the
+model are for `growth.py`.
 """
 
 import argparse
@@ -9,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 import torch
+from pydantic import ValidationError
 
 from _common import (
     FFN_WIDTH,
@@ -21,64 +24,113 @@ from _common import (
     measure,
     parse,
     prepare_torch,
+    stop,
 )
+from hopscope.config import validation_line
+from hopscope.errors import UserError
+from hopscope.executors.timing import Steps
 from hopscope.models.config import TransformerConfig
-from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.permutation import PermutationTask
-from hopscope.training.config import TrainingConfig
-from hopscope.training.optimizer import Optimizer
+from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training.engines import ENGINES, Engine, check_engine, chosen_engine, fits_fused
+
+STEPS = 10**8  # more than any clock allows: batches of coming steps are drawn together, up to the last
+
+
+def plan_of(
+    batch: int,
+    members: int,
+    seed: int,
+    values: int = SYMBOLS,
+    layers: int = 1,
+    width: int = WIDTH,
+    heads: int = HEADS,
+) -> UnitPlan:
+    """A unit as a study would plan it; members have the seeds from ``seed`` on."""
+    task = PermutationConfig(values=values, repeat_ratio=REPEAT_RATIO)
+    model = TransformerConfig(
+        layers=layers,
+        heads=heads,
+        width=width,
+        mlp_ratio=FFN_WIDTH / WIDTH,
+        activation="relu",
+        norm="post",
+        init="torch",
+        length=task.positions,
+        input_size=values + 1,
+        output_size=values + 1,
+        readout=tuple(range(0, task.positions, 2)),
+    )
+    return UnitPlan(
+        label="bench",
+        task=task,
+        model=model,
+        training=TrainingConfig(steps=STEPS, batch_size=batch, learning_rate=LEARNING_RATE),
+        members=tuple(MemberPlan(member=index, seed=seed + index) for index in range(members)),
+    )
+
+
+def engine_of(asked: str, plan: UnitPlan) -> Engine:
+    """The engine that trains the plan; one that cannot ends the contestant."""
+    engine = chosen_engine(plan, "cpu") if asked == "auto" else next(e for e in ENGINES if e == asked)
+    if engine == "fused" and not fits_fused(plan):
+        stop("--engine: expected general or auto for more than one layer, found fused; use --engine auto")
+    try:
+        check_engine(engine)
+    except UserError as error:
+        stop(str(error))
+    return engine
 
 
 class EnsembleLoop:
     """One training step of all members per call."""
 
-    def __init__(self, batch: int, members: int, seed: int) -> None:
-        self.batch, self.members, self.step = batch, members, 0
-        self.seeds = torch.arange(seed, seed + members)
-        self.task = PermutationTask(PermutationConfig(values=SYMBOLS, repeat_ratio=REPEAT_RATIO))
-        self.model = Transformer.initial(self._shape(), self.seeds)
-        self.weights = {name: weight.requires_grad_() for name, weight in self.model.weights.items()}
-        training = TrainingConfig(steps=1, batch_size=batch, learning_rate=LEARNING_RATE)
-        self.optimizer = Optimizer(self.model.parameters, training)
-        self.latest = torch.full((members,), float("nan"))
-
-    def _shape(self) -> TransformerConfig:
-        return TransformerConfig(
-            layers=1,
-            heads=HEADS,
-            width=WIDTH,
-            mlp_ratio=FFN_WIDTH / WIDTH,
-            activation="relu",
-            norm="post",
-            init="torch",
-            length=self.task.positions,
-            input_size=self.task.input_size,
-            output_size=self.task.output_size,
-            readout=self.task.readout,
-        )
+    def __init__(self, plan: UnitPlan, engine: Engine) -> None:
+        self.batch, self.members = plan.training.batch_size, len(plan.members)
+        self.steps = Steps(plan, PermutationTask(plan.task), engine)
+        self.latest = torch.full((self.members,), float("nan"))
 
     def advance(self) -> int:
-        batch = self.task.sample(self.seeds, "train", self.step, self.batch, annotate=False)
-        losses = self.task.losses(self.model(batch.inputs), batch)["loss"]
-        gradients = torch.autograd.grad(losses.sum(), list(self.weights.values()))
-        self.latest = losses.detach()
-        self.optimizer.step(self.step, self.latest, dict(zip(self.weights, gradients, strict=True)))
-        self.step += 1
+        self.latest = self.steps.take()
         return self.members * self.batch
 
     def loss(self) -> float:
         return self.latest.mean().item()
 
 
-def build(options: argparse.Namespace) -> EnsembleLoop:
-    return EnsembleLoop(options.batch, options.members, options.seed)
+def options_of(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = arguments("hopscope_ensemble", members=8)
+    parser.add_argument(
+        "--engine", choices=("auto", *ENGINES), default="auto", help="how the gradient is found"
+    )
+    parser.add_argument("--values", type=int, default=SYMBOLS, help="V, the number of symbols")
+    parser.add_argument("--layers", type=int, default=1)
+    parser.add_argument(
+        "--width", type=int, default=WIDTH, help="of the residual stream; the FFN is twice as wide"
+    )
+    parser.add_argument("--heads", type=int, default=HEADS)
+    return parse(parser, argv, single=False)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = parse(arguments("hopscope_ensemble", members=8), argv, single=False)
+    options = options_of(argv)
+    shape = {name: getattr(options, name) for name in ("values", "layers", "width", "heads")}
+    try:
+        plan = plan_of(options.batch, options.members, options.seed, **shape)
+    except ValidationError as error:
+        stop(validation_line(error))
+    engine = engine_of(options.engine, plan)
     flushed = prepare_torch(options.threads)
-    return measure("hopscope_ensemble", options, build, ["torch"], subnormals_flushed=flushed)
+    packages = ["torch", "numba"] if engine == "fused" else ["torch"]
+    return measure(
+        "hopscope_ensemble",
+        options,
+        lambda _: EnsembleLoop(plan, engine),
+        packages,
+        engine=engine,
+        subnormals_flushed=flushed,
+    )
 
 
 if __name__ == "__main__":

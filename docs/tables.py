@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyarrow import parquet
-
 DOCS = Path(__file__).resolve().parent
-LAPTOP = DOCS / "results" / "permutation" / "laptop"
+PAPER = DOCS / "results" / "permutation" / "paper"
 BENCH = DOCS / "results" / "bench" / "cpu.json"
+GROWTH = DOCS / "results" / "bench" / "growth.json"
 
-_PLACE = re.compile(r"(<!-- table: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_PLACE = re.compile(r"(<!-- table: (?P<name>[a-z-]+)(?P<what>( [\w-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
+_NUMBER = re.compile(r"\{(n\d+)\}")
 
 
 def _json(path: Path) -> Any:
@@ -44,7 +44,7 @@ def _estimates(value: Any, interval: Any) -> str:
 
 def verdicts() -> str:
     """Every claim that was run."""
-    words = _json(LAPTOP / "story.json")["claims"]
+    words = _json(PAPER / "story.json")["claims"]
     rows = [
         [
             claim["id"],
@@ -54,96 +54,24 @@ def verdicts() -> str:
             claim["verdict"],
             words[claim["id"]]["words"],
         ]
-        for claim in _json(LAPTOP / "claims.json")
+        for claim in _json(PAPER / "claims.json")
         if claim["verdict"] != "not run"
     ]
     return _markdown(["claim", "statement", "value [95 % interval]", "n", "verdict", "in words"], rows)
 
 
-def _probes(configuration: str) -> list[dict[str, Any]]:
-    """The probes of every unit of a configuration, in the order of their members."""
-    units = {}
-    for member in _json(LAPTOP / "members.json"):
-        named = (
-            f"d{member['overrides']['width']}/{member['overrides']['heads']} {member['overrides']['data']}"
-        )
-        if named == configuration:
-            units.setdefault(member["unit"], None)
-    return [_json(next((LAPTOP / "units" / unit / "analysis").glob("probes-step-*.json"))) for unit in units]
+def story(section: str, number: str) -> str:
+    """A table of the run's page: its numbers come from the run's files, which the page names one by one."""
+    told = _json(PAPER / "story.json")
+    (found,) = [each for each in told["sections"] if each["id"] == section]
+    table = [block for block in found["blocks"] if block["kind"] == "table"][int(number)]
 
+    def filled_in(words: str) -> str:
+        return _NUMBER.sub(lambda place: str(told["numbers"][place[1]]["text"]), words)
 
-def _seeds(configuration: str, probe: str) -> list[Any]:
-    return [value for unit in _probes(configuration) for value in unit[probe]]
-
-
-PUBLISHED = {
-    "d16/1 plain": [
-        ("accuracy", [0.0956, 0.1640, 0.2456, 0.4226, 1.0]),
-        ("mean error", [0.012388, 0.015530, 0.018369, 0.015447, 0.000292]),
-        ("largest error", [0.034079, 0.072218, 0.101983, 0.119183, 0.001334]),
-    ],
-    "d32/2 repeats": [
-        ("accuracy", [0.1456, 0.1640, 0.2336, 0.4150, 1.0]),
-        ("mean error", [0.014704, 0.020145, 0.021205, 0.020931, 0.000081]),
-        ("largest error", [0.055206, 0.090151, 0.143933, 0.168254, 0.001548]),
-    ],
-}
-"""Presentation, sections 6 and 9 (one seed of each)."""
-
-MEASURED = {"accuracy": "accuracy_by_step", "mean error": "mae_by_step", "largest error": "max_ae_by_step"}
-
-
-def posterior() -> str:
-    """The published tables beside ours: mean over seeds, and the range of the seeds."""
-    rows = []
-    for configuration, published in PUBLISHED.items():
-        for label, numbers in published:
-            by_seed = _seeds(configuration, MEASURED[label])
-            steps = list(zip(*by_seed, strict=True))
-            ours = [f"{_number(sum(s) / len(s))} ({_number(min(s))} to {_number(max(s))})" for s in steps]
-            rows.append([configuration, label, "published", *map(_number, numbers)])
-            rows.append(["", "", f"here, {len(by_seed)} seeds", *ours])
-    return _markdown(["configuration", "measure", "", *[f"step {step}" for step in range(1, 6)]], rows)
-
-
-def _late_recall(configuration: str) -> str:
-    """Lowest and highest held-out recall of any seed in the last fifth of training."""
-    width, heads = configuration.split(" ")[0].removeprefix("d").split("/")
-    chosen = {
-        member["member"]
-        for member in _json(LAPTOP / "members.json")
-        if (str(member["overrides"]["width"]), str(member["overrides"]["heads"])) == (width, heads)
-    }
-    rows = [
-        row
-        for row in parquet.read_table(LAPTOP / "metrics.parquet").to_pylist()
-        if row["member"] in chosen and (row["split"], row["metric"]) == ("held_out", "recall")
-    ]
-    end = max(row["step"] for row in rows)
-    late = [row["value"] for row in rows if row["step"] > 0.8 * end]
-    return f"{_number(min(late))} to {_number(max(late))}"
-
-
-def repeats() -> str:
-    """Recall and elimination at the end of training, by configuration."""
-    rows = []
-    for configuration in PUBLISHED:
-        cells = []
-        for probe in ("elimination", "recall", "mass_recalled", "mass_unused"):
-            values = _seeds(configuration, probe)
-            cells.append(
-                f"{_number(sum(values) / len(values))} ({_number(min(values))} to {_number(max(values))})"
-            )
-        rows.append([configuration, *cells, _late_recall(configuration)])
-    columns = [
-        "configuration",
-        "elimination",
-        "recall",
-        "mass on the recalled value",
-        "mass on the unused value",
-        "recall in the last fifth of training",
-    ]
-    return _markdown(columns, rows)
+    columns = [filled_in(cell) for cell in table["columns"]]
+    rows = _markdown(columns, [[filled_in(cell) for cell in row] for row in table["rows"]])
+    return f"{rows}\n*{filled_in(table['caption'])}*\n" if table["caption"] else rows
 
 
 def speed() -> str:
@@ -152,7 +80,9 @@ def speed() -> str:
     rows = []
     for each in result["contestants"]:
         spread, ratio = each["samples_per_second"], result["ratios"].get(each["name"])
-        settings = " ".join(f"{name} {value}" for name, value in each["settings"].items())
+        reported = each["reported"] or {}
+        engine = {"engine": reported["engine"]} if "engine" in reported else {}
+        settings = " ".join(f"{name} {value}" for name, value in {**each["settings"], **engine}.items())
         speeds = (
             f"{spread['median']:,.0f} ({spread['min']:,.0f} to {spread['max']:,.0f})"
             if spread
@@ -165,17 +95,49 @@ def speed() -> str:
     return _markdown(columns, rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {
+_AXES = {"members": "members", "values": "V", "layers": "layers", "width": "width"}
+
+
+def growth() -> str:
+    """What training costs as the work grows: a table for each axis."""
+    result = _json(GROWTH)
+    tables = []
+    for axis, heading in _AXES.items():
+        rows = [row for row in result["rows"] if row["axis"] == axis]
+        if rows:
+            others = [f"{_AXES.get(n, n)} {v}" for n, v in rows[0]["settings"].items() if n != axis]
+            columns = [heading, "engine", "member-samples/s", "µs per member-sample", "peak MiB"]
+            caption = f"By {heading}, with {', '.join(others)}, batch {result['batch']}, one thread:"
+            tables.append(f"{caption}\n\n{_markdown(columns, [_cost(row) for row in rows])}")
+    return "\n".join(tables)
+
+
+def _cost(row: dict[str, Any]) -> list[str]:
+    speed, micros, peak = row["samples_per_second"], row["microseconds_per_sample"], row["peak_memory_mb"]
+    if speed is None:
+        return [str(row["value"]), "–", row["status"], "–", "–"]
+    return [
+        str(row["value"]),
+        row["engine"],
+        f"{speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f})",
+        f"{micros['median']:.2f} ({micros['min']:.2f} to {micros['max']:.2f})",
+        f"{peak:,.0f}",
+    ]
+
+
+TABLES: dict[str, Callable[..., str]] = {
     "verdicts": verdicts,
-    "posterior": posterior,
-    "repeats": repeats,
+    "story": story,
     "speed": speed,
+    "growth": growth,
 }
 
 
 def filled(page: str) -> str:
     """A page with its tables made anew."""
-    return _PLACE.sub(lambda place: f"{place[1]}\n{TABLES[place['name']]()}\n{place[3]}", page)
+    return _PLACE.sub(
+        lambda place: f"{place[1]}\n{TABLES[place['name']](*place['what'].split())}\n{place[5]}", page
+    )
 
 
 def main() -> int:

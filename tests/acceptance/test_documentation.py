@@ -45,12 +45,14 @@ def test_readme_library_example_runs(tmp_path: Path) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     lines = [line for line in example.splitlines() if line.strip()]
     assert len(lines) <= 5
-    small = example.replace('preset="smoke"', 'preset="smoke", samples_per_epoch=2048, batch_size=64')
+    fewer = 'preset="smoke", samples_per_epoch=2048, batch_size=64, measurements="basic"'
+    small = example.replace('preset="smoke"', fewer)
     assert small != example
     code = f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r})\n{small}"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=180)
-    assert re.fullmatch(r"tensor\(\[[\d.e, +-]+\].*\)\s*", done.stdout.replace("\n", " "))
+    shown = re.fullmatch(r"tensor\(\[[\d.e, +-]+\].*?\)\s(.*)", done.stdout, re.DOTALL)
+    assert shown and shown[1].count("Step ") == 5
 
 
 def test_readme_commands_exist() -> None:

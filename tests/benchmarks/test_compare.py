@@ -190,6 +190,7 @@ def test_the_default_contestants_are_scripts_that_exist(load: Load, benchmarks: 
     contestants = load("compare").default_contestants()
     assert [each.name for each in contestants] == [
         "hopscope_ensemble",
+        "hopscope_general",
         "page_loop",
         "page_loop_twice",
         "plain_pytorch",

@@ -15,8 +15,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hopscope.models.transformer import Transformer
 from hopscope.runs import UnitFolder
-from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training import engines
+from hopscope.training.engines import ENGINES, Engine
 from hopscope.training.trainer import Trainer
 
 Load = Callable[[str], ModuleType]
@@ -242,11 +244,18 @@ def test_no_position_sees_a_later_one(
 # Training.
 
 
+def ensemble(load: Load, engine: str, **size: int) -> Any:
+    if engine == "fused":
+        pytest.importorskip("numba")
+    ours = load("hopscope_ensemble")
+    return ours.EnsembleLoop(ours.plan_of(**size, seed=SEED), engine)
+
+
 def loops(load: Load, name: str) -> Any:
     if name == "page_loop":
         return load(name).PageLoop(batch=128, workers=0, seed=SEED)
-    if name == "hopscope_ensemble":
-        return load(name).EnsembleLoop(batch=128, members=2, seed=SEED)
+    if name.startswith("hopscope_"):
+        return ensemble(load, name.removeprefix("hopscope_"), batch=128, members=2)
     return load("plain_pytorch").PlainLoop(batch=128, rows=name.removeprefix("plain_"), seed=SEED)
 
 
@@ -259,7 +268,9 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("name", ["page_loop", "plain_all", "plain_loss", "hopscope_ensemble"])
+@pytest.mark.parametrize(
+    "name", ["page_loop", "plain_all", "plain_loss", "hopscope_general", "hopscope_fused"]
+)
 def test_training_goes_from_guessing_towards_elimination(load: Load, name: str) -> None:
     loop = loops(load, name)
     assert loop.advance() == 128 * getattr(loop, "members", 1)
@@ -269,22 +280,94 @@ def test_training_goes_from_guessing_towards_elimination(load: Load, name: str) 
     assert LATER_LOSS[0] < loop.loss() < LATER_LOSS[1]
 
 
-def test_our_contestant_takes_the_trainer_s_steps(load: Load) -> None:
-    loop = load("hopscope_ensemble").EnsembleLoop(batch=BATCH, members=3, seed=SEED)
-    training = TrainingConfig(steps=2, batch_size=BATCH, learning_rate=1e-3)
-    members = tuple(MemberPlan(member=index, seed=SEED + index) for index in range(3))
-    plan = UnitPlan(
-        label="", task=loop.task.config, model=loop.model.config, training=training, members=members
-    )
-    trainer = Trainer(plan, loop.task, object.__new__(UnitFolder), lambda _: {})  # no step touches the folder
+@pytest.mark.parametrize("engine", ENGINES)
+def test_our_contestant_takes_the_trainer_s_steps(load: Load, engine: Engine) -> None:
+    loop = ensemble(load, engine, batch=BATCH, members=3)
+    plan, task = loop.steps.plan, loop.steps.task
+    unit = object.__new__(UnitFolder)  # no step touches the folder
+    trainer = Trainer(plan, task, unit, lambda _: {}, engine=engine)
     start = trainer.model.parameters.flat.detach().clone()
     for _ in range(2):
-        trainer._train_step()
+        losses = trainer._train_step()
         trainer.step += 1
-        loop.advance()
+        assert loop.advance() == BATCH * 3
+        assert loop.loss() == losses["loss"].mean().item()
     weights = trainer.model.parameters.flat
     assert (weights - start).abs().max() > 1e-3
-    torch.testing.assert_close(loop.model.parameters.flat, weights, rtol=0, atol=0)
+    torch.testing.assert_close(loop.steps.model.parameters.flat, weights, rtol=0, atol=0)
+
+
+def test_our_contestant_computes_the_page_s_model(load: Load) -> None:
+    plan = load("hopscope_ensemble").plan_of(batch=BATCH, members=1, seed=SEED)
+    model = Transformer.initial(plan.model, torch.tensor([SEED]))
+    page = page_model(load)
+    own = {name: value[0].detach() for name, value in model.weights.items()}
+    theirs = {f"encoder.layers.0.{name}": value for name, value in encoder_layer(own).items()}
+    theirs |= {"tokens.weight": own["embed.token.weight"], "positions.weight": own["embed.position.weight"]}
+    theirs |= {"readout.weight": own["readout.weight"].T, "readout.bias": own["readout.bias"]}
+    page.load_state_dict(theirs)
+    inputs = some_inputs(load)
+    torch.testing.assert_close(model(inputs[None])[0], page(inputs)[:, ::2], rtol=1e-5, atol=1e-5)
+
+
+def encoder_layer(own: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Our weights of the only layer by the names of `torch.nn.TransformerEncoderLayer`; ours stand input first."""
+    attention, mlp = "layers.0.attention", "layers.0.mlp"
+    parts = ("query", "key", "value")
+    return {
+        "self_attn.in_proj_weight": torch.cat([own[f"{attention}.{part}.weight"].T for part in parts]),
+        "self_attn.in_proj_bias": torch.cat([own[f"{attention}.{part}.bias"] for part in parts]),
+        "self_attn.out_proj.weight": own[f"{attention}.output.weight"].T,
+        "self_attn.out_proj.bias": own[f"{attention}.output.bias"],
+        "linear1.weight": own[f"{mlp}.inner.weight"].T,
+        "linear1.bias": own[f"{mlp}.inner.bias"],
+        "linear2.weight": own[f"{mlp}.outer.weight"].T,
+        "linear2.bias": own[f"{mlp}.outer.bias"],
+        "norm1.weight": own["layers.0.attention_norm.weight"],
+        "norm1.bias": own["layers.0.attention_norm.bias"],
+        "norm2.weight": own["layers.0.mlp_norm.weight"],
+        "norm2.bias": own["layers.0.mlp_norm.bias"],
+    }
+
+
+def test_the_engine_is_a_study_s_unless_it_is_asked_for(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = load("hopscope_ensemble")
+    plan = ours.plan_of(batch=BATCH, members=1, seed=SEED)
+    deep = ours.plan_of(batch=BATCH, members=1, seed=SEED, layers=2)
+    for installed, expected in ((True, "fused"), (False, "general")):
+        monkeypatch.setattr(engines, "_installed", lambda installed=installed: installed)
+        assert ours.engine_of("auto", plan) == expected
+        assert ours.engine_of("auto", deep) == ours.engine_of("general", plan) == "general"
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--engine", "fused", "--layers", "2"), "--engine: expected general or auto"),
+        (("--values", "2"), "values: expected"),
+        (("--width", "31"), "width: expected a multiple of heads = 2, found 31"),
+        (("--layers", "0"), "layers: expected"),
+    ],
+)
+def test_our_contestant_refuses_what_does_not_fit(
+    load: Load, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], found: str
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        load("hopscope_ensemble").main([*words])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert found in error
+
+
+def test_without_numba_the_fused_way_names_the_command_that_installs_it(
+    load: Load, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "_installed", lambda: False)
+    with pytest.raises(SystemExit) as stopped:
+        load("hopscope_ensemble").main(["--engine", "fused"])
+    assert stopped.value.code == 2
+    assert "pip install 'hopscope[fast]'" in capsys.readouterr().err
 
 
 def test_jax_trains_and_its_members_differ(jax_results: dict[str, np.ndarray]) -> None:

@@ -6,15 +6,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from queue import Empty, Queue
-from typing import Any
+from typing import Any, TypeGuard
 
 from hopscope.config import Config
 from hopscope.errors import TimeBudgetReached, UserError
+from hopscope.executors import timing
 from hopscope.runs import RunFolder, UnitFolder, compact, content_hash, source_hash
 from hopscope.studies import find_study
 from hopscope.studies.base import Study
@@ -98,14 +100,16 @@ def run_study(
     pending = [
         run.unit(unit)
         for unit, plan in zip(units, plans, strict=True)
-        if not _whole(study, run.unit(unit), plan)
+        if not _whole(study, config, run.unit(unit), plan)
     ]
-    if run.is_done and not pending and _concluded(study, run):
+    if run.is_done and not pending and _concluded(study, config, run):
         return run
     device = chosen_device(device)
     with run.lock():
         run.clear_done()
-        workers, threads_each = layout(len(plans), threads or available_cores(), device)
+        cores = threads or available_cores()
+        left = None if deadline is None else deadline - time.monotonic()
+        threads_each = _threads_each(run, dict(zip(units, plans, strict=True)), device, cores, left)
         for plan, unit in zip(plans, units, strict=True):
             run.unit(unit).create(
                 {
@@ -116,8 +120,7 @@ def run_study(
                     "source_hash": source_hash(),
                 }
             )
-        for unit_folder in pending:
-            _layout_of(unit_folder)
+        workers = workers_at_a_time([_layout_of(unit_folder) for unit_folder in pending], cores)
         costs = {unit: _cost(plan) for plan, unit in zip(plans, units, strict=True)}
         pending.sort(
             key=lambda unit: -costs[unit.hash]
@@ -150,10 +153,11 @@ def _check_options(device: str, threads: int | None, time_budget: float | None) 
         chosen_device(device)
 
 
-def _whole(study: Study, unit: UnitFolder, plan: Any) -> bool:
+def _whole(study: Study, config: Config, unit: UnitFolder, plan: Any) -> bool:
     """Whether a unit needs no more work: what was deleted or damaged since it was done is made anew."""
     steps = plan.training.steps
-    analysed = all(unit.analysis_path(name, steps, kind).is_file() for name, kind in study.analyses.items())
+    wanted = study.analyses(config, plan)
+    analysed = all(unit.analysis_path(name, steps, kind).is_file() for name, kind in wanted.items())
     if not (unit.is_done and analysed):
         return False
     try:
@@ -163,10 +167,10 @@ def _whole(study: Study, unit: UnitFolder, plan: Any) -> bool:
     return True
 
 
-def _concluded(study: Study, run: RunFolder) -> bool:
+def _concluded(study: Study, config: Config, run: RunFolder) -> bool:
     """Whether everything is there that `finish` writes."""
     kinds = (".vl.json", ".csv", ".svg", ".png")
-    figures = [f"figures/{name}{kind}" for name in study.figures for kind in kinds]
+    figures = [f"figures/{name}{kind}" for name in study.figures(config) for kind in kinds]
     return all((run.path / name).is_file() for name in (*_CONCLUSIONS, *figures))
 
 
@@ -176,9 +180,9 @@ def _layout_of(unit: UnitFolder) -> dict[str, Any]:
     Raises:
         UserError: they are not on record, or the device or the engine is absent.
     """
-    recorded = unit.record.get("layout")
-    known = isinstance(recorded, dict) and recorded.get("device") in DEVICES and "threads" in recorded
-    if not isinstance(recorded, dict) or not known or recorded.get("engine") not in ENGINES:
+    recorded: Any = unit.record.get("layout")
+    known = isinstance(recorded, dict) and recorded.get("device") in DEVICES
+    if not known or not _is_count(recorded.get("threads")) or recorded.get("engine") not in ENGINES:
         raise UserError(
             f"{unit.path / 'unit.json'}: expected device, threads and engine under layout, found {recorded!r}; "
             f"delete the folder {unit.path} and run the same command again"
@@ -195,6 +199,43 @@ def layout(units: int, threads: int, device: str) -> tuple[int, int]:
         return 1, threads
     workers = max(1, min(units, threads))
     return workers, max(1, threads // workers)
+
+
+def _threads_each(
+    run: RunFolder, plans: Mapping[str, UnitPlan], device: str, cores: int, left: float | None
+) -> int:
+    """Threads of the units: as those of the run that have begun, else as measured where that pays, else by rule."""
+    by_rule = layout(len(plans), cores, device)
+    if {chosen_engine(plan, device) for plan in plans.values()} != {"general"} or device != "cpu":
+        return by_rule[1]  # the fused way has one thread, and a GPU one worker
+    begun = _threads_begun(run)
+    if begun is not None:
+        return begun
+    choices = timing.candidates(by_rule, cores)
+    repaid = min(timing.expected_seconds(plans.values(), cores), float("inf") if left is None else left)
+    if len(choices) == 1 or repaid < timing.REPAID_SECONDS:
+        return by_rule[1]
+    unit, plan = max(plans.items(), key=lambda item: _cost(item[1]))
+    measure = partial(timing.speed, run.study, plan, "general", _environment())
+    return timing.measured(run, unit, choices, measure).threads
+
+
+def _threads_begun(run: RunFolder) -> int | None:
+    """Threads of the units that are on record, if there are any: one run has one layout."""
+    begun = [unit.record.get("layout") for unit in run.units if (unit.path / "unit.json").is_file()]
+    threads = [entry.get("threads") for entry in begun if isinstance(entry, dict)]
+    return max((number for number in threads if _is_count(number)), default=None)
+
+
+def _is_count(threads: Any) -> TypeGuard[int]:
+    return isinstance(threads, int) and threads >= 1
+
+
+def workers_at_a_time(layouts: Sequence[Mapping[str, Any]], cores: int) -> int:
+    """How many units are at work together: as many as the threads they began with leave room for."""
+    if any(each["device"] == "cuda" for each in layouts):
+        return 1
+    return max(1, min(len(layouts), cores // max((each["threads"] for each in layouts), default=1)))
 
 
 def unit_layout(plan: UnitPlan, device: str, threads: int) -> dict[str, Any]:

@@ -30,14 +30,12 @@ class Study(Protocol):
         name, summary: for listings.
         presets: named configurations; `"laptop"` is the default.
         costs: preset → expected cost in words.
-        figures: names of the figures.
     """
 
     name: str
     summary: str
     presets: dict[str, Any]
     costs: dict[str, str]
-    figures: tuple[str, ...]
 
     def plan(self, config: Any) -> "list[UnitPlan]":
         """The units of a configuration, members numbered through the run.  Loads no torch."""
@@ -45,6 +43,10 @@ class Study(Protocol):
 
     def analyses(self, config: Any, plan: "UnitPlan") -> dict[str, str]:
         """Name → file kind (json or npz) of what is analysed of a unit's last checkpoint.  Loads no torch."""
+        ...
+
+    def figures(self, config: Any) -> tuple[str, ...]:
+        """Names of the figures that a run of a configuration has.  Loads no torch."""
         ...
 
     def task(self, plan: "UnitPlan", device: str) -> "Task":

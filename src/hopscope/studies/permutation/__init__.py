@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.studies.permutation.config import (
     COSTS,
-    FIGURES,
     PRESETS,
     PermutationStudyConfig,
     analyses,
@@ -26,7 +25,6 @@ class PermutationStudy:
     summary = "one-layer models look up a permutation: elimination, recall, and which model learns which"
     presets = PRESETS
     costs = COSTS
-    figures = FIGURES
 
     def plan(self, config: PermutationStudyConfig) -> "list[UnitPlan]":
         """Units of the grid."""
@@ -35,6 +33,12 @@ class PermutationStudy:
     def analyses(self, config: PermutationStudyConfig, plan: "UnitPlan") -> dict[str, str]:
         """What is measured of a unit."""
         return analyses(config, plan)
+
+    def figures(self, config: PermutationStudyConfig) -> tuple[str, ...]:
+        """The figures that there is something to draw of."""
+        from hopscope.studies.permutation.figures import figure_names
+
+        return figure_names(config)
 
     def task(self, plan: "UnitPlan", device: str) -> "PermutationTask":
         """The training data of a unit."""

@@ -21,6 +21,7 @@ from hopscope.studies.permutation.figures.common import (
     legend,
     level,
     main,
+    on,
     seeds_and_means,
     short,
     summary_rows,
@@ -114,7 +115,7 @@ def _draw_accuracy(run: RunFolder, config: PermutationStudyConfig, shown: "list[
         given([{"at": 0, "level": "chance"}])
         .mark_rule(color=QUIET_INK, strokeWidth=1.3)
         .encode(
-            y=y.copy().field("at").type("quantitative"),
+            y=on(y, "at"),
             strokeDash=alt.StrokeDash("level:N", scale=alt.Scale(range=[[5, 4]]), legend=legend(symbolType="stroke")),
         )
     )  # fmt: skip
@@ -126,7 +127,7 @@ def _draw_accuracy(run: RunFolder, config: PermutationStudyConfig, shown: "list[
         .encode(
             x=x,
             xOffset=offset,
-            y=y.copy().field("value").type("quantitative"),
+            y=on(y, "value"),
             shape=alt.Shape("source:N", scale=alt.Scale(range=["cross"]), legend=legend(symbolFillColor="#000000")),
             tooltip=["configuration:N", "source:N", "step:O", alt.Tooltip("value:Q", format=".4~g")],
         )
@@ -138,7 +139,7 @@ def _draw_accuracy(run: RunFolder, config: PermutationStudyConfig, shown: "list[
     return chart.facet(facet("configuration", order), columns=2), accuracy_rows(config, shown)
 
 
-TILT_ARMS = ("model", "control: tilts of other sequences")
+TILT_ARMS = ("model", "control (hollow): tilts of other sequences")
 
 
 def tilt_rows(shown: "list[Evidence]") -> list[Row]:

@@ -36,7 +36,7 @@ TESTS = {
 """Tests of the battery whose answer is y_j, y_k or neither, and what they change at the last row."""
 
 BECOMES, STAYS = "becomes y_k", "stays y_j"
-BATTERY_ARMS = ("test", "control: other pairs exchanged")
+BATTERY_ARMS = ("test", "control (hollow): other pairs exchanged")
 
 
 def battery_rows(shown: "list[Evidence]") -> list[Row]:
@@ -78,34 +78,32 @@ def _draw_battery(run: RunFolder, config: PermutationStudyConfig, shown: "list[E
     return layers.facet(facet("configuration", [found.name for found in shown]), columns=1), rows
 
 
-ABLATION_ARMS = ("test", "control")
-
 ABLATIONS = {
-    UNCHANGED: ("test", "clean"),
-    "FFN output: its mean": ("test", "mlp_ablation.mean"),
-    "FFN output: another sequence's": ("test", "mlp_ablation.resample"),
-    "FFN output: zero": ("test", "mlp_ablation.zero"),
-    "attention to all y made equal": ("test", "equal_y_weights"),
-    "attention to other x made equal": ("control", "equal_y_weights"),
+    UNCHANGED: ("clean", ""),
+    "FFN output: its mean": ("mlp_ablation.mean", ""),
+    "FFN output: another sequence's": ("mlp_ablation.resample", ""),
+    "FFN output: zero": ("mlp_ablation.zero", ""),
+    "attention to all y made equal": ("equal_y_weights", ""),
+    "control: attention to other x made equal": ("equal_y_weights", "control_"),
 }
-"""What is taken away at the last row, and where the accuracies stand: the control's names have a prefix."""
+"""What is taken away at the last row, and where the accuracies stand: a group, and a prefix of the names in it."""
 
 
 def ablation_rows(shown: "list[Evidence]") -> list[Row]:
     """Accuracies by configuration, what was taken away and skill."""
     rows: list[Row] = []
     for found in shown:
-        for label, (arm, group) in ABLATIONS.items():
+        for label, (group, prefix) in ABLATIONS.items():
             for skill in SKILLS:
-                path = f"{group}.{'control_' if arm == 'control' else ''}{skill}"
+                path = f"{group}.{prefix}{skill}"
                 if found.has("battery", path):
-                    rows += summary_rows(found.seeds, found.each("battery", path), configuration=found.name,
-                                         ablation=in_lines(label), skill=skill, arm=arm)  # fmt: skip
+                    columns = {"configuration": found.name, "ablation": in_lines(label), "skill": skill}
+                    rows += summary_rows(found.seeds, found.each("battery", path), **columns)
     return rows
 
 
 def _draw_ablation(run: RunFolder, config: PermutationStudyConfig, shown: "list[Evidence]") -> Drawn:
-    types = dict.fromkeys(("configuration", "ablation", "skill", "arm"), "string") | SUMMARY
+    types = dict.fromkeys(("configuration", "ablation", "skill"), "string") | SUMMARY
     rows = ablation_rows(shown)
     there = {row["ablation"] for row in rows}
     strips = Strips(
@@ -115,9 +113,8 @@ def _draw_ablation(run: RunFolder, config: PermutationStudyConfig, shown: "list[
         rows=("ablation", [in_lines(label) for label in ABLATIONS if in_lines(label) in there]),
         offsets=("skill", SKILLS),
         colours=("skill", SKILLS),
-        arms=ABLATION_ARMS,
     )
-    guess = level(shown[0].shared("battery", "floors.used"), "recall by guessing among the values shown")
+    guess = level(shown[0].shared("battery", "floors.used"), "guess among values shown")
     layers = alt.layer(guess, *strips.layers(400), data=data_url("ablation", types))
     return layers.facet(facet("configuration", [found.name for found in shown]), columns=1), rows
 

@@ -115,7 +115,7 @@ def summary_rows(seeds: Sequence[int], values: Iterable[float | None], /, **colu
 
 def legend(**options: Any) -> alt.Legend:
     """A legend above the chart, without a title and with labels in full."""
-    return alt.Legend(title=None, orient="top", labelLimit=0, symbolOpacity=1, **options)
+    return alt.Legend(title=None, orient="top", labelLimit=0, **options)
 
 
 def colour(field: str, order: Sequence[str], **options: Any) -> alt.Color:
@@ -132,9 +132,22 @@ def shape(field: str, order: Sequence[str], **options: Any) -> alt.Shape:
     )
 
 
+def on(axis: alt.Y, column: str) -> alt.Y:
+    """An axis without a column, with one: axes of layers are one axis if all else is the same."""
+    return axis.copy().field(column).type("quantitative")
+
+
 def given(values: Sequence[Mapping[str, Any]]) -> alt.Chart:
     """A chart of data that stand in the specification: floors and thresholds, the same in every facet."""
     return alt.Chart(alt.InlineData(values=[dict(each) for each in values]))
+
+
+def within(field: str, highest: float) -> str:
+    """An expression: a column, or nothing where it is higher than the axis, so that its line is broken there.
+
+    Clipping the marks would show the same, but drawing fifty clipped lines as PNG takes half a minute.
+    """
+    return f"datum.{field} <= {highest} ? datum.{field} : null"
 
 
 def facet(field: str, order: Sequence[str]) -> alt.Facet:
@@ -142,13 +155,21 @@ def facet(field: str, order: Sequence[str]) -> alt.Facet:
     return alt.Facet(f"{field}:N", title=None, sort=list(order), header=alt.Header(labelLimit=0))
 
 
-def in_lines(label: str, length: int = 30) -> str:
-    """A label cut into lines at spaces, with `|` between them (see `broken_labels`)."""
+def in_lines(label: str, longest: int = 30) -> str:
+    """A label cut at spaces into as few lines as need be, of about equal length, with `|` between them."""
+    fewest = _cut(label, longest)
+    length = longest
+    while len(_cut(label, length - 1)) == len(fewest) and length > 1:
+        length -= 1
+    return "|".join(_cut(label, length))
+
+
+def _cut(label: str, length: int) -> list[str]:
     lines = [""]
     for word in label.split(" "):
         joined = f"{lines[-1]} {word}".strip()
-        lines = [*lines[:-1], joined] if len(joined) <= length else [*lines, word]
-    return "|".join(lines)
+        lines = [*lines[:-1], joined] if len(joined) <= length or not lines[-1] else [*lines, word]
+    return lines
 
 
 def broken_labels() -> alt.Axis:
@@ -175,14 +196,14 @@ def level(value: float, label: str) -> alt.Chart:
 class Strips:
     """Seeds as points along rows, with the mean as a tick and its interval as a line.
 
-    Rows are those of `summary_rows`, with the columns `arm` and those named here.
+    Rows are those of `summary_rows`, with the columns named here, and `arm` if there are arms.
 
     Attributes:
         title, format, domain: of the horizontal axis.
         rows: column of the labels on the left, and their order.
         offsets: column that sets points of one row apart, and its order.
         colours: column that colours them, and its order.
-        arms: names of the filled and the hollow points (what is measured and its control).
+        arms: names of the filled and the hollow points (what is measured and its control); without, all are filled.
         height: pixels of one row.
     """
 
@@ -192,7 +213,7 @@ class Strips:
     rows: tuple[str, Sequence[str]]
     offsets: tuple[str, Sequence[str]]
     colours: tuple[str, Sequence[str]]
-    arms: tuple[str, ...] = ("measured",)
+    arms: tuple[str, ...] = ()
     height: int = 36
 
     def layers(self, width: int) -> list[alt.Chart]:
@@ -200,7 +221,7 @@ class Strips:
         return [self._points(width), *self._means()]
 
     def _points(self, width: int) -> alt.Chart:
-        hollow = alt.Scale(domain=list(self.arms), range=[0.6, 0.0][: len(self.arms)])
+        hollow = alt.Scale(domain=list(self.arms), range=[0.6, 0.0])
         by_arm: dict[str, Any] = {
             "shape": shape("arm", self.arms),
             "fillOpacity": alt.FillOpacity("arm:N", scale=hollow, legend=legend()),
@@ -213,7 +234,7 @@ class Strips:
             .mark_point(size=42, strokeOpacity=0.8, strokeWidth=1.2)
             .encode(
                 **self._place(),
-                **(by_arm if len(self.arms) > 1 else {}),
+                **(by_arm if self.arms else {}),
                 x=self._x("value"),
                 stroke=alt.Stroke(f"{field}:N", scale=domain, legend=legend()),
                 fill=alt.Fill(f"{field}:N", scale=domain, legend=legend()),
@@ -251,7 +272,9 @@ class Strips:
         return alt.X(f"{column}:Q", title=self.title, scale=scale, axis=axis)
 
     def _tooltip(self, *numbers: str) -> list[alt.Tooltip]:
-        words = dict.fromkeys((self.rows[0], self.offsets[0], self.colours[0], "arm"))
+        words = dict.fromkeys(
+            (self.rows[0], self.offsets[0], self.colours[0], *(["arm"] if self.arms else []))
+        )
         return [
             *(alt.Tooltip(f"{name}:N") for name in words),
             *(alt.Tooltip(f"{name}:Q", format=".4~g") for name in numbers),
@@ -272,9 +295,6 @@ def seeds_and_means(
     """
     place: dict[str, Any] = {"x": x, "color": by, **({} if offset is None else {"xOffset": offset})}
 
-    def on(column: str) -> alt.Y:
-        return y.copy().field(column).type("quantitative")
-
     def tooltip(*names: str) -> list[alt.Tooltip]:
         return [
             *(alt.Tooltip(name) for name in extra),
@@ -286,10 +306,10 @@ def seeds_and_means(
     spread = means.transform_filter("isValid(datum.low)")
     return [
         seeds.mark_point(filled=True, size=26, fillOpacity=0.45).encode(
-            **place, y=on("value"), tooltip=tooltip("seed", "value")
+            **place, y=on(y, "value"), tooltip=tooltip("seed", "value")
         ),
-        spread.mark_rule(strokeWidth=1.6).encode(**place, y=on("low"), y2="high:Q"),
+        spread.mark_rule(strokeWidth=1.6).encode(**place, y=on(y, "low"), y2="high:Q"),
         means.mark_line(strokeWidth=2).encode(
-            **place, y=on("value"), tooltip=tooltip("value", "low", "high")
+            **place, y=on(y, "value"), tooltip=tooltip("value", "low", "high")
         ),
     ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence
 
 PROBES = {"linear": "linear probe", "mlp": "MLP probe"}
-ARMS = ("trained", "untrained")
+ARMS = ("trained", "untrained (hollow)")
 
 
 def targets(found: "Evidence") -> dict[str, tuple[str, str | None, str]]:
@@ -75,19 +75,23 @@ def _draw(run: RunFolder, config: PermutationStudyConfig, shown: "list[Evidence]
         colours=("probe", list(PROBES.values())),
         arms=ARMS,
     )
-    y = alt.Y("target:N", sort=list(strips.rows[1]), title=None)
+    # Another mark than the seeds' and means', so that it has a legend of its own.
+    dash = alt.StrokeDash(
+        "floor:N", scale=alt.Scale(range=[[3, 2]]), legend=legend(symbolType="stroke", symbolStrokeWidth=2)
+    )
     floors = (
         alt.Chart()
         .transform_filter("datum.kind == 'floor'")
-        .transform_calculate(line="'floor: guessing'")
-        .mark_tick(thickness=1.6, size=strips.height - 6, opacity=0.7)
+        .transform_calculate(floor="'floor (guess)'")
+        .mark_rule(color=QUIET_INK, strokeWidth=1.6)
         .encode(
             x="value:Q",
-            y=y,
-            color=alt.Color("line:N", scale=alt.Scale(range=[QUIET_INK]), legend=legend(symbolType="stroke")),
-            tooltip=["target:N", "line:N", alt.Tooltip("value:Q", format=".4~g")],
+            y=alt.Y("target:N", bandPosition=0),
+            y2=alt.Y2("target:N", bandPosition=1),
+            strokeDash=dash,
+            tooltip=["target:N", "floor:N", alt.Tooltip("value:Q", format=".4~g")],
         )
-    )  # fmt: skip
+    )
     layers = alt.layer(floors, *strips.layers(400), data=data_url("decoding", types))
     return layers.facet(facet("configuration", [found.name for found in shown]), columns=1), rows
 

@@ -19,6 +19,7 @@ from hopscope.studies.permutation.figures.common import (
     shape,
     short,
     taken_apart,
+    within,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ CURVES = ("elimination", "recall", MATCH, HISTORY)
 FALL = "steepest fall of the loss"
 PARTS = ("recall", "match", "history", FALL)
 HIGHEST = 1.2
-"""Top of the axis: history, relative to its last level, may be higher before, and is drawn at the edge then."""
+"""Top of the axis: history, relative to its last level, may be higher before, and is not drawn then."""
 
 
 def formation_rows(found: "Evidence") -> list[Row]:
@@ -74,10 +75,11 @@ def _draw_formation(run: RunFolder, config: PermutationStudyConfig, shown: "list
     rows = formation_rows(shown[0])
     lines = (
         alt.Chart()
+        .transform_calculate(shown=within("value", HIGHEST))
         .mark_line(strokeWidth=1.4)
         .encode(
             x=alt.X("samples:Q", title="training samples", axis=alt.Axis(format="~s", tickCount=4)),
-            y=alt.Y("value:Q", title="share", scale=alt.Scale(domain=[0, HIGHEST], clamp=True),
+            y=alt.Y("shown:Q", title="share", scale=alt.Scale(domain=[0, HIGHEST]),
                     axis=alt.Axis(values=[0, 0.5, 1], format="~g")),
             color=colour("curve", CURVES, columns=2, symbolType="stroke"),
             tooltip=["seed:N", "curve:N", "samples:Q", alt.Tooltip("value:Q", format=".3~g")],

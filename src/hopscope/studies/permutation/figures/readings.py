@@ -61,13 +61,12 @@ def reading_rows(config: PermutationStudyConfig, shown: "list[Evidence]") -> lis
             found.each("probes", skill),
             reading=in_lines(reading_words(config, found.configuration)),
             skill=skill,
-            arm="measured",
         )
     ]
 
 
 def _draw(run: RunFolder, config: PermutationStudyConfig, shown: "list[Evidence]") -> Drawn:
-    types = dict.fromkeys(("reading", "skill", "arm"), "string") | SUMMARY
+    types = dict.fromkeys(("reading", "skill"), "string") | SUMMARY
     strips = Strips(
         title="accuracy (held-out mappings)",
         format="%",
@@ -77,7 +76,7 @@ def _draw(run: RunFolder, config: PermutationStudyConfig, shown: "list[Evidence]
         colours=("skill", SKILLS),
         height=40,
     )
-    guess = level(1 / (config.values - 1), "recall by guessing among the values shown")
+    guess = level(1 / (config.values - 1), "guess among values shown")
     layers = alt.layer(guess, *strips.layers(440), data=data_url("readings", types))
     return layers, reading_rows(config, shown)
 

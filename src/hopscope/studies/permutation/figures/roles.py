@@ -80,7 +80,7 @@ def _draw(run: RunFolder, config: PermutationStudyConfig, shown: "list[Evidence]
     types = dict.fromkeys(("configuration", "head"), "string")
     types |= dict.fromkeys(("seed", "recall_lost", "elimination_lost"), "number")
     heads = [f"head {head + 1}" for head in range(max(found.configuration.heads for found in shown))]
-    axis, scale = alt.Axis(format="%", tickCount=4), alt.Scale(domain=list(DOMAIN), clamp=True)
+    axis, scale = alt.Axis(format="%", values=[0, 0.5, 1]), alt.Scale(domain=list(DOMAIN), clamp=True)
     x = alt.X("elimination_lost:Q", title=X_TITLE, axis=axis, scale=scale)
     y = alt.Y("recall_lost:Q", title=Y_TITLE, axis=axis, scale=scale)
     points = (

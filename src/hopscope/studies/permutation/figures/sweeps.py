@@ -17,6 +17,7 @@ from hopscope.studies.permutation.figures.common import (
     Row,
     colour,
     legend,
+    on,
     seeds_and_means,
     summary_rows,
 )
@@ -82,7 +83,7 @@ def _draw_values(run: RunFolder, config: PermutationStudyConfig, shown: "list[Ev
             .mark_line(color=QUIET_INK, strokeWidth=1.3)
             .encode(
                 x=x,
-                y=y.copy().field("value").type("quantitative"),
+                y=on(y, "value"),
                 strokeDash=alt.StrokeDash("guess:N", legend=legend(columns=1)),
                 tooltip=["guess:N", "values:O", "value:Q"],
             )

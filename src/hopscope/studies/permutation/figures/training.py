@@ -20,7 +20,9 @@ from hopscope.studies.permutation.figures.common import (
     colour,
     facet,
     legend,
+    on,
     short,
+    within,
 )
 from hopscope.studies.permutation.figures.floors import floors
 
@@ -77,22 +79,24 @@ def loss_rows(config: PermutationStudyConfig, shown: "list[Evidence]") -> list[R
 def _draw_loss(run: RunFolder, config: PermutationStudyConfig, shown: "list[Evidence]") -> Drawn:
     types = dict.fromkeys(("kind", "configuration"), "string")
     types |= dict.fromkeys(("seed", "samples", "loss"), "number")
-    low = min(floors(config).values()) - 0.02
-    # Clamped, not clipped, and thin strokes, not thin marks: drawing the others as PNG takes half a minute.
-    scale = alt.Scale(domain=[low, low + 0.35], clamp=True, nice=False)
+    names = [found.name for found in shown]
+    levels = floors(config).values()
+    low, high = min(levels) - 0.02, max(max(levels) + 0.05, min(levels) + 0.33)
+    scale = alt.Scale(domain=[low, high], nice=False)
     samples = alt.X("samples:Q", title="training samples per seed", axis=alt.Axis(format="~s"))
-    loss = alt.Y("loss:Q", title="training loss (nats per answer)", scale=scale)
+    loss = alt.Y(title="training loss (nats per answer)", scale=scale)
     lines = (
         alt.Chart()
         .transform_filter("datum.kind == 'loss'")
+        .transform_calculate(shown=within("loss", high))
         .mark_line(strokeWidth=1, strokeOpacity=0.7)
-        .encode(x=samples, y=loss, color=colour("configuration", [found.name for found in shown]), detail="seed:N",
+        .encode(x=samples, y=on(loss, "shown"), color=colour("configuration", names), detail="seed:N",
                 tooltip=["configuration:N", "seed:N", "samples:Q", "loss:Q"])
     )  # fmt: skip
     floor = alt.Chart().transform_filter("datum.kind != 'loss'")
-    rule = floor.mark_rule(strokeDash=[5, 4], color=QUIET_INK).encode(y=loss)
+    rule = floor.mark_rule(strokeDash=[5, 4], color=QUIET_INK).encode(y=on(loss, "loss"))
     named = floor.transform_calculate(label="datum.kind + ' ' + format(datum.loss, '.4f')").encode(
-        y=loss, x=alt.value(WIDTH), text="label:N"
+        y=on(loss, "loss"), x=alt.value(WIDTH), text="label:N"
     )
     place: dict[str, Any] = {"align": "right", "baseline": "top", "dx": -4, "dy": 4}
     # The curves run through the labels; a white edge keeps these readable.

@@ -1,0 +1,80 @@
+"""`hopscope bench` hands over to the scripts of the source tree; what they measure is tested in tests/benchmarks."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hopscope.cli import bench
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Commands that would have been started, each ending with status 3."""
+    commands = []
+
+    def run(command, check):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 3)
+
+    monkeypatch.setattr(bench.subprocess, "run", run)
+    return commands
+
+
+@pytest.mark.parametrize(
+    ("words", "script", "handed"),
+    [
+        ((), "compare.py", []),
+        (("--rounds", 2, "--seconds", 0.5), "compare.py", ["--rounds", "2", "--seconds", "0.5"]),
+        (("--growth",), "growth.py", []),
+        (
+            ("--growth", "--rounds", 7, "--seconds", 3, "--out", "here.json"),
+            "growth.py",
+            ["--rounds", "7", "--seconds", "3.0", "--out", "here.json"],
+        ),
+    ],
+)
+def test_the_script_gets_what_was_asked(hopscope, started, words, script, handed):
+    assert hopscope("bench", *words).status == 3
+    ((python, path, *rest),) = started
+    assert (python, Path(path), rest) == (sys.executable, bench.BENCHMARKS / script, handed)
+    assert Path(path).is_file()
+
+
+@pytest.mark.parametrize("growth", [(), ("--growth",)])
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--rounds", "0"), "--rounds: expected at least 1, found 0"),
+        (("--seconds", "-1"), "--seconds: expected a positive number, found -1.0"),
+        (("--out", "nowhere/x.json"), "expected an existing folder, found nowhere"),
+    ],
+)
+def test_what_the_script_refuses_is_one_line_and_status_2(tmp_path, growth, words, found):
+    command = [sys.executable, "-m", "hopscope", "bench", *growth, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert found in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--growth", "--rounds", "two"), ["--rounds", "'two'"]),
+        (("--growth", "members"), ["members", "bench --help"]),
+        (("--growth", "--suite", "gpu"), ["gpu suite is not there yet"]),
+    ],
+)
+def test_what_the_command_refuses_starts_nothing(hopscope, started, words, found):
+    complaint = hopscope("bench", *words).complaint
+    assert all(part in complaint for part in found)
+    assert started == []
+
+
+def test_without_the_source_tree_it_says_so(hopscope, started, monkeypatch, tmp_path):
+    monkeypatch.setattr(bench, "BENCHMARKS", tmp_path)
+    for words in ((), ("--growth",)):
+        assert "expected the source tree with benchmarks/" in hopscope("bench", *words).complaint
+    assert started == []
