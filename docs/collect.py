@@ -1,7 +1,8 @@
 """Keep a finished run under docs/results: `python docs/collect.py RUN permutation/laptop`.
 
 Everything that the documentation is made from, and what tells where it came from; not the checkpoints, the metric parts
-(metrics.parquet has them), the clock's events and the page, which `hopscope report` makes again from the rest.
+(metrics.parquet has them), the clock's events, and the page and drawings, which `hopscope report` makes again from the
+rest.
 """
 
 import shutil
@@ -9,7 +10,7 @@ import sys
 from pathlib import Path
 
 RESULTS = Path(__file__).resolve().parent / "results"
-LEFT_OUT = ("checkpoints", "metrics", "events.jsonl", "report.html", ".*")
+LEFT_OUT = ("checkpoints", "metrics", "events.jsonl", "report.html", "*.svg", ".*")
 
 
 def main(arguments: list[str]) -> int:

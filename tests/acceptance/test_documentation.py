@@ -1,6 +1,7 @@
 """What the documentation says is what the results say, and what the README shows runs."""
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -53,6 +54,32 @@ def test_readme_library_example_runs(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=180)
     shown = re.fullmatch(r"tensor\(\[[\d.e, +-]+\].*?\)\s(.*)", done.stdout, re.DOTALL)
     assert shown and shown[1].count("Step ") == 5
+
+
+def test_readme_counts_the_verdicts() -> None:
+    words = (
+        "no",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+    )
+    ledger = json.loads(
+        (DOCS / "results" / "permutation" / "paper" / "claims.json").read_text(encoding="utf-8")
+    )
+    verdicts = [claim["verdict"] for claim in ledger]
+    told = (len(ledger), verdicts.count("reproduced"), verdicts.count("refuted"))
+    total, reproduced, refuted = (words[count] for count in told)
+    sentence = f"Of {total} claims of the source {reproduced} were reproduced and {refuted} refuted"
+    assert sentence in " ".join(README.split())
 
 
 def test_readme_commands_exist() -> None:

@@ -1,4 +1,5 @@
 import json
+from importlib.util import find_spec
 
 import numpy
 import pytest
@@ -45,7 +46,8 @@ def test_device(monkeypatch):
 
 def test_versions_are_on_record():
     found = local.versions()
-    assert set(found) == {"python", "torch", "numpy"}
+    assert {"python", "torch", "numpy"} <= set(found) <= {"python", "torch", "numpy", "numba"}
+    assert ("numba" in found) == (find_spec("numba") is not None)
     assert found["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
     assert found["numpy"] == numpy.__version__
 
@@ -96,7 +98,8 @@ def test_records_say_how(heard):
     assert all(unit.is_done for unit in run.units)
     for unit in run.units:
         record = unit.record
-        assert record["layout"] == {"device": "cpu", "threads": 1}
+        engine = "fused" if find_spec("numba") else "general"
+        assert record["layout"] == {"device": "cpu", "threads": 1, "engine": engine}
         assert record["versions"] == local.versions()
         assert len(record["source_hash"]) == 12
     assert run.config == config.model_dump(mode="json")

@@ -163,6 +163,10 @@ def test_what_is_measured():
     assert found["d32/2 repeats"] == whole | {"slots", "formation"}
     assert found["d32/2 repeats V=7"] == everywhere | {"slots"}
     assert found["d32/2 plain V=7"] == everywhere
+    basic = config.model_copy(update={"measurements": "basic"})
+    for unit in plan(basic):
+        repeats = Configuration.parse(unit.label).data == "repeats"
+        assert set(analyses(basic, unit)) == (everywhere | {"slots"} if repeats else everywhere)
 
 
 def test_presets():

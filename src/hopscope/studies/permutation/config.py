@@ -16,8 +16,6 @@ from hopscope.training.config import Beta, MemberPlan, TrainingConfig, UnitPlan
 PUBLISHED_EPOCHS = {"plain": 20, "repeats": 50}
 """Presentation, section 12."""
 
-FIGURES: tuple[str, ...] = ("loss", "skills", "recall_by_slot", "attention")
-
 
 class PermutationStudyConfig(StudyConfig):
     """The permutation-lookup study.  Details that the presentation leaves open have a documented default.

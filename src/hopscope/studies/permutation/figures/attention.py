@@ -63,7 +63,7 @@ def _draw(run: RunFolder, config: PermutationStudyConfig, shown: "list[Evidence]
     select = alt.binding_select(options=list(sets), labels=list(sets.values()), name="Sequences: ")
     sequences = alt.param(name="sequences_shown", value="plain", bind=select)
     names = token_names(config)
-    size = max(124, 13 * len(names))
+    size = max(110, 12 * len(names))
     labels: dict[str, Any] = {
         "labelAngle": 0,
         "labelFontSize": 10,

@@ -8,24 +8,18 @@ from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.figures.common import (
+from hopscope.studies.permutation.figures.common import SUMMARY, Drawn, Figure, Row, main, short, summary_rows
+from hopscope.studies.permutation.figures.marks import (
     QUIET_INK,
-    SUMMARY,
-    Drawn,
-    Figure,
-    Row,
-    Strips,
     colour,
     facet,
     given,
     legend,
     level,
-    main,
     on,
     seeds_and_means,
-    short,
-    summary_rows,
 )
+from hopscope.studies.permutation.figures.strips import Strips
 from hopscope.studies.permutation.published import BY_STEP
 
 if TYPE_CHECKING:
@@ -79,6 +73,9 @@ def _draw_posterior(run: RunFolder, config: PermutationStudyConfig, shown: "list
     return chart.facet(facet("panel", panels), columns=2), posterior_rows(shown)
 
 
+SOURCE = "published (one seed)"
+
+
 def accuracy_rows(config: PermutationStudyConfig, shown: "list[Evidence]") -> list[Row]:
     """Accuracy less chance by configuration, mappings and step, and the source's own numbers (`kind` "published")."""
     rows: list[Row] = []
@@ -122,21 +119,24 @@ def _draw_accuracy(run: RunFolder, config: PermutationStudyConfig, shown: "list[
     published = (
         alt.Chart()
         .transform_filter("datum.kind == 'published'")
-        .transform_calculate(source="'published (one seed)'")
+        .transform_calculate(source=f"'{SOURCE}'")
         .mark_point(filled=True, size=60, fillOpacity=1, color="#000000")
         .encode(
             x=x,
             xOffset=offset,
             y=on(y, "value"),
-            shape=alt.Shape("source:N", scale=alt.Scale(range=["cross"]), legend=legend(symbolFillColor="#000000")),
+            shape=alt.Shape("source:N", scale=alt.Scale(domain=[SOURCE], range=["cross"]),
+                            legend=legend(symbolFillColor="#000000")),
             tooltip=["configuration:N", "source:N", "step:O", alt.Tooltip("value:Q", format=".4~g")],
         )
     )  # fmt: skip
-    chart = alt.layer(chance, *layers, published, data=data_url("accuracy_by_step", types)).properties(
-        width=270, height=210
+    rows = accuracy_rows(config, shown)
+    crosses = [published] if any(row["kind"] == "published" for row in rows) else []
+    chart = alt.layer(chance, *layers, *crosses, data=data_url("accuracy_by_step", types)).properties(
+        width=262, height=210
     )
     order = [found.name for found in shown]
-    return chart.facet(facet("configuration", order), columns=2), accuracy_rows(config, shown)
+    return chart.facet(facet("configuration", order), columns=2), rows
 
 
 TILT_ARMS = ("model", "control (hollow): tilts of other sequences")

@@ -13,13 +13,11 @@ from hopscope.studies.permutation.figures.common import (
     Drawn,
     Figure,
     Row,
-    Strips,
-    facet,
-    in_lines,
-    level,
     summary_rows,
     taken_apart,
 )
+from hopscope.studies.permutation.figures.marks import facet, in_lines, level
+from hopscope.studies.permutation.figures.strips import Strips
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence

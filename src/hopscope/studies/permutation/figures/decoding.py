@@ -7,24 +7,15 @@ import altair as alt
 from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
 from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.figures.common import (
-    QUIET_INK,
-    SUMMARY,
-    Drawn,
-    Figure,
-    Row,
-    Strips,
-    facet,
-    in_lines,
-    legend,
-    summary_rows,
-    taken_apart,
-)
+from hopscope.studies.permutation.figures.common import SUMMARY, Drawn, Figure, Row, summary_rows, taken_apart
+from hopscope.studies.permutation.figures.marks import QUIET_INK, facet, in_lines, legend
+from hopscope.studies.permutation.figures.strips import Strips
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence
 
 PROBES = {"linear": "linear probe", "mlp": "MLP probe"}
+FLOOR = "floor (guess)"
 ARMS = ("trained", "untrained (hollow)")
 
 
@@ -77,12 +68,14 @@ def _draw(run: RunFolder, config: PermutationStudyConfig, shown: "list[Evidence]
     )
     # Another mark than the seeds' and means', so that it has a legend of its own.
     dash = alt.StrokeDash(
-        "floor:N", scale=alt.Scale(range=[[3, 2]]), legend=legend(symbolType="stroke", symbolStrokeWidth=2)
+        "floor:N",
+        scale=alt.Scale(domain=[FLOOR], range=[[3, 2]]),
+        legend=legend(symbolType="stroke", symbolStrokeWidth=2),
     )
     floors = (
         alt.Chart()
         .transform_filter("datum.kind == 'floor'")
-        .transform_calculate(floor="'floor (guess)'")
+        .transform_calculate(floor=f"'{FLOOR}'")
         .mark_rule(color=QUIET_INK, strokeWidth=1.6)
         .encode(
             x="value:Q",

@@ -10,17 +10,8 @@ from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.figures.common import (
-    Drawn,
-    Figure,
-    Row,
-    colour,
-    facet,
-    shape,
-    short,
-    taken_apart,
-    within,
-)
+from hopscope.studies.permutation.figures.common import Drawn, Figure, Row, short, taken_apart
+from hopscope.studies.permutation.figures.marks import colour, facet, shape, within
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence
@@ -75,7 +66,7 @@ def _draw_formation(run: RunFolder, config: PermutationStudyConfig, shown: "list
     rows = formation_rows(shown[0])
     lines = (
         alt.Chart()
-        .transform_calculate(shown=within("value", HIGHEST))
+        .transform_calculate(shown=within("value", 0, HIGHEST))
         .mark_line(strokeWidth=1.4)
         .encode(
             x=alt.X("samples:Q", title="training samples", axis=alt.Axis(format="~s", tickCount=4)),

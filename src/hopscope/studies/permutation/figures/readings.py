@@ -15,13 +15,12 @@ from hopscope.studies.permutation.figures.common import (
     Drawn,
     Figure,
     Row,
-    Strips,
     base,
-    in_lines,
     largest_with_repeats,
-    level,
     summary_rows,
 )
+from hopscope.studies.permutation.figures.marks import in_lines, level
+from hopscope.studies.permutation.figures.strips import Strips
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence

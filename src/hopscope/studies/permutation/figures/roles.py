@@ -8,18 +8,8 @@ from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.figures.common import (
-    QUIET_INK,
-    Drawn,
-    Figure,
-    Row,
-    base,
-    colour,
-    facet,
-    given,
-    shape,
-    short,
-)
+from hopscope.studies.permutation.figures.common import Drawn, Figure, Row, base, short
+from hopscope.studies.permutation.figures.marks import QUIET_INK, colour, facet, given, shape
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence

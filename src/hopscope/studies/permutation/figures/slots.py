@@ -12,7 +12,8 @@ from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.figures.common import Drawn, Figure, Row, base, facet, legend, short, swept
+from hopscope.studies.permutation.figures.common import Drawn, Figure, Row, base, short, swept
+from hopscope.studies.permutation.figures.marks import facet, legend
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence
@@ -47,6 +48,9 @@ def _draw_by_slot(run: RunFolder, config: PermutationStudyConfig, shown: "list[E
     )  # fmt: skip
     chart = alt.layer(points, data=data_url("recall_by_slot", types))
     return chart.facet(facet("configuration", names), columns=2), slot_rows(shown)
+
+
+OUTLINED = "outlined: in the training data"
 
 
 def _repeated_elsewhere(config: PermutationStudyConfig) -> list[Configuration]:
@@ -101,9 +105,9 @@ def _draw_pairs(run: RunFolder, config: PermutationStudyConfig, shown: "list[Evi
     )  # fmt: skip
     marked = (
         cells.transform_filter("datum.trained == 'yes'")
-        .transform_calculate(outline="'outlined: in the training data'")
+        .transform_calculate(outline=f"'{OUTLINED}'")
         .mark_rect(filled=False, strokeWidth=2.5)
-        .encode(stroke=alt.Stroke("outline:N", scale=alt.Scale(range=["#d55e00"]),
+        .encode(stroke=alt.Stroke("outline:N", scale=alt.Scale(domain=[OUTLINED], range=["#d55e00"]),
                                   legend=legend(symbolType="square")))
     )  # fmt: skip
     numbers = cells.mark_text(fontSize=10).encode(

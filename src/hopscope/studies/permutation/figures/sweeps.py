@@ -8,20 +8,9 @@ from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.figures.common import (
-    QUIET_INK,
-    SKILLS,
-    SUMMARY,
-    Drawn,
-    Figure,
-    Row,
-    colour,
-    legend,
-    on,
-    seeds_and_means,
-    summary_rows,
-)
+from hopscope.studies.permutation.figures.common import SKILLS, SUMMARY, Drawn, Figure, Row, summary_rows
 from hopscope.studies.permutation.figures.common import swept as configurations_with
+from hopscope.studies.permutation.figures.marks import QUIET_INK, colour, legend, on, seeds_and_means
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence
@@ -30,6 +19,7 @@ LEAST_POINTS = 3
 """Points on the axis of a sweep; fewer show no course."""
 
 PANELS = {"repeats": "recall (trained with repeats)", "plain": "way to memorising (plain data)"}
+GUESSES = ("guess among values shown", "guess among all values")
 MEASURES = {"repeats": ("probes", "recall"), "plain": ("posteriors", "memorised_share")}
 
 
@@ -63,7 +53,7 @@ def guess_rows(config: PermutationStudyConfig, shown: "list[Evidence]") -> list[
     return [
         {"panel": PANELS["repeats"], "values": count, "kind": "guess", "guess": name, "value": round(1 / among, 5)}
         for count in sorted(values)
-        for name, among in (("guess among values shown", count - 1), ("guess among all values", count))
+        for name, among in zip(GUESSES, (count - 1, count), strict=True)
     ]  # fmt: skip
 
 
@@ -84,12 +74,12 @@ def _draw_values(run: RunFolder, config: PermutationStudyConfig, shown: "list[Ev
             .encode(
                 x=x,
                 y=on(y, "value"),
-                strokeDash=alt.StrokeDash("guess:N", legend=legend(columns=1)),
+                strokeDash=alt.StrokeDash("guess:N", scale=alt.Scale(domain=list(GUESSES)), legend=legend(columns=1)),
                 tooltip=["guess:N", "values:O", "value:Q"],
             )
         )  # fmt: skip
         panel = alt.layer(*([guesses] if kind == "repeats" else []), *layers)
-        panels.append(panel.transform_filter(f"datum.panel == '{title}'").properties(width=255, height=230))
+        panels.append(panel.transform_filter(f"datum.panel == '{title}'").properties(width=245, height=230))
     chart = alt.hconcat(*panels, data=data_url("sweep_values", types))
     return chart, value_rows(config, shown) + guess_rows(config, shown)
 

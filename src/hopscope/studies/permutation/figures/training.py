@@ -9,22 +9,9 @@ import altair as alt
 from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
 from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.figures.common import (
-    QUIET_INK,
-    SKILLS,
-    WIDTH,
-    Drawn,
-    Figure,
-    Row,
-    base,
-    colour,
-    facet,
-    legend,
-    on,
-    short,
-    within,
-)
+from hopscope.studies.permutation.figures.common import SKILLS, WIDTH, Drawn, Figure, Row, base, short
 from hopscope.studies.permutation.figures.floors import floors
+from hopscope.studies.permutation.figures.marks import QUIET_INK, colour, facet, legend, on, within
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence
@@ -88,7 +75,7 @@ def _draw_loss(run: RunFolder, config: PermutationStudyConfig, shown: "list[Evid
     lines = (
         alt.Chart()
         .transform_filter("datum.kind == 'loss'")
-        .transform_calculate(shown=within("loss", high))
+        .transform_calculate(shown=within("loss", low, high))
         .mark_line(strokeWidth=1, strokeOpacity=0.7)
         .encode(x=samples, y=on(loss, "shown"), color=colour("configuration", names), detail="seed:N",
                 tooltip=["configuration:N", "seed:N", "samples:Q", "loss:Q"])

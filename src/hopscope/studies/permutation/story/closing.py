@@ -7,17 +7,19 @@ WHY = {
     "P1": "Elimination is easy: one head that weighs all y alike is enough.",
     "P2": "Plain data never reward recall, so nothing of it is learned.",
     "P3": "Recall is learned, but under a constant learning rate it does not stay perfect at every moment.",
-    "P4": "Recall and elimination together cost what elimination alone costs on plain data: the loss cannot "
-    "tell them apart.",
-    "P5": "Recall comes in two steps, noticing a repeat and telling the pairs apart, and the second takes its time.",
-    "P6": "The probabilities are near those of the observer that holds all mappings equally likely.",
+    "P4": "An ideal observer pays as much with repeats as without: the loss cannot tell the two models apart.",
+    "P5": "Recall comes in two steps, noticing a repeat and telling the pairs apart; seeds differ in how long "
+    "they take.",
+    "P6": "The models rule out used values; what they make of the others leans towards the training mappings.",
     "P7": "The models lean towards the counts of their training mappings; the held-out ones are what those "
     "leave out.",
-    "P8": "Width and heads decide, and neither alone.",
-    "P9": "Both skills read the same sum of y: a head that recall needs is often one that elimination needs.",
+    "P8": "Noticing a repeat is not recalling: at chance among the values shown, recall is not zero. And what "
+    "decides "
+    "is width more than the number of heads.",
+    "P9": "Recall needs both what the match brings and what the history brings; a head may serve both skills.",
     "P10a": "The feed-forward network selects the y that the pointer names.",
     "P10b": "In one layer the last position reads embeddings, never what other positions computed.",
-    "P11": "What counts is whether the training mappings can be told apart from the few pairs shown so far.",
+    "P11": "What counts is how much the few pairs shown tell about which training mapping it is.",
 }
 """What lies behind each claim; whether it holds is the verdict's business, not that of these words."""
 

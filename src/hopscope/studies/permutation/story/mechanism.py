@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
+from hopscope.probes.roles import MISSING
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Evidence
 from hopscope.studies.permutation.judges import RECALLING, REPLACEMENTS
@@ -44,6 +45,7 @@ def mechanism_section(
         ),
         text(_rows_words(found, numbers)),
         _swap_table(found, numbers),
+        *_pointer_words(found, numbers),
         figure(
             "battery",
             "Share of answers that become y_k, or stay y_j, under each test; hollow: the control. Each point is "
@@ -125,6 +127,19 @@ def _swap_table(found: Evidence, numbers: Numbers) -> Block:
         "pairs that have nothing to do with the answer. Control of an interchange: the same at the earlier "
         "positions.",
     )  # fmt: skip
+
+
+def _pointer_words(found: Evidence, numbers: Numbers) -> list[Block]:
+    if not found.has("battery", "position_code_swap"):
+        return []
+    return [
+        text(
+            "Seeds differ. From the lowest to the highest seed, exchanging the position codes of x_j and x_k turns "
+            f"{numbers.range(found, 'position_code_swap.to_other', 'battery')} of the answers into y_k. Where that is "
+            "nearly all of them, the position code is the pointer. Where it is not, the code is only a part of what "
+            "names the copy: how much attention goes to it can be another, since that too may depend on its slot."
+        )
+    ]
 
 
 def _or_dash(found: Evidence, path: str, numbers: Numbers) -> str:
@@ -264,7 +279,7 @@ def head_section(config: PermutationStudyConfig, evidence: Mapping[str, Evidence
                 "Scatter plot of the cost of ablating each head in elimination and in recall.",
             ),
             _spread_table(several, numbers),
-            *[_map_table(found, numbers) for found in several],
+            *[_map_table(found, numbers) for found in several if _has_both(found)],
         ]
     return section(
         "heads",
@@ -293,7 +308,7 @@ def _spread_table(measured: list[Evidence], numbers: Numbers) -> Block:
             f"{word} in {numbers.add(count, str(count), file, f'number of members with {word!r} at spread.[m]')}"
             for word, count in spreads.most_common()
         )
-        heads = Counter(found.known("roles", "assignment.recall_head"))
+        heads = Counter(found.known("roles", "assignment.recall_head") if _has_both(found) else [])
         labels = "; ".join(
             f"head {head + 1} in "
             + numbers.add(
@@ -301,7 +316,7 @@ def _spread_table(measured: list[Evidence], numbers: Numbers) -> Block:
             )
             for head, count in sorted(heads.items())
         )
-        rows.append([found.name, str(len(found.seeds)), said, labels])
+        rows.append([found.name, str(len(found.seeds)), said, labels or DASH])
     return table(
         [
             "configuration",
@@ -313,6 +328,11 @@ def _spread_table(measured: list[Evidence], numbers: Numbers) -> Block:
         "One each: a head that costs at least half of recall and at most a tenth of elimination, and another the "
         "reverse. Which number the recall head has is a matter of chance: the count of label swaps.",
     )
+
+
+def _has_both(found: Evidence) -> bool:
+    """Whether some seed has both skills, so that heads can have roles."""
+    return any(word != MISSING for word in found.known("roles", "spread"))
 
 
 def _map_table(found: Evidence, numbers: Numbers) -> Block:

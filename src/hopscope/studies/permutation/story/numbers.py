@@ -128,7 +128,7 @@ def _joined(ends: list[str], low: float, high: float) -> str:
 def written(value: float, percent: bool) -> str:
     """A number as the page shows it: a share in percent, anything else with four decimals."""
     if not percent:
-        return f"{value:.4f}".replace("-", "−")
+        return f"{value:.4f}".replace("-", "−") if value else "0"  # an exact zero says so
     shown = f"{100 * value:.2f}".rstrip("0").rstrip(".")
     if shown in ("0", "100", "-0") and value not in (0.0, 1.0):
         shown = (

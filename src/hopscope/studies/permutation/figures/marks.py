@@ -1,0 +1,122 @@
+"""Marks, axes and legends that several figures share."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+INK, QUIET_INK = "#333333", "#666666"
+"""Of means and intervals; of floors, thresholds and their labels."""
+
+
+def legend(**options: Any) -> alt.Legend:
+    """A legend above the chart, without a title and with labels in full."""
+    return alt.Legend(title=None, orient="top", labelLimit=0, **options)
+
+
+def colour(field: str, order: Sequence[str], **options: Any) -> alt.Color:
+    """Colour by a field, in the order of the theme's colours."""
+    # The scale names no colours: they are the theme's, which any colour vision tells apart.
+    return alt.Color(f"{field}:N", scale=alt.Scale(domain=list(order)), legend=legend(**options))
+
+
+def shape(field: str, order: Sequence[str], **options: Any) -> alt.Shape:
+    """Shape by a field."""
+    shapes = ["circle", "diamond", "square", "triangle-up", "cross", "triangle-down"][: len(order)]
+    return alt.Shape(
+        f"{field}:N", scale=alt.Scale(domain=list(order), range=shapes), legend=legend(**options)
+    )
+
+
+def on(axis: alt.Y, column: str) -> alt.Y:
+    """An axis without a column, with one: axes of layers are one axis if all else is the same."""
+    return axis.copy().field(column).type("quantitative")
+
+
+def given(values: Sequence[Mapping[str, Any]]) -> alt.Chart:
+    """A chart of data that stand in the specification: floors and thresholds, the same in every facet."""
+    return alt.Chart(alt.InlineData(values=[dict(each) for each in values]))
+
+
+def within(field: str, low: float, high: float) -> str:
+    """An expression: a column, or nothing where it is outside the axis, so that its line is broken there.
+
+    Clipping the marks would show the same, but drawing fifty clipped lines as PNG takes half a minute.
+    """
+    return f"inrange(datum.{field}, [{low}, {high}]) ? datum.{field} : null"
+
+
+def facet(field: str, order: Sequence[str]) -> alt.Facet:
+    """One small chart for each value of a field, in the given order."""
+    return alt.Facet(f"{field}:N", title=None, sort=list(order), header=alt.Header(labelLimit=0))
+
+
+def in_lines(label: str, longest: int = 30) -> str:
+    """A label cut at spaces into as few lines as need be, of about equal length, with `|` between them."""
+    fewest = _cut(label, longest)
+    length = longest
+    while len(_cut(label, length - 1)) == len(fewest) and length > 1:
+        length -= 1
+    return "|".join(_cut(label, length))
+
+
+def _cut(label: str, length: int) -> list[str]:
+    lines = [""]
+    for word in label.split(" "):
+        joined = f"{lines[-1]} {word}".strip()
+        lines = [*lines[:-1], joined] if len(joined) <= length or not lines[-1] else [*lines, word]
+    return lines
+
+
+def broken_labels() -> alt.Axis:
+    """A vertical axis whose labels are broken where `|` stands, and centred on their rows all the same."""
+    lines = "length(split(datum.value, '|'))"
+    up = {
+        "condition": [{"test": f"{lines} == {n}", "value": -7.0 * (n - 1)} for n in (2, 3, 4)],
+        "value": 0.0,
+    }
+    return alt.Axis(labelExpr="split(datum.label, '|')", labelLimit=0, labelOffset=up, grid=False)
+
+
+def level(value: float, label: str) -> alt.Chart:
+    """A vertical line at a level that is the same in every row, with a legend."""
+    stroke = alt.StrokeDash("level:N", scale=alt.Scale(range=[[5, 4]]), legend=legend(symbolType="stroke"))
+    return (
+        given([{"at": value, "level": label}])
+        .mark_rule(color=QUIET_INK, strokeWidth=1.3)
+        .encode(x="at:Q", strokeDash=stroke, tooltip=["level:N", alt.Tooltip("at:Q", format=".4~g")])
+    )
+
+
+def seeds_and_means(
+    x: alt.X, y: alt.Y, by: alt.Color, *extra: str, offset: alt.XOffset | None = None
+) -> list[alt.Chart]:
+    """Seeds as points, means as a line with points and their intervals, along a horizontal axis.
+
+    Args:
+        x: the horizontal axis.
+        y: title, scale and axis of the vertical one; its column is put in.
+        by: what has a line of its own.
+        extra: further columns for the tooltips.
+        offset: sets what stands at one place of a horizontal axis apart.
+    """
+    place: dict[str, Any] = {"x": x, "color": by, **({} if offset is None else {"xOffset": offset})}
+
+    def tooltip(*names: str) -> list[alt.Tooltip]:
+        return [
+            *(alt.Tooltip(name) for name in extra),
+            *(alt.Tooltip(f"{name}:Q", format=".4~g") for name in names),
+        ]
+
+    seeds = alt.Chart().transform_filter("datum.kind == 'seed'")
+    means = alt.Chart().transform_filter("datum.kind == 'mean'")
+    spread = means.transform_filter("isValid(datum.low)")
+    return [
+        seeds.mark_point(filled=True, size=26, fillOpacity=0.45).encode(
+            **place, y=on(y, "value"), tooltip=tooltip("seed", "value")
+        ),
+        spread.mark_rule(strokeWidth=1.6).encode(**place, y=on(y, "low"), y2="high:Q"),
+        means.mark_line(strokeWidth=2).encode(
+            **place, y=on(y, "value"), tooltip=tooltip("value", "low", "high")
+        ),
+    ]
