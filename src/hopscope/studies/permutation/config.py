@@ -286,5 +286,5 @@ PRESETS = {
 COSTS = {
     "smoke": "under 40 s on two cores",
     "laptop": "2 to 6 min on two cores",
-    "paper": "about half an hour on two quiet cores (estimated)",
+    "paper": "1 to 1.5 hours on two cores (190 models)",
 }

@@ -69,7 +69,8 @@ def _draw_formation(run: RunFolder, config: PermutationStudyConfig, shown: "list
         .transform_calculate(shown=within("value", 0, HIGHEST))
         .mark_line(strokeWidth=1.4)
         .encode(
-            x=alt.X("samples:Q", title="training samples", axis=alt.Axis(format="~s", tickCount=4)),
+            x=alt.X("samples:Q", title="training samples", axis=alt.Axis(format="~s", tickCount=4),
+                    scale=alt.Scale(zero=True, nice=False)),
             y=alt.Y("shown:Q", title="share", scale=alt.Scale(domain=[0, HIGHEST]),
                     axis=alt.Axis(values=[0, 0.5, 1], format="~g")),
             color=colour("curve", CURVES, columns=2, symbolType="stroke"),

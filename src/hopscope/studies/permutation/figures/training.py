@@ -11,7 +11,7 @@ from hopscope.studies.figures import data_url
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.figures.common import SKILLS, WIDTH, Drawn, Figure, Row, base, short
 from hopscope.studies.permutation.figures.floors import floors
-from hopscope.studies.permutation.figures.marks import QUIET_INK, colour, facet, legend, on, within
+from hopscope.studies.permutation.figures.marks import QUIET_INK, colour, facet, on, within
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence
@@ -70,7 +70,12 @@ def _draw_loss(run: RunFolder, config: PermutationStudyConfig, shown: "list[Evid
     levels = floors(config).values()
     low, high = min(levels) - 0.02, max(max(levels) + 0.05, min(levels) + 0.33)
     scale = alt.Scale(domain=[low, high], nice=False)
-    samples = alt.X("samples:Q", title="training samples per seed", axis=alt.Axis(format="~s"))
+    samples = alt.X(
+        "samples:Q",
+        title="training samples per seed",
+        axis=alt.Axis(format="~s"),
+        scale=alt.Scale(zero=True, nice=False),
+    )
     loss = alt.Y(title="training loss (nats per answer)", scale=scale)
     lines = (
         alt.Chart()
@@ -117,11 +122,11 @@ def _draw_skills(run: RunFolder, config: PermutationStudyConfig, shown: "list[Ev
         .transform_fold(list(SKILLS), as_=["skill", "accuracy"])
         .mark_line(strokeWidth=1, strokeOpacity=0.7)
         .encode(
-            x=alt.X("samples:Q", title="training samples per seed", axis=alt.Axis(format="~s", tickCount=5)),
+            x=alt.X("samples:Q", title="training samples per seed", axis=alt.Axis(format="~s", tickCount=5),
+                    scale=alt.Scale(zero=True, nice=False)),
             y=alt.Y("accuracy:Q", title="held-out accuracy", axis=alt.Axis(format="%", tickCount=6),
                     scale=alt.Scale(domain=[0, 1])),
             color=colour("skill", SKILLS),
-            strokeDash=alt.StrokeDash("skill:N", scale=alt.Scale(domain=list(SKILLS)), legend=legend()),
             detail="seed:N",
             tooltip=["configuration:N", "skill:N", "seed:N", "samples:Q", "accuracy:Q"],
         )
