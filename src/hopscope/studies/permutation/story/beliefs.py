@@ -34,11 +34,9 @@ def bayes_section(
             columns,
             rows,
             f"Held-out mappings, {sequences(evidence)}; mean over seeds, in brackets the lowest and the highest "
-            f"seed. "
-            "Errors are against the observer that holds all mappings equally likely: the mean over sequences and "
-            "values, and the largest over all of them. The presentation's numbers are of one seed each. That "
-            "observer "
-            f"is right in {chance} of the steps, and always at a repeat.",
+            "seed. Errors are against the observer that holds all mappings equally likely: the mean over "
+            "sequences and values, and the largest over all of them. The presentation's numbers are of one seed "
+            f"each. That observer is right in {chance} of the steps, and always at a repeat.",
         ),
         _distance_table(config, evidence, numbers),
         figure(
@@ -94,9 +92,8 @@ def _distance_table(
         ["configuration", "mappings", "observer", *[f"step {step + 1}" for step in range(config.values)]],
         rows,
         "Kullback–Leibler divergence from the observer to the model in nats, mean over sequences and seeds; and "
-        "the mean "
-        "probability that goes to values already used. On held-out mappings the second observer exists at the first "
-        "steps only: prefixes that no training mapping fits are left out.",
+        "the mean probability that goes to values already used. On held-out mappings the second observer exists "
+        "at the first steps only: prefixes that no training mapping fits are left out.",
     )
 
 
@@ -123,21 +120,20 @@ def sub_chance_section(
         "sub-chance",
         "Why accuracy lies below chance at the first steps",
         text(
-            "The presentation prints accuracies below chance at steps 1 to 4 and explains them by uncertainty alone. "
-            "Uncertainty alone would give chance. If a model leans towards what is frequent among its training "
-            "mappings, it must score above chance on those and, because the held-out mappings are the rest, below "
-            "chance on these. Both can be measured: accuracy on training minus accuracy on held-out mappings, "
-            "and the "
-            "correlation of the model's tilt (its probability minus the even share) with the tilt of the training "
-            "mappings' own counts, over held-out prefixes. The control takes the training tilt of other "
-            "sequences: it "
-            "must show nothing."
+            "The presentation prints accuracies below chance at steps 1 to 4 and explains them by uncertainty "
+            "alone. Uncertainty alone would give chance. If a model leans towards what is frequent among its "
+            "training mappings, it must score above chance on those and, because the held-out mappings are the "
+            "rest, below chance on these. Both can be measured: accuracy on training minus accuracy on held-out "
+            "mappings, and the correlation of the model's tilt (its probability minus the even share) with the "
+            "tilt of the training mappings' own counts, over held-out prefixes. The control takes the training "
+            "tilt of other sequences: it must show nothing."
         ),
         table(
             ["configuration", "training minus held-out accuracy, steps before the last", "correlation of tilts",
              "its control", "slope of tilts", "way to memorising"],
             rows,
-            "Mean over seeds [95 % interval]. The control is no null distribution: equal prefixes repeat, so few of its "
+            "Mean over seeds [95 % interval]. The control is no null distribution: equal prefixes repeat, "
+            "so few of its "
             "points are independent. A slope of 1 would be the observer that knows the training mappings. The way to "
             "memorising is the share of the way from the first observer's loss to the second's that the loss on all "
             "training sequences has gone; below zero means not even the first is reached.",

@@ -14,8 +14,7 @@ WHY = {
     "P7": "The models lean towards the counts of their training mappings; the held-out ones are what those "
     "leave out.",
     "P8": "Noticing a repeat is not recalling: at chance among the values shown, recall is not zero. And what "
-    "decides "
-    "is width more than the number of heads.",
+    "decides is width more than the number of heads.",
     "P9": "Recall needs both what the match brings and what the history brings; a head may serve both skills.",
     "P10a": "The feed-forward network selects the y that the pointer names.",
     "P10b": "In one layer the last position reads embeddings, never what other positions computed.",
@@ -39,8 +38,7 @@ def closing_section(judged: list[tuple[Claim, Judgement]]) -> Block:
             "What was confirmed, what was not, and why",
             text(
                 "The same claims once more, in the order of their verdicts, each with what lies behind it. The "
-                "last column "
-                "is our reading of the measurements above."
+                "last column is our reading of the measurements above."
             ),
             table(["verdict", "claim", "what the source says", "what lies behind it"], rows, ""),
         )

@@ -29,11 +29,9 @@ def loss_section(config: PermutationStudyConfig, numbers: Numbers) -> Block:
         for name, value in floors(config).items()
     ]
     without_recall = (
-        f" With repeats in training there are two more marks: an observer that never notices that an x came "
-        f"back pays "
-        f"{shown[2]}, and one that notices, but cannot tell which value stood beside it, pays {shown[3]}. A "
-        f"curve that "
-        "rests near one of them has learned that much and no more."
+        " With repeats in training there are two more marks: an observer that never notices that an x came back "
+        f"pays {shown[2]}, and one that notices, but cannot tell which value stood beside it, pays {shown[3]}. A "
+        "curve that rests near one of them has learned that much and no more."
         if len(shown) > 2
         else ""
     )
@@ -41,9 +39,9 @@ def loss_section(config: PermutationStudyConfig, numbers: Numbers) -> Block:
         "loss",
         "The loss, and what it does not show",
         text(
-            f"An ideal observer that holds all mappings equally likely pays {shown[0]} nats per answer; one "
-            f"that knows "
-            f"which mappings are used in training pays {shown[1]}. A loss below the first means that a model has "
+            f"An ideal observer that holds all mappings equally likely pays {shown[0]} nats per answer; one that "
+            f"knows which mappings are used in training pays {shown[1]}. A loss below the first means that a model "
+            "has "
             "begun to memorise the training mappings, which cannot help it on held-out ones." + without_recall
         ),
         figure(
@@ -68,9 +66,8 @@ def skill_section(
         "When each skill is learned",
         text("Both skills, measured on held-out mappings as training goes on. " + " ".join(sentences)),
         text(
-            "Training has a constant learning rate and does not come to rest: a score at the last step is that "
-            "of one "
-            "moment, and the verdicts are about that moment, as the source's are."
+            "Training has a constant learning rate and does not come to rest: a score at the last step is that of "
+            "one moment, and the verdicts are about that moment, as the source's are."
         ),
         figure(
             "skills",
@@ -96,13 +93,10 @@ def transition_section(
         "transition",
         "Is recall a phase transition? What forms before it?",
         text(
-            "The presentation sees a sudden drop and calls it a phase transition. Below are the samples that "
-            "each seed "
-            "had seen when recall had gone a tenth, a half and nine tenths of its way. The way is taken from "
-            "zero, and "
-            "from chance, which is what a model scores that notices a repeat but cannot tell the earlier pairs "
-            "apart: "
-            "noticing and recalling are two steps, and each has its own fall of the loss."
+            "The presentation sees a sudden drop and calls it a phase transition. Below are the samples that each "
+            "seed had seen when recall had gone a tenth, a half and nine tenths of its way. The way is taken from "
+            "zero, and from chance, which is what a model scores that notices a repeat but cannot tell the "
+            "earlier pairs apart: noticing and recalling are two steps, and each has its own fall of the loss."
         ),
         _transition_table(config, found, numbers),
         text(

@@ -37,11 +37,11 @@ def mechanism_section(
         "How recall works, tested by intervention",
         text(
             "The presentation's account: a head binds each pair by letting y attend to itself and x to the y "
-            "before it, "
-            "and the feed-forward network recognises the repeated x and looks its y up. The pointer account: at the "
-            "last position one head looks at the earlier copy x_j and brings back its position code; a head that "
-            "weighs the slots unequally brings back a sum of all y; the feed-forward network uses the first to pick "
-            "from the second. Every test below changes one thing inside the network and watches the answer y_j."
+            "before it, and the feed-forward network recognises the repeated x and looks its y up. The pointer "
+            "account: at the last position one head looks at the earlier copy x_j and brings back its position "
+            "code; a head that weighs the slots unequally brings back a sum of all y; the feed-forward network "
+            "uses the first to pick from the second. Every test below changes one thing inside the network and "
+            "watches the answer y_j."
         ),
         text(_rows_words(found, numbers)),
         _swap_table(found, numbers),
@@ -76,11 +76,11 @@ def _rows_words(found: Evidence, numbers: Numbers) -> str:
     return (
         "First the part of the story that is about the other positions. In one layer the last position reads the "
         "other positions' embeddings, not what they computed, so what they attend to cannot reach its answer. "
-        "Largest "
-        "change of any logit at the last position when the attention patterns of all earlier positions are replaced "
-        f"(uniform, identity, random; with and without a repeat): {distinct}. The same replacement changes the "
-        f"earlier positions' own logits by up to {numbers.range(found, earlier, 'battery', percent=False)}, so "
-        "something was done; and at the last position itself it leaves "
+        "Largest change of any logit at the last position when the attention patterns of all earlier positions "
+        f"are replaced (uniform, identity, random; with and without a repeat): {distinct}. The same replacement "
+        "changes the earlier positions' own logits by up to "
+        f"{numbers.range(found, earlier, 'battery', percent=False)}, so something was done; and at the last "
+        "position itself it leaves "
         f"{numbers.range(found, 'earlier_rows.last_row_replaced.uniform.recall', 'battery')} of recall. The local "
         "binding that the heat map shows is there, and nothing uses it."
     )
@@ -123,9 +123,8 @@ def _swap_table(found: Evidence, numbers: Numbers) -> Block:
          "stays y_j", "control: stays y_j", "without a repeat: still right"],
         rows,
         f"{found.name}, mean over {len(found.seeds)} seeds [95 % interval]. Control of an exchange: the same "
-        f"between two "
-        "pairs that have nothing to do with the answer. Control of an interchange: the same at the earlier "
-        "positions.",
+        "between two pairs that have nothing to do with the answer. Control of an interchange: the same at the "
+        "earlier positions.",
     )  # fmt: skip
 
 
@@ -182,9 +181,8 @@ def _ablation_table(found: Evidence, numbers: Numbers) -> Block:
     return table(
         ["what is changed at the last position", "recall", "elimination"],
         rows,
-        f"{found.name}, mean over {len(found.seeds)} seeds [95 % interval]. Knowing only which values were "
-        f"shown gives "
-        f"recall {numbers.shared(found, 'floors.used', 'battery')}; guessing gives "
+        f"{found.name}, mean over {len(found.seeds)} seeds [95 % interval]. Knowing only which values were shown "
+        f"gives recall {numbers.shared(found, 'floors.used', 'battery')}; guessing gives "
         f"{numbers.shared(found, 'floors.uniform', 'battery')}. Zero is not a value that the network ever sees and "
         "exaggerates.",
     )
@@ -211,16 +209,14 @@ def _decoding_blocks(found: Evidence, numbers: Numbers) -> list[Block]:
     return [
         text(
             "If the feed-forward network does the selecting, the right y should be hard to read linearly from "
-            "what goes "
-            "in and easy from what comes out, while a probe with as many hidden units as that network should manage "
-            "from what goes in. Probes are fitted on training mappings and scored on held-out ones."
+            "what goes in and easy from what comes out, while a probe with as many hidden units as that network "
+            "should manage from what goes in. Probes are fitted on training mappings and scored on held-out ones."
         ),
         table(
             ["what is read from the last position", "linear probe", "probe with a hidden layer"],
             rows,
-            f"{found.name}: held-out accuracy, mean over {len(found.seeds)} seeds [95 % interval]. Guessing "
-            f"among all "
-            f"values scores {numbers.shared(found, 'floors.uniform', 'decoding')}, among the values shown "
+            f"{found.name}: held-out accuracy, mean over {len(found.seeds)} seeds [95 % interval]. Guessing among "
+            f"all values scores {numbers.shared(found, 'floors.uniform', 'decoding')}, among the values shown "
             f"{numbers.shared(found, 'floors.used', 'decoding')}.",
         ),
         figure(
@@ -247,8 +243,7 @@ def _variants(evidence: Mapping[str, Evidence], numbers: Numbers) -> list[Block]
     return [
         text(
             "Whoever says that recall goes through position codes must expect it to fail without them. The "
-            "presentation "
-            "says that without them the model would be blind to order."
+            "presentation says that without them the model would be blind to order."
         ),
         table(
             ["position codes", "elimination", "recall", "training loss, lowest to highest seed"],
@@ -353,8 +348,7 @@ def _map_table(found: Evidence, numbers: Numbers) -> Block:
     return table(
         [found.name, *[f"head {head + 1}" for head in heads]],
         rows,
-        "Lowest to highest seed. Read as the source reads it, the recall head is the one whose y positions look at "
-        f"themselves and whose x positions look at the y before; that is the head whose loss costs recall in "
-        f"{counted} "
-        f"of {len(agrees)} seeds.",
+        "Lowest to highest seed. Read as the source reads it, the recall head is the one whose y positions look "
+        "at themselves and whose x positions look at the y before; that is the head whose loss costs recall in "
+        f"{counted} of {len(agrees)} seeds.",
     )

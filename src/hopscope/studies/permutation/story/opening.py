@@ -39,9 +39,9 @@ def task_section(config: PermutationStudyConfig) -> Block:
             "Elimination answers 2, the only value not used yet, and is wrong.",
         },
         text(
-            "Two skills can answer. Elimination keeps track of the values already used and shares its belief among "
-            "the others; on sequences without repeats, nothing better exists. Recall finds the earlier copy of x "
-            "and repeats the y beside it; only sequences with a repeat reward it. "
+            "Two skills can answer. Elimination keeps track of the values already used and shares its belief "
+            "among the others; on sequences without repeats, nothing better exists. Recall finds the earlier copy "
+            "of x and repeats the y beside it; only sequences with a repeat reward it. "
             f"{written(config.held_out_share, True)} of the mappings never occur in training, and every score "
             "below is measured on those."
         ),
@@ -51,9 +51,8 @@ def task_section(config: PermutationStudyConfig) -> Block:
 def verdict_section(evidence: Mapping[str, Evidence], config: PermutationStudyConfig) -> Block:
     """The ledger."""
     few = (
-        f" This run has {config.seeds} seeds, and a sentence about every seed needs ten: here, inconclusive "
-        f"means “not "
-        "enough seeds to say”, not “failed”."
+        f" This run has {config.seeds} seeds, and a sentence about every seed needs ten: here, inconclusive means "
+        "“not enough seeds to say”, not “failed”."
         if config.seeds < 10
         else ""
     )
@@ -111,11 +110,10 @@ def configuration_section(
             ],
             rows,
             "Lowest to highest seed. Elimination is accuracy at the last step without a repeat, recall is "
-            "accuracy at "
-            f"a repeated x, both over {sequences(evidence)}. The mass on the unused value is the mean probability of "
-            "the answer that elimination would give to a repeat. The loss is the mean over the last training epoch. "
-            f"With V = {config.values} guessing scores {written(1 / config.values, True)}; elimination alone recalls "
-            "nothing.",
+            f"accuracy at a repeated x, both over {sequences(evidence)}. The mass on the unused value is the mean "
+            "probability of the answer that elimination would give to a repeat. The loss is the mean over the "
+            f"last training epoch. With V = {config.values} guessing scores {written(1 / config.values, True)}; "
+            "elimination alone recalls nothing.",
         ),
         *([text("Departures from the source’s protocol: " + "; ".join(notes) + ".")] if notes else []),
     )  # fmt: skip
@@ -142,13 +140,11 @@ def worked_section(
         "worked",
         "Watch it answer",
         text(
-            "One bar for each value: how much the model believes in it at this x. The tick is the ideal "
-            "observer that "
-            "holds all mappings equally likely. Where the presentation prints its own number, it stands beside ours: "
-            "its model is one seed, ours is seed 0 of this run, and its held-out mappings need not be ours (the "
-            "caption "
-            "says which a mapping is here). A probe is a sequence whose last x came before: there elimination and "
-            "recall say different things."
+            "One bar for each value: how much the model believes in it at this x. The tick is the ideal observer "
+            "that holds all mappings equally likely. Where the presentation prints its own number, it stands "
+            "beside ours: its model is one seed, ours is seed 0 of this run, and its held-out mappings need not "
+            "be ours (the caption says which a mapping is here). A probe is a sequence whose last x came before: "
+            "there elimination and recall say different things."
         ),
         *blocks,
         _explorer(run, config, shown),
