@@ -135,6 +135,12 @@ class PermutationStudyConfig(StudyConfig):
             names += sweep.configurations if sweep.all_seeds else ()
         return configuration in {self._overridden(name) for name in names}
 
+    def base(self) -> list[Configuration]:
+        """What the page is about first: what was asked for without changes, or else with the same number of values."""
+        asked = [each for each in self.grid() if self.is_asked(each)]
+        unchanged = [each for each in asked if not each.changes]
+        return unchanged or [each for each in asked if each.values in (None, self.values)]
+
     def _overridden(self, name: str) -> Configuration:
         parsed = Configuration.parse(name)
         return replace(parsed, width=self.width or parsed.width, heads=self.heads or parsed.heads)

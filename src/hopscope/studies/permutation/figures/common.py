@@ -46,8 +46,8 @@ class Figure:
 
 
 def base(config: PermutationStudyConfig) -> list[Configuration]:
-    """The configurations that were asked for as the study says, without a change of their own."""
-    return [each for each in config.grid() if config.is_asked(each) and not each.changes]
+    """See `PermutationStudyConfig.base`."""
+    return config.base()
 
 
 def main(config: PermutationStudyConfig) -> list[Configuration]:

@@ -14,12 +14,8 @@ from hopscope.studies.permutation.story.numbers import DASH, Numbers
 
 
 def base_only(config: PermutationStudyConfig, evidence: Mapping[str, Evidence]) -> list[Evidence]:
-    """The configurations that were asked for as the presentation has them, without sweeps and readings."""
-    return [
-        found
-        for found in evidence.values()
-        if not found.configuration.changes and config.is_asked(found.configuration)
-    ]
+    """What the page is about first, without sweeps and readings."""
+    return [evidence[configuration.name] for configuration in config.base()]
 
 
 def loss_section(config: PermutationStudyConfig, numbers: Numbers) -> Block:
@@ -193,4 +189,9 @@ def _order_words(found: Evidence, numbers: Numbers) -> str:
             shown = numbers.add(value, f"{100 * value:.0f}\u00a0%", file, f"mean of order.[m].reached.{name}")
             shares.append(f"{name} had gone {shown} of its way")
     begun = f" When recall had gone a tenth of its own way, {' and '.join(shares)}." if shares else ""
-    return f"Of {seeds} seeds: " + "; ".join(parts) + "." + begun
+    final = numbers.range(found, "order.[m].parts.match.final", "formation")
+    caution = (
+        f" Attention on the copy ends between these levels: {final}. Where that is low, half of its way was gone in "
+        "an early rise that did not last, and “match first” says little: something else must name the copy."
+    )
+    return f"Of {seeds} seeds: " + "; ".join(parts) + "." + begun + caution

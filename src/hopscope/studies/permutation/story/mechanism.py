@@ -91,33 +91,15 @@ def _swap_table(found: Evidence, numbers: Numbers) -> Block:
         ["nothing (clean)", "", "", DASH, numbers.estimate(found, "clean.recall", "battery"), DASH,
          numbers.estimate(found, "clean.elimination", "battery")]
     ]  # fmt: skip
-    for test, words, presentation, pointer in SWAPS:
-        if not found.has("battery", test):
-            continue
-        rows.append(
-            [
-                words,
-                presentation,
-                pointer,
-                numbers.estimate(found, f"{test}.to_other", "battery"),
-                numbers.estimate(found, f"{test}.stays", "battery"),
-                _or_dash(found, f"{test}.control_stays", numbers),
-                numbers.estimate(found, f"{test}.plain_accuracy", "battery"),
-            ]
-        )
-    for test, words, presentation, pointer in INTERCHANGES:
+    for test, *told in SWAPS:
         if found.has("battery", test):
-            rows.append(
-                [
-                    words,
-                    presentation,
-                    pointer,
-                    numbers.estimate(found, f"{test}.to_other", "battery"),
-                    numbers.estimate(found, f"{test}.stays", "battery"),
-                    f"logits move by {numbers.range(found, f'{test}.earlier_rows_change', 'battery', percent=False)}",
-                    DASH,
-                ]
-            )
+            control = _or_dash(found, f"{test}.control_stays", numbers)
+            plain = numbers.estimate(found, f"{test}.plain_accuracy", "battery")
+            rows.append([*told, *_outcome(found, test, numbers), control, plain])
+    for test, *told in INTERCHANGES:
+        if found.has("battery", test):
+            moved = numbers.range(found, f"{test}.earlier_rows_change", "battery", percent=False)
+            rows.append([*told, *_outcome(found, test, numbers), f"logits move by {moved}", DASH])
     return table(
         ["what is changed at the last position", "the source expects", "the pointer account expects", "becomes y_k",
          "stays y_j", "control: stays y_j", "without a repeat: still right"],
@@ -126,6 +108,11 @@ def _swap_table(found: Evidence, numbers: Numbers) -> Block:
         "between two pairs that have nothing to do with the answer. Control of an interchange: the same at the "
         "earlier positions.",
     )  # fmt: skip
+
+
+def _outcome(found: Evidence, test: str, numbers: Numbers) -> list[str]:
+    """What becomes of the answers: y_k, or still y_j."""
+    return [numbers.estimate(found, f"{test}.{share}", "battery") for share in ("to_other", "stays")]
 
 
 def _pointer_words(found: Evidence, numbers: Numbers) -> list[Block]:
@@ -184,7 +171,7 @@ def _ablation_table(found: Evidence, numbers: Numbers) -> Block:
         f"{found.name}, mean over {len(found.seeds)} seeds [95 % interval]. Knowing only which values were shown "
         f"gives recall {numbers.shared(found, 'floors.used', 'battery')}; guessing gives "
         f"{numbers.shared(found, 'floors.uniform', 'battery')}. Zero is not a value that the network ever sees and "
-        "exaggerates.",
+        "exaggerates. A control below the clean score says that the x it touches matter for that skill.",
     )
 
 
@@ -288,7 +275,7 @@ def head_section(config: PermutationStudyConfig, evidence: Mapping[str, Evidence
         ),
         figure(
             "attention",
-            "Mean attention patterns by configuration and head (columns) and seed (rows).",
+            "Mean attention patterns by configuration and head (rows) and seed (columns).",
             "Heat maps of mean attention patterns.",
         ),
     )
