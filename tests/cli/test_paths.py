@@ -32,8 +32,8 @@ def test_ledger_as_json(hopscope, whole_run):
     # One epoch of three seeds decides nothing, but it was run.
     assert by_id["P1"]["verdict"] == "inconclusive"
     assert by_id["P1"]["n"] == 3
-    assert by_id["P9"]["verdict"] == "not run"
-    assert by_id["P9"]["value"] is None
+    assert by_id["P11"]["verdict"] == "not run"
+    assert by_id["P11"]["value"] is None
 
 
 def test_ledger_as_a_table(hopscope, whole_run):

@@ -269,10 +269,10 @@ def analyses(config: PermutationStudyConfig, plan: UnitPlan) -> dict[str, str]:
     """What is measured of a unit's last checkpoint: less for sweeps on which no claim hangs."""
     configuration = Configuration.parse(plan.label)
     repeats = configuration.data == "repeats"
-    names = ["probes", "posteriors", *(["slots"] if repeats else [])]
+    names = ["posteriors", *(["slots"] if repeats else [])]
     if config.is_whole(configuration):
         names += ["battery", "roles", "decoding", "worked", *(["formation"] if repeats else [])]
-    return {"patterns": "npz", **dict.fromkeys(names, "json")}
+    return {"probes": "json", "patterns": "npz", **dict.fromkeys(names, "json")}
 
 
 PRESETS = {

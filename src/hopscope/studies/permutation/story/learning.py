@@ -163,13 +163,11 @@ def _spread(values: list[float | None], levels: str, path: str, numbers: Numbers
 def _order_words(found: Evidence, numbers: Numbers) -> str:
     """How many seeds formed what first."""
     orders = [order for order in found.each("formation", "order") if order is not None]
-    file = found.file("formation")
     half = [order["orders"]["half"]["match"]["history"] for order in orders]
     start = [order["orders"]["start"]["match"]["history"] for order in orders]
 
     def counted(values: list[str], which: str, point: str) -> str:
-        key = f"number of members with {which!r} at order.[m].orders.{point}.match.history"
-        return numbers.count([value == which for value in values], file, key)
+        return numbers.count(found, values, which, "formation", f"order.[m].orders.{point}.match.history")
 
     seeds = len(orders)
     parts = [
@@ -185,8 +183,7 @@ def _order_words(found: Evidence, numbers: Numbers) -> str:
     for name in ("match", "history"):
         gone = [each[name] for each in reached if each[name] is not None]
         if gone:
-            value = fmean(gone)
-            shown = numbers.add(value, f"{100 * value:.0f}\u00a0%", file, f"mean of order.[m].reached.{name}")
+            shown = numbers.share(found, fmean(gone), "formation", f"order.[m].reached.{name}")
             shares.append(f"{name} had gone {shown} of its way")
     begun = f" When recall had gone a tenth of its own way, {' and '.join(shares)}." if shares else ""
     final = numbers.range(found, "order.[m].parts.match.final", "formation")

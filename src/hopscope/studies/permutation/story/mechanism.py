@@ -284,19 +284,15 @@ def head_section(config: PermutationStudyConfig, evidence: Mapping[str, Evidence
 def _spread_table(measured: list[Evidence], numbers: Numbers) -> Block:
     rows = []
     for found in measured:
-        file = found.file("roles")
-        spreads = Counter(found.known("roles", "spread"))
+        words = found.known("roles", "spread")
         said = "; ".join(
-            f"{word} in {numbers.add(count, str(count), file, f'number of members with {word!r} at spread.[m]')}"
-            for word, count in spreads.most_common()
+            f"{word} in {numbers.count(found, words, word, 'roles', 'spread.[m]')}"
+            for word, _ in Counter(words).most_common()
         )
-        heads = Counter(found.known("roles", "assignment.recall_head") if _has_both(found) else [])
+        heads = found.known("roles", "assignment.recall_head") if _has_both(found) else []
         labels = "; ".join(
-            f"head {head + 1} in "
-            + numbers.add(
-                count, str(count), file, f"number of members with {head} at assignment.recall_head.[m]"
-            )
-            for head, count in sorted(heads.items())
+            f"head {head + 1} in {numbers.count(found, heads, head, 'roles', 'assignment.recall_head.[m]')}"
+            for head in sorted(set(heads))
         )
         rows.append([found.name, str(len(found.seeds)), said, labels or DASH])
     return table(
@@ -330,8 +326,8 @@ def _map_table(found: Evidence, numbers: Numbers) -> Block:
     )
     for path, words, _ in measures:
         rows.append([words, *[numbers.range(found, f"{path}.[m].{head}", "roles") for head in heads]])
-    agrees = list(found.known("roles", "heat_map_agrees"))
-    counted = numbers.count(agrees, found.file("roles"), "number of members with True at heat_map_agrees.[m]")
+    agrees = found.known("roles", "heat_map_agrees")
+    counted = numbers.count(found, agrees, True, "roles", "heat_map_agrees.[m]")
     return table(
         [found.name, *[f"head {head + 1}" for head in heads]],
         rows,

@@ -70,9 +70,9 @@ class Numbers:
             return DASH
         ends = [
             self.add(value, written(value, percent), found.file(analysis), f"{path} of member {member}")
-            for value, member in (min(known), max(known))
+            for value, member in _ends(known)
         ]
-        return _joined(ends, min(known)[0], max(known)[0])
+        return f" {DASH} ".join(ends)
 
     def shared(self, found: Evidence, path: str, analysis: str, *, percent: bool = True) -> str:
         """A number that is not one over members, such as a floor."""
@@ -80,9 +80,18 @@ class Numbers:
         file = found.sources[analysis][0].file
         return DASH if value is None else self.add(value, written(value, percent), file, path)
 
-    def count(self, values: Sequence[bool], file: str, key: str) -> str:
-        """How many of some seeds, as a number that says what was counted."""
-        return self.add(sum(values), str(sum(values)), file, key)
+    def count(
+        self, found: Evidence, values: Sequence[object], which: object, analysis: str, path: str
+    ) -> str:
+        """How many members have this value, of the values under a path."""
+        number = sum(value == which for value in values)
+        key = f"number of members with {which!r} at {path} over {_members(found)}"
+        return self.add(number, str(number), found.file(analysis), key)
+
+    def share(self, found: Evidence, value: float, analysis: str, path: str) -> str:
+        """A mean share that was computed elsewhere, in whole percent."""
+        key = f"mean of {path} over {_members(found)}"
+        return self.add(value, f"{100 * value:.0f}\u00a0%", found.file(analysis), key)
 
     def late_range(self, run: RunFolder, found: Evidence, config: PermutationStudyConfig) -> str:
         """The lowest and the highest held-out recall in the last fifth of training; a dash where none was "
@@ -112,17 +121,19 @@ class Numbers:
                 "metrics.parquet",
                 f"last epoch of train/loss of member {member}",
             )
-            for value, member in (min(known), max(known))
+            for value, member in _ends(known)
         ]
-        return _joined(ends, min(known)[0], max(known)[0])
+        return f" {DASH} ".join(ends)
 
 
 def _members(found: Evidence) -> str:
     return f"members {found.members[0]}–{found.members[-1]}"
 
 
-def _joined(ends: list[str], low: float, high: float) -> str:
-    return ends[0] if low == high else f" {DASH} ".join(ends)
+def _ends(known: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """The lowest and the highest value with their members; one where they are equal."""
+    low, high = min(known), max(known)
+    return [low] if low[0] == high[0] else [low, high]
 
 
 def written(value: float, percent: bool) -> str:
