@@ -49,6 +49,8 @@ def values_of(run, files, path, members=None):
     for file in run.path.glob(files):
         analysis = json.loads(file.read_text())
         for index, member in enumerate(analysis["members"]):
+            if members is not None and member not in members:
+                continue  # the pattern may match other configurations, with other shapes
             value = inside(analysis, before)[index]
             found[member] = inside(value, after[1:]) if after and value is not None else value
     chosen = found if members is None else members
