@@ -290,7 +290,7 @@ PRESETS = {
     ),
 }
 COSTS = {
-    "smoke": "under 40 s on two cores",
-    "laptop": "2 to 6 min on two cores",
+    "smoke": "about a minute on two cores",
+    "laptop": "4 to 6 min on two cores",
     "paper": "1 to 1.5 hours on two cores (190 models)",
 }
