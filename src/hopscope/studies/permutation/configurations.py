@@ -5,7 +5,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
 PUBLISHED = ("d16/1 plain", "d32/2 repeats")
-CROSSED = ("d16/1 repeats", "d32/1 repeats", "d32/2 plain")
 ALL = ("d16/1 plain", "d16/1 repeats", "d32/1 repeats", "d32/2 repeats", "d32/2 plain")
 
 _NAME = re.compile(r"d(?P<width>\d+)/(?P<heads>\d+) (?P<data>plain|repeats)(?P<changes>( \w+=\S+)*)")
