@@ -3,12 +3,17 @@
 from collections.abc import Callable
 
 from hopscope.tasks.batch import Task
-from hopscope.tasks.config import PermutationConfig
+from hopscope.tasks.config import PermutationConfig, RetrievalConfig
 from hopscope.tasks.permutation import PermutationTask
+from hopscope.tasks.retrieval import RetrievalTask
 
 
 def _permutation(**changes) -> Callable[[], Task]:
     return lambda: PermutationTask(PermutationConfig(**changes))
+
+
+def _retrieval(**changes) -> Callable[[], Task]:
+    return lambda: RetrievalTask(RetrievalConfig(**changes))
 
 
 FACTORIES: dict[str, Callable[[], Task]] = {
@@ -18,4 +23,17 @@ FACTORIES: dict[str, Callable[[], Task]] = {
         values=7, repeat_ratio=0.7, repeat_slots=(3, 5), repeat_sources=(2, 4)
     ),
     "permutation V=11, never listed": _permutation(values=11, repeat_ratio=0.5, split_seed=13),
+    "retrieval N=3 D=1": _retrieval(chains=3, steps=1, symbol_dim=2),
+    "retrieval N=5 D=3, pair codes, shallowest first": _retrieval(
+        chains=5, steps=3, symbol_dim=2, position="pair", order="shallowest-first", frequencies="geometric"
+    ),
+    "retrieval N=3 D=5, random order, x_D only": _retrieval(
+        chains=3, steps=5, symbol_dim=6, order="random", targets="last"
+    ),
+    "retrieval N=7 D=2, a pool, two steps of three": _retrieval(
+        chains=7, steps=3, symbol_dim=2, order=(2, 3, 1), targets=(1, 3), pool=31
+    ),
+    "retrieval N=3 D=2, scheduled": _retrieval(
+        chains=3, steps=2, symbol_dim=4, targets=(1,), schedule=((7, "last"), (29, "ic")), pool=1009
+    ),
 }

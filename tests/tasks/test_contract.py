@@ -24,6 +24,8 @@ def batch(task):
 def tensors(batch):
     """All tensors of a batch, by name."""
     named = {"inputs": batch.inputs, "targets": batch.targets, "loss_mask": batch.loss_mask}
+    if batch.target_weights is not None:
+        named["target_weights"] = batch.target_weights.expand(len(batch.inputs), -1, -1)
     named |= {f"role {name}": role for name, role in batch.roles.items()}
     return named | {f"relation {name}": relation for name, relation in batch.relations.items()}
 
@@ -43,16 +45,17 @@ def test_several_steps_at_once_are_the_steps_one_after_another(task):
 
 def right_predictions(task, batch):
     """Predictions that could not be better: all mass on the target token, or the target vector itself."""
+    if task.input_kind == "vectors":
+        return batch.targets
     targets = batch.targets[:, :, list(task.readout)]
-    if targets.is_floating_point():
-        return targets
     return 100.0 * torch.nn.functional.one_hot(targets, task.output_size).float()
 
 
 def test_shapes_and_types(task, batch):
     shape = (len(SEEDS), BATCH, task.positions)
     for name, tensor in tensors(batch).items():
-        assert tensor.shape[:3] == shape, name
+        if name not in ("targets", "target_weights"):
+            assert tensor.shape[:3] == shape, name
     assert batch.loss_mask.dtype == torch.bool
     if task.input_kind == "tokens":
         assert batch.inputs.shape == shape and batch.inputs.dtype == torch.int64
@@ -61,7 +64,8 @@ def test_shapes_and_types(task, batch):
         assert batch.inputs.shape == (*shape, task.input_size) and batch.inputs.is_floating_point()
         assert batch.inputs.isfinite().all()
     if batch.targets.is_floating_point():
-        assert batch.targets.shape == (*shape, task.output_size) and batch.targets.isfinite().all()
+        assert batch.targets.shape == (*shape[:2], len(task.readout), task.output_size)
+        assert batch.targets.isfinite().all()
     else:
         assert batch.targets.shape == shape
         asked = batch.targets[batch.loss_mask]
@@ -140,7 +144,8 @@ def test_equal_to_the_plain_reference_sample_for_sample(task, batch):
             expected = task.reference_sample(seed, "train", 29, index)
             assert expected["roles"].keys() == batch.roles.keys()
             assert expected["relations"].keys() == batch.relations.keys()
-            flat = {name: expected[name] for name in ("inputs", "targets", "loss_mask")}
+            names = ("inputs", "targets", "loss_mask", "target_weights")
+            flat = {name: expected[name] for name in names if name in expected}
             flat |= {f"role {name}": role for name, role in expected["roles"].items()}
             flat |= {f"relation {name}": relation for name, relation in expected["relations"].items()}
             for name, tensor in tensors(batch).items():

@@ -18,18 +18,22 @@ class Batch:
 
     Attributes:
         inputs: token ids `[member, batch, position]` or vectors `[member, batch, position, feature]`.
-        targets: token ids `[member, batch, position]` or vectors `[member, batch, position, feature]`.
+        targets: token ids `[member, batch, position]`, or vectors `[member, batch, readout, target]` at the positions
+            that enter the loss.
         loss_mask: `[member, batch, position]`, true where a prediction enters the loss.
         roles: what each position is; name → `[member, batch, position]` integers (the task's `role_values` give
             words for them).  Empty when the batch was drawn with `annotate=False`.
         relations: name → key position that is the row's partner, `NO_RELATION` where there is none.
+        target_weights: `[batch, target]`, how much each dimension of a vector target counts in the loss, where that
+            changes during training; `None` where all count alike.
     """
 
     inputs: Int[Tensor, "member batch position"] | Float[Tensor, "member batch position feature"]
-    targets: Int[Tensor, "member batch position"] | Float[Tensor, "member batch position target"]
+    targets: Int[Tensor, "member batch position"] | Float[Tensor, "member batch readout target"]
     loss_mask: Bool[Tensor, "member batch position"]
     roles: Mapping[str, Int[Tensor, "member batch position"]]
     relations: Mapping[str, Int[Tensor, "member batch position"]]
+    target_weights: Float[Tensor, "batch target"] | None = None
 
     def take(self, samples: slice | Tensor) -> "Batch":
         """Some samples (a slice, indices, or a mask over the batch axis), the same ones of every member."""
@@ -39,15 +43,16 @@ class Batch:
             self.loss_mask[:, samples],
             {name: role[:, samples] for name, role in self.roles.items()},
             {name: relation[:, samples] for name, relation in self.relations.items()},
+            None if self.target_weights is None else self.target_weights[samples],
         )
 
 
 def addresses(
-    step: int | range, start: int, batch: int, device: torch.device
-) -> tuple[int | Int[Tensor, " sample"], Int[Tensor, " sample"]]:
+    step: int | range | Int[Tensor, ""], start: int, batch: int, device: torch.device
+) -> tuple[int | Int[Tensor, "*sample"], Int[Tensor, " sample"]]:
     """Step and index of every sample of `Task.sample`, as `rng.bits` takes them."""
     index = torch.arange(start, start + batch, device=device)
-    if isinstance(step, int):
+    if not isinstance(step, range):
         return step, index
     steps = torch.arange(step.start, step.stop, step.step, device=device)
     return steps.repeat_interleave(batch), index.repeat(len(steps))
@@ -77,7 +82,7 @@ class Task(Protocol):
         self,
         seeds: Int[Tensor, " member"],
         stream: str,
-        step: int | range,
+        step: int | range | Int[Tensor, ""],
         batch: int,
         *,
         start: int = 0,
@@ -85,7 +90,8 @@ class Task(Protocol):
     ) -> Batch:
         """Draw samples `start … start + batch - 1` of a step, each a pure function of (seed, stream, step, index).
 
-        Of a range of steps the batch axis holds the samples of each step, one step after another.
+        Of a range of steps the batch axis holds the samples of each step, one step after another.  A tensor holds
+        one step that is known on the device only, so that a recorded program can be replayed for the next one.
         """
         ...
 

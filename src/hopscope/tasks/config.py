@@ -1,6 +1,6 @@
 """Configurations of the tasks: values without torch, so that plans and help texts load fast."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -54,3 +54,153 @@ class PermutationConfig(Config):
                 f"found slots {self.repeat_slots} and sources {self.repeat_sources}"
             )
         return self
+
+
+Targets = Literal["ic", "last"] | tuple[int, ...]
+"""Which symbols of its chain a query is asked for: all of x₁ … x_D (`"ic"`, the paper's implicit curriculum), x_D alone
+(`"last"`), or any steps."""
+
+TimeOrder = Literal["deepest-first", "shallowest-first", "random"] | tuple[int, ...]
+"""In which order the steps of the chains are shown: named, anew for every sample, or the step numbers in time order."""
+
+LARGEST_CHAINS, LARGEST_STEPS = 64, 64
+
+
+class VectorTaskConfig(Config):
+    """What the tasks on vectors have in common (paper, section 6).
+
+    Attributes:
+        chains: number of chains N of a sample (4 in the paper).
+        symbol_dim: dimensions K of a symbol, and of its position code (4 in the paper).
+        position: whether every position has a code of its own (section 6), or all tokens of one pair share one
+            (the proof of Theorem 1).
+        frequencies: of the cosines and sines of a position code: `"harmonic"`, whole multiples of 2π over the number
+            of codes, or `"geometric"`, `frequency_base` to the powers 0, -2/K, -4/K … (Su et al. 2023).
+        frequency_base: base of the geometric frequencies.
+        pool: number of training samples that each member ever sees; `None` draws fresh ones without end.
+        split_seed: seed of the held-out samples, which are the same for all members.
+    """
+
+    chains: int = Field(4, ge=1, le=LARGEST_CHAINS)
+    symbol_dim: int = Field(4, ge=2)
+    position: Literal["token", "pair"] = "token"
+    frequencies: Literal["harmonic", "geometric"] = "harmonic"
+    frequency_base: float = Field(10_000.0, gt=1.0)
+    pool: int | None = Field(None, ge=1)
+    split_seed: int = Field(0, ge=0, lt=1 << 63)
+
+    @property
+    def zero_floor(self) -> float:
+        """Mean squared error of predicting zero: the variance of a symbol's components."""
+        return 1.0
+
+    @property
+    def plateau(self) -> float:
+        """Mean squared error of predicting the mean of the N symbols that a step could ask for: 1 - 1/N.
+
+        That is what attention by position alone can reach; a model that is "stuck" is stuck there.
+        """
+        return 1.0 - 1.0 / self.chains
+
+    @property
+    def guess(self) -> float:
+        """Nearest-candidate accuracy of a guess."""
+        return 1.0 / self.chains
+
+    @model_validator(mode="after")
+    def _even(self) -> Self:
+        if self.symbol_dim % 2:
+            raise ValueError(
+                f"symbol_dim: expected an even number, half cosines and half sines of the position code, "
+                f"found {self.symbol_dim}"
+            )
+        return self
+
+
+class RetrievalConfig(VectorTaskConfig):
+    """The retrieval problem in its minimal formulation (paper, sections 3 and 6).
+
+    Attributes:
+        steps: retrieval steps D of a chain.
+        order: in which order the steps are shown.
+        targets: what the queries are asked for.
+        schedule: changes of the targets: (first training step, targets), ascending; before the first of them, and
+            in every evaluation, `targets` hold.
+    """
+
+    kind: Literal["retrieval"] = "retrieval"
+    steps: int = Field(3, ge=1, le=LARGEST_STEPS)
+    order: TimeOrder = "deepest-first"
+    targets: Targets = "ic"
+    schedule: tuple[tuple[int, Targets], ...] = ()
+
+    @property
+    def positions(self) -> int:
+        """Length of the input: D blocks of N pairs, and N queries."""
+        return self.chains * (2 * self.steps + 1)
+
+    @property
+    def asked(self) -> tuple[int, ...]:
+        """Steps that a prediction holds, ascending: all that are a target at some time."""
+        everything = [self.targets, *(targets for _, targets in self.schedule)]
+        return tuple(sorted({step for targets in everything for step in self.steps_of(targets)}))
+
+    def steps_of(self, targets: Targets) -> tuple[int, ...]:
+        """Targets as step numbers."""
+        if targets == "ic":
+            return tuple(range(1, self.steps + 1))
+        return (self.steps,) if targets == "last" else tuple(targets)
+
+    @model_validator(mode="after")
+    def _steps_exist(self) -> Self:
+        every = list(range(1, self.steps + 1))
+        if isinstance(self.order, tuple) and sorted(self.order) != every:
+            raise ValueError(f"order: expected a permutation of 1 to {self.steps}, found {list(self.order)}")
+        for targets in (self.targets, *(targets for _, targets in self.schedule)):
+            chosen = self.steps_of(targets)
+            if not chosen or len(set(chosen)) < len(chosen) or not set(chosen) <= set(every):
+                raise ValueError(
+                    f"targets: expected 'ic', 'last' or different steps from 1 to {self.steps}, found {targets}"
+                )
+        starts = [start for start, _ in self.schedule]
+        if starts != sorted(set(starts)) or any(start < 1 for start in starts):
+            raise ValueError(f"schedule: expected ascending training steps from 1, found {starts}")
+        return self
+
+
+class Node(Config):
+    """One symbol of every chain of a conditional task.
+
+    Attributes:
+        name: what it is called, such as x.
+        parents: nodes whose symbols together are its key; none for a query symbol.
+    """
+
+    name: str = Field(min_length=1)
+    parents: tuple[str, ...] = ()
+
+
+class ConditionalConfig(VectorTaskConfig):
+    """The conditional retrieval problem: each step may depend on several earlier values (paper, section 3.1).
+
+    Attributes:
+        nodes: the symbols of a chain, each after its parents: a directed acyclic graph.  By default the paper's: the
+            query is a, it has an x and a y, and z is found by x and y together.
+        order: nodes with parents in the order of time in which their tables are shown, or a named order
+            (`"deepest-first"` is the reverse of `nodes`, as the paper prints it).
+        targets: nodes that a query is asked for; `"ic"` all but the queries, `"last"` the last node.
+    """
+
+    kind: Literal["conditional"] = "conditional"
+    nodes: tuple[Node, ...] = (
+        Node(name="a"),
+        Node(name="x", parents=("a",)),
+        Node(name="y", parents=("a",)),
+        Node(name="z", parents=("x", "y")),
+    )
+    order: Literal["deepest-first", "shallowest-first", "random"] | tuple[str, ...] = "deepest-first"
+    targets: Literal["ic", "last"] | tuple[str, ...] = "ic"
+
+
+TaskConfig = Annotated[PermutationConfig | RetrievalConfig | ConditionalConfig, Field(discriminator="kind")]
+"""Configuration of any task."""

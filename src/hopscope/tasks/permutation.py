@@ -65,7 +65,7 @@ class PermutationTask:
         self,
         seeds: Int[Tensor, " member"],
         stream: str,
-        step: int | range,
+        step: int | range | Int[Tensor, ""],
         batch: int,
         *,
         start: int = 0,

@@ -7,9 +7,7 @@ from pydantic import Field
 
 from hopscope.config import Config
 from hopscope.models.config import TransformerConfig
-from hopscope.tasks.config import PermutationConfig
-
-TaskConfig = PermutationConfig
+from hopscope.tasks.config import TaskConfig as TaskConfig
 
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 """Share of a running mean that one step keeps."""

@@ -1,0 +1,125 @@
+"""What the tasks on vectors share: Gaussian symbols, position codes, shuffles, losses and what to hold them against.
+
+Symbols are new in every sample, so nothing can be learned by heart; every draw is a function of its address alone.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from hopscope import rng
+from hopscope.tasks.batch import Batch
+from hopscope.tasks.config import VectorTaskConfig
+
+_SYMBOLS, _SHUFFLES, _PICKS = range(3)
+"""Blocks of the random words of one sample; those of the symbols use several indices."""
+
+Address = tuple[Int[Tensor, "*#member"], str, int | Int[Tensor, "*sample"], Int[Tensor, "*#member sample"]]
+"""Seed, stream, step and index of samples, shaped to be broadcast over `[member, batch]`."""
+
+
+def position_codes(config: VectorTaskConfig, count: int) -> Float[Tensor, "code symbol_dim"]:
+    """Cosines and sines that tell `count` places apart (paper, section 6; "rotary" there, but concatenated).
+
+    Args:
+        config: which frequencies.
+        count: number of different codes.
+    """
+    half = config.symbol_dim // 2
+    number = torch.arange(half, dtype=torch.float64)
+    if config.frequencies == "harmonic":
+        frequency = 2.0 * math.pi * (number + 1.0) / count
+    else:
+        frequency = config.frequency_base ** (-number / half)
+    angle = torch.arange(count, dtype=torch.float64)[:, None] * frequency
+    return torch.cat((angle.cos(), angle.sin()), -1).float()
+
+
+def pooled(address: Address, pool: int | None) -> Address:
+    """Where the training samples of these addresses are drawn from: a pool of fixed samples, or themselves.
+
+    Each of them is any sample of the pool, independently: in a long run every one is seen about equally often.
+    """
+    seeds, stream, step, index = address
+    if pool is None or stream != "train":
+        return address
+    words = rng.bits(seeds, stream, step, index, _PICKS)
+    return seeds, "pool", 0, rng.integers(words[..., 0], words[..., 1], pool)
+
+
+def draw_symbols(address: Address, count: int, symbol_dim: int) -> Float[Tensor, "member batch symbol dim"]:
+    """Standard normal symbols, `count` for each sample; four numbers share one index of `rng.bits`."""
+    seeds, stream, step, index = address
+    quads = -(-count * symbol_dim // 4)
+    places = index[..., None] * quads + torch.arange(quads, device=index.device)
+    step = step[..., None] if isinstance(step, Tensor) and step.ndim else step
+    numbers = rng.normal(rng.bits(seeds[..., None], stream, step, places, _SYMBOLS)).flatten(-2)
+    return numbers[..., : count * symbol_dim].unflatten(-1, (count, symbol_dim))
+
+
+def draw_ranks(address: Address, groups: Sequence[int]) -> list[Int[Tensor, "member batch item"]]:
+    """A random permutation of 0 … n - 1 for each n of `groups`, as the place that each thing is given.
+
+    Every thing has a random word, and its place is the number of smaller ones (of equal ones, those before it).
+    """
+    seeds, stream, step, index = address
+    quads = -(-sum(groups) // 4)
+    places = index[..., None] * quads + torch.arange(quads, device=index.device)
+    step = step[..., None] if isinstance(step, Tensor) and step.ndim else step
+    words = rng.bits(seeds[..., None], stream, step, places, _SHUFFLES).flatten(-2)
+    return [_ranks(part) for part in words[..., : sum(groups)].split(list(groups), -1)]
+
+
+def _ranks(words: Int[Tensor, "*lead item"]) -> Int[Tensor, "*lead item"]:
+    # All pairs are compared, which for a handful of items is quicker than sorting and has no branches.
+    earlier = torch.ones(words.shape[-1], words.shape[-1], device=words.device).tril(-1).bool()
+    mine, others = words[..., :, None], words[..., None, :]
+    return ((others < mine) | ((others == mine) & earlier)).sum(-1)
+
+
+def inverse(places: Int[Tensor, "*lead item"]) -> Int[Tensor, "*lead item"]:
+    """Which thing stands at each place."""
+    here = torch.arange(places.shape[-1], device=places.device)
+    return ((places[..., None, :] == here[:, None]) * here).sum(-1)
+
+
+def partial_losses(
+    predictions: Float[Tensor, "member batch readout output"], batch: Batch, names: Sequence[str]
+) -> dict[str, Float[Tensor, " member"]]:
+    """Mean squared error per dimension: of all targets together (`"loss"`), and of each symbol (paper, section 7).
+
+    Args:
+        predictions: of the symbols called `names`, one after another.
+        batch: what is right; its target weights count in `"loss"` only.
+        names: one for each symbol of a prediction.
+    """
+    squared = (predictions - batch.targets).square()
+    parts = squared.unflatten(-1, (len(names), -1)).mean((1, 2, 4))
+    named = {f"loss_{name}": parts[:, number] for number, name in enumerate(names)}
+    if batch.target_weights is None:
+        return {"loss": parts.mean(-1), **named}
+    weights = batch.target_weights[:, None] / batch.target_weights.mean(-1)[:, None, None]
+    return {"loss": (squared * weights).mean((1, 2, 3)), **named}
+
+
+def nearest_candidate(
+    predictions: Float[Tensor, "member batch readout output"],
+    targets: Float[Tensor, "#member batch readout output"],
+    symbols: int,
+) -> Float[Tensor, "member symbol"]:
+    """Share of predictions that are nearer to the right symbol than to that of any other chain.
+
+    The candidates for a symbol are the N of its step, one in each chain: a guess is right 1/N of the time.
+
+    Args:
+        predictions, targets: of all N queries of a sample, `symbols` symbols one after another.
+        symbols: how many there are.
+    """
+    predicted, right = (x.unflatten(-1, (symbols, -1)).movedim(3, 2) for x in (predictions, targets))
+    # |p - c|² without |p|², which is the same for all candidates of a prediction.
+    distance = right.square().sum(-1)[..., None, :] - 2.0 * predicted @ right.transpose(-1, -2)
+    own = torch.arange(right.shape[-2], device=right.device)
+    return (distance.argmin(-1) == own).double().mean((1, 3))
