@@ -14,6 +14,7 @@ from hopscope.report.figures import figure_names as written_figures
 from hopscope.report.figures import render_figure
 from hopscope.runs import RunFolder
 from hopscope.studies import find_study
+from hopscope.studies.marks import in_lines
 from hopscope.studies.permutation.config import PRESETS, PermutationStudyConfig
 from hopscope.studies.permutation.configurations import SWEEPS, Configuration
 from hopscope.studies.permutation.evidence import Evidence, Source, gather
@@ -21,16 +22,16 @@ from hopscope.studies.permutation.figures import FIGURES, figure_names, write_fi
 from hopscope.studies.permutation.figures.attention import SHOWN_SEEDS, attention_rows
 from hopscope.studies.permutation.figures.bayes import accuracy_rows, posterior_rows, tilt_rows
 from hopscope.studies.permutation.figures.causal import ablation_rows, battery_rows
-from hopscope.studies.permutation.figures.common import summary_rows, swept
+from hopscope.studies.permutation.figures.common import swept
 from hopscope.studies.permutation.figures.decoding import decoding_rows
 from hopscope.studies.permutation.figures.formation import formation_rows, order_rows
-from hopscope.studies.permutation.figures.marks import in_lines
 from hopscope.studies.permutation.figures.readings import reading_rows
 from hopscope.studies.permutation.figures.roles import head_rows
 from hopscope.studies.permutation.figures.slots import pair_rows, slot_rows, training_words
 from hopscope.studies.permutation.figures.sweeps import capacity_rows, guess_rows, ratio_rows, value_rows
-from hopscope.studies.permutation.figures.training import averaged, loss_rows, skill_rows, thinned
+from hopscope.studies.permutation.figures.training import averaged, loss_rows, skill_rows
 from hopscope.studies.permutation.judges import transitions
+from hopscope.studies.rows import summary_rows, thinned
 
 from .figure_evidence import made_up_evidence, made_up_run
 

@@ -26,6 +26,9 @@ class TrainingConfig(Config):
         clip_norm: largest gradient norm of a member; `None` means no clipping.
         checkpoint_every: steps between checkpoints, besides those at the powers of two below it.
         evaluate_every: steps between evaluations, besides those at the powers of two below it.
+        final_window: last steps that are evaluated more often, for a final loss that is a mean over them.
+        final_every: steps between evaluations within the final window.
+        precision: of the matrix products; weights, residual stream, losses and the optimiser are float32 always.
     """
 
     steps: int = Field(ge=1, le=10**8)
@@ -40,6 +43,9 @@ class TrainingConfig(Config):
     clip_norm: float | None = Field(None, gt=0.0)
     checkpoint_every: int = Field(500, ge=1)
     evaluate_every: int = Field(100, ge=1)
+    final_window: int = Field(0, ge=0)
+    final_every: int = Field(1, ge=1)
+    precision: Literal["float32", "bfloat16"] = "float32"
 
     def checkpoint_steps(self) -> list[int]:
         """Steps after which a checkpoint is written, ascending, from 0 to the last."""
@@ -50,7 +56,13 @@ class TrainingConfig(Config):
 
         Every checkpoint is among them, so that no average spans one: a resumed run repeats the same record.
         """
-        return sorted({*_schedule(self.steps, self.evaluate_every), *self.checkpoint_steps()})
+        final = range(self.steps, max(self.steps - self.final_window, 0), -self.final_every)
+        return sorted({*_schedule(self.steps, self.evaluate_every), *self.checkpoint_steps(), *final})
+
+    def final_steps(self) -> list[int]:
+        """Evaluations whose mean is the final loss: those of the final window, or the last alone."""
+        first = self.steps - self.final_window if self.final_window else self.steps - 1
+        return [step for step in self.evaluation_steps() if step > first]
 
 
 def _schedule(steps: int, every: int) -> list[int]:

@@ -8,20 +8,37 @@ from hopscope.models.config import TransformerConfig
 from hopscope.tasks.config import PermutationConfig
 from hopscope.training.config import UnitPlan
 
-Engine = Literal["general", "fused"]
-"""`general`: autograd, any model on any device.  `fused`: `hopscope.training.fused`, several times as fast."""
+Engine = Literal["general", "fused", "stacked", "compiled"]
+"""`general`: autograd, any model on any device.  `fused` (one encoder layer on tokens) and `stacked` (any number of
+pre-norm layers on vectors): derivatives written out for a CPU.  `compiled`: autograd through `torch.compile`, recorded
+as CUDA graphs where there is CUDA."""
 
 ENGINES: tuple[Engine, ...] = get_args(Engine)
 
 
 def chosen_engine(plan: UnitPlan, device: str) -> Engine:
     """The fastest way for a unit on this machine."""
-    return "fused" if device == "cpu" and _installed() and fits_fused(plan) else "general"
+    if device == "cuda":
+        return "compiled"
+    if not _installed():
+        return "general"
+    return "fused" if fits_fused(plan) else "stacked" if fits_stacked(plan) else "general"
 
 
 def fits_fused(plan: UnitPlan) -> bool:
     """Whether a unit is of the kind that the fused way is for: the presentation's task and encoder layer."""
     return isinstance(plan.task, PermutationConfig) and is_encoder_layer(plan.model)
+
+
+def fits_stacked(plan: UnitPlan) -> bool:
+    """Whether a unit is of the kind that the stacked way is for: the paper's models, in full precision."""
+    model = plan.model
+    return (
+        model.input_kind == "vectors"
+        and model.norm == "pre"
+        and model.positions == "carried"
+        and plan.training.precision == "float32"
+    )
 
 
 def is_encoder_layer(model: TransformerConfig) -> bool:
@@ -42,7 +59,7 @@ def check_engine(engine: Engine) -> None:
     Raises:
         UserError: its package is not installed.
     """
-    if engine == "fused" and not _installed():
+    if engine in ("fused", "stacked") and not _installed():
         raise UserError(
             "engine: expected numba, with which this unit began, found none; run pip install 'hopscope[fast]'"
         )

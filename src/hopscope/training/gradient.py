@@ -10,6 +10,7 @@ from torch import Tensor
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch, Task
 from hopscope.tasks.permutation import PermutationTask
+from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.config import TrainingConfig
 from hopscope.training.engines import Engine, check_engine
 
@@ -42,6 +43,12 @@ def gradient_of(
     check_engine(engine)
     if engine == "fused":
         return _fused(model, cast(PermutationTask, task), training, seeds, buffer)
+    if engine == "stacked":
+        return _stacked(model, cast(RetrievalTask, task), training, seeds, buffer)
+    if engine == "compiled":
+        from hopscope.training.compiled import compiled_gradient
+
+        return compiled_gradient(model, task, training, seeds, buffer)
     return _general(model, task, training, seeds, buffer)
 
 
@@ -73,6 +80,25 @@ def _fused(
     def gradient(step: int) -> Mapping[str, Tensor]:
         batch = ahead.batch(step)
         return task.named_losses(fused(batch.inputs, batch.targets, buffer))
+
+    return gradient
+
+
+def _stacked(
+    model: Transformer, task: RetrievalTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
+) -> Gradient:
+    from hopscope.training.stacked import StackedGradient
+
+    stacked = StackedGradient(model.config, model.parameters, training.batch_size)
+    ahead = _Ahead(task, training, seeds)
+
+    def gradient(step: int) -> Mapping[str, Tensor]:
+        batch = ahead.batch(step)
+        predictions = stacked.forward(batch.inputs).requires_grad_()
+        losses = task.losses(predictions, batch)
+        (slope,) = torch.autograd.grad(losses["loss"].sum(), predictions)
+        stacked.backward(slope, buffer)
+        return {name: loss.detach() for name, loss in losses.items()}
 
     return gradient
 

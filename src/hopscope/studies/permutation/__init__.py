@@ -1,6 +1,6 @@
 """The permutation-lookup study (presentation): elimination, recall, and what it takes to learn them."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.studies.permutation.config import (
@@ -10,6 +10,7 @@ from hopscope.studies.permutation.config import (
     analyses,
     plan,
 )
+from hopscope.tasks.config import PermutationConfig
 
 if TYPE_CHECKING:
     from hopscope.tasks.permutation import PermutationTask
@@ -44,7 +45,7 @@ class PermutationStudy:
         """The training data of a unit."""
         from hopscope.tasks.permutation import PermutationTask
 
-        return PermutationTask(plan.task, device)
+        return PermutationTask(cast(PermutationConfig, plan.task), device)
 
     def evaluator(self, plan: "UnitPlan", task: "PermutationTask") -> "Evaluate":
         """Elimination and recall on held-out mappings."""

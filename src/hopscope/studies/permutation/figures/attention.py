@@ -7,7 +7,8 @@ import altair as alt
 from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
 from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.figures.common import Drawn, Figure, Row, base
+from hopscope.studies.permutation.figures.common import Figure, base
+from hopscope.studies.rows import Drawn, Row
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence

@@ -6,10 +6,7 @@ import altair as alt
 
 from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
-from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.figures.common import SUMMARY, Drawn, Figure, Row, main, short, summary_rows
-from hopscope.studies.permutation.figures.marks import (
+from hopscope.studies.marks import (
     QUIET_INK,
     colour,
     facet,
@@ -19,8 +16,12 @@ from hopscope.studies.permutation.figures.marks import (
     on,
     seeds_and_means,
 )
+from hopscope.studies.permutation.config import PermutationStudyConfig
+from hopscope.studies.permutation.configurations import Configuration
+from hopscope.studies.permutation.figures.common import Figure, main
 from hopscope.studies.permutation.figures.strips import Strips
 from hopscope.studies.permutation.published import BY_STEP
+from hopscope.studies.rows import SUMMARY, Drawn, Row, short, summary_rows
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence

@@ -6,18 +6,11 @@ import altair as alt
 
 from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
+from hopscope.studies.marks import facet, in_lines, level
 from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.figures.common import (
-    SKILLS,
-    SUMMARY,
-    Drawn,
-    Figure,
-    Row,
-    summary_rows,
-    taken_apart,
-)
-from hopscope.studies.permutation.figures.marks import facet, in_lines, level
+from hopscope.studies.permutation.figures.common import SKILLS, Figure, taken_apart
 from hopscope.studies.permutation.figures.strips import Strips
+from hopscope.studies.rows import SUMMARY, Drawn, Row, summary_rows
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence

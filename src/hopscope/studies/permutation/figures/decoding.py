@@ -6,10 +6,11 @@ import altair as alt
 
 from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
+from hopscope.studies.marks import QUIET_INK, facet, in_lines, legend
 from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.figures.common import SUMMARY, Drawn, Figure, Row, summary_rows, taken_apart
-from hopscope.studies.permutation.figures.marks import QUIET_INK, facet, in_lines, legend
+from hopscope.studies.permutation.figures.common import Figure, taken_apart
 from hopscope.studies.permutation.figures.strips import Strips
+from hopscope.studies.rows import SUMMARY, Drawn, Row, summary_rows
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence

@@ -8,10 +8,11 @@ import altair as alt
 
 from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
+from hopscope.studies.marks import colour, facet, shape, within
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.figures.common import Drawn, Figure, Row, short, taken_apart
-from hopscope.studies.permutation.figures.marks import colour, facet, shape, within
+from hopscope.studies.permutation.figures.common import Figure, taken_apart
+from hopscope.studies.rows import Drawn, Row, short
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence

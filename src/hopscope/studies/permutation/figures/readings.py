@@ -7,20 +7,12 @@ import altair as alt
 
 from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
+from hopscope.studies.marks import in_lines, level
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.figures.common import (
-    SKILLS,
-    SUMMARY,
-    Drawn,
-    Figure,
-    Row,
-    base,
-    largest_with_repeats,
-    summary_rows,
-)
-from hopscope.studies.permutation.figures.marks import in_lines, level
+from hopscope.studies.permutation.figures.common import SKILLS, Figure, base, largest_with_repeats
 from hopscope.studies.permutation.figures.strips import Strips
+from hopscope.studies.rows import SUMMARY, Drawn, Row, summary_rows
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence

@@ -6,10 +6,11 @@ import altair as alt
 
 from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
+from hopscope.studies.marks import QUIET_INK, colour, facet, given, shape
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.figures.common import Drawn, Figure, Row, base, short
-from hopscope.studies.permutation.figures.marks import QUIET_INK, colour, facet, given, shape
+from hopscope.studies.permutation.figures.common import Figure, base
+from hopscope.studies.rows import Drawn, Row, short
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence

@@ -10,10 +10,11 @@ import altair as alt
 from hopscope.claims.intervals import mean
 from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
+from hopscope.studies.marks import facet, legend
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.figures.common import Drawn, Figure, Row, base, short, swept
-from hopscope.studies.permutation.figures.marks import facet, legend
+from hopscope.studies.permutation.figures.common import Figure, base, swept
+from hopscope.studies.rows import Drawn, Row, short
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence

@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from hopscope.studies.permutation.figures.marks import INK, broken_labels, legend, shape
+from hopscope.studies.marks import INK, broken_labels, legend, shape
 
 
 @dataclass(frozen=True)

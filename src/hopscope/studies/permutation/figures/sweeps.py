@@ -6,11 +6,12 @@ import altair as alt
 
 from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
+from hopscope.studies.marks import QUIET_INK, colour, legend, on, seeds_and_means
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.figures.common import SKILLS, SUMMARY, Drawn, Figure, Row, summary_rows
+from hopscope.studies.permutation.figures.common import SKILLS, Figure
 from hopscope.studies.permutation.figures.common import swept as configurations_with
-from hopscope.studies.permutation.figures.marks import QUIET_INK, colour, legend, on, seeds_and_means
+from hopscope.studies.rows import SUMMARY, Drawn, Row, summary_rows
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence

@@ -1,32 +1,20 @@
 """Curves of training: the loss, and the two skills on held-out mappings."""
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
 from hopscope.runs import RunFolder
 from hopscope.studies.figures import data_url
+from hopscope.studies.marks import QUIET_INK, colour, facet, on, within
 from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.figures.common import SKILLS, WIDTH, Drawn, Figure, Row, base, short
+from hopscope.studies.permutation.figures.common import SKILLS, Figure, base
 from hopscope.studies.permutation.figures.floors import floors
-from hopscope.studies.permutation.figures.marks import QUIET_INK, colour, facet, on, within
+from hopscope.studies.rows import WIDTH, Curve, Drawn, Row, short, thinned, thinning
 
 if TYPE_CHECKING:
     from hopscope.studies.permutation.evidence import Evidence
-
-MOST_POINTS = 5000
-"""Points of all curves of a figure together; with more evaluations, curves are thinned evenly."""
-
-Curve = tuple[Sequence[float], Sequence[float]]
-
-
-def thinned(curve: Curve, every: int) -> Curve:
-    """Every `every`-th point of a curve, counted from its last one."""
-    samples, values = curve
-    first = (len(samples) - 1) % every if samples else 0
-    return samples[first::every], values[first::every]
 
 
 def averaged(curve: Curve, every: int) -> Curve:
@@ -47,13 +35,9 @@ def averaged(curve: Curve, every: int) -> Curve:
     return kept_samples, kept_values
 
 
-def _every(curves: Sequence[Curve]) -> int:
-    return max(1, math.ceil(sum(len(samples) for samples, _ in curves) / MOST_POINTS))
-
-
 def loss_rows(config: PermutationStudyConfig, shown: "list[Evidence]") -> list[Row]:
     """Training losses by seed, then the floors, whose `kind` is their name."""
-    every = _every([curve for found in shown for curve in found.curves["train/loss"]])
+    every = thinning([curve for found in shown for curve in found.curves["train/loss"]])
     rows: list[Row] = [
         {"kind": "loss", "configuration": found.name, "seed": seed, "samples": int(samples), "loss": short(loss)}
         for found in shown
@@ -101,7 +85,7 @@ def _draw_loss(run: RunFolder, config: PermutationStudyConfig, shown: "list[Evid
 def skill_rows(shown: "list[Evidence]") -> list[Row]:
     """Both skills by seed and samples."""
     curves = {skill: [found.curves[f"held_out/{skill}"] for found in shown] for skill in SKILLS}
-    every = _every([curve for of_members in curves["recall"] for curve in of_members])
+    every = thinning([curve for of_members in curves["recall"] for curve in of_members])
     rows: list[Row] = []
     for place, found in enumerate(shown):
         pairs = zip(*(curves[skill][place] for skill in SKILLS), strict=True)

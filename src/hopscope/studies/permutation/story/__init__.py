@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from hopscope.claims import Claim, Judgement
 from hopscope.runs import RunFolder
+from hopscope.studies.blocks import Block
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Evidence
 from hopscope.studies.permutation.figures import figure_names
 from hopscope.studies.permutation.story.beliefs import bayes_section, sub_chance_section
-from hopscope.studies.permutation.story.blocks import Block
 from hopscope.studies.permutation.story.closing import closing_section
 from hopscope.studies.permutation.story.learning import loss_section, skill_section, transition_section
 from hopscope.studies.permutation.story.mechanism import head_section, mechanism_section

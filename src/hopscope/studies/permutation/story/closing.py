@@ -1,7 +1,7 @@
 """The end of the page: what was confirmed, what was not, and why, claim by claim."""
 
 from hopscope.claims import Claim, Judgement, Verdict
-from hopscope.studies.permutation.story.blocks import Block, section, table, text
+from hopscope.studies.blocks import Block, section, table, text
 
 WHY = {
     "P1": "Elimination is easy: one head that weighs all y alike is enough.",

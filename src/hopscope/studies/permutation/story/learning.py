@@ -5,12 +5,13 @@ from statistics import fmean
 
 from hopscope.claims.intervals import bootstrap_mean
 from hopscope.runs import RunFolder
+from hopscope.studies.blocks import Block, figure, section, table, text
+from hopscope.studies.numbers import DASH
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Evidence
 from hopscope.studies.permutation.figures import floors
 from hopscope.studies.permutation.judges import RECALLING, transitions
-from hopscope.studies.permutation.story.blocks import Block, figure, section, table, text
-from hopscope.studies.permutation.story.numbers import DASH, Numbers
+from hopscope.studies.permutation.story.numbers import Numbers
 
 
 def base_only(config: PermutationStudyConfig, evidence: Mapping[str, Evidence]) -> list[Evidence]:

@@ -1,40 +1,26 @@
-"""The numbers of the page, each with the file and the key it came from."""
+"""The numbers of the permutation study's page, each with the file and the key it came from."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from hopscope.claims.intervals import bootstrap_mean
 from hopscope.runs import RunFolder
+from hopscope.studies.numbers import DASH, PageNumbers, written
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Evidence, curve
 
 LATE = 0.8
 """Where the last fifth of training begins."""
 
-DASH = "–"
 
+class Numbers(PageNumbers):
+    """Those of the permutation study.
 
-class Numbers:
-    """Registers numbers and hands out the placeholders that stand for them in the words.
-
-    Keys are readable and can be followed in the file: `<path> of member <m>`, `mean of <path> over members <a>–<b>`,
-    `95 % interval of mean of …: low` (or `high`), where a path is keys and places joined by dots, and `[m]` the place
-    of the member (at the end, where it is not written).
-
-    Attributes:
-        entries: placeholder's name → value, text, file and key.
+    Keys are `<path> of member <m>`, `mean of <path> over members <a>–<b>`, `95 % interval of mean of …: low` (or
+    `high`), where a path is keys and places joined by dots, and `[m]` the place of the member (at the end, where it
+    is not written).
     """
-
-    def __init__(self) -> None:
-        self.entries: dict[str, dict[str, Any]] = {}
-
-    def add(self, value: float, text: str, file: str, key: str) -> str:
-        """Register a number; returns the placeholder to write in the text."""
-        name = f"n{len(self.entries)}"
-        self.entries[name] = {"value": value, "text": text, "file": file, "key": key}
-        return "{" + name + "}"
 
     def mean(self, found: Evidence, path: str, analysis: str = "probes", *, percent: bool = True) -> str:
         """The mean over a configuration's members; a dash where none has a value."""
@@ -134,15 +120,3 @@ def _ends(known: list[tuple[float, int]]) -> list[tuple[float, int]]:
     """The lowest and the highest value with their members; one where they are equal."""
     low, high = min(known), max(known)
     return [low] if low[0] == high[0] else [low, high]
-
-
-def written(value: float, percent: bool) -> str:
-    """A number as the page shows it: a share in percent, anything else with four decimals."""
-    if not percent:
-        return f"{value:.4f}".replace("-", "−") if value else "0"  # an exact zero says so
-    shown = f"{100 * value:.2f}".rstrip("0").rstrip(".")
-    if shown in ("0", "100", "-0") and value not in (0.0, 1.0):
-        shown = (
-            "< 0.01" if value < 0.5 else "> 99.99"
-        )  # rounding must not turn a near miss into a perfect score
-    return f"{shown}\u00a0%".replace("-", "−")

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from hopscope.runs import RunFolder
+from hopscope.studies.blocks import Block, section, table, text
+from hopscope.studies.numbers import written
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Evidence
 from hopscope.studies.permutation.published import OF_CONFIGURATION, PROBABILITIES, worked_examples
-from hopscope.studies.permutation.story.blocks import Block, section, table, text
-from hopscope.studies.permutation.story.numbers import Numbers, written
+from hopscope.studies.permutation.story.numbers import Numbers
 from hopscope.studies.permutation.worked import worked_block
 
 EXAMPLE = ((3, 3), (4, 5), (2, 1), (1, 4), (3, 3))

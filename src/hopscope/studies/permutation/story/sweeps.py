@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hopscope.studies.blocks import Block, figure, section, table, text
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import SWEEPS
 from hopscope.studies.permutation.evidence import Evidence
-from hopscope.studies.permutation.story.blocks import Block, figure, section, table, text
 from hopscope.studies.permutation.story.numbers import Numbers
 
 

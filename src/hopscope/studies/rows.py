@@ -1,0 +1,60 @@
+"""Rows of a figure's data: seeds, means and intervals, and curves thinned to what can be seen."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import altair as alt
+
+from hopscope.claims.intervals import bootstrap_mean, mean
+
+WIDTH = 580
+"""Width of a plot that fills a figure, in pixels; axes come on top."""
+
+MOST_POINTS = 5000
+"""Points of all curves of a figure together; with more evaluations, curves are thinned evenly."""
+
+Row = dict[str, Any]
+Drawn = tuple[alt.TopLevelMixin, list[Row]]
+Curve = tuple[Sequence[float], Sequence[float]]
+"""Samples seen, and values."""
+
+SUMMARY = {"kind": "string", "seed": "number", "value": "number", "low": "number", "high": "number"}
+"""Columns of `summary_rows` beside those that say what is measured."""
+
+
+def short(value: float) -> float:
+    """A number as it is written in the data of a figure: five digits."""
+    return float(f"{value:.5g}")
+
+
+def summary_rows(seeds: Sequence[int], values: Iterable[float | None], /, **columns: Any) -> list[Row]:
+    """A row for each seed that has a value, then one for their mean with its 95 % bootstrap interval over seeds.
+
+    Args:
+        seeds, values: of each member; what has no value has no row.
+        columns: what is measured.
+
+    Returns:
+        Rows of `kind` "seed" and "mean"; `low` and `high` are the interval's ends, None below two values.
+    """
+    known = [(seed, value) for seed, value in zip(seeds, values, strict=True) if value is not None]
+    rows = [{**columns, "kind": "seed", "seed": seed, "value": short(value)} for seed, value in known]
+    if known:
+        measured = [value for _, value in known]
+        low, high = bootstrap_mean(measured) or (None, None)
+        ends = {name: None if end is None else short(end) for name, end in (("low", low), ("high", high))}
+        rows.append({**columns, "kind": "mean", "value": short(mean(measured)), **ends})
+    return rows
+
+
+def thinned(curve: Curve, every: int) -> Curve:
+    """Every `every`-th point of a curve, counted from its last one."""
+    samples, values = curve
+    first = (len(samples) - 1) % every if samples else 0
+    return samples[first::every], values[first::every]
+
+
+def thinning(curves: Sequence[Curve]) -> int:
+    """Every how many points of the curves of one figure to show."""
+    return max(1, math.ceil(sum(len(samples) for samples, _ in curves) / MOST_POINTS))
