@@ -65,6 +65,7 @@ def judge_always(
     evaluation_error: float | Sequence[float] = 0.0,
     at_scale: bool = True,
     missing: str = "",
+    noun: str = "seed",
 ) -> Judgement:
     """Judge a claim about every seed.
 
@@ -76,6 +77,7 @@ def judge_always(
             exhaustive evaluation).
         at_scale: whether the run has the protocol's scale.
         missing: what it lacks, such as ``1 of 20 epochs``.
+        noun: what one number stands for, where that is not a seed but a run, or a case.
 
     Raises:
         ValueError: a value is not finite, an error is negative, or there is not one error for each seed.
@@ -89,17 +91,18 @@ def judge_always(
     refuting = sum(shortfall > error for shortfall, error in zip(shortfalls, errors, strict=True))
     needed = max(LEAST_SEEDS, source_n)
     if not at_scale:
-        verdict, words = Verdict.INCONCLUSIVE, _below_scale(missing, f"{n - violating} of {n} seeds meet it")
+        meeting = f"{n - violating} of {_counted(n, noun)} {'meets' if n == 1 else 'meet'} it"
+        verdict, words = Verdict.INCONCLUSIVE, _below_scale(missing, meeting)
     elif refuting:
         worst = criterion.show(values[max(range(n), key=shortfalls.__getitem__)])
         beyond = " beyond evaluation error" if any(errors) else ""
-        verdict, words = Verdict.REFUTED, f"{_violate(refuting, n)}{beyond}; the worst is at {worst}"
+        verdict, words = Verdict.REFUTED, f"{_violate(refuting, n, noun)}{beyond}; the worst is at {worst}"
     elif not violating and n >= needed:
         bound = clopper_pearson(n, n, sided="lower")[0]
-        share = f"at least {100 * bound:.1f} % of such seeds do (95 % Clopper–Pearson, one-sided)"
-        verdict, words = Verdict.REPRODUCED, f"all {n} of {n} seeds meet it; {share}"
+        share = f"at least {100 * bound:.1f} % of such {noun}s do (95 % Clopper–Pearson, one-sided)"
+        verdict, words = Verdict.REPRODUCED, f"all {n} of {n} {noun}s meet it; {share}"
     else:
-        verdict, words = Verdict.INCONCLUSIVE, _undecided(n, violating, needed)
+        verdict, words = Verdict.INCONCLUSIVE, _undecided(n, violating, needed, noun)
     return _judgement(verdict, values, bootstrap_mean(values), words)
 
 
@@ -136,7 +139,7 @@ def judge_mean(
     if not at_scale:
         verdict, words = Verdict.INCONCLUSIVE, _below_scale(missing, words)
     elif len(values) < min_seeds:
-        verdict, words = Verdict.INCONCLUSIVE, f"{words}; {_seeds(len(values))}, needs {min_seeds}"
+        verdict, words = Verdict.INCONCLUSIVE, f"{words}; {_counted(len(values), 'seed')}, needs {min_seeds}"
     return _judgement(verdict, values, interval, words)
 
 
@@ -295,19 +298,19 @@ def _errors(evaluation_error: float | Sequence[float], n: int) -> list[float]:
     return errors
 
 
-def _undecided(n: int, violating: int, needed: int) -> str:
-    words = f"{n - violating} of {_seeds(n)} {'agrees' if n == 1 else 'agree'}"
+def _undecided(n: int, violating: int, needed: int, noun: str) -> str:
+    words = f"{n - violating} of {_counted(n, noun)} {'agrees' if n == 1 else 'agree'}"
     if violating:
         words += f", {violating} {'violates' if violating == 1 else 'violate'} it within evaluation error"
     return words if n >= needed else f"{words}; needs {needed}"
 
 
-def _violate(violating: int, n: int) -> str:
-    return f"{violating} of {_seeds(n)} {'violates' if violating == 1 else 'violate'} it"
+def _violate(violating: int, n: int, noun: str) -> str:
+    return f"{violating} of {_counted(n, noun)} {'violates' if violating == 1 else 'violate'} it"
 
 
-def _seeds(n: int) -> str:
-    return "1 seed" if n == 1 else f"{n} seeds"
+def _counted(n: int, noun: str) -> str:
+    return f"1 {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def _below_scale(missing: str, words: str) -> str:

@@ -88,7 +88,7 @@ def run_unit(
                 frozen=progress.frozen,
             )
 
-        Trainer(plan, task, unit, study.evaluator(plan, task), device, engine).run(budget, report)
+        Trainer(plan, task, unit, study.evaluator(unit, plan, task), device, engine).run(budget, report)
         _say(kind="phase", name="analysing")
         study.analyse(unit, plan, task, budget, device)
         unit.mark_done()

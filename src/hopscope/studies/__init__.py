@@ -3,7 +3,7 @@
 from hopscope.errors import UserError
 from hopscope.studies.base import Study
 
-STUDY_NAMES = ("permutation",)
+STUDY_NAMES = ("permutation", "depth")
 
 
 def find_study(name: str) -> Study:
@@ -16,6 +16,10 @@ def find_study(name: str) -> Study:
         raise UserError(
             f"study: expected one of {', '.join(STUDY_NAMES)}, found {name!r}; see `hopscope studies`"
         )
+    if name == "depth":
+        from hopscope.studies.depth import DepthStudy
+
+        return DepthStudy()
     from hopscope.studies.permutation import PermutationStudy
 
     return PermutationStudy()

@@ -53,7 +53,7 @@ class Study(Protocol):
         """The task of a unit."""
         ...
 
-    def evaluator(self, plan: "UnitPlan", task: Any) -> "Evaluate":
+    def evaluator(self, unit: UnitFolder, plan: "UnitPlan", task: Any) -> "Evaluate":
         """What is measured during training."""
         ...
 

@@ -47,7 +47,7 @@ class PermutationStudy:
 
         return PermutationTask(cast(PermutationConfig, plan.task), device)
 
-    def evaluator(self, plan: "UnitPlan", task: "PermutationTask") -> "Evaluate":
+    def evaluator(self, unit: UnitFolder, plan: "UnitPlan", task: "PermutationTask") -> "Evaluate":
         """Elimination and recall on held-out mappings."""
         from hopscope.studies.permutation.analysis import evaluator
 

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hopscope.claims import Claim, Criterion, Judgement, combine_readings
+from hopscope.claims import Claim, Judgement, combine_readings
+from hopscope.studies.ledger import Statement
 from hopscope.studies.permutation import judges
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.judges import Evidences, Judge
@@ -19,21 +20,14 @@ _INTERVENTIONS = (
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A claim before it is judged.
+class Entry(Statement):
+    """A claim of the presentation before it is judged.
 
     Attributes:
-        id, statement, source, protocol, trust: as in `Claim`.
-        thresholds: one criterion, or several named ones.
-        judge: from evidence, config and thresholds to a judgement.
+        judge: from evidence and configuration to a judgement.
         readings: further ways to read what the source leaves open, beside the batch size; the first is the default.
     """
 
-    id: str
-    statement: str
-    source: str
-    protocol: str
-    thresholds: Criterion | dict[str, Criterion]
     judge: Judge | None = None
     readings: Mapping[str, Judge] = field(default_factory=dict)
     trust: str = _MACHINERY
@@ -51,15 +45,7 @@ def judge(evidence: Evidences, config: PermutationStudyConfig) -> list[tuple[Cla
                 for name, judge in _ways(entry).items()
             }
         )
-        claim = Claim.judged(
-            judgement,
-            id=entry.id,
-            statement=entry.statement,
-            source=entry.source,
-            protocol=entry.protocol,
-            threshold=entry.thresholds,
-            trust=entry.trust,
-        )
+        claim = entry.judged(judgement)
         judged.append((claim, judgement))
     return judged
 
@@ -86,7 +72,7 @@ def entries(config: PermutationStudyConfig) -> list[Entry]:
             "presentation §6",
             "accuracy at step 5 over all held-out sequences, last checkpoint, every seed",
             judges.P1,
-            judges.p1,
+            judge=judges.p1,
         ),
         Entry(
             "P2",
@@ -94,7 +80,7 @@ def entries(config: PermutationStudyConfig) -> list[Entry]:
             "presentation §7",
             "all held-out sequences whose x₅ copies an earlier x: recall, and mean probability of the unused value",
             judges.P2,
-            judges.p2,
+            judge=judges.p2,
         ),
         Entry(
             "P3",
@@ -103,7 +89,7 @@ def entries(config: PermutationStudyConfig) -> list[Entry]:
             "accuracy at step 5 over all held-out sequences without and with a repeat; mean probability of the "
             "recalled value",
             judges.P3,
-            judges.p3,
+            judge=judges.p3,
         ),
         Entry(
             "P4",
@@ -111,7 +97,7 @@ def entries(config: PermutationStudyConfig) -> list[Entry]:
             "presentation §4, §8",
             "mean training loss over the last epoch",
             judges.p4_thresholds(config),
-            judges.p4,
+            judge=judges.p4,
         ),
         Entry(
             "P5",
@@ -130,7 +116,7 @@ def entries(config: PermutationStudyConfig) -> list[Entry]:
             "mean absolute error against the uniform posterior, at the worst step of each seed; mean mass on used "
             "values at the worst of steps 2–4; all held-out sequences without a repeat",
             judges.P6,
-            judges.p6,
+            judge=judges.p6,
         ),
         Entry(
             "P7",
@@ -140,7 +126,7 @@ def entries(config: PermutationStudyConfig) -> list[Entry]:
             "tilt away from the uniform posterior with that of the training mappings, and accuracy on training minus "
             "on held-out mappings, steps 1–4",
             judges.P7,
-            judges.p7,
+            judge=judges.p7,
         ),
         Entry(
             "P8",
@@ -148,7 +134,7 @@ def entries(config: PermutationStudyConfig) -> list[Entry]:
             "presentation §5",
             "recall over all held-out repeats, by configuration",
             judges.P8,
-            judges.p8,
+            judge=judges.p8,
         ),
         Entry(
             "P9",
@@ -157,7 +143,7 @@ def entries(config: PermutationStudyConfig) -> list[Entry]:
             "mean-ablate each head at the last row: what recall and elimination lose with the head that comes closest "
             "to being the recall head, and with the one that comes closest to being the elimination head",
             judges.P9,
-            judges.p9,
+            judge=judges.p9,
             trust=_INTERVENTIONS,
         ),
         Entry(
@@ -166,7 +152,7 @@ def entries(config: PermutationStudyConfig) -> list[Entry]:
             "presentation §11",
             "mean-ablate the feed-forward network at the last row: points of recall and of elimination lost",
             judges.P10A,
-            judges.p10a,
+            judge=judges.p10a,
             trust=_INTERVENTIONS,
         ),
         Entry(
@@ -176,7 +162,7 @@ def entries(config: PermutationStudyConfig) -> list[Entry]:
             "replace the attention patterns of all rows before the last (uniform, identity, random): largest change of "
             "any logit at the last row, over all sequences",
             judges.P10B,
-            judges.p10b,
+            judge=judges.p10b,
             trust=_INTERVENTIONS,
         ),
         Entry(
@@ -186,6 +172,6 @@ def entries(config: PermutationStudyConfig) -> list[Entry]:
             "width 32 with two heads on plain data, 20 epochs: share of the way from the uniform to the memorised "
             "floor that the loss on all training sequences has gone, at V = 4 and V = 5",
             judges.P11,
-            judges.p11,
+            judge=judges.p11,
         ),
     ]

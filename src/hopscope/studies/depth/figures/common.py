@@ -1,0 +1,37 @@
+"""What the figures of the depth study share."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hopscope.studies.depth.config import DepthStudyConfig
+from hopscope.studies.rows import Drawn
+
+if TYPE_CHECKING:
+    # It takes torch along, which the names of the figures do not need.
+    from hopscope.studies.depth.evidence import Evidences
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure before it is drawn.
+
+    Attributes:
+        name: of its files.
+        shown: whether a run has it, from the study's configuration.
+        draw: from configuration and evidence to chart and data.
+    """
+
+    name: str
+    shown: Callable[[DepthStudyConfig], bool]
+    draw: "Callable[[DepthStudyConfig, Evidences], Drawn]"
+
+
+def symbol(step: int) -> str:
+    """The name of a chain's symbol, such as x₃."""
+    return "x" + str(step).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+
+
+def symbols(steps: Iterable[int]) -> list[str]:
+    """Several of them."""
+    return [symbol(step) for step in steps]

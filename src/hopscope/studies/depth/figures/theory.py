@@ -1,0 +1,26 @@
+"""Which positions share information, layer by layer: the paper's Figure 3, carried on to the end."""
+
+from typing import TYPE_CHECKING
+
+from hopscope.studies.depth.config import DepthStudyConfig
+from hopscope.studies.depth.figures.common import Figure
+from hopscope.studies.depth.figures.information_flow import information_flow_chart
+from hopscope.studies.rows import Drawn
+
+if TYPE_CHECKING:
+    from hopscope.studies.depth.evidence import Evidences
+
+LARGEST_DRAWN = 8
+"""Longest chain whose positions are told apart in the picture."""
+
+
+def _shown(config: DepthStudyConfig) -> bool:
+    return bool(config.layers) and config.steps <= LARGEST_DRAWN and config.order != "random"
+
+
+def _draw(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
+    order = config.order if config.order != "random" else "deepest-first"
+    return information_flow_chart(config.steps, "causal" if config.causal else "none", order)
+
+
+INFORMATION_FLOW = Figure("information_flow", _shown, _draw)

@@ -1,0 +1,87 @@
+"""In which order the steps of a chain are learned."""
+
+from hopscope.claims.crossings import Crossing, median
+from hopscope.studies.blocks import Block, figure, section, table, text
+from hopscope.studies.depth.config import DepthStudyConfig
+from hopscope.studies.depth.evidence import LEARNED, Evidence, Evidences
+from hopscope.studies.depth.figures.common import symbol
+from hopscope.studies.depth.judges import out_of_order
+from hopscope.studies.depth.story.numbers import METRICS, Numbers, members
+from hopscope.studies.numbers import DASH
+
+
+def order_section(config: DepthStudyConfig, evidence: Evidences, numbers: Numbers) -> Block | None:
+    """The curves of the deepest models, and when each partial loss fell under 0.5."""
+    if not config.layers:
+        return None
+    found = evidence[config.deepest()]
+    return section(
+        "order",
+        "One step after another",
+        text(
+            "How the deepest models learn. Each curve waits on the plateau, then falls within a few hundred "
+            "steps; the "
+            "next step of the chain can only be found by a model that has found the one before it. "
+            + _order_words(config, evidence, numbers)
+        ),
+        figure(
+            "partial_curves",
+            f"{found.name}: held-out partial loss through training, seed by seed. Dashed: the plateau, and 0.5.",
+            "Line charts of partial losses against training steps, one panel for each seed.",
+        ),
+        table(
+            ["symbol", "median step", "lowest to highest", "seeds that learned it"],
+            [_row(found, step, numbers) for step in found.asked],
+            f"{found.name}: training steps until the held-out partial loss fell under {LEARNED}. The median "
+            f"counts seeds "
+            "that never did as later than all others; a dash says that more than half never did.",
+        ),
+        figure(
+            "crossings",
+            "The same for every IC model. A line reaches from the evaluation before the crossing to the one after.",
+            "Dot plot of the training step at which each partial loss fell under 0.5, one row for each run.",
+        ),
+    )
+
+
+def _row(found: Evidence, step: int, numbers: Numbers) -> list[str]:
+    crossings = [crossing for crossing in found.crossings(step) if crossing is not None]
+    times = [crossing.time for crossing in crossings if crossing.time is not None]
+    what = f"first crossing of {LEARNED} by held_out/loss_step_{step}"
+    learned = numbers.add(
+        len(times), str(len(times)), METRICS, f"number of seeds with a {what}, {members(found)}"
+    )
+    middle = _median(crossings)
+    shown = DASH if middle is None else numbers.add(
+        middle, f"{middle:,.0f}", METRICS, f"median of {what} over {members(found)}"
+    )  # fmt: skip
+    return [
+        symbol(step),
+        shown,
+        numbers.range(found, times, what, style=",.0f"),
+        f"{learned} of {len(found.seeds)}",
+    ]
+
+
+def _median(crossings: list[Crossing]) -> float | None:
+    return median(crossings) if crossings else None
+
+
+def _order_words(config: DepthStudyConfig, evidence: Evidences, numbers: Numbers) -> str:
+    counts = [
+        count
+        for each in config.base()
+        if each.asked == "IC" and each.steps > 1
+        for count in out_of_order(evidence[each])
+    ]
+    known = [count for count in counts if count is not None]
+    if not known:
+        return ""
+    ordered = numbers.count(
+        [count == 0 for count in known], "IC runs with all crossings in order of the chain"
+    )
+    silent = len(counts) - len(known)
+    return (
+        f"Of {len(known)} IC models of all depths that learned a step at all, {ordered} learned the steps in the "
+        f"order of the chain{f'; the other {silent} learned none' if silent else ''}."
+    )

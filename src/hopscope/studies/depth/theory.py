@@ -1,0 +1,25 @@
+"""What the information-flow model says of the study's own masks and orders of pairs."""
+
+from hopscope.studies.depth.config import DepthStudyConfig
+from hopscope.theory.information_flow import Mask, Order, exact_layers, layers_per_step
+
+
+def mask_and_order(config: DepthStudyConfig) -> tuple[Mask, Order]:
+    """Mask and order of pairs as the theory takes them.
+
+    An order that is random in every sample has no minimum of its own: no order can beat the unmasked model, and that
+    is what is taken.
+    """
+    if not config.causal or config.order == "random":
+        return "none", "deepest-first"
+    return "causal", config.order
+
+
+def exact_of(config: DepthStudyConfig, steps: int) -> int:
+    """Exact minimum of layers for x_D."""
+    return exact_layers(steps, *mask_and_order(config))
+
+
+def exact_by_step(config: DepthStudyConfig, steps: int) -> dict[int, int]:
+    """Exact minimum of layers for each x_k."""
+    return layers_per_step(steps, *mask_and_order(config))
