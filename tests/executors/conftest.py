@@ -52,3 +52,9 @@ def small_run(processes, processes_module) -> Path:
 def whole_run(processes, processes_module) -> Path:
     """A finished run of `WHOLE`."""
     return processes.shared_run("whole", processes_module.WHOLE)
+
+
+@pytest.fixture(scope="session")
+def depth_run(processes, processes_module) -> Path:
+    """A finished run of `DEPTH`."""
+    return processes.shared_run("depth", processes_module.DEPTH)

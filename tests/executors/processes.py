@@ -190,3 +190,10 @@ WHOLE = [
     "--epochs-repeats", 1.5, "--batch-size", 64, "--checkpoint-every", 10, "--evaluate-every", 5, "--device", "cpu",
 ]  # fmt: skip
 """Both published configurations, two units each, every held-out sequence evaluated."""
+
+DEPTH = [
+    "depth", "--preset", "smoke", "--layers", 1, 2, "--layers-last", 2, "--width", 8, "--threads", 2,
+    "--training-steps", 12, "--batch-size", 8, "--checkpoint-every", 6, "--evaluate-every", 3, "--final-window", 4,
+    "--final-every", 2, "--evaluation-samples", 16, "--analysis-samples", 32, "--device", "cpu",
+]  # fmt: skip
+"""Three units of the depth study, two members each, twelve steps."""

@@ -17,3 +17,4 @@ processes = sys.modules[_NAME].processes
 processes_module = sys.modules[_NAME].processes_module
 small_run = sys.modules[_NAME].small_run
 whole_run = sys.modules[_NAME].whole_run
+depth_run = sys.modules[_NAME].depth_run

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -16,6 +16,7 @@ CHUNK = 1024
 """Sequences per forward pass of an evaluation: bounds memory, not results."""
 
 
+@runtime_checkable
 class VectorTask(Protocol):
     """What these probes need of a task.
 

@@ -7,12 +7,11 @@ from hopscope.theory.information_flow import Mask, Order, exact_layers, layers_p
 def mask_and_order(config: DepthStudyConfig) -> tuple[Mask, Order]:
     """Mask and order of pairs as the theory takes them.
 
-    An order that is random in every sample has no minimum of its own: no order can beat the unmasked model, and that
-    is what is taken.
+    Where the order is random, a model must be right in every one, also in the worst; none is worse than deepest-first
+    (docs/theory.md).
     """
-    if not config.causal or config.order == "random":
-        return "none", "deepest-first"
-    return "causal", config.order
+    order: Order = "deepest-first" if config.order == "random" else config.order
+    return ("causal" if config.causal else "none"), order
 
 
 def exact_of(config: DepthStudyConfig, steps: int) -> int:

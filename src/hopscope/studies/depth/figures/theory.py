@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.figures.common import Figure
 from hopscope.studies.depth.figures.information_flow import information_flow_chart
+from hopscope.studies.depth.theory import mask_and_order
 from hopscope.studies.rows import Drawn
 
 if TYPE_CHECKING:
@@ -15,12 +16,11 @@ LARGEST_DRAWN = 8
 
 
 def _shown(config: DepthStudyConfig) -> bool:
-    return bool(config.layers) and config.steps <= LARGEST_DRAWN and config.order != "random"
+    return bool(config.layers) and config.steps <= LARGEST_DRAWN
 
 
 def _draw(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
-    order = config.order if config.order != "random" else "deepest-first"
-    return information_flow_chart(config.steps, "causal" if config.causal else "none", order)
+    return information_flow_chart(config.steps, *mask_and_order(config))
 
 
 INFORMATION_FLOW = Figure("information_flow", _shown, _draw)

@@ -49,19 +49,19 @@ def _row(found: Evidence, numbers: Numbers) -> list[str]:
     learned = []
     for losses in zip(*(found.partial[step] for step in found.asked), strict=True):
         learned.append(sum(loss is not None and loss < LEARNED for loss in losses))
-    low, high = min(learned), max(learned)
     what = f"symbols with a final partial loss under {LEARNED}, {found.name}"
-    shown = [numbers.add(end, str(end), "metrics.parquet", f"{side} number of {what}") for side, end in
-             (("lowest", low), ("highest", high))]  # fmt: skip
+    ends = {"lowest": min(learned)} | ({"highest": max(learned)} if max(learned) > min(learned) else {})
+    shown = [
+        numbers.add(end, str(end), "metrics.parquet", f"{name} number of {what}")
+        for name, end in ends.items()
+    ]
     return [
         f"{each.asked}, D = {each.steps}",
         str(each.layers),
         str(len(found.seeds)),
         numbers.estimate(found, found.loss, final()),
         numbers.range(found, found.loss, final()),
-        f"{shown[0]} of {len(found.asked)}"
-        if low == high
-        else f"{shown[0]} to {shown[1]} of {len(found.asked)}",
+        f"{' to '.join(shown)} of {len(found.asked)}",
     ]
 
 

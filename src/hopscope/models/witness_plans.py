@@ -1,0 +1,288 @@
+"""Plans of the witnesses: who reads whom in every layer, so that a query knows its chain after the fewest layers.
+
+Positions and pieces are those of the paper's proof (appendix B): s₀ is the query, s_{2k-1} and s_{2k} the two
+tokens of pair k; e_{2k} is the symbol x_k, e_{2k-1} the position code of pair k.  At first s_i holds e_{i-1} and
+e_i.
+
+What a position has read it keeps in *slots*, which are numbered along the chain from its own symbol: slot 0 is the
+own symbol, slot -1 the own code, slot 1 the code of the other token with that symbol, slot -2 the symbol of the
+other token of the pair, and so on.  Slot a of a query or second token holds e_{i+a}, of a first token, which looks
+the other way, e_{i-1-a}.  Even slots hold symbols and odd ones codes, whoever it is: one set of weights serves all
+rows at once.
+
+A head compares one slot of the reading row with one slot of every key.  Two recipes reach the exact minimum:
+
+- *causal mask, pairs deepest first, one head: pointer doubling.* Layer 1: second tokens read their pair mate.  With
+  the own symbol they then know a symbol (slot 0) and the one before it (slot -2), by which others can find them.
+  Layer t + 1: everybody knows 2^{t-1} - 1 symbols further on, looks for the token whose "symbol before" is the last
+  of them, and learns its symbol and the 2^{t-1} - 1 that it knows.  A query knows D symbols after 1 + ⌈log₂(D + 1)⌉
+  layers.
+- *no mask, any order, two heads: reflection.* Every piece has two holders (the two tokens with a symbol; those of a
+  pair), and so has every piece in a slot: the row that holds e in slot a, and its mirror image about e, which holds
+  it in its slot a too.  One head reads the mirror image about a piece to the one side, the other to the other side.
+  Whoever knew g pieces beyond its own symbol, and likewise beyond its code, then knows any g' ≤ 3g + 1 with g' - g
+  odd: 2D pieces are reached after the least t with (3^t - 1)/2 ≥ 2D.  The number g of each layer is chosen as small
+  as the next layer permits, so that whatever is needed is read from a position that exists.
+
+From the recipe a plan keeps what is needed: `plan` follows the answer back through the layers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from hopscope.config import Config
+from hopscope.models.edits import selected
+from hopscope.models.interventions import Roles
+from hopscope.tasks.batch import NO_RELATION, Batch
+from hopscope.tasks.retrieval import FIRST, KINDS, QUERY, SECOND
+
+Mask = Literal["causal", "none"]
+"""Whether a position sees itself and earlier ones only, or all."""
+
+Avoid = Literal["own symbol", "own code", "unpaired"]
+"""What marks a key that fits as well as the wanted one, but is not meant: it has the reader's own symbol or own code
+(it is the row itself), or it has found no pair mate."""
+
+_Key = tuple[int, int]
+"""Layer and number of a head."""
+
+OWN_SYMBOL, OWN_CODE, MATE = 0, -1, -2
+"""Slots: those that every position begins with, and the one for the symbol of the pair mate."""
+
+
+class PlannedRead(Config):
+    """Rows that all read the position with certain roles in their own chain.
+
+    Attributes:
+        rows, target: kind and step of the rows, and of what they read.
+        relation: name of the batch's relation that leads from the rows to the target, if there is one.
+    """
+
+    rows: Roles
+    target: Roles
+    relation: str | None
+
+
+class PlannedHead(Config):
+    """One head.
+
+    Attributes:
+        mine, theirs: slots of the row and of the key that must agree.
+        avoid: what decides between keys that agree.
+        copies: slots that are written, each with the slot of the key that it is copied from.
+        reads: rows on which the answer depends, in order of the chain.
+    """
+
+    mine: int
+    theirs: int
+    avoid: Avoid
+    copies: tuple[tuple[int, int], ...]
+    reads: tuple[PlannedRead, ...]
+
+
+class WitnessPlan(Config):
+    """Every read that an answer depends on.
+
+    Attributes:
+        steps: retrieval steps D of the chains.
+        mask: what a position sees.
+        layers: heads of each layer.
+    """
+
+    steps: int
+    mask: Mask
+    layers: tuple[tuple[PlannedHead, ...], ...]
+
+    @property
+    def heads(self) -> int:
+        """Most heads of a layer."""
+        return max(len(heads) for heads in self.layers)
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """All slots that are in use, ascending."""
+        written = {mine for heads in self.layers for head in heads for mine, _ in head.copies}
+        return tuple(sorted({OWN_CODE, OWN_SYMBOL} | written))
+
+    def __str__(self) -> str:
+        lines = []
+        for layer, heads in enumerate(self.layers, 1):
+            for number, head in enumerate(heads, 1):
+                name = f"layer {layer}" + (f", head {number}" if self.heads > 1 else "")
+                reads = "; ".join(f"{_words(read.rows)} → {_words(read.target)}" for read in head.reads)
+                lines.append(f"{name}: {reads}")
+        return "\n".join(lines)
+
+
+def planned_keys(read: PlannedRead, batch: Batch) -> Int[Tensor, "member batch position"]:
+    """Position that each row reads, `NO_RELATION` for other rows than those of the plan."""
+    rows, targets = selected(batch, read.rows), selected(batch, read.target)
+    chain = batch.roles["chain"]
+    wanted = (chain[..., :, None] == chain[..., None, :]) & targets[..., None, :]
+    return torch.where(rows, wanted.int().argmax(-1), NO_RELATION)
+
+
+def plan(steps: int, *, mask: Mask = "causal", asked: Sequence[int] | None = None) -> WitnessPlan:
+    """The plan for chains of D steps; see the module for the recipes.
+
+    Args:
+        steps: D.
+        mask: `"causal"` (pairs deepest first, one head a layer) or `"none"` (pairs in any order, at most two).
+        asked: steps that a query is asked for; by default all.  There are as many layers as the last of them needs.
+
+    Raises:
+        ValueError: steps that do not exist.
+    """
+    asked = tuple(range(1, steps + 1)) if asked is None else tuple(asked)
+    if not asked or not set(asked) <= set(range(1, steps + 1)):
+        raise ValueError(f"asked: expected steps from 1 to {steps}, found {list(asked)}")
+    recipe = _pointer_doubling(max(asked)) if mask == "causal" else _reflections(max(asked))
+    needs = _Needs(recipe, max(asked))
+    for step in asked:
+        needs.add(len(recipe), 0, 2 * step)
+    return WitnessPlan(steps=steps, mask=mask, layers=needs.heads())
+
+
+@dataclass(frozen=True)
+class _Head:
+    """A head of a recipe: what it compares and all that it could copy.
+
+    Attributes:
+        flips: whether a key looks along the chain in the other direction than the row that reads it.
+        copies: slot of the row → slot of the key.
+    """
+
+    mine: int
+    theirs: int
+    flips: bool
+    avoid: Avoid
+    copies: dict[int, int]
+
+    def partner(self, position: int) -> int:
+        """The position that a position of the chain reads."""
+        forward = position % 2 == 0
+        piece = position + self.mine if forward else position - 1 - self.mine
+        return piece - self.theirs if forward != self.flips else piece + 1 + self.theirs
+
+
+def _pointer_doubling(steps: int) -> list[list[_Head]]:
+    recipe = [[_Head(OWN_CODE, OWN_CODE, True, "own symbol", {MATE: OWN_SYMBOL})]]
+    known = 0
+    while known < steps:
+        hop = known + 1
+        copies = {2 * (hop + ahead): 2 * ahead for ahead in range(hop)}
+        recipe.append([_Head(2 * known, MATE, False, "unpaired", copies)])
+        known += hop
+    return recipe
+
+
+def _reflections(steps: int) -> list[list[_Head]]:
+    layers = 0
+    while (3**layers - 1) // 2 < 2 * steps:
+        layers += 1
+    grown = [2 * steps + layers % 2]
+    for layer in range(layers - 1, -1, -1):
+        # The smallest from which one layer can get there; of the layer's parity, since every layer adds an odd number.
+        least = -(-(grown[0] - 1) // 3)
+        grown.insert(0, least + (least + layer) % 2)
+    return [
+        [_mirror(known, (then - known - 1) // 2, side) for side in (1, -1)] for known, then in pairwise(grown)
+    ]
+
+
+def _mirror(known: int, slot: int, side: int) -> _Head:
+    """The head that reads the mirror image about `slot`; about its counterpart on the code's side for side -1."""
+    mirror = slot if side > 0 else -slot - 1
+    first, last = known + 1, known + 2 * slot + 1
+    written = range(first, last + 1) if side > 0 else range(-last - 1, -first)
+    avoid: Avoid = "own symbol" if mirror == OWN_CODE else "own code"
+    return _Head(mirror, mirror, True, avoid, {mine: 2 * mirror - mine for mine in written})
+
+
+@dataclass
+class _Needs:
+    """What an answer depends on, followed back through the layers of a recipe.
+
+    Attributes:
+        recipe: heads of each layer.
+        steps: steps of the chain that the recipe is for.
+        reads, copies: what is needed of each head: positions that read, and slots that are written.
+    """
+
+    recipe: list[list[_Head]]
+    steps: int
+    reads: dict[_Key, set[int]] = field(default_factory=dict)
+    copies: dict[_Key, set[int]] = field(default_factory=dict)
+    _known: set[tuple[int, int, int]] = field(default_factory=set)
+
+    def add(self, layers: int, position: int, slot: int) -> None:
+        """After `layers` layers, this position must hold the right piece in this slot."""
+        if (layers, position, slot) in self._known:
+            return
+        self._known.add((layers, position, slot))
+        if layers == 0:
+            assert slot in (OWN_SYMBOL, OWN_CODE), f"nobody writes slot {slot} of position {position}"
+            return
+        writers = [n for n, head in enumerate(self.recipe[layers - 1]) if slot in head.copies]
+        if not writers:
+            self.add(layers - 1, position, slot)
+            return
+        (number,) = writers
+        head = self.recipe[layers - 1][number]
+        partner = head.partner(position)
+        assert 0 <= partner <= 2 * self.steps, f"position {position} would read {partner}"
+        self.reads.setdefault((layers - 1, number), set()).add(position)
+        self.copies.setdefault((layers - 1, number), set()).add(slot)
+        self.add(layers - 1, partner, head.copies[slot])
+        self.add(layers - 1, position, head.mine)
+        self.add(layers - 1, partner, head.theirs)
+
+    def heads(self) -> tuple[tuple[PlannedHead, ...], ...]:
+        """The needed heads of every layer."""
+        return tuple(
+            tuple(
+                self._head(head, self.reads[layer, number], self.copies[layer, number])
+                for number, head in enumerate(heads)
+                if (layer, number) in self.reads
+            )
+            for layer, heads in enumerate(self.recipe)
+        )
+
+    @staticmethod
+    def _head(head: _Head, positions: set[int], slots: set[int]) -> PlannedHead:
+        return PlannedHead(
+            mine=head.mine,
+            theirs=head.theirs,
+            avoid=head.avoid,
+            copies=tuple((slot, head.copies[slot]) for slot in sorted(slots)),
+            reads=tuple(_read(position, head.partner(position)) for position in sorted(positions)),
+        )
+
+
+def _read(position: int, partner: int) -> PlannedRead:
+    return PlannedRead(rows=_roles(position), target=_roles(partner), relation=_relation(position, partner))
+
+
+def _roles(position: int) -> Roles:
+    kind = QUERY if position == 0 else SECOND if position % 2 == 0 else FIRST
+    return {"kind": kind, "step": (position + 1) // 2}
+
+
+def _relation(position: int, partner: int) -> str | None:
+    if (position + 1) // 2 == (partner + 1) // 2:
+        return "pair_mate"
+    hops = partner // 2 - position // 2
+    if hops == 0:
+        return "same_symbol"
+    return f"hop_{hops}" if hops > 0 and partner % 2 == 0 else None
+
+
+def _words(roles: Roles) -> str:
+    kind = KINDS[roles["kind"]]
+    return f"{kind} of pair {roles['step']}" if roles["step"] else kind

@@ -1,0 +1,101 @@
+"""What is trained: the paper's table, the laptop's, and what is refused."""
+
+import pytest
+from pydantic import ValidationError
+
+from hopscope.studies import find_study
+from hopscope.studies.depth.config import PRESETS, DepthStudyConfig, plan
+from hopscope.studies.depth.configurations import AXES, Configuration, Reading
+
+
+def test_the_paper_preset_is_the_papers_table():
+    config = PRESETS["paper"]
+    units = plan(config)
+    assert sum(len(unit.members) for unit in units) == 128 and all(len(unit.members) == 8 for unit in units)
+    for asked, steps in (("IC", 5), ("non-IC", 3)):
+        depths = [each.layers for each in config.base() if each.asked == asked]
+        assert depths == list(range(1, 9))
+        assert all(each.steps == steps for each in config.base() if each.asked == asked)
+    unit = units[-1]
+    assert (unit.model.heads, unit.model.width, unit.model.head_size, unit.model.mlp_size) == (
+        8,
+        128,
+        16,
+        512,
+    )
+    assert (unit.training.steps, unit.training.batch_size, unit.task.pool) == (10_000, 512, 2**20)
+    assert (unit.training.learning_rate, unit.training.weight_decay) == (1e-3, 0.1)
+    assert not any(config.departures(each) for each in config.base())
+
+
+def test_final_loss_is_a_mean_over_the_last_hundred_steps():
+    final = PRESETS["paper"].training(PRESETS["paper"].deepest()).final_steps()
+    assert final == list(range(9_901, 10_001))
+
+
+def test_the_laptop_has_six_seeds_of_the_deepest_model():
+    config = PRESETS["laptop"]
+    assert config.seeds_of(config.deepest()) >= 6
+    assert any(each.asked == "non-IC" for each in config.base())
+
+
+def test_members_are_numbered_through_and_know_their_configuration():
+    config = DepthStudyConfig(sweeps=("steps", "specification"), members_per_unit=2)
+    members = [member for unit in plan(config) for member in unit.members]
+    assert [member.member for member in members] == list(range(len(members)))
+    found = [Configuration.from_overrides(member.overrides) for member in members]
+    assert list(dict.fromkeys(found)) == config.grid()
+    for each in config.grid():
+        seeds = [m.seed for m, of in zip(members, found, strict=True) if of == each]
+        assert seeds == list(range(config.seeds_of(each)))
+
+
+def test_names_tell_configurations_apart():
+    names = [each.name for each in DepthStudyConfig(sweeps=("steps", "specification")).grid()]
+    assert len(set(names)) == len(names)
+
+
+def test_readings_go_through_all_axes_once():
+    for own in ({}, {"causal": False, "beta2": 0.999}):
+        config = DepthStudyConfig(sweeps=("specification",), **own)
+        readings = config.readings()
+        assert readings[0] == Reading() and len(readings) == 16
+        seen = {
+            tuple(getattr(config.of(Configuration("IC", 3, 1, each)), name) for name in AXES)
+            for each in readings
+        }
+        assert len(seen) == 16
+
+
+def test_a_value_off_the_axes_is_a_reading_of_its_own():
+    config = DepthStudyConfig(sweeps=("specification",), beta2=0.98)
+    assert config.readings()[0] == Reading() and len(config.readings()) == 17
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"chains": 0}, "chains"),
+        ({"steps": 0}, "steps"),
+        ({"symbol_dim": 5}, "even number"),
+        ({"order": (1, 3)}, "permutation of 1 to 2, found [1, 3]"),
+        ({"order": (1, 2, 2)}, "permutation of 1 to 2"),
+        ({"pool": 63}, "at least the 64 samples of a batch, found 63"),
+        ({"layers": (2, 1)}, "ascending"),
+        ({"layers": (), "layers_last": ()}, "at least one number of layers"),
+        ({"sweeps": ("depth",)}, "sweeps"),
+        ({"heads": 3}, "multiple of heads"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(fields, words):
+    with pytest.raises(ValidationError, match=words.replace("[", r"\[")):
+        DepthStudyConfig(**fields)
+
+
+def test_the_study_is_found_and_says_what_its_units_need():
+    study = find_study("depth")
+    config = study.presets["smoke"]
+    for unit in study.plan(config):
+        task = study.task(unit, "cpu")
+        assert task.positions == unit.model.length and task.output_size == unit.model.output_size
+        assert task.readout == unit.model.readout and task.input_size == unit.model.input_size
