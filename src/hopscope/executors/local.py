@@ -121,7 +121,7 @@ def run_study(
                 }
             )
         workers = workers_at_a_time([_layout_of(unit_folder) for unit_folder in pending], cores)
-        costs = {unit: _cost(plan) for plan, unit in zip(plans, units, strict=True)}
+        costs = {unit: timing.operations(plan) for plan, unit in zip(plans, units, strict=True)}
         pending.sort(
             key=lambda unit: -costs[unit.hash]
         )  # the longest first, so that no core idles at the end
@@ -215,7 +215,7 @@ def _threads_each(
     repaid = min(timing.expected_seconds(plans.values(), cores), float("inf") if left is None else left)
     if len(choices) == 1 or repaid < timing.REPAID_SECONDS:
         return by_rule[1]
-    unit, plan = max(plans.items(), key=lambda item: _cost(item[1]))
+    unit, plan = max(plans.items(), key=lambda item: timing.operations(item[1]))
     measure = partial(timing.speed, run.study, plan, "general", _environment())
     return timing.measured(run, unit, choices, measure).threads
 
@@ -241,8 +241,8 @@ def workers_at_a_time(layouts: Sequence[Mapping[str, Any]], cores: int) -> int:
 def unit_layout(plan: UnitPlan, device: str, threads: int) -> dict[str, Any]:
     """Device, threads and engine of one unit."""
     engine = chosen_engine(plan, device)
-    # The fused loops run on one thread; more of them would only wait, spinning, beside its matrix products.
-    return {"device": device, "threads": 1 if engine == "fused" else threads, "engine": engine}
+    # Loops compiled by numba run on one thread; more of them would only wait, spinning, beside the matrix products.
+    return {"device": device, "threads": 1 if engine in ("fused", "stacked") else threads, "engine": engine}
 
 
 def available_cores() -> int:
@@ -277,9 +277,6 @@ def versions() -> dict[str, str]:
             found[name] = version(name)
     return found
 
-
-def _cost(plan: Any) -> float:
-    return float(plan.training.steps * plan.training.batch_size * len(plan.members) * plan.model.width)
 
 
 class _Pool:

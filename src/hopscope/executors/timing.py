@@ -63,16 +63,18 @@ def candidates(by_rule: tuple[int, int], cores: int) -> list[Layout]:
     return list(dict.fromkeys([rule, Layout(rule.workers, 1), Layout(1, cores)]))
 
 
+def operations(plan: UnitPlan) -> float:
+    """Multiplications and additions of a unit's training: 2 per weight and position, and twice as many backwards."""
+    model, training = plan.model, plan.training
+    attention = 4 * model.width * model.heads * model.head_size
+    weights = model.layers * (attention + 2 * model.width * model.mlp_size)
+    samples = training.steps * training.batch_size * len(plan.members)
+    return 6.0 * weights * model.length * samples
+
+
 def expected_seconds(plans: Collection[UnitPlan], cores: int) -> float:
-    """A first guess, without measuring anything: 2 operations per weight and position, and twice as many backwards."""
-    operations = 0.0
-    for plan in plans:
-        model, training = plan.model, plan.training
-        attention = 4 * model.width * model.heads * model.head_size
-        weights = model.layers * (attention + 2 * model.width * model.mlp_size)
-        samples = training.steps * training.batch_size * len(plan.members)
-        operations += 6.0 * weights * model.length * samples
-    return operations / (_OPERATIONS_PER_SECOND * cores)
+    """A first guess, without measuring anything."""
+    return sum(map(operations, plans)) / (_OPERATIONS_PER_SECOND * cores)
 
 
 def measured(run: "RunFolder", unit: str, choices: Sequence[Layout], measure: Measure) -> Layout:
