@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 DOCS = Path(__file__).resolve().parent
-PAPER = DOCS / "results" / "permutation" / "paper"
+RESULTS = DOCS / "results"
 BENCH = DOCS / "results" / "bench" / "cpu.json"
 GROWTH = DOCS / "results" / "bench" / "growth.json"
 
-_PLACE = re.compile(r"(<!-- table: (?P<name>[a-z-]+)(?P<what>( [\w-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
+_PLACE = re.compile(r"(<!-- table: (?P<name>[a-z-]+)(?P<what>( [\w/-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 _NUMBER = re.compile(r"\{(n\d+)\}")
 
 
@@ -44,9 +44,9 @@ def _estimates(value: Any, interval: Any) -> str:
     return f"{shown} [{_number(interval[0])}, {_number(interval[1])}]" if interval else shown
 
 
-def verdicts() -> str:
-    """Every claim that was run."""
-    words = _json(PAPER / "story.json")["claims"]
+def verdicts(run: str) -> str:
+    """Every claim of a run that was run."""
+    words = _json(RESULTS / run / "story.json")["claims"]
     rows = [
         [
             claim["id"],
@@ -56,15 +56,15 @@ def verdicts() -> str:
             claim["verdict"],
             words[claim["id"]]["words"],
         ]
-        for claim in _json(PAPER / "claims.json")
+        for claim in _json(RESULTS / run / "claims.json")
         if claim["verdict"] != "not run"
     ]
     return _markdown(["claim", "statement", "value [95 % interval]", "n", "verdict", "in words"], rows)
 
 
-def story(section: str, number: str) -> str:
-    """A table of the run's page: its numbers come from the run's files, which the page names one by one."""
-    told = _json(PAPER / "story.json")
+def story(run: str, section: str, number: str) -> str:
+    """A table of a run's page: its numbers come from the run's files, which the page names one by one."""
+    told = _json(RESULTS / run / "story.json")
     (found,) = [each for each in told["sections"] if each["id"] == section]
     table = [block for block in found["blocks"] if block["kind"] == "table"][int(number)]
 

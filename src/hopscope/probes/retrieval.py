@@ -1,8 +1,8 @@
 """Probes of the tasks on vectors: partial losses, and how often the nearest candidate is the right one."""
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -11,36 +11,10 @@ from torch import Tensor
 from hopscope.models.transformer import Transformer
 from hopscope.probes.permutation import json_numbers
 from hopscope.tasks.batch import Batch
+from hopscope.tasks.vector_task import VectorTask
 
 CHUNK = 1024
 """Sequences per forward pass of an evaluation: bounds memory, not results."""
-
-
-@runtime_checkable
-class VectorTask(Protocol):
-    """What these probes need of a task.
-
-    Attributes:
-        names: of the symbols of a prediction, one after another.
-    """
-
-    names: tuple[str, ...]
-
-    def evaluation(self, count: int, *, annotate: bool = True) -> Batch:
-        """Held-out samples, the same for all members."""
-        ...
-
-    def losses(
-        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
-    ) -> Mapping[str, Float[Tensor, " member"]]:
-        """Mean squared error, and each symbol's."""
-        ...
-
-    def accuracies(
-        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
-    ) -> Mapping[str, Float[Tensor, " member"]]:
-        """Nearest-candidate accuracy of each symbol."""
-        ...
 
 
 def predict(model: Transformer, batch: Batch) -> Float[Tensor, "member batch readout output"]:
