@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from hopscope.tasks.batch import Task
-from hopscope.tasks.config import PermutationConfig, RetrievalConfig
+from hopscope.tasks.conditional import ConditionalTask
+from hopscope.tasks.config import ConditionalConfig, PermutationConfig, RetrievalConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.retrieval import RetrievalTask
 
@@ -15,6 +16,21 @@ def _permutation(**changes) -> Callable[[], Task]:
 def _retrieval(**changes) -> Callable[[], Task]:
     return lambda: RetrievalTask(RetrievalConfig(**changes))
 
+
+def _conditional(graph: str | None = None, **changes) -> Callable[[], Task]:
+    nodes = {} if graph is None else {"nodes": nodes_of(graph)}
+    return lambda: ConditionalTask(ConditionalConfig(**nodes, **changes))
+
+
+def nodes_of(graph: str) -> tuple[dict[str, object], ...]:
+    """Nodes of a graph as it is written: `"a x(a) z(a,x)"`."""
+    parts = [part.removesuffix(")").partition("(") for part in graph.split()]
+    return tuple({"name": name, "parents": tuple(filter(None, keys.split(",")))} for name, _, keys in parts)
+
+
+# Paper, formulations F4 ("g = f. a = 2. g(a) = ?") and F5 (a person, their relative and where these live).
+FUNCTIONS = "g a f(g) n(a) value(f,n)"
+RELATIVES = "person job(person) relation(job) relative(person,relation) place(relative)"
 
 FACTORIES: dict[str, Callable[[], Task]] = {
     "permutation V=3": _permutation(values=3, split_seed=2),
@@ -36,4 +52,20 @@ FACTORIES: dict[str, Callable[[], Task]] = {
     "retrieval N=3 D=2, scheduled": _retrieval(
         chains=3, steps=2, symbol_dim=4, targets=(1,), schedule=((7, "last"), (29, "ic")), pool=1009
     ),
+    "conditional, the paper's": _conditional(chains=3, symbol_dim=2),
+    "conditional, functions, random order, pair codes": _conditional(
+        FUNCTIONS, chains=3, symbol_dim=2, order="random", position="pair"
+    ),
+    "conditional, relatives, a pool, chosen order and targets": _conditional(
+        RELATIVES,
+        chains=2,
+        symbol_dim=4,
+        order=("relative", "job", "place", "relation"),
+        targets=("place", "job"),
+        pool=31,
+    ),
+    "conditional, three keys, pair codes": _conditional(
+        "a b x(a) w(a,x,b)", chains=2, symbol_dim=2, order="shallowest-first", position="pair", targets="last"
+    ),
+    "conditional, a path": _conditional("p q(p) r(q)", chains=5, symbol_dim=2, frequencies="geometric"),
 }

@@ -1,6 +1,6 @@
 """Configurations of the tasks: values without torch, so that plans and help texts load fast."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -63,7 +63,7 @@ Targets = Literal["ic", "last"] | tuple[int, ...]
 TimeOrder = Literal["deepest-first", "shallowest-first", "random"] | tuple[int, ...]
 """In which order the steps of the chains are shown: named, anew for every sample, or the step numbers in time order."""
 
-LARGEST_CHAINS, LARGEST_STEPS = 64, 64
+LARGEST_CHAINS, LARGEST_STEPS, LARGEST_POSITIONS = 64, 64, 4096
 
 
 class VectorTaskConfig(Config):
@@ -117,6 +117,37 @@ class VectorTaskConfig(Config):
         return self
 
 
+def floors_of(chains: int, keys: int) -> dict[str, float]:
+    """Mean squared errors of predicting a value of a table of N^p by the mean of those that are left.
+
+    The mean of n independent symbols, of which one is right, misses it by 1 - 1/n.
+
+    Args:
+        chains: number of chains N.
+        keys: number of keys p of the table.
+
+    Returns:
+        `zero`, of predicting 0; `position`, of the mean of the whole table, which needs no key: 1 - N^-p; and
+        `keys_j`, of the mean of those values that stand beside j of the right keys, for 0 < j < p: 1 - N^(j - p).
+        (The mean of the N values that lie on chains needs no key either, and misses by as much as `keys_{p-1}`.)
+    """
+    names = ["position", *(f"keys_{known}" for known in range(1, keys))]
+    return {"zero": 1.0, **{name: 1.0 - chains ** float(known - keys) for known, name in enumerate(names)}}
+
+
+def _check_pool(pool: int | None, numbers: int) -> None:
+    # Sample i of a pool has the indices i·quads … i·quads + quads - 1 of `rng.bits`, which are below 2³².
+    largest = min((1 << 32) // -(-numbers // 4), (1 << 31) - 1)
+    if pool is not None and pool > largest:
+        raise ValueError(f"pool: expected at most {largest} samples of {numbers} numbers each, found {pool}")
+
+
+def _in_time(order: str | tuple[Any, ...], shallowest_first: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """An order as what is shown, one after another; `None` where every sample has its own."""
+    named = {"shallowest-first": shallowest_first, "deepest-first": shallowest_first[::-1], "random": None}
+    return named[order] if isinstance(order, str) else order
+
+
 class RetrievalConfig(VectorTaskConfig):
     """The retrieval problem in its minimal formulation (paper, sections 3 and 6).
 
@@ -140,10 +171,25 @@ class RetrievalConfig(VectorTaskConfig):
         return self.chains * (2 * self.steps + 1)
 
     @property
+    def symbols(self) -> int:
+        """Different symbols of a sample."""
+        return self.chains * (self.steps + 1)
+
+    @property
+    def floors(self) -> dict[str, dict[str, float]]:
+        """Mean squared errors for each step that is asked for, by what a prediction makes use of; see `floors_of`."""
+        return {f"step_{step}": floors_of(self.chains, 1) for step in self.asked}
+
+    @property
     def asked(self) -> tuple[int, ...]:
         """Steps that a prediction holds, ascending: all that are a target at some time."""
         everything = [self.targets, *(targets for _, targets in self.schedule)]
         return tuple(sorted({step for targets in everything for step in self.steps_of(targets)}))
+
+    @property
+    def steps_in_time(self) -> tuple[int, ...] | None:
+        """Steps in the order in which they are shown, `None` where every sample has its own."""
+        return _in_time(self.order, tuple(range(1, self.steps + 1)))
 
     def steps_of(self, targets: Targets) -> tuple[int, ...]:
         """Targets as step numbers."""
@@ -165,6 +211,7 @@ class RetrievalConfig(VectorTaskConfig):
         starts = [start for start, _ in self.schedule]
         if starts != sorted(set(starts)) or any(start < 1 for start in starts):
             raise ValueError(f"schedule: expected ascending training steps from 1, found {starts}")
+        _check_pool(self.pool, self.symbols * self.symbol_dim)
         return self
 
 
@@ -180,26 +227,125 @@ class Node(Config):
     parents: tuple[str, ...] = ()
 
 
+_PAPERS_NODES = (
+    Node(name="a"),
+    Node(name="x", parents=("a",)),
+    Node(name="y", parents=("a",)),
+    Node(name="z", parents=("x", "y")),
+)
+
+
 class ConditionalConfig(VectorTaskConfig):
     """The conditional retrieval problem: each step may depend on several earlier values (paper, section 3.1).
+
+    A node with p parents is a table of N^p tuples, one for every combination of its parents' symbols, so that no key
+    alone tells the value.
 
     Attributes:
         nodes: the symbols of a chain, each after its parents: a directed acyclic graph.  By default the paper's: the
             query is a, it has an x and a y, and z is found by x and y together.
         order: nodes with parents in the order of time in which their tables are shown, or a named order
-            (`"deepest-first"` is the reverse of `nodes`, as the paper prints it).
-        targets: nodes that a query is asked for; `"ic"` all but the queries, `"last"` the last node.
+            (`"deepest-first"` is the reverse of `nodes`, as the paper prints it).  Under `"random"`, tables with the
+            same parents can be told apart only by what follows from them.
+        targets: nodes that a query is asked for; `"ic"` all with parents, `"last"` the last of these.
     """
 
     kind: Literal["conditional"] = "conditional"
-    nodes: tuple[Node, ...] = (
-        Node(name="a"),
-        Node(name="x", parents=("a",)),
-        Node(name="y", parents=("a",)),
-        Node(name="z", parents=("x", "y")),
-    )
+    nodes: tuple[Node, ...] = Field(_PAPERS_NODES, max_length=LARGEST_STEPS + 1)
     order: Literal["deepest-first", "shallowest-first", "random"] | tuple[str, ...] = "deepest-first"
     targets: Literal["ic", "last"] | tuple[str, ...] = "ic"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the nodes."""
+        return tuple(node.name for node in self.nodes)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Nodes with parents, in the order of `nodes`."""
+        return tuple(node.name for node in self.nodes if node.parents)
+
+    @property
+    def parents(self) -> tuple[tuple[int, ...], ...]:
+        """Parents of every node, as numbers."""
+        return tuple(tuple(self.names.index(parent) for parent in node.parents) for node in self.nodes)
+
+    @property
+    def positions(self) -> int:
+        """Length of the input: N^p tuples of p + 1 tokens for a node with p parents, N queries for one without."""
+        arity = [len(node.parents) for node in self.nodes]
+        return sum(self.chains ** max(1, keys) * (keys + 1) for keys in arity)
+
+    @property
+    def symbols(self) -> int:
+        """Different symbols of a sample."""
+        return sum(self.chains ** max(1, len(node.parents)) for node in self.nodes)
+
+    @property
+    def is_path(self) -> bool:
+        """Whether every node but the first follows from the one before alone, as in the retrieval problem."""
+        return self.parents == ((), *((node,) for node in range(len(self.nodes) - 1)))
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Nodes that a prediction holds, in the order of `nodes`."""
+        named = {"ic": self.tables, "last": self.tables[-1:]}
+        chosen = named[self.targets] if isinstance(self.targets, str) else self.targets
+        return tuple(name for name in self.tables if name in chosen)
+
+    @property
+    def tables_in_time(self) -> tuple[str, ...] | None:
+        """Nodes with parents in the order in which they are shown, `None` where every sample has its own."""
+        return _in_time(self.order, self.tables)
+
+    @property
+    def floors(self) -> dict[str, dict[str, float]]:
+        """Mean squared errors for each node that is asked for, by what a prediction makes use of; see `floors_of`."""
+        keys = {node.name: len(node.parents) for node in self.nodes}
+        return {name: floors_of(self.chains, keys[name]) for name in self.asked}
+
+    @property
+    def plateau(self) -> float:
+        """Mean squared error, over all that is asked for, of predicting the mean of each node's table."""
+        found = [floors["position"] for floors in self.floors.values()]
+        return sum(found) / len(found)
+
+    @model_validator(mode="after")
+    def _nodes_exist(self) -> Self:
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"nodes: expected different names, found {', '.join(self.names)}")
+        for number, node in enumerate(self.nodes):
+            before = self.names[:number]
+            if not set(node.parents) <= set(before) or len(set(node.parents)) < len(node.parents):
+                raise ValueError(
+                    f"nodes: expected as parents of {node.name} different nodes before it "
+                    f"({', '.join(before) or 'none'}), found {', '.join(node.parents)}"
+                )
+        if not self.tables:
+            raise ValueError(
+                f"nodes: expected at least one with parents, found {', '.join(self.names) or 'none'}"
+            )
+        if self.positions > LARGEST_POSITIONS:
+            raise ValueError(
+                f"nodes: expected at most {LARGEST_POSITIONS} positions (N^p tuples of p + 1 tokens for each node "
+                f"with p parents), found {self.positions}; take fewer chains or fewer parents"
+            )
+        _check_pool(self.pool, self.symbols * self.symbol_dim)
+        return self
+
+    @model_validator(mode="after")
+    def _choices_exist(self) -> Self:
+        every = ", ".join(self.tables)
+        if isinstance(self.order, tuple) and sorted(self.order) != sorted(self.tables):
+            raise ValueError(
+                f"order: expected a permutation of {every}, found {', '.join(self.order) or 'none'}"
+            )
+        chosen = self.tables if isinstance(self.targets, str) else self.targets
+        if not chosen or len(set(chosen)) < len(chosen) or not set(chosen) <= set(self.tables):
+            raise ValueError(
+                f"targets: expected 'ic', 'last' or different nodes of {every}, found {', '.join(chosen) or 'none'}"
+            )
+        return self
 
 
 TaskConfig = Annotated[PermutationConfig | RetrievalConfig | ConditionalConfig, Field(discriminator="kind")]

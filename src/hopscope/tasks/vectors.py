@@ -5,6 +5,7 @@ Symbols are new in every sample, so nothing can be learned by heart; every draw 
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 
 import torch
 from jaxtyping import Float, Int
@@ -16,6 +17,9 @@ from hopscope.tasks.config import VectorTaskConfig
 
 _SYMBOLS, _SHUFFLES, _PICKS = range(3)
 """Blocks of the random words of one sample; those of the symbols use several indices."""
+
+_LARGEST_COMPARED = 8
+"""Most things that are ranked by comparing all pairs, which a compiler makes one loop of; more are sorted."""
 
 Address = tuple[Int[Tensor, "*#member"], str, int | Int[Tensor, "*sample"], Int[Tensor, "*#member sample"]]
 """Seed, stream, step and index of samples, shaped to be broadcast over `[member, batch]`."""
@@ -52,38 +56,56 @@ def pooled(address: Address, pool: int | None) -> Address:
 
 def draw_symbols(address: Address, count: int, symbol_dim: int) -> Float[Tensor, "member batch symbol dim"]:
     """Standard normal symbols, `count` for each sample; four numbers share one index of `rng.bits`."""
-    seeds, stream, step, index = address
-    quads = -(-count * symbol_dim // 4)
-    places = index[..., None] * quads + torch.arange(quads, device=index.device)
-    step = step[..., None] if isinstance(step, Tensor) and step.ndim else step
-    numbers = rng.normal(rng.bits(seeds[..., None], stream, step, places, _SYMBOLS)).flatten(-2)
+    numbers = rng.normal(_words(address, count * symbol_dim, _SYMBOLS)).flatten(-2)
     return numbers[..., : count * symbol_dim].unflatten(-1, (count, symbol_dim))
 
 
-def draw_ranks(address: Address, groups: Sequence[int]) -> list[Int[Tensor, "member batch item"]]:
-    """A random permutation of 0 … n - 1 for each n of `groups`, as the place that each thing is given.
+def draw_ranks(address: Address, groups: Sequence[int]) -> Int[Tensor, "member batch item"]:
+    """A random permutation of 0 … n - 1 for each n of `groups`, one after another: the place that each thing is given.
 
     Every thing has a random word, and its place is the number of smaller ones (of equal ones, those before it).
     """
+    words = _words(address, sum(groups), _SHUFFLES).flatten(-2)
+    runs = [(size, len(list(run))) for size, run in groupby(groups)]
+    parts = words[..., : sum(groups)].split([size * count for size, count in runs], -1)
+    ranks = [
+        _ranks(part.unflatten(-1, (count, size))).flatten(-2)
+        for part, (size, count) in zip(parts, runs, strict=True)
+    ]
+    return torch.cat(ranks, -1)
+
+
+def _words(address: Address, count: int, block: int) -> Int[Tensor, "member batch quad 4"]:
     seeds, stream, step, index = address
-    quads = -(-sum(groups) // 4)
+    quads = -(-count // 4)
     places = index[..., None] * quads + torch.arange(quads, device=index.device)
     step = step[..., None] if isinstance(step, Tensor) and step.ndim else step
-    words = rng.bits(seeds[..., None], stream, step, places, _SHUFFLES).flatten(-2)
-    return [_ranks(part) for part in words[..., : sum(groups)].split(list(groups), -1)]
+    return rng.bits(seeds[..., None], stream, step, places, block)
 
 
 def _ranks(words: Int[Tensor, "*lead item"]) -> Int[Tensor, "*lead item"]:
-    # All pairs are compared, which for a handful of items is quicker than sorting and has no branches.
-    earlier = torch.ones(words.shape[-1], words.shape[-1], device=words.device).tril(-1).bool()
+    size = words.shape[-1]
+    if size > _LARGEST_COMPARED:
+        return inverse(words.argsort(dim=-1, stable=True))
+    earlier = torch.ones(size, size, device=words.device).tril(-1).bool()
     mine, others = words[..., :, None], words[..., None, :]
     return ((others < mine) | ((others == mine) & earlier)).sum(-1)
 
 
 def inverse(places: Int[Tensor, "*lead item"]) -> Int[Tensor, "*lead item"]:
     """Which thing stands at each place."""
-    here = torch.arange(places.shape[-1], device=places.device)
-    return ((places[..., None, :] == here[:, None]) * here).sum(-1)
+    things = torch.arange(places.shape[-1], device=places.device)
+    return torch.empty_like(places).scatter_(-1, places, things.expand_as(places))
+
+
+def selected(
+    symbols: Float[Tensor, "member batch symbol dim"], which: Int[Tensor, "member batch item"]
+) -> Float[Tensor, "member batch item dim"]:
+    """Symbols of each sample, by their numbers."""
+    # Whole rows are copied, which `gather` would do number by number.
+    members, samples, count, dim = symbols.shape
+    first = count * torch.arange(members * samples, device=symbols.device).view(members, samples, 1)
+    return symbols.reshape(-1, dim).index_select(0, (which + first).flatten()).view(*which.shape, dim)
 
 
 def partial_losses(
@@ -103,6 +125,16 @@ def partial_losses(
         return {"loss": parts.mean(-1), **named}
     weights = batch.target_weights[:, None] / batch.target_weights.mean(-1)[:, None, None]
     return {"loss": (squared * weights).mean((1, 2, 3)), **named}
+
+
+def error_slope(
+    predictions: Float[Tensor, "member batch readout output"], batch: Batch
+) -> Float[Tensor, "member batch readout output"]:
+    """Gradient of `"loss"` of `partial_losses` by the predictions."""
+    slope = (predictions - batch.targets) * (2.0 / predictions[0].numel())
+    if batch.target_weights is None:
+        return slope
+    return slope * (batch.target_weights[:, None] / batch.target_weights.mean(-1)[:, None, None])
 
 
 def nearest_candidate(

@@ -92,10 +92,10 @@ class DepthStudyConfig(StudyConfig):
     clip_norm: float | None = Field(None, gt=0.0)
     precision: Literal["float32", "bfloat16"] = "float32"
     checkpoint_every: int = Field(500, ge=1)
-    evaluate_every: int = Field(25, ge=1)
+    evaluate_every: int = Field(50, ge=1)
     final_window: int = Field(100, ge=0)
     final_every: int = Field(10, ge=1)
-    evaluation_samples: int = Field(256, ge=1)
+    evaluation_samples: int = Field(1024, ge=1)
     analysis_samples: int = Field(4096, ge=2)
     members_per_unit: int = Field(3, ge=1)
 
@@ -258,10 +258,10 @@ class DepthStudyConfig(StudyConfig):
             ("learning rate", 1e-3, here.learning_rate),
             ("weight decay", 0.1, here.weight_decay),
         ]
-        changed = [f"{name} {found:g} instead of {said:g}" for name, said, found in stated if found != said]
+        changed = [f"{name} {found:g}, not {said:g}" for name, said, found in stated if found != said]
         if here.pool != 2**20:
-            found = "fresh examples without end" if here.pool is None else f"{here.pool:,} examples"
-            changed.append(f"{found} instead of a pool of 2²⁰")
+            found = "fresh samples" if here.pool is None else f"a pool of {here.pool:,}"
+            changed.append(f"{found}, not a pool of 2²⁰")
         if here.training_steps < 10_000:
             changed.insert(0, f"{here.training_steps:,} of 10,000 steps")
         return changed
@@ -297,13 +297,13 @@ ANALYSES = {"retrieval": "json"}
 PRESETS = {
     "smoke": DepthStudyConfig(
         seeds=2, deepest_seeds=2, layers=(1, 3), layers_last=(1, 3), steps=2, steps_last=2, width=32, heads=2,
-        training_steps=300, batch_size=32, checkpoint_every=100, analysis_samples=512,
+        training_steps=300, batch_size=32, checkpoint_every=100, evaluation_samples=256, analysis_samples=512,
     ),
     "laptop": DepthStudyConfig(),
     "paper": DepthStudyConfig(
         seeds=8, deepest_seeds=8, layers=tuple(range(1, 9)), layers_last=tuple(range(1, 9)), steps=5, steps_last=3,
         pool=2**20, heads=8, width=128, mlp_ratio=4.0, training_steps=10_000, batch_size=512, beta2=0.999,
-        precision="bfloat16", checkpoint_every=1_000, evaluate_every=50, final_every=1, evaluation_samples=512,
+        precision="bfloat16", checkpoint_every=1_000, final_every=1,
         members_per_unit=8,
     ),
 }  # fmt: skip

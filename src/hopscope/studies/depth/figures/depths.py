@@ -1,6 +1,5 @@
 """Both panels of the paper's Figure 4: final losses by number of layers, with the exact theory drawn in."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import altair as alt
@@ -58,12 +57,12 @@ def _loss(title: str) -> alt.Y:
     return alt.Y(title=title, scale=alt.Scale(domain=[0.0, 1.05], nice=False))
 
 
-def _levels(levels: Sequence[tuple[float, str]], width: int) -> list[alt.Chart]:
+def _levels(*levels: tuple[float, str]) -> list[alt.Chart]:
     """Horizontal lines at losses that mean something, with their names."""
     of = given([{"at": at, "label": label} for at, label in levels])
     rule = of.mark_rule(strokeDash=[5, 4], color=QUIET_INK).encode(y="at:Q")
     label = of.mark_text(align="right", baseline="bottom", dx=-3, dy=-2, color=QUIET_INK, fontSize=11).encode(
-        y="at:Q", x=alt.value(width), text="label:N"
+        y="at:Q", x=alt.value("width"), text="label:N"
     )
     return [rule, label]
 
@@ -85,7 +84,7 @@ def _draw_loss(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
     )
     tip = [alt.Tooltip("task:N"), alt.Tooltip("layers:Q", title="exact minimum of layers")]
     chart = alt.layer(
-        *_levels([(plateau, f"plateau 1 − 1/N = {plateau:g}"), (1.0, "predicting zero: 1")], WIDTH),
+        *_levels((plateau, f"plateau 1 − 1/N = {plateau:g}"), (1.0, "predicting zero: 1")),
         theory.encode(x=x, color=by, tooltip=tip),
         flag.encode(x=x, y=alt.value(300), color=by, tooltip=tip),
         *seeds_and_means(x, y, by),
@@ -118,7 +117,7 @@ def _draw_partial(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
     place = _layers(config, "apart")
     tip = [alt.Tooltip("symbol:N"), alt.Tooltip("layers:Q", title="exact minimum of layers")]
     chart = alt.layer(
-        *_levels([(plateau, f"plateau 1 − 1/N = {plateau:g}"), (0.5, "counts as learned: 0.5")], WIDTH),
+        *_levels((plateau, f"plateau 1 − 1/N = {plateau:g}"), (0.5, "counts as learned: 0.5")),
         exact.mark_rule(strokeWidth=1.5, strokeDash=[2, 3]).encode(x=place, color=by, tooltip=tip),
         exact.mark_point(shape="triangle-up", filled=True, size=90, yOffset=-5).encode(
             x=place, y=alt.value(300), color=by, tooltip=tip

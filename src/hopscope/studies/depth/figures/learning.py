@@ -41,7 +41,7 @@ def _draw_curves(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
         alt.Chart()
         .mark_line(strokeWidth=1.4)
         .encode(
-            x=alt.X("step:Q", title="training step", axis=alt.Axis(format="~s", tickCount=4)),
+            x=alt.X("step:Q", title="training step", axis=alt.Axis(format="~s", tickCount=3)),
             y=y,
             color=colour("symbol", symbols(found.asked)),
             tooltip=["seed:N", "symbol:N", "step:Q", "loss:Q"],
@@ -50,7 +50,7 @@ def _draw_curves(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
     types = {"seed": "string", "symbol": "string", "step": "number", "loss": "number"}
     chart = alt.layer(levels.encode(y="at:Q"), lines, data=data_url("partial_curves", types))
     columns = min(3, len(found.seeds))
-    panel = chart.properties(width=(WIDTH - 60 * (columns - 1)) // columns, height=130)
+    panel = chart.properties(width=(WIDTH - 20 * (columns - 1)) // columns, height=140)
     return panel.facet(facet("seed", [f"seed {seed}" for seed in found.seeds]), columns=columns), rows
 
 

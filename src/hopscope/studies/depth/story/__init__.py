@@ -1,4 +1,5 @@
-"""The page of the depth study in words; every number with the file and the key it came from."""
+"""The page of the depth study in words; every number with the file and the key it came from.
+"""
 
 from hopscope.claims import Claim, Judgement
 from hopscope.runs import RunFolder

@@ -1,4 +1,5 @@
-"""What a number of layers buys: both panels of the paper's Figure 4, the accuracies, and the theory."""
+"""What a number of layers buys: both panels of the paper's Figure 4, the accuracies, and the theory.
+"""
 
 from hopscope.studies.blocks import Block, figure, section, table, text
 from hopscope.studies.depth.config import DepthStudyConfig
@@ -16,7 +17,9 @@ def depth_section(config: DepthStudyConfig, evidence: Evidences, numbers: Number
             "Every point is a seed: its mean held-out loss over the last "
             f"{config.final_window} training steps. Lines join the means, bars are 95 % bootstrap intervals "
             f"over seeds. "
-            "Triangles on the axis mark how many layers the information flow takes at least (below)."
+            "Triangles on the axis mark how many layers the information flow takes at least (below). All models are "
+            f"measured on the same {config.evaluation_samples:,} held-out samples, so a level may lie a little off its "
+            "expected value, and then does so for all of them."
         ),
         figure(
             "loss_by_depth",

@@ -1,4 +1,5 @@
-"""The opening of the page: the task and the verdicts."""
+"""The opening of the page: the task and the verdicts.
+"""
 
 from typing import Any
 

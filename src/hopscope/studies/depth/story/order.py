@@ -1,4 +1,5 @@
-"""In which order the steps of a chain are learned."""
+"""In which order the steps of a chain are learned.
+"""
 
 from hopscope.claims.crossings import Crossing, median
 from hopscope.studies.blocks import Block, figure, section, table, text

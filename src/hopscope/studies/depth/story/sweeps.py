@@ -1,4 +1,5 @@
-"""The sweeps: D against layers, and the readings of what the paper leaves open."""
+"""The sweeps: D against layers, and the readings of what the paper leaves open.
+"""
 
 from collections.abc import Callable
 

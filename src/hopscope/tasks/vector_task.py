@@ -1,0 +1,212 @@
+"""What the tasks on vectors have in common: a plan of tokens, shuffled anew in every sample, and what is asked of it.
+
+Whatever is the same in all samples stands in tables over the tokens of the plan.  A sample is the position that each
+token is given.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from hopscope.tasks import vectors
+from hopscope.tasks.batch import NO_RELATION, Batch, addresses
+from hopscope.tasks.config import VectorTaskConfig
+from hopscope.tasks.plan import Partner, Plan, Role
+
+
+class VectorTask(ABC):
+    """A task of one configuration on one device.
+
+    Attributes:
+        config: symbols, position codes and pool.
+        plan: tokens and symbols before anything is shuffled.
+        names: of the symbols of a prediction, one after another.
+        codes: position codes, by position, or by tuple in the order of time where all tokens of one share a code.
+        positions, readout, input_size, output_size, input_kind, role_values: see `Task`.
+    """
+
+    input_kind = "vectors"
+    role_values: Mapping[str, tuple[str, ...]]
+
+    def __init__(
+        self,
+        config: VectorTaskConfig,
+        plan: Plan,
+        *,
+        order: Sequence[int] | None,
+        asked: Mapping[str, int],
+        roles: Mapping[str, Role],
+        relations: Mapping[str, Partner],
+        device: torch.device | str,
+    ):
+        """Work out the tables.
+
+        Args:
+            config: symbols, position codes and pool.
+            plan: the tokens.
+            order: nodes with parents in the order of time, `None` for another order in every sample.
+            asked: names and nodes of the symbols of a prediction.
+            roles: of a token; to these `place`, the rank of its tuple within the block, is added.
+            relations: partner of a token; to these `previous` is added.
+            device: where samples are made.
+        """
+        self.config, self.plan, self.device = config, plan, torch.device(device)
+        self.names = tuple(asked)
+        self.positions = len(plan.tokens)
+        chains, self._query_size = plan.blocks[0]
+        self._first_query = self.positions - chains * self._query_size
+        self.readout = tuple(
+            self._first_query + (place + 1) * self._query_size - 1 for place in range(chains)
+        )
+        self.input_size = 2 * config.symbol_dim
+        self.output_size = len(asked) * config.symbol_dim
+        self._mask = self._table([position in self.readout for position in range(self.positions)])
+        self._holds = self._table([plan.symbols[token.holds] for token in plan.tokens])
+        answers = [[plan.on_chain(node, chain) for node in asked.values()] for chain in range(chains)]
+        self._answers = self._table([[plan.symbols[symbol] for symbol in symbols] for symbols in answers])
+        self._set_places(order)
+        self._roles = {
+            name: self._table([role(token) for token in plan.tokens]) for name, role in roles.items()
+        }
+        # Who has no partner has one beyond the last token, which is given the position NO_RELATION.
+        nobody = len(plan.tokens)
+        partners = {name: [partner(token) for token in plan.tokens] for name, partner in relations.items()}
+        self._partners = {
+            name: self._table([nobody if number is None else number for number in numbers])
+            for name, numbers in partners.items()
+        }
+
+    def _table(self, values: Sequence[object]) -> Tensor:
+        return torch.tensor(values, device=self.device)
+
+    def _set_places(self, order: Sequence[int] | None) -> None:
+        plan, blocks = self.plan, self.plan.blocks
+        self._block = self._table([token.block for token in plan.tokens])
+        self._row = self._table([token.row for token in plan.tokens])
+        self._slot = self._table([token.slot for token in plan.tokens])
+        self._width = self._table([blocks[token.block][1] for token in plan.tokens])
+        self._tuples = self._table([tuples for tuples, _ in blocks])
+        self._lengths = self._table([tuples * width for tuples, width in blocks])
+        self._groups = [tuples for tuples, _ in blocks] + ([len(plan.tables)] if order is None else [])
+        self._in_time: Tensor | None = None
+        if order is not None:
+            self._in_time = self._table([list(order).index(node) for node in plan.tables])
+        count = sum(tuples for tuples, _ in blocks) if self.config.position == "pair" else self.positions
+        self.codes = vectors.position_codes(self.config, count).to(self.device)
+
+    # Samples.
+
+    def sample(
+        self,
+        seeds: Int[Tensor, " member"],
+        stream: str,
+        step: int | range | Int[Tensor, ""],
+        batch: int,
+        *,
+        start: int = 0,
+        annotate: bool = True,
+    ) -> Batch:
+        """Samples `start … start + batch - 1` of a step, for every member's seed; see `Task.sample`.
+
+        Those of the stream "train" come from the pool, where there is one.
+        """
+        steps, index = addresses(step, start, batch, self.device)
+        address = vectors.pooled((seeds[:, None], stream, steps, index), self.config.pool)
+        symbols = vectors.draw_symbols(address, len(self.plan.symbols), self.config.symbol_dim)
+        ranks = vectors.draw_ranks(address, self._groups)
+        in_time = ranks[..., -len(self.plan.tables) :] if self._in_time is None else self._in_time
+        rank = ranks.index_select(-1, self._row)
+        first = _starts(in_time, self._lengths).index_select(-1, self._block)
+        place = first + rank * self._width + self._slot
+        token = vectors.inverse(place)
+        codes = self.codes
+        if self.config.position == "pair":
+            first = _starts(in_time, self._tuples).index_select(-1, self._block)
+            codes = codes[(first + rank).gather(-1, token)]
+        held = vectors.selected(symbols, _of(self._holds, token))
+        plain = Batch(
+            torch.cat((held, codes.expand(*held.shape[:2], -1, -1)), -1),
+            self._targets(symbols, token),
+            self._mask.expand(token.shape),
+            {},
+            {},
+            self._target_weights(stream, steps, len(index)),
+        )
+        return self._annotated(plain, rank, place, token) if annotate else plain
+
+    def evaluation(self, count: int, *, annotate: bool = True) -> Batch:
+        """`count` held-out samples, with `member == 1`: all members answer the same questions.
+
+        They come from the split seed and a stream of their own, so that no training draws them.
+        """
+        seed = torch.tensor([self.config.split_seed], device=self.device)
+        return self.sample(seed, "evaluate", 0, count, annotate=annotate)
+
+    def _targets(
+        self, symbols: Float[Tensor, "member batch symbol dim"], token: Int[Tensor, "member batch position"]
+    ) -> Float[Tensor, "member batch readout target"]:
+        # The queries are the first tokens of the plan, chain by chain.
+        chain = token[..., self._first_query :: self._query_size] // self._query_size
+        right = vectors.selected(symbols, self._answers[chain].flatten(2))
+        return right.unflatten(2, (*chain.shape[2:], -1)).flatten(3)
+
+    def _target_weights(
+        self, stream: str, steps: int | Int[Tensor, "*sample"], count: int
+    ) -> Float[Tensor, "batch target"] | None:
+        """How much each dimension of the target counts, where that is not the same for all."""
+        return None
+
+    def _annotated(
+        self,
+        batch: Batch,
+        rank: Int[Tensor, "member batch token"],
+        place: Int[Tensor, "member batch token"],
+        token: Int[Tensor, "member batch position"],
+    ) -> Batch:
+        roles = {name: _of(role, token) for name, role in self._roles.items()}
+        found = torch.nn.functional.pad(place, (0, 1), value=NO_RELATION)
+        relations = {name: found.gather(-1, _of(partner, token)) for name, partner in self._partners.items()}
+        previous = torch.arange(-1, self.positions - 1, device=self.device).expand(token.shape)
+        return replace(
+            batch,
+            roles={**roles, "place": rank.gather(-1, token)},
+            relations={"previous": previous, **relations},
+        )
+
+    @abstractmethod
+    def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
+        """One sample in plain Python, from the same random words: the slow obvious reference of `sample`."""
+
+    # What is asked.
+
+    def losses(
+        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
+    ) -> Mapping[str, Float[Tensor, " member"]]:
+        """Mean squared error: of the targets, and the partial loss of each symbol (paper, section 7)."""
+        return vectors.partial_losses(predictions, batch, self.names)
+
+    def accuracies(
+        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
+    ) -> Mapping[str, Float[Tensor, " member"]]:
+        """Nearest-candidate accuracy of each symbol, among the N that the chains have for it (guess 1/N)."""
+        found = vectors.nearest_candidate(predictions, batch.targets, len(self.names))
+        return {f"accuracy_{name}": found[:, number] for number, name in enumerate(self.names)}
+
+
+def _of(
+    table: Int[Tensor, " token"], token: Int[Tensor, "member batch position"]
+) -> Int[Tensor, "member batch position"]:
+    """What a table says of the token at every position."""
+    return table.expand(*token.shape[:-1], -1).gather(-1, token)
+
+
+def _starts(in_time: Int[Tensor, "*lead table"], sizes: Int[Tensor, " block"]) -> Int[Tensor, "*lead block"]:
+    """Where every block begins: the tables by their rank in time, and after them the queries, which are block 0."""
+    tables = sizes[1:]
+    earlier = in_time[..., None, :] < in_time[..., :, None]
+    queries = tables.sum().expand(*in_time.shape[:-1], 1)
+    return torch.cat((queries, (earlier * tables).sum(-1)), -1)
