@@ -29,8 +29,8 @@ test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak" --cov --cov-report=term
 
 lint: $(VENV)/installed
-	$(BIN)/ruff check src tests benchmarks docs
-	$(BIN)/ruff format --check src tests benchmarks docs
+	$(BIN)/ruff check src tests benchmarks campaigns docs
+	$(BIN)/ruff format --check src tests benchmarks campaigns docs
 	$(BIN)/mypy
 
 bench: $(VENV)/installed-bench

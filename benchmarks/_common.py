@@ -61,12 +61,12 @@ def train_mappings(seed: int) -> list[tuple[int, ...]]:
     return mappings[:TRAIN_MAPPINGS]
 
 
-def arguments(name: str, members: int = 1) -> argparse.ArgumentParser:
-    """The options of every contestant; ``members`` is the default of ``--members``."""
+def arguments(name: str, members: int = 1, batch: int = 256) -> argparse.ArgumentParser:
+    """The options of every contestant; ``members`` and ``batch`` are the defaults of ``--members`` and ``--batch``."""
     parser = argparse.ArgumentParser(prog=name, allow_abbrev=False)
     parser.add_argument("--seconds", type=float, default=4.0, help="timed training, after a warm-up")
     parser.add_argument("--threads", type=int, default=1, help="threads that compute")
-    parser.add_argument("--batch", type=int, default=256, help="sequences per member and step")
+    parser.add_argument("--batch", type=int, default=batch, help="sequences per member and step")
     parser.add_argument("--members", type=int, default=members, help="models trained together")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print one JSON line")

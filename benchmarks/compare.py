@@ -24,43 +24,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-HERE = Path(__file__).resolve().parent
-OURS = "hopscope_ensemble"
-BATCH, LARGE_BATCH = 256, 1024
+from _contestants import HERE, MODELS, Contestant, Grid, Model, Settings
+
 START_UP_ALLOWANCE = 180.0  # seconds that imports, compilation and the first call may take
-SCHEMA_VERSION = 1
-WIDTH_IN_FILES = 140
+SCHEMA_VERSION = 2
+WIDTH_IN_FILES = 150
 # Threads that wait for each other by spinning can be slowed a hundredfold by other work on their cores: such
 # rounds measure the other work.
 STEADY = 1.5
-
-Settings = dict[str, Any]
-Grid = Mapping[str, Sequence[Any]]
-
-GRID: dict[str, Grid] = {
-    OURS: {"members": (8,), "processes": (2,), "threads": (1,)},
-    "hopscope_general": {"members": (8,), "processes": (2,), "threads": (1,), "engine": ("general",)},
-    "page_loop": {"threads": (1, 2), "workers": (0, 2)},
-    "page_loop_twice": {"processes": (2,), "threads": (1,), "workers": (0,)},
-    "plain_pytorch": {"processes": (1, 2), "threads": (1, 2), "rows": ("all", "loss")},
-    "jax_vmap": {"members": (8,), "processes": (1, 2), "threads": (1, 2)},
-}
-"""Settings that are tried.  `processes` is the harness's own: so many at a time, which share `members` if the script
-trains several, and whose speeds add up.  Two page loops at a time are not the page's way, but what a reader with two
-cores and many seeds would do.  Ours is measured in the layout that a study runs in, one-thread workers, and by the
-engine that a study would choose; once more by autograd, so that the gain of the fused way shows."""
-
-SCRIPTS = {"page_loop_twice": "page_loop", "hopscope_general": OURS}
-"""Scripts whose name is not the contestant's."""
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """A script that trains and prints one JSON line, and the settings worth trying."""
-
-    name: str
-    script: Path
-    grid: Grid
 
 
 @dataclass(frozen=True)
@@ -94,10 +65,6 @@ class Entry:
 
     def speeds(self) -> list[float | None]:
         return [each["samples_per_second"] if each else None for each in self.rounds]
-
-
-def default_contestants() -> list[Contestant]:
-    return [Contestant(name, HERE / f"{SCRIPTS.get(name, name)}.py", grid) for name, grid in GRID.items()]
 
 
 def launch(contestant: Contestant, settings: Settings, seconds: float) -> Run:
@@ -154,12 +121,12 @@ def combinations(grid: Grid) -> list[Settings]:
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
-def tune(contestant: Contestant, seconds: float) -> Entry:
+def tune(contestant: Contestant, model: Model, seconds: float) -> Entry:
     """Probe every combination, keep the quickest; also probe it at the large batch."""
     entry = Entry(contestant)
     best = 0.0
     for settings in combinations(contestant.grid):
-        run = launch(contestant, {**settings, "batch": BATCH}, seconds)
+        run = launch(contestant, {**settings, "batch": model.batch}, seconds)
         if run.missing:
             entry.status, entry.message = "not installed", run.failure
             return entry
@@ -170,19 +137,21 @@ def tune(contestant: Contestant, seconds: float) -> Entry:
         entry.status, entry.message = "failed", entry.probes[-1]["failure"]
         return entry
     entry.large_batch_speed = (
-        launch(contestant, {**entry.settings, "batch": LARGE_BATCH}, seconds).speed or None
+        launch(contestant, {**entry.settings, "batch": model.large_batch}, seconds).speed or None
     )
     return entry
 
 
-def play(entries: Sequence[Entry], rounds: int, seconds: float, say: Callable[[str], None]) -> None:
+def play(
+    entries: Sequence[Entry], model: Model, rounds: int, seconds: float, say: Callable[[str], None]
+) -> None:
     """Interleaved rounds; a contestant that fails once sits out the rest, as empty rounds."""
     for number in range(1, rounds + 1):
         for entry in entries:
             if entry.status != "ok":
                 entry.rounds.append(None)
                 continue
-            run = launch(entry.contestant, {**entry.settings, "batch": BATCH}, seconds)
+            run = launch(entry.contestant, {**entry.settings, "batch": model.batch}, seconds)
             entry.rounds.append(run.result)
             if run.result is None:
                 entry.status, entry.message = "failed", f"round {number}: {run.failure}"
@@ -209,7 +178,7 @@ def ratios(ours: Sequence[float | None], other: Sequence[float | None]) -> list[
     return [a / b if a is not None and b else None for a, b in zip(ours, other, strict=True)]
 
 
-def record(entries: Sequence[Entry]) -> dict[str, Any]:
+def record(entries: Sequence[Entry], model: Model) -> dict[str, Any]:
     """Everything measured and where, as JSON values."""
     contestants = [
         {
@@ -217,18 +186,19 @@ def record(entries: Sequence[Entry]) -> dict[str, Any]:
             "status": entry.status,
             "message": entry.message,
             "settings": entry.settings,
-            "batch": BATCH,
+            "batch": model.batch,
             "probes": entry.probes,
             "samples_per_second": spread(entry.speeds()),
+            "steps_per_second": spread([speed and speed / model.batch for speed in entry.speeds()]),
             "peak_memory_mb": max((each["peak_memory_mb"] for each in entry.rounds if each), default=None),
             "disturbed": disturbed(entry),
             "loss": [each["loss"] if each else None for each in entry.rounds],
-            "best_over_batch": _best_over_batch(entry),
+            "best_over_batch": _best_over_batch(entry, model),
             "reported": next((each.get("settings") for each in entry.rounds if each), None),
         }
         for entry in entries
     ]
-    ours = next((entry for entry in entries if entry.contestant.name == OURS), None)
+    ours = next((entry for entry in entries if entry.contestant.name == model.ours), None)
     against = {
         entry.contestant.name: spread(ratios(ours.speeds(), entry.speeds()))
         for entry in entries
@@ -237,6 +207,9 @@ def record(entries: Sequence[Entry]) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "suite": "cpu",
+        "model": model.name,
+        "ours": model.ours,
+        "batch": model.batch,
         "unit": "member-samples per second of training",
         "provenance": provenance(),
         "contestants": contestants,
@@ -251,15 +224,15 @@ def disturbed(entry: Entry) -> bool:
     return bool(speeds) and max(speeds) > STEADY * min(speeds)
 
 
-def _best_over_batch(entry: Entry) -> dict[str, Any] | None:
+def _best_over_batch(entry: Entry, model: Model) -> dict[str, Any] | None:
     """The quicker of the two batch sizes, both from probes, so that neither had the longer run."""
     at_base = max((probe["samples_per_second"] for probe in entry.probes), default=0.0)
     at_large = entry.large_batch_speed or 0.0
     if not at_base:
         return None
     if at_large > at_base:
-        return {"batch": LARGE_BATCH, "samples_per_second": at_large}
-    return {"batch": BATCH, "samples_per_second": at_base}
+        return {"batch": model.large_batch, "samples_per_second": at_large}
+    return {"batch": model.batch, "samples_per_second": at_base}
 
 
 def provenance() -> dict[str, Any]:
@@ -301,15 +274,19 @@ def median_range(values: Mapping[str, Any] | None, pattern: str) -> str:
 
 def show(result: Mapping[str, Any], console: Console) -> None:
     """The table of contestants and the table of ratios."""
-    table = Table(title=escape(f"Member-samples per second, batch {BATCH}: median [min–max] over rounds"))
-    for heading in ("contestant", "settings", "samples/s", "peak MiB", "best over batch", "note"):
-        table.add_column(heading, justify="right" if heading in ("samples/s", "peak MiB") else "left")
+    table = Table(
+        title=escape(f"Members' samples and steps per second, batch {result['batch']}: median [min–max]")
+    )
+    for heading in ("contestant", "settings", "samples/s", "steps/s", "peak MiB", "best over batch", "note"):
+        numeric = heading in ("samples/s", "steps/s", "peak MiB")
+        table.add_column(heading, justify="right" if numeric else "left")
     for each in result["contestants"]:
         best, peak = each["best_over_batch"], each["peak_memory_mb"]
         table.add_row(
             each["name"],
             _words({**each["settings"], **_engine(each)}) or "–",
             escape(median_range(each["samples_per_second"], ",.0f")),
+            escape(median_range(each["steps_per_second"], ",.1f")),
             "–" if peak is None else f"{peak:.0f}",
             "–" if best is None else f"{best['samples_per_second']:,.0f} at {best['batch']}",
             escape(_note(each)),
@@ -317,7 +294,7 @@ def show(result: Mapping[str, Any], console: Console) -> None:
     console.print(table)
     against = {name: values for name, values in result["ratios"].items() if values is not None}
     if against:
-        table = Table(title=escape(f"{OURS} ÷ other, within a round: median [min–max]"))
+        table = Table(title=escape(f"{result['ours']} ÷ other, within a round: median [min–max]"))
         table.add_column("other")
         table.add_column("ratio", justify="right")
         for name, values in against.items():
@@ -343,22 +320,24 @@ def _words(settings: Mapping[str, Any]) -> str:
     return " ".join(f"{key} {value}" for key, value in settings.items())
 
 
-def _options(argv: Sequence[str] | None, known: Sequence[str]) -> argparse.Namespace:
+def _options(argv: Sequence[str] | None, given: Sequence[Contestant] | None) -> argparse.Namespace:
+    """The options; `contestants` become those that shall play."""
     parser = argparse.ArgumentParser(prog="compare", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--model", choices=tuple(MODELS), default="permutation", help="what is trained")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0, help="timed training of one run")
     parser.add_argument("--probe-seconds", type=float, default=2.0, help="timed training of a tuning probe")
     parser.add_argument("--out", type=Path, help="write everything measured as JSON")
-    parser.add_argument(
-        "--contestants", nargs="+", default=list(known), metavar="NAME", help=", ".join(known)
-    )
+    parser.add_argument("--contestants", nargs="+", metavar="NAME", help="by default all of the model")
     options = parser.parse_args(argv)
     check_run_options(options)
-    unknown = [name for name in options.contestants if name not in known]
+    known = {each.name: each for each in given or MODELS[options.model].contestants()}
+    unknown = [name for name in options.contestants or () if name not in known]
     if unknown:
         refuse(
             f"--contestants: expected names out of {', '.join(known)}, found {unknown[0]}; correct the name"
         )
+    options.contestants = [known[name] for name in dict.fromkeys(options.contestants or known)]
     return options
 
 
@@ -391,22 +370,23 @@ def main(
     console: Console | None = None,
 ) -> int:
     """Tune, play, print and write; 0, or 1 if a contestant failed (one that is not installed did not)."""
-    field_of = {each.name: each for each in contestants or default_contestants()}
-    options = _options(argv, list(field_of))
+    options = _options(argv, contestants)
+    model = MODELS[options.model]
     console = console or Console(width=None if sys.stdout.isatty() else WIDTH_IN_FILES)
     entries = []
-    for name in dict.fromkeys(options.contestants):
-        entry = tune(field_of[name], options.probe_seconds)
+    for contestant in options.contestants:
+        entry = tune(contestant, model, options.probe_seconds)
         chosen = _words(entry.settings) if entry.status == "ok" else f"{entry.status}: {entry.message}"
-        console.print(f"{name}: {chosen}", highlight=False, markup=False)
+        console.print(f"{contestant.name}: {chosen}", highlight=False, markup=False)
         entries.append(entry)
     play(
         entries,
+        model,
         options.rounds,
         options.seconds,
         say=lambda line: console.print(line, highlight=False, markup=False),
     )
-    result = record(entries)
+    result = record(entries, model)
     show(result, console)
     if options.out is not None:
         write(options.out, result)

@@ -1,4 +1,4 @@
-"""What our training costs as the work grows: members, V, layers and width, one table each.
+"""What our training costs as the work grows: members, the task's size, layers and width, one table each.
 
 Every point of a table is a fresh process with one thread.  A machine's speed drifts, so the points take turns, in
 rounds; every other round goes backwards, so that a steady drift tilts no curve.  The points that two tables share
@@ -8,7 +8,7 @@ are measured once.
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from _contestants import HERE, Contestant, Settings
+from _plot import write_growth_plot
 from compare import (
-    BATCH,
-    HERE,
-    OURS,
     STEADY,
     WIDTH_IN_FILES,
-    Contestant,
-    Settings,
     check_run_options,
     launch,
     median_range,
@@ -33,11 +30,7 @@ from compare import (
     write,
 )
 
-SCHEMA_VERSION = 1
-SCRIPT = HERE / f"{OURS}.py"
-
-BASE: Settings = {"members": 8, "values": 5, "layers": 1, "width": 32, "heads": 2, "engine": "auto"}
-"""The point that the axes meet in; `auto` is the engine that a study would choose."""
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -47,24 +40,59 @@ class Axis:
     Attributes:
         name: the setting.
         values: what it is set to.
-        also: other settings that differ from `BASE`.
+        also: other settings that differ from the base.
     """
 
     name: str
     values: tuple[int, ...]
     also: Settings = field(default_factory=dict)
 
-    def settings(self) -> list[Settings]:
-        return [{**BASE, **self.also, self.name: value} for value in self.values]
+
+@dataclass(frozen=True)
+class Growth:
+    """What is trained, and how it grows.
+
+    Attributes:
+        script: the contestant's.
+        batch: samples of a step.
+        base: the point that the axes meet in; the engine `auto` is the one that a study would choose.
+        axes: what grows.
+    """
+
+    script: Path
+    batch: int
+    base: Settings
+    axes: tuple[Axis, ...]
+
+    def settings(self, axis: Axis) -> list[Settings]:
+        """Of each point of an axis."""
+        return [{**self.base, **axis.also, axis.name: value} for value in axis.values]
 
 
-AXES = (
-    Axis("members", (1, 2, 4, 8, 16, 32, 64)),
-    Axis("values", (3, 4, 5, 6, 7, 8)),
-    # The fused way is for one layer: one engine along the whole axis, or its first step would be that of the engine.
-    Axis("layers", (1, 2, 3, 4, 6), {"engine": "general"}),
-    Axis("width", (8, 16, 32, 64)),
-)
+MODELS = {
+    "permutation": Growth(
+        script=HERE / "hopscope_ensemble.py",
+        batch=256,
+        base={"members": 8, "values": 5, "layers": 1, "width": 32, "heads": 2, "engine": "auto"},
+        axes=(
+            Axis("members", (1, 2, 4, 8, 16, 32, 64)),
+            Axis("values", (3, 4, 5, 6, 7, 8)),
+            # The fused way is for one layer: one engine along the axis, or its first step would be the engine's.
+            Axis("layers", (1, 2, 3, 4, 6), {"engine": "general"}),
+            Axis("width", (8, 16, 32, 64)),
+        ),
+    ),
+    "depth": Growth(
+        script=HERE / "hopscope_depth.py",
+        batch=64,
+        base={"members": 4, "steps": 3, "layers": 6, "width": 64, "heads": 4, "engine": "auto"},
+        axes=(
+            Axis("members", (1, 2, 4, 8, 16)),
+            Axis("layers", (1, 2, 3, 4, 6, 8, 12)),
+            Axis("steps", (1, 2, 3, 4, 6, 8)),
+        ),
+    ),
+}
 
 
 @dataclass
@@ -79,25 +107,25 @@ class Point:
         return [each["samples_per_second"] if each else None for each in self.rounds]
 
 
-def points_of(axes: Sequence[Axis]) -> list[Point]:
+def points_of(growth: Growth) -> list[Point]:
     """The points of all axes, each once."""
     points: list[Point] = []
-    for settings in (each for axis in axes for each in axis.settings()):
+    for settings in (each for axis in growth.axes for each in growth.settings(axis)):
         if all(point.settings != settings for point in points):
             points.append(Point(settings))
     return points
 
 
 def play(
-    points: Sequence[Point], rounds: int, seconds: float, script: Path, say: Callable[[str], None]
+    points: Sequence[Point], growth: Growth, rounds: int, seconds: float, say: Callable[[str], None]
 ) -> None:
     """Interleaved rounds; a point that fails once sits out the rest, as empty rounds."""
     for number, point in _turns(points, rounds):
         if point.failure:
             point.rounds.append(None)
             continue
-        settings = {**point.settings, "threads": 1, "batch": BATCH}
-        run = launch(Contestant(OURS, script, {}), settings, seconds)
+        settings = {**point.settings, "threads": 1, "batch": growth.batch}
+        run = launch(Contestant(growth.script.stem, growth.script, {}), settings, seconds)
         point.rounds.append(run.result)
         point.failure = f"round {number}: {run.failure}" if run.result is None else ""
         what = ", ".join(f"{name} {value}" for name, value in point.settings.items())
@@ -110,18 +138,19 @@ def _turns(points: Sequence[Point], rounds: int) -> Iterator[tuple[int, Point]]:
             yield number, point
 
 
-def record(axes: Sequence[Axis], points: Sequence[Point]) -> dict[str, Any]:
+def record(model: str, growth: Growth, points: Sequence[Point]) -> dict[str, Any]:
     """Everything measured and where, as JSON values; one row for each point of each axis."""
     rows = [
         _row(axis, settings[axis.name], next(point for point in points if point.settings == settings))
-        for axis in axes
-        for settings in axis.settings()
+        for axis in growth.axes
+        for settings in growth.settings(axis)
     ]
     return {
         "schema_version": SCHEMA_VERSION,
         "suite": "growth",
+        "model": model,
         "unit": "member-samples per second of training, one process of one thread",
-        "batch": BATCH,
+        "batch": growth.batch,
         "provenance": provenance(),
         "rows": rows,
     }
@@ -169,42 +198,49 @@ def show(result: Mapping[str, Any], console: Console) -> None:
         console.print(table)
 
 
-def _options(argv: Sequence[str] | None, known: Sequence[str]) -> argparse.Namespace:
+def _options(argv: Sequence[str] | None, models: Mapping[str, Growth]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="growth", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--model", choices=tuple(models), default="permutation", help="what is trained")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0, help="timed training of one run")
-    parser.add_argument("--out", type=Path, help="write everything measured as JSON")
-    parser.add_argument("--axes", nargs="+", default=list(known), metavar="NAME", help=", ".join(known))
+    parser.add_argument(
+        "--out", type=Path, help="write everything measured as JSON, and beside it as a picture"
+    )
+    parser.add_argument("--axes", nargs="+", metavar="NAME", help="by default all of the model")
     options = parser.parse_args(argv)
     check_run_options(options)
-    unknown = [name for name in options.axes if name not in known]
+    known = [axis.name for axis in models[options.model].axes]
+    unknown = [name for name in options.axes or () if name not in known]
     if unknown:
         refuse(f"--axes: expected names out of {', '.join(known)}, found {unknown[0]}; correct the name")
+    options.axes = options.axes or known
     return options
 
 
 def main(
     argv: Sequence[str] | None = None,
-    axes: Sequence[Axis] = AXES,
+    models: Mapping[str, Growth] = MODELS,
     console: Console | None = None,
-    script: Path = SCRIPT,
 ) -> int:
     """Measure, print and write; 0, or 1 if a point failed."""
-    options = _options(argv, [axis.name for axis in axes])
+    options = _options(argv, models)
     console = console or Console(width=None if sys.stdout.isatty() else WIDTH_IN_FILES)
-    chosen = [axis for axis in axes if axis.name in options.axes]
-    points = points_of(chosen)
+    growth = models[options.model]
+    growth = replace(growth, axes=tuple(axis for axis in growth.axes if axis.name in options.axes))
+    points = points_of(growth)
     play(
         points,
+        growth,
         options.rounds,
         options.seconds,
-        script,
         say=lambda line: console.print(line, highlight=False, markup=False),
     )
-    result = record(chosen, points)
+    result = record(options.model, growth, points)
     show(result, console)
     if options.out is not None:
         write(options.out, result)
+        if any(row["samples_per_second"] for row in result["rows"]):
+            write_growth_plot(options.out.with_suffix(".svg"), result)
     return 1 if any(point.failure for point in points) else 0
 
 

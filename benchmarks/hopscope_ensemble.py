@@ -30,10 +30,11 @@ from hopscope.config import validation_line
 from hopscope.errors import UserError
 from hopscope.executors.timing import Steps
 from hopscope.models.config import TransformerConfig
-from hopscope.tasks.config import PermutationConfig
+from hopscope.tasks.config import PermutationConfig, RetrievalConfig
 from hopscope.tasks.permutation import PermutationTask
+from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
-from hopscope.training.engines import ENGINES, Engine, check_engine, chosen_engine, fits_fused
+from hopscope.training.engines import ENGINES, Engine, check_engine, chosen_engine, fits_fused, fits_stacked
 
 STEPS = 10**8  # more than any clock allows: batches of coming steps are drawn together, up to the last
 
@@ -76,6 +77,8 @@ def engine_of(asked: str, plan: UnitPlan) -> Engine:
     engine = chosen_engine(plan, "cpu") if asked == "auto" else next(e for e in ENGINES if e == asked)
     if engine == "fused" and not fits_fused(plan):
         stop("--engine: expected general or auto for more than one layer, found fused; use --engine auto")
+    if engine == "stacked" and not fits_stacked(plan):
+        stop("--engine: expected general or auto for a model on tokens, found stacked; use --engine auto")
     try:
         check_engine(engine)
     except UserError as error:
@@ -88,7 +91,9 @@ class EnsembleLoop:
 
     def __init__(self, plan: UnitPlan, engine: Engine) -> None:
         self.batch, self.members = plan.training.batch_size, len(plan.members)
-        self.steps = Steps(plan, PermutationTask(plan.task), engine)
+        config = plan.task
+        task = RetrievalTask(config) if isinstance(config, RetrievalConfig) else PermutationTask(config)
+        self.steps = Steps(plan, task, engine)
         self.latest = torch.full((self.members,), float("nan"))
 
     def advance(self) -> int:

@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS / "results"
-BENCH = DOCS / "results" / "bench" / "cpu.json"
-GROWTH = DOCS / "results" / "bench" / "growth.json"
+BENCH = RESULTS / "bench"
 
 _PLACE = re.compile(r"(<!-- table: (?P<name>[a-z-]+)(?P<what>( [\w/-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 _NUMBER = re.compile(r"\{(n\d+)\}")
@@ -76,33 +75,33 @@ def story(run: str, section: str, number: str) -> str:
     return f"{rows}\n*{filled_in(table['caption'])}*\n" if table["caption"] else rows
 
 
-def speed() -> str:
-    """The committed speed comparison."""
-    result = _json(BENCH)
+def speed(file: str = "cpu", measure: str = "samples") -> str:
+    """A committed speed comparison, in members' samples or steps per second."""
+    result = _json(BENCH / f"{file}.json")
     rows = []
     for each in result["contestants"]:
-        spread, ratio = each["samples_per_second"], result["ratios"].get(each["name"])
+        spread, ratio = each[f"{measure}_per_second"], result["ratios"].get(each["name"])
         reported = each["reported"] or {}
         engine = {"engine": reported["engine"]} if "engine" in reported else {}
         settings = " ".join(f"{name} {value}" for name, value in {**each["settings"], **engine}.items())
-        speeds = (
-            f"{spread['median']:,.0f} ({spread['min']:,.0f} to {spread['max']:,.0f})"
-            if spread
-            else each["status"]
+        digits = 1 if measure == "steps" else 0
+        median, least, most = (
+            f"{spread[name]:,.{digits}f}" if spread else "" for name in ("median", "min", "max")
         )
+        speeds = f"{median} ({least} to {most})" if spread else each["status"]
         against = f"{ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})" if ratio else ""
         peak = f"{each['peak_memory_mb']:,.0f}" if each["peak_memory_mb"] else "–"
         rows.append([each["name"], settings, speeds, against, peak])
-    columns = ["contestant", "tuned settings", "member-samples/s", "ours ÷ this", "peak MiB"]
+    columns = ["contestant", "tuned settings", f"member-{measure}/s", "ours ÷ this", "peak MiB"]
     return _markdown(columns, rows)
 
 
-_AXES = {"members": "members", "values": "V", "layers": "layers", "width": "width"}
+_AXES = {"members": "members", "values": "V", "steps": "D", "layers": "layers", "width": "width"}
 
 
-def growth() -> str:
+def growth(file: str = "growth") -> str:
     """What training costs as the work grows: a table for each axis."""
-    result = _json(GROWTH)
+    result = _json(BENCH / f"{file}.json")
     tables = []
     for axis, heading in _AXES.items():
         rows = [row for row in result["rows"] if row["axis"] == axis]

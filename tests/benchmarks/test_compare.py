@@ -186,17 +186,47 @@ def test_only_the_contestants_asked_for_play(load: Load, tmp_path: Path) -> None
     assert [each["name"] for each in result["contestants"]] == ["plain_pytorch"]
 
 
-def test_the_default_contestants_are_scripts_that_exist(load: Load, benchmarks: Path) -> None:
-    contestants = load("compare").default_contestants()
-    assert [each.name for each in contestants] == [
-        "hopscope_ensemble",
-        "hopscope_general",
-        "page_loop",
-        "page_loop_twice",
-        "plain_pytorch",
-        "jax_vmap",
-    ]
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        (
+            "permutation",
+            [
+                "hopscope_ensemble",
+                "hopscope_general",
+                "page_loop",
+                "page_loop_twice",
+                "plain_pytorch",
+                "jax_vmap",
+            ],
+        ),
+        ("depth", ["hopscope_depth", "hopscope_depth_general", "plain_pytorch_depth", "jax_depth"]),
+        ("depth-mlp", ["hopscope_depth", "hopscope_depth_general", "plain_pytorch_depth", "jax_depth"]),
+    ],
+)
+def test_the_contestants_of_a_model_are_scripts_that_exist(
+    load: Load, benchmarks: Path, model: str, names: list[str]
+) -> None:
+    found = load("compare").MODELS[model]
+    contestants = found.contestants()
+    assert [each.name for each in contestants] == names
+    assert contestants[0].name == found.ours
     assert all(each.script.parent == benchmarks and each.script.exists() for each in contestants)
+    assert all(each.grid.get("mlp-ratio") == ((4,) if model == "depth-mlp" else None) for each in contestants)
+
+
+def test_another_model_has_its_own_batch_and_is_compared_with_its_own(load: Load, tmp_path: Path) -> None:
+    contestants = [
+        fake(load, tmp_path, "jax_depth", "speed = 128"),
+        fake(load, tmp_path, "hopscope_depth", "speed = 640 + (options['--batch'] == '256')"),
+    ]
+    _, result, printed = compare(load, tmp_path, contestants, "--rounds", "1", "--model", "depth")
+    assert (result["model"], result["batch"]) == ("depth", 64)
+    assert [each["reported"]["--batch"] for each in result["contestants"]] == ["64", "64"]
+    assert result["contestants"][1]["best_over_batch"] == {"batch": 256, "samples_per_second": 641}
+    assert [each["steps_per_second"]["median"] for each in result["contestants"]] == [2.0, 10.0]
+    assert result["ratios"]["jax_depth"]["median"] == 5.0
+    assert "hopscope_depth ÷ other" in printed
 
 
 def test_processes_share_members_and_add_up(load: Load, tmp_path: Path) -> None:

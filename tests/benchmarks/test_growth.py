@@ -2,6 +2,7 @@ import importlib.util
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,8 +38,9 @@ def grow(load: Load, folder: Path, body: str, *words: str, **axes: Any) -> tuple
         growth.Axis("members", (2, 8)),
         growth.Axis("layers", (1, 3), {"engine": "general"}),
     ]
+    model = replace(growth.MODELS["permutation"], script=script, axes=tuple(chosen))
     argv = ["--seconds", "1", "--out", str(out), *words]
-    status = growth.main(argv, chosen, Console(file=printed, width=170), script)
+    status = growth.main(argv, {"permutation": model}, Console(file=printed, width=170))
     return status, json.loads(out.read_text(encoding="utf-8")), printed.getvalue()
 
 
@@ -65,7 +67,12 @@ def test_rows_hold_speed_cost_and_memory(load: Load, tmp_path: Path) -> None:
     assert first["peak_memory_mb"] == 12.0
     assert (first["disturbed"], second["disturbed"]) == (True, True)
     assert (second["value"], second["samples_per_second"]["median"]) == (8, 1000)
-    assert {"schema_version": 1, "suite": "growth", "batch": 256}.items() <= result.items()
+    assert {
+        "schema_version": 2,
+        "suite": "growth",
+        "model": "permutation",
+        "batch": 256,
+    }.items() <= result.items()
     assert result["provenance"]["versions"]["torch"]
     assert "400 [250–500]" in printed
     assert "2,500.00 [2,000.00–4,000.00]" in printed
@@ -106,27 +113,41 @@ def test_a_point_without_any_round_has_no_numbers(load: Load, tmp_path: Path) ->
         assert row["disturbed"] is False
 
 
-def test_the_axes_meet_in_the_base_and_only_depth_is_by_the_general_engine(load: Load) -> None:
+def test_the_axes_meet_in_the_base_and_only_the_permutation_s_depth_is_by_the_general_engine(
+    load: Load,
+) -> None:
     growth = load("growth")
-    values = {axis.name: axis.values for axis in growth.AXES}
+    values = {name: {axis.name: axis.values for axis in model.axes} for name, model in growth.MODELS.items()}
     assert values == {
-        "members": (1, 2, 4, 8, 16, 32, 64),
-        "values": (3, 4, 5, 6, 7, 8),
-        "layers": (1, 2, 3, 4, 6),
-        "width": (8, 16, 32, 64),
+        "permutation": {
+            "members": (1, 2, 4, 8, 16, 32, 64),
+            "values": (3, 4, 5, 6, 7, 8),
+            "layers": (1, 2, 3, 4, 6),
+            "width": (8, 16, 32, 64),
+        },
+        "depth": {
+            "members": (1, 2, 4, 8, 16),
+            "layers": (1, 2, 3, 4, 6, 8, 12),
+            "steps": (1, 2, 3, 4, 6, 8),
+        },
     }
-    for axis in growth.AXES:
-        engine = "general" if axis.name == "layers" else "auto"
-        assert {**growth.BASE, "engine": engine} in axis.settings()
-        assert {each["engine"] for each in axis.settings()} == {engine}
-    assert len(growth.points_of(growth.AXES)) == 7 + 6 + 5 + 4 - 2
+    for name, model in growth.MODELS.items():
+        for axis in model.axes:
+            engine = "general" if (name, axis.name) == ("permutation", "layers") else "auto"
+            assert {**model.base, "engine": engine} in model.settings(axis)
+            assert {each["engine"] for each in model.settings(axis)} == {engine}
+    assert len(growth.points_of(growth.MODELS["permutation"])) == 7 + 6 + 5 + 4 - 2
+    assert len(growth.points_of(growth.MODELS["depth"])) == 5 + 7 + 6 - 2
+
+
+def words_of(point: Any) -> list[str]:
+    return [word for name, value in point.settings.items() for word in (f"--{name}", str(value))]
 
 
 def test_every_point_is_a_model_that_our_contestant_takes(load: Load) -> None:
     ours = load("hopscope_ensemble")
-    for point in load("growth").points_of(load("growth").AXES):
-        words = [word for name, value in point.settings.items() for word in (f"--{name}", str(value))]
-        options = ours.options_of(words)
+    for point in load("growth").points_of(load("growth").MODELS["permutation"]):
+        options = ours.options_of(words_of(point))
         plan = ours.plan_of(
             7, options.members, 0, options.values, options.layers, options.width, options.heads
         )
@@ -136,6 +157,21 @@ def test_every_point_is_a_model_that_our_contestant_takes(load: Load) -> None:
             point.settings[name] for name in ("members", "values", "layers", "width", "heads")
         )
         assert plan.model.mlp_size == 2 * plan.model.width
+
+
+def test_every_point_of_the_deep_models_is_one_that_our_contestant_takes(load: Load) -> None:
+    ours = load("hopscope_depth")
+    for point in load("growth").points_of(load("growth").MODELS["depth"]):
+        options = ours.options_of(words_of(point))
+        plan = ours.plan_of(
+            7, options.members, 0, options.steps, options.layers, options.width, options.heads
+        )
+        assert ours.engine_of(options.engine, plan) in ("general", "stacked")
+        found = (len(plan.members), plan.task.steps, plan.model.layers, plan.model.width, plan.model.heads)
+        assert found == tuple(
+            point.settings[name] for name in ("members", "steps", "layers", "width", "heads")
+        )
+        assert plan.model.mlp_size == 0
 
 
 @pytest.mark.parametrize(
@@ -161,9 +197,10 @@ def test_a_bad_option_is_one_line_and_status_2(
 
 def test_real_points_train(load: Load, tmp_path: Path) -> None:
     growth, out = load("growth"), tmp_path / "growth.json"
-    axes = [growth.Axis("members", (3,)), growth.Axis("layers", (2,), {"engine": "general"})]
+    axes = (growth.Axis("members", (3,)), growth.Axis("layers", (2,), {"engine": "general"}))
+    models = {"permutation": replace(growth.MODELS["permutation"], axes=axes)}
     words = ["--rounds", "1", "--seconds", "0.05", "--out", str(out)]
-    assert growth.main(words, axes, Console(file=io.StringIO())) == 0
+    assert growth.main(words, models, Console(file=io.StringIO())) == 0
     shallow, deep = json.loads(out.read_text(encoding="utf-8"))["rows"]
     assert shallow["engine"] in ("fused", "general")
     assert deep["engine"] == "general"
@@ -172,6 +209,20 @@ def test_real_points_train(load: Load, tmp_path: Path) -> None:
         assert speed * cost == pytest.approx(1e6)
         assert row["peak_memory_mb"] > 50
         assert 1.0 < row["loss"][0] < 3.0
+
+
+def test_a_real_point_of_a_deep_model_trains(load: Load, tmp_path: Path) -> None:
+    growth, out = load("growth"), tmp_path / "growth.json"
+    model = growth.MODELS["depth"]
+    small = {**model.base, "members": 2, "layers": 2}
+    models = {"depth": replace(model, base=small, axes=(growth.Axis("steps", (2,)),))}
+    words = ["--model", "depth", "--rounds", "1", "--seconds", "0.05", "--out", str(out)]
+    assert growth.main(words, models, Console(file=io.StringIO())) == 0
+    result = json.loads(out.read_text(encoding="utf-8"))
+    (row,) = result["rows"]
+    assert (result["model"], result["batch"], row["value"]) == ("depth", 64, 2)
+    assert row["engine"] in ("stacked", "general")
+    assert 0.5 < row["loss"][0] < 1.5
 
 
 def test_the_documentation_shows_every_point(
@@ -183,8 +234,8 @@ def test_the_documentation_shows_every_point(
     assert spec is not None and spec.loader is not None
     tables = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tables)
-    monkeypatch.setattr(tables, "GROWTH", tmp_path / "result.json")
-    shown = tables.TABLES["growth"]()
+    monkeypatch.setattr(tables, "BENCH", tmp_path)
+    shown = tables.TABLES["growth"]("result")
     assert "By members, with V 5, layers 1, width 32, heads 2, batch 256, one thread:" in shown
     assert "By layers, with members 8, V 5, width 32, heads 2, batch 256, one thread:" in shown
     assert "| 2 | fused | 16,000 (15,999 to 16,000) | 62.50 (62.50 to 62.50) | 11 |\n" in shown

@@ -26,12 +26,18 @@ def started(monkeypatch):
     ("words", "script", "handed"),
     [
         ((), "compare.py", []),
-        (("--rounds", 2, "--seconds", 0.5), "compare.py", ["--rounds", "2", "--seconds", "0.5"]),
-        (("--growth",), "growth.py", []),
         (
-            ("--growth", "--rounds", 7, "--seconds", 3, "--out", "here.json"),
+            ("--rounds", 2, "--seconds", 0.5),
+            "compare.py",
+            ["--rounds", "2", "--seconds", "0.5"],
+        ),
+        (("--model", "depth-mlp"), "compare.py", ["--model", "depth-mlp"]),
+        (("--growth",), "growth.py", []),
+        (("--suite", "gpu", "--rounds", 2), "gpu.py", ["--rounds", "2"]),
+        (
+            ("--growth", "--model", "depth", "--rounds", 7, "--seconds", 3, "--out", "here.json"),
             "growth.py",
-            ["--rounds", "7", "--seconds", "3.0", "--out", "here.json"],
+            ["--model", "depth", "--rounds", "7", "--seconds", "3.0", "--out", "here.json"],
         ),
     ],
 )
@@ -64,7 +70,9 @@ def test_what_the_script_refuses_is_one_line_and_status_2(tmp_path, growth, word
     [
         (("--growth", "--rounds", "two"), ["--rounds", "'two'"]),
         (("--growth", "members"), ["members", "bench --help"]),
-        (("--growth", "--suite", "gpu"), ["gpu suite is not there yet"]),
+        (("--growth", "--suite", "gpu"), ["expected neither --growth nor --model"]),
+        (("--growth", "--model", "depth-mlp"), ["expected permutation or depth", "depth-mlp"]),
+        (("--model", "width"), ["--model", "'width'"]),
     ],
 )
 def test_what_the_command_refuses_starts_nothing(hopscope, started, words, found):

@@ -1,18 +1,21 @@
 import json
 
+from hopscope.studies import STUDY_NAMES, find_study
 from hopscope.studies.permutation.config import PRESETS
 
 
 def test_listed_as_json(hopscope):
     said = hopscope("studies", "--json")
     assert (said.status, said.err) == (0, "")
-    (study,) = json.loads(said.out)
-    assert set(study) == {"study", "summary", "presets"}
-    assert study["study"] == "permutation"
-    assert {entry["preset"]: entry["config"] for entry in study["presets"]} == {
-        name: json.loads(config.model_dump_json()) for name, config in PRESETS.items()
-    }
-    assert all(entry["cost"] for entry in study["presets"])
+    studies = json.loads(said.out)
+    assert [study["study"] for study in studies] == list(STUDY_NAMES)
+    for study in studies:
+        assert set(study) == {"study", "summary", "presets"}
+        assert {entry["preset"]: entry["config"] for entry in study["presets"]} == {
+            name: json.loads(config.model_dump_json())
+            for name, config in find_study(study["study"]).presets.items()
+        }
+        assert all(entry["cost"] for entry in study["presets"])
 
 
 def test_listed_in_words(hopscope):

@@ -172,7 +172,7 @@ def test_steps_are_those_of_the_trainer(engine):
     steps = timing.Steps(plan, task, engine)
     start = steps.model.parameters.flat.detach().clone()
     for _ in range(3):
-        expected = trainer._train_step()["loss"]
+        expected = trainer._steps.take(trainer.step)["loss"]
         trainer.step += 1
         assert torch.equal(steps.take(), expected)
     assert (steps.model.parameters.flat - start).abs().max() > 1e-3
@@ -290,7 +290,7 @@ def test_what_measuring_would_not_repay_is_not_measured(start, speeds, changes, 
 
 def test_the_fused_way_is_not_measured(start, speeds, monkeypatch):
     monkeypatch.setattr(local, "chosen_engine", lambda plan, device: "fused")
-    monkeypatch.setattr(local, "check_engine", lambda engine: None)
+    monkeypatch.setattr(local, "check_engine", lambda engine, device: None)
     asked = speeds({})
     run, size = start(config_of(**LONG))
     assert (threads_of(run), size, asked) == ([1] * 3, 3, [])

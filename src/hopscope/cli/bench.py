@@ -18,13 +18,15 @@ class Options:
     """Measure training speed: side by side with other ways to train the same model, or as the work grows."""
 
     suite: Literal["cpu", "gpu"] = "cpu"
-    """What to measure."""
+    """Where: beside other programs on this machine's CPU, or Figure 4's models on its GPU."""
+    model: Literal["permutation", "depth", "depth-mlp"] | None = None
+    """Trained on a CPU: the presentation's model (default), or the paper's deep ones, without or with MLP."""
     growth: bool = False
-    """Measure what training costs by members, V, layers and width instead."""
+    """Measure what training costs by members, size of the task, layers and width instead."""
     rounds: int | None = None
-    """Rounds; in each, every contestant (or point) runs once (default: 5, with --growth 3)."""
+    """Rounds; in each, every contestant (or point) runs once (default: 5, with --growth or on a GPU 3)."""
     seconds: float | None = None
-    """Seconds of training that are timed in each round (default: 4, with --growth 2)."""
+    """Seconds of training that are timed in each round (default: 4, with --growth 2, on a GPU 1)."""
     out: Path | None = None
     """File for the measurements, as JSON."""
 
@@ -32,13 +34,21 @@ class Options:
 def main(arguments: list[str]) -> int:
     """Run the command."""
     options = parse(Options, arguments, "bench")
-    script = BENCHMARKS / ("growth.py" if options.growth else "compare.py")
+    script = BENCHMARKS / _script(options)
     if not script.is_file():
         raise UserError(
             "bench: expected the source tree with benchmarks/, found none; run it from a clone of hopscope"
         )
-    if options.suite == "gpu":
-        raise UserError("bench: the gpu suite is not there yet; use --suite cpu")
-    given = {name: getattr(options, name) for name in ("rounds", "seconds", "out")}
+    given = {name: getattr(options, name) for name in ("model", "rounds", "seconds", "out")}
     words = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
     return subprocess.run([sys.executable, str(script), *words], check=False).returncode
+
+
+def _script(options: Options) -> str:
+    if options.suite == "gpu":
+        if options.growth or options.model is not None:
+            raise UserError("--suite gpu: expected neither --growth nor --model, found one; leave it out")
+        return "gpu.py"
+    if options.growth and options.model == "depth-mlp":
+        raise UserError("--model: expected permutation or depth with --growth, found depth-mlp")
+    return "growth.py" if options.growth else "compare.py"

@@ -29,6 +29,10 @@ class RunOptions:
     """Cores to use (default: all)."""
     time_budget: float | None = None
     """Seconds to work; then exit with status 75, and the same command goes on."""
+    engine: Literal["auto", "general", "compiled"] = "auto"
+    """How units that have not begun are trained: by autograd, by torch.compile, or by the fastest way there is."""
+    gpu_workers: int = 1
+    """Units that share a GPU at a time: with two, one trains while the other is compiled."""
     executor: Literal["local"] = "local"
     """Where units run."""
 
@@ -97,6 +101,8 @@ def _run(study: Study, options: RunOptions, config: Any) -> int:
             device=options.device,
             threads=options.threads,
             time_budget=options.time_budget,
+            engine=options.engine,
+            gpu_workers=options.gpu_workers,
             listen=bars.hear,
         )
     console().print(ledger_table(read_ledger(run.path / "claims.json"), ledger_words(run)))

@@ -12,16 +12,24 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from queue import Empty, Queue
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 from hopscope.config import Config
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.executors import timing
-from hopscope.runs import RunFolder, UnitFolder, compact, content_hash, source_hash
+from hopscope.runs import (
+    RunFolder,
+    UnitFolder,
+    compact,
+    content_hash,
+    is_thinned,
+    source_hash,
+    write_json,
+)
 from hopscope.studies import find_study
 from hopscope.studies.base import Study
 from hopscope.training.config import UnitPlan
-from hopscope.training.engines import ENGINES, check_engine, chosen_engine
+from hopscope.training.engines import ENGINES, Engine, check_engine, chosen_engine
 
 Listener = Callable[[UnitFolder, Mapping[str, Any]], None]
 """Hears every message of every worker; see `hopscope.executors.worker`."""
@@ -29,6 +37,9 @@ Listener = Callable[[UnitFolder, Mapping[str, Any]], None]
 POLL_SECONDS = 0.1
 
 DEVICES = ("auto", "cpu", "cuda")
+
+CHOICES = ("auto", "general", "compiled")
+"""Engines to ask for: those that train any unit on any device."""
 
 _CONCLUSIONS = ("metrics.parquet", "claims.json", "story.json", "report.html")
 """What `finish` writes and a command reads: one that was deleted is made anew."""
@@ -61,6 +72,8 @@ def run_study(
     device: str = "auto",
     threads: int | None = None,
     time_budget: float | None = None,
+    engine: str = "auto",
+    gpu_workers: int = 1,
     listen: Listener = lambda unit, message: None,
 ) -> RunFolder:
     """Train, analyse and conclude, or go on where an earlier call stopped.
@@ -72,6 +85,8 @@ def run_study(
         device: `"cpu"`, `"cuda"`, or `"auto"` for CUDA where there is one.
         threads: cores to use; by default all that this process may use.
         time_budget: seconds; what is done by then is kept.
+        engine: how units that have not begun are trained: `"general"`, `"compiled"`, or `"auto"` for the fastest.
+        gpu_workers: units that share a GPU at a time.
         listen: hears the workers.
 
     Returns:
@@ -95,7 +110,7 @@ def run_study(
         for plan, unit in zip(plans, units, strict=True)
         for index, member in enumerate(plan.members)
     ]
-    _check_options(device, threads, time_budget)  # before anything is written
+    _check_options(device, threads, time_budget, engine, gpu_workers)  # before anything is written
     run = RunFolder.create(out, study.name, config.model_dump(mode="json"), members, preset)
     pending = [
         run.unit(unit)
@@ -109,18 +124,23 @@ def run_study(
         run.clear_done()
         cores = threads or available_cores()
         left = None if deadline is None else deadline - time.monotonic()
-        threads_each = _threads_each(run, dict(zip(units, plans, strict=True)), device, cores, left)
+        by_unit = dict(zip(units, plans, strict=True))
+        engines = {unit: unit_engine(plan, device, engine) for unit, plan in by_unit.items()}
+        threads_each = _threads_each(run, by_unit, engines, device, cores, left)
         for plan, unit in zip(plans, units, strict=True):
             run.unit(unit).create(
                 {
                     "label": plan.label,
                     "plan": plan.model_dump(mode="json"),
-                    "layout": unit_layout(plan, device, threads_each),
+                    "layout": unit_layout(engines[unit], device, threads_each),
                     "versions": versions(),
                     "source_hash": source_hash(),
                 }
             )
-        workers = workers_at_a_time([_layout_of(unit_folder) for unit_folder in pending], cores)
+            if engine != "auto":
+                _take_engine(run.unit(unit), engine)
+        layouts = [_layout_of(unit_folder) for unit_folder in pending]
+        workers = workers_at_a_time(layouts, cores, gpu_workers)
         costs = {unit: timing.operations(plan) for plan, unit in zip(plans, units, strict=True)}
         pending.sort(
             key=lambda unit: -costs[unit.hash]
@@ -142,15 +162,39 @@ def finish(run: RunFolder) -> None:
     run.mark_done()
 
 
-def _check_options(device: str, threads: int | None, time_budget: float | None) -> None:
+def _check_options(
+    device: str, threads: int | None, time_budget: float | None, engine: str, gpu_workers: int
+) -> None:
     if device not in DEVICES:
         raise UserError(f"device: expected one of {', '.join(DEVICES)}, found {device!r}")
     if threads is not None and threads < 1:
         raise UserError(f"threads: expected at least 1, found {threads}")
     if time_budget is not None and not time_budget > 0:
         raise UserError(f"time-budget: expected more than 0 seconds, found {time_budget:g}")
+    if engine not in CHOICES:
+        raise UserError(f"engine: expected one of {', '.join(CHOICES)}, found {engine!r}")
+    if gpu_workers < 1:
+        raise UserError(f"gpu-workers: expected at least 1, found {gpu_workers}")
     if device == "cuda":
         chosen_device(device)
+
+
+def _take_engine(unit: UnitFolder, engine: str) -> None:
+    """Let a unit that has not been trained yet begin with the engine that was asked for.
+
+    Raises:
+        UserError: it has been trained with another.
+    """
+    record = unit.record
+    recorded = record["layout"]["engine"]
+    if recorded == engine or unit.is_done:
+        return
+    if any(step > 0 for step, _ in unit.checkpoints()):
+        raise UserError(
+            f"engine: expected {recorded}, with which unit {unit.hash} began, found {engine}; leave --engine out, "
+            f"or delete the folder {unit.path}"
+        )
+    write_json(unit.path / "unit.json", {**record, "layout": {**record["layout"], "engine": engine}})
 
 
 def _whole(study: Study, config: Config, unit: UnitFolder, plan: Any) -> bool:
@@ -160,6 +204,8 @@ def _whole(study: Study, config: Config, unit: UnitFolder, plan: Any) -> bool:
     analysed = all(unit.analysis_path(name, steps, kind).is_file() for name, kind in wanted.items())
     if not (unit.is_done and analysed):
         return False
+    if is_thinned(unit):
+        return True
     try:
         unit.checkpoint(steps)
     except UserError:
@@ -189,7 +235,7 @@ def _layout_of(unit: UnitFolder) -> dict[str, Any]:
         )
     if recorded["device"] == "cuda":
         chosen_device("cuda")
-    check_engine(recorded["engine"])
+    check_engine(recorded["engine"], recorded["device"])
     return recorded
 
 
@@ -202,11 +248,16 @@ def layout(units: int, threads: int, device: str) -> tuple[int, int]:
 
 
 def _threads_each(
-    run: RunFolder, plans: Mapping[str, UnitPlan], device: str, cores: int, left: float | None
+    run: RunFolder,
+    plans: Mapping[str, UnitPlan],
+    engines: Mapping[str, Engine],
+    device: str,
+    cores: int,
+    left: float | None,
 ) -> int:
     """Threads of the units: as those of the run that have begun, else as measured where that pays, else by rule."""
     by_rule = layout(len(plans), cores, device)
-    if {chosen_engine(plan, device) for plan in plans.values()} != {"general"} or device != "cpu":
+    if set(engines.values()) != {"general"} or device != "cpu":
         return by_rule[1]  # the fused way has one thread, and a GPU one worker
     begun = _threads_begun(run)
     if begun is not None:
@@ -231,16 +282,20 @@ def _is_count(threads: Any) -> TypeGuard[int]:
     return isinstance(threads, int) and threads >= 1
 
 
-def workers_at_a_time(layouts: Sequence[Mapping[str, Any]], cores: int) -> int:
-    """How many units are at work together: as many as the threads they began with leave room for."""
+def workers_at_a_time(layouts: Sequence[Mapping[str, Any]], cores: int, on_gpu: int = 1) -> int:
+    """How many units are at work together: `on_gpu`, or as many as the threads they began with leave room for."""
     if any(each["device"] == "cuda" for each in layouts):
-        return 1
+        return on_gpu
     return max(1, min(len(layouts), cores // max((each["threads"] for each in layouts), default=1)))
 
 
-def unit_layout(plan: UnitPlan, device: str, threads: int) -> dict[str, Any]:
+def unit_engine(plan: UnitPlan, device: str, asked: str) -> Engine:
+    """The engine that was asked for, or the fastest."""
+    return chosen_engine(plan, device) if asked == "auto" else cast(Engine, asked)
+
+
+def unit_layout(engine: Engine, device: str, threads: int) -> dict[str, Any]:
     """Device, threads and engine of one unit."""
-    engine = chosen_engine(plan, device)
     # Loops compiled by numba run on one thread; more of them would only wait, spinning, beside the matrix products.
     return {"device": device, "threads": 1 if engine in ("fused", "stacked") else threads, "engine": engine}
 
@@ -276,7 +331,6 @@ def versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
-
 
 
 class _Pool:

@@ -195,7 +195,7 @@ class _Runner(NamedTuple):
 
 
 class Steps:
-    """A unit's training steps on the CPU, one after another as the trainer takes them, without its record.
+    """A unit's training steps, one after another as the trainer takes them, without its record.
 
     Attributes:
         plan, task: what is trained.
@@ -203,26 +203,25 @@ class Steps:
         step: steps taken so far.
     """
 
-    def __init__(self, plan: UnitPlan, task: "Task", engine: Engine):
+    def __init__(self, plan: UnitPlan, task: "Task", engine: Engine, device: str = "cpu"):
         import torch
 
         from hopscope.models.transformer import Transformer
-        from hopscope.training.gradient import gradient_of
         from hopscope.training.optimizer import Optimizer
+        from hopscope.training.steps import TrainingSteps
 
         initial, data = (
-            torch.tensor([getattr(member, name) for member in plan.members])
+            torch.tensor([getattr(member, name) for member in plan.members], device=device)
             for name in ("init_seed", "data_seed")
         )
         self.plan, self.task, self.step = plan, task, 0
-        self.model = Transformer.initial(plan.model, initial)
+        self.model = Transformer.initial(plan.model, initial, device)
         self.optimizer = Optimizer(self.model.parameters, plan.training)
-        self._gradient = gradient_of(engine, self.model, task, plan.training, data, self.optimizer.gradient)
+        self._steps = TrainingSteps(engine, self.model, task, plan.training, data, self.optimizer)
 
     def take(self) -> "Tensor":
         """Take a step; returns each member's loss before it `[member]`."""
-        loss = self._gradient(self.step)["loss"]
-        self.optimizer.step(self.step, loss)
+        loss = self._steps.take(self.step)["loss"]
         self.step += 1
         return loss
 

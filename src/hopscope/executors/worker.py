@@ -14,7 +14,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from hopscope.errors import HopscopeError
+from hopscope.errors import HopscopeError, UserError
 from hopscope.training.engines import ENGINES, Engine
 
 _DIE_WITH_PARENT = 1
@@ -43,6 +43,15 @@ def main(arguments: list[str] | None = None) -> int:
     except HopscopeError as error:
         _say(kind="error", message=str(error), status=error.exit_status)
         return error.exit_status
+    except RuntimeError as error:
+        if not _is_out_of_memory(error):
+            raise
+        message = (
+            f"unit {options.unit}: expected optimiser and analyses to fit into the device's memory, found "
+            f"{_first_line(error)}; use fewer members per unit, or --gpu-workers 1"
+        )
+        _say(kind="error", message=message, status=UserError.exit_status)
+        return UserError.exit_status
     except BrokenPipeError:
         return 1
     return 0
@@ -93,6 +102,16 @@ def run_unit(
         study.analyse(unit, plan, task, budget, device)
         unit.mark_done()
         run.event("unit done", unit=unit_hash)
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    from hopscope.training.steps import is_out_of_memory
+
+    return is_out_of_memory(error)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or ["no message"])[0][:200]
 
 
 def _follow(parent: int) -> None:

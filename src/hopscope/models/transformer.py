@@ -3,9 +3,14 @@
 Every weight has a leading member axis and every linear map is one batched matrix product, so that an ensemble costs
 little more than its largest member would and one model is simply `member == 1`.  `member(i)` gives the same model as
 a plain module (see `member`), the slow obvious reference.
+
+A transformer computes in float32, or `at("bfloat16")` with the factors of its matrix products rounded; everything
+between the products (residual stream, norms, softmax, losses) and the weights themselves are float32 always.  This is
+written out rather than left to `torch.autocast`, whose state belongs to a thread and whose list of rounded operations
+to a version of torch.
 """
 
-from dataclasses import dataclass
+import itertools
 
 import torch
 from jaxtyping import Float, Int
@@ -13,32 +18,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from hopscope.models import lookup
+from hopscope.models.block import AttentionKind, Block, Captured, Stream
 from hopscope.models.config import TransformerConfig
 from hopscope.models.edits import Edits, Means, visible_keys
 from hopscope.models.layer_editor import LayerEditor
-from hopscope.models.linear import linear, norm, position_codes, product
+from hopscope.models.linear import Precision, linear, norm, position_codes, product
 from hopscope.models.member import MemberTransformer
 from hopscope.models.parameters import Parameters, parameter_specs
-
-Stream = Float[Tensor, "member batch position model"]
-Rows = Float[Tensor, "member batch row model"]
-
-
-@dataclass(frozen=True)
-class Captured:
-    """What happened inside one forward pass, one tensor per layer.
-
-    Attributes:
-        patterns: attention patterns, after edits.
-        heads: head outputs before the output projection, after edits.
-        mlps: MLP outputs, after edits (none for a model without MLP).
-        streams: residual stream that enters each layer, and the one that leaves the last.
-    """
-
-    patterns: list[Float[Tensor, "*lead head query key"]]
-    heads: list[Float[Tensor, "*lead head query head_dim"]]
-    mlps: list[Float[Tensor, "*lead query model"]]
-    streams: list[Float[Tensor, "*lead position model"]]
 
 
 class Transformer:
@@ -47,15 +33,35 @@ class Transformer:
     Attributes:
         config: its shape.
         parameters: the weights of all members; `weights` are their views by name.
+        precision: of the matrix products.
+        attention: how attention is done where patterns are neither asked for nor edited.
+        blocks: the layers.
+        rows: readout positions, as the last layer computes them.
     """
 
-    def __init__(self, config: TransformerConfig, parameters: Parameters):
-        self.config, self.parameters = config, parameters
+    def __init__(
+        self,
+        config: TransformerConfig,
+        parameters: Parameters,
+        precision: Precision = "float32",
+        attention: AttentionKind | None = None,
+    ):
+        """By default attention is done in the way that was measured to be faster: on a CPU in float32, explicitly."""
+        self.config, self.parameters, self.precision = config, parameters, precision
         self.weights = parameters.views()
         device = parameters.flat.device
+        explicit = device.type == "cpu" and precision == "float32"
+        self.attention: AttentionKind = attention or ("explicit" if explicit else "fused")
+        self._dtype: torch.dtype = getattr(torch, precision)
         self._readout = torch.tensor(config.readout_positions, device=device)
+        spaced = _as_slice(config.readout_positions)
+        self.rows: slice | Tensor = self._readout if spaced is None else spaced
         self._mask = torch.zeros(config.length, config.length, device=device)
         self._mask.masked_fill_(~visible_keys(config.length, config.causal, device), -torch.inf)
+        self.blocks = [
+            Block(config, self._of_layer(layer), self._mask, self._dtype, self.attention)
+            for layer in range(config.layers)
+        ]
 
     @classmethod
     def initial(
@@ -78,7 +84,11 @@ class Transformer:
         """An ensemble of copies of some members."""
         chosen = Parameters(parameter_specs(self.config), len(indices), self.parameters.flat.device)
         chosen.flat.copy_(self.parameters.flat[indices].detach())
-        return Transformer(self.config, chosen)
+        return Transformer(self.config, chosen, self.precision, self.attention)
+
+    def at(self, precision: Precision) -> "Transformer":
+        """The same members, sharing their weights, with products of another precision."""
+        return self if precision == self.precision else Transformer(self.config, self.parameters, precision)
 
     def __call__(
         self, inputs: Tensor, edits: Edits | None = None, *, every_position: bool = False
@@ -96,6 +106,7 @@ class Transformer:
             edits is None
             and not every_position
             and inputs.shape[2] == self.config.length
+            and self.precision == "float32"
             and lookup.fits(self.config)
         ):
             return self._looked_up(inputs)
@@ -106,12 +117,26 @@ class Transformer:
         """The same predictions by the faster way for one-layer token models."""
         inputs = inputs.expand(self.members, -1, -1)
         stream, attended = lookup.attended(self.config, self.weights, self._mask, self._readout, inputs)
-        return self._read_out(self._after_attention(0, stream, attended)).transpose(1, 2)
+        return self.read_out(self.blocks[0].after_attention(stream, attended)).transpose(1, 2)
 
-    def _read_out(self, stream: Stream) -> Float[Tensor, "member batch position output"]:
+    def embedded(self, inputs: Tensor) -> Stream:
+        """The stream before the first layer; inputs as for a call."""
+        symbol, position = self._embed(inputs, apart=False)
+        return symbol if position is None else symbol + position
+
+    def read_out(self, stream: Stream) -> Float[Tensor, "member batch position output"]:
+        """Predictions from the stream after the last layer."""
         if self.config.norm == "pre":
             stream = norm(self.weights, "final_norm", stream)
-        return linear(self.weights, "readout", stream)
+        return self._linear("readout", stream)
+
+    def _of_layer(self, layer: int) -> dict[str, Tensor]:
+        prefix = f"layers.{layer}."
+        return {
+            name.removeprefix(prefix): weight
+            for name, weight in self.weights.items()
+            if name.startswith(prefix)
+        }
 
     def capture(
         self, inputs: Tensor, edits: Edits | None = None
@@ -138,124 +163,62 @@ class Transformer:
     def _run(
         self, inputs: Tensor, edits: Edits | None, every: bool, captured: Captured | None
     ) -> tuple[Tensor, int | None]:
-        if inputs.shape[0] != self.members:
-            inputs = inputs.expand(self.members, *inputs.shape[1:])
-        symbol, position = self._embed(inputs)
+        symbol, position = self._embed(inputs, apart=edits is not None)
         stream = symbol if position is None else symbol + position
         if edits is not None:
             position = None if position is None else _fold(position.expand_as(symbol), edits.variants)
             symbol, stream = _fold(symbol, edits.variants), _fold(stream, edits.variants)
-        for layer in range(self.config.layers):
-            rows = self._readout if not every and layer == self.config.layers - 1 else None
-            editor = None if edits is None else LayerEditor(edits, layer, symbol, position, rows)
+        for layer, block in enumerate(self.blocks):
+            last = not every and layer == self.config.layers - 1
+            editor = None
+            if edits is not None:
+                editor = LayerEditor(edits, layer, symbol, position, self._readout if last else None)
             if captured is not None:
                 captured.streams.append(stream)
-            stream = self._block(layer, stream, rows, editor, captured)
+            stream = block(stream, self.rows if last else None, editor, captured)
         if captured is not None:
             captured.streams.append(stream)
-        predictions = self._read_out(stream)
+        predictions = self.read_out(stream)
         if edits is None:
             return predictions, None
         return _unfold(predictions, edits.variants), edits.variants
 
-    def _embed(self, inputs: Tensor) -> tuple[Stream, Tensor | None]:
-        """The symbol's part of the stream, and the position code's (`[member, 1 or batch, position, model]`)."""
+    def _embed(self, inputs: Tensor, apart: bool) -> tuple[Stream, Tensor | None]:
+        """The symbol's part of the stream, and the position code's (`[member, 1 or batch, position, model]`).
+
+        A code that is part of the input vector comes with the symbol where the two need not be told apart.
+        """
         config, weights = self.config, self.weights
+        if inputs.shape[0] != self.members:
+            inputs = inputs.expand(self.members, *inputs.shape[1:])
         if config.input_kind == "tokens":
             table = weights["embed.token.weight"]
             first = torch.arange(self.members, device=table.device)[:, None, None] * config.input_size
             symbol = functional.embedding(inputs + first, table.reshape(-1, config.width))
-        elif config.position_size:
+        elif config.position_size and apart:
             cut = config.input_size - config.position_size
             weight = weights["embed.vector.weight"]
-            code = product(inputs[..., cut:], weight[:, cut:])
-            return product(inputs[..., :cut], weight[:, :cut]) + weights["embed.vector.bias"][
-                :, None, None
-            ], code
+            code = product(inputs[..., cut:], weight[:, cut:], self._dtype)
+            symbol = product(inputs[..., :cut], weight[:, :cut], self._dtype)
+            return symbol + weights["embed.vector.bias"][:, None, None], code
         else:
-            symbol = linear(self.weights, "embed.vector", inputs)
+            symbol = self._linear("embed.vector", inputs)
         if config.position_count:
             return symbol, position_codes(config, weights)[:, None, : inputs.shape[2]]
         return symbol, None
 
-    def _block(
-        self,
-        layer: int,
-        stream: Stream,
-        rows: Tensor | None,
-        editor: LayerEditor | None,
-        captured: Captured | None,
-    ) -> Rows:
-        attended = self._attention(layer, stream, rows, editor, captured)
-        return self._after_attention(
-            layer, stream if rows is None else stream[:, :, rows], attended, editor, captured
-        )
+    def _linear(
+        self, name: str, x: Float[Tensor, "member batch position a"]
+    ) -> Float[Tensor, "member batch position b"]:
+        return linear(self.weights, name, x, self._dtype)
 
-    def _after_attention(
-        self,
-        layer: int,
-        stream: Stream,
-        attended: Stream,
-        editor: LayerEditor | None = None,
-        captured: Captured | None = None,
-    ) -> Stream:
-        place, name = self.config.norm, f"layers.{layer}"
-        stream = stream + attended
-        if place == "post":
-            stream = norm(self.weights, f"{name}.attention_norm", stream)
-        if not self.config.mlp_size:
-            return stream
-        inside = norm(self.weights, f"{name}.mlp_norm", stream) if place == "pre" else stream
-        activation = functional.relu if self.config.activation == "relu" else functional.gelu
-        out = linear(
-            self.weights, f"{name}.mlp.outer", activation(linear(self.weights, f"{name}.mlp.inner", inside))
-        )
-        if editor is not None:
-            out = editor.mlp(out)
-        if captured is not None:
-            captured.mlps.append(out)
-        stream = stream + out
-        return norm(self.weights, f"{name}.mlp_norm", stream) if place == "post" else stream
 
-    def _attention(
-        self,
-        layer: int,
-        stream: Stream,
-        rows: Tensor | None,
-        editor: LayerEditor | None,
-        captured: Captured | None,
-    ) -> Rows:
-        name = f"layers.{layer}.attention"
-
-        def normed(x: Stream) -> Stream:
-            return norm(self.weights, f"layers.{layer}.attention_norm", x) if self.config.norm == "pre" else x
-
-        keys = normed(stream)
-        query = self._heads(f"{name}.query", keys if rows is None else keys[:, :, rows])
-        key, value = self._heads(f"{name}.key", keys), self._heads(f"{name}.value", keys)
-        if editor is not None:
-            value = editor.values(value, lambda x: self._heads(f"{name}.value", normed(x)), stream)
-        mask = self._mask[: stream.shape[2], : stream.shape[2]]
-        scores = query @ key.transpose(-1, -2) * self.config.head_size**-0.5 + (
-            mask if rows is None else mask[rows]
-        )
-        pattern = scores.softmax(-1)
-        if editor is not None:
-            pattern = editor.pattern(pattern)
-        out = pattern @ value
-        if editor is not None:
-            out = editor.heads(out)
-        if captured is not None:
-            captured.patterns.append(pattern)
-            captured.heads.append(out)
-        return linear(self.weights, f"{name}.output", out.transpose(2, 3).flatten(-2))
-
-    def _heads(self, name: str, x: Stream) -> Float[Tensor, "member batch head position head_dim"]:
-        return (
-            linear(self.weights, name, x)
-            .unflatten(-1, (self.config.heads, self.config.head_size))
-            .transpose(2, 3)
-        )
+def _as_slice(positions: tuple[int, ...]) -> slice | None:
+    """Positions as a slice, where they are evenly spaced: its gradient is a copy, that of an index a sum."""
+    steps = {after - before for before, after in itertools.pairwise(positions)}
+    if len(steps) > 1:
+        return None
+    return slice(positions[0], positions[-1] + 1, *steps)
 
 
 def _fold(x: Float[Tensor, "member batch *rest"], variants: int) -> Float[Tensor, "member rows *rest"]:

@@ -8,7 +8,7 @@ from hopscope.runs.files import canonical_json
 SCHEMA_VERSION = 1
 """Version of the files' layout; a reader refuses a newer one."""
 
-RESULTS_VERSION = 2
+RESULTS_VERSION = 3
 """Raised when a configuration would give other numbers than before, so that old runs are not resumed."""
 
 _DIGITS = 12

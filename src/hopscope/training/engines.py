@@ -1,5 +1,8 @@
 """Which way a unit is trained: a choice without torch, made when the unit is created and kept (it decides rounding)."""
 
+import os
+import shutil
+import sys
 from importlib.util import find_spec
 from typing import Literal, get_args
 
@@ -26,8 +29,9 @@ def chosen_engine(plan: UnitPlan, device: str) -> Engine:
 
 
 def fits_fused(plan: UnitPlan) -> bool:
-    """Whether a unit is of the kind that the fused way is for: the presentation's task and encoder layer."""
-    return isinstance(plan.task, PermutationConfig) and is_encoder_layer(plan.model)
+    """Whether a unit is of the kind that the fused way is for: the presentation's task and layer, in float32."""
+    full = plan.training.precision == "float32"
+    return full and isinstance(plan.task, PermutationConfig) and is_encoder_layer(plan.model)
 
 
 def fits_stacked(plan: UnitPlan) -> bool:
@@ -53,15 +57,34 @@ def is_encoder_layer(model: TransformerConfig) -> bool:
     )
 
 
-def check_engine(engine: Engine) -> None:
+def check_engine(engine: Engine, device: str = "cpu") -> None:
     """Refuse an engine that this machine lacks.
 
     Raises:
-        UserError: its package is not installed.
+        UserError: its package, or the compiler that it needs, is not installed.
     """
     if engine in ("fused", "stacked") and not _installed():
         raise UserError(
             "engine: expected numba, with which this unit began, found none; run pip install 'hopscope[fast]'"
+        )
+    if engine == "compiled":
+        _check_compiler(device)
+
+
+def _check_compiler(device: str) -> None:
+    """What torch.compile needs: a C++ compiler for a CPU; Triton and a C compiler, for its launchers, for CUDA."""
+    if device == "cuda" and find_spec("triton") is None:
+        raise UserError(
+            "engine: expected triton, with which torch.compile makes CUDA kernels, found none; "
+            "install a build of torch with CUDA, or use --engine general"
+        )
+    cplusplus = "clang++" if sys.platform == "darwin" else "g++"
+    variable, usual = ("CC", ("gcc", "clang")) if device == "cuda" else ("CXX", (cplusplus,))
+    wanted = (os.environ[variable],) if os.environ.get(variable) else usual
+    if not any(shutil.which(name) for name in wanted):
+        raise UserError(
+            f"engine: expected a compiler for torch.compile, found no {' or '.join(wanted)}; "
+            f"install one, name one in {variable}, or use --engine general"
         )
 
 

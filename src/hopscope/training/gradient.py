@@ -10,7 +10,8 @@ from torch import Tensor
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch, Task
 from hopscope.tasks.permutation import PermutationTask
-from hopscope.tasks.retrieval import RetrievalTask
+from hopscope.tasks.vector_task import VectorTask
+from hopscope.tasks.vectors import error_slope
 from hopscope.training.config import TrainingConfig
 from hopscope.training.engines import Engine, check_engine
 
@@ -38,13 +39,14 @@ def gradient_of(
         buffer: where the gradient goes, laid out as the weights.
 
     Raises:
-        UserError: the engine's package is not installed.
+        UserError: the engine lacks what it needs on this machine.
     """
-    check_engine(engine)
+    check_engine(engine, model.parameters.flat.device.type)
+    model = model.at(training.precision)
     if engine == "fused":
         return _fused(model, cast(PermutationTask, task), training, seeds, buffer)
     if engine == "stacked":
-        return _stacked(model, cast(RetrievalTask, task), training, seeds, buffer)
+        return _stacked(model, cast(VectorTask, task), training, seeds, buffer)
     if engine == "compiled":
         from hopscope.training.compiled import compiled_gradient
 
@@ -85,7 +87,7 @@ def _fused(
 
 
 def _stacked(
-    model: Transformer, task: RetrievalTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
+    model: Transformer, task: VectorTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
 ) -> Gradient:
     from hopscope.training.stacked import StackedGradient
 
@@ -94,13 +96,25 @@ def _stacked(
 
     def gradient(step: int) -> Mapping[str, Tensor]:
         batch = ahead.batch(step)
-        predictions = stacked.forward(batch.inputs).requires_grad_()
-        losses = task.losses(predictions, batch)
-        (slope,) = torch.autograd.grad(losses["loss"].sum(), predictions)
-        stacked.backward(slope, buffer)
-        return {name: loss.detach() for name, loss in losses.items()}
+        predictions = torch.empty_like(batch.targets)
+
+        def judge(member: int, samples: slice, found: Tensor) -> Tensor:
+            predictions[member, samples] = found
+            # The loss is a mean over the batch, of which these samples are a part.
+            share = len(found) / training.batch_size
+            return error_slope(found[None], _some(batch, member, samples))[0] * share
+
+        stacked(batch.inputs, judge, buffer)
+        return task.losses(predictions, batch)
 
     return gradient
+
+
+def _some(batch: Batch, member: int, samples: slice) -> Batch:
+    """Some samples of one member: `member == 1`."""
+    one = (slice(member, member + 1), samples)
+    weights = None if batch.target_weights is None else batch.target_weights[samples]
+    return Batch(batch.inputs[one], batch.targets[one], batch.loss_mask[one], {}, {}, weights)
 
 
 class _Ahead:

@@ -5,11 +5,10 @@ the others'.  Here every member is a row, so each is clipped, stepped and, when 
 finite, frozen on its own.  For healthy members the update equals `torch.optim.Adam` / `AdamW` (tested).
 """
 
-import math
 from collections.abc import Mapping
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from hopscope.models.parameters import Parameters
@@ -39,19 +38,25 @@ class Optimizer:
             parameters.decay_mask if config.decay == "matrices" else everywhere
         ) * config.weight_decay
 
-    def rate(self, step: int) -> float:
+    def rate(self, step: int | Int[Tensor, ""]) -> float | Float[Tensor, ""]:
         """Learning rate of step number `step` (from 0)."""
-        warmup = self.config.warmup_steps
-        return self.config.learning_rate * min(1.0, (step + 1) / warmup if warmup else 1.0)
+        full, warmup = self.config.learning_rate, self.config.warmup_steps
+        if not warmup:
+            return full
+        share = (step + 1) / warmup
+        return full * (share.clamp(max=1.0) if isinstance(share, Tensor) else min(1.0, share))
 
     @torch.no_grad()
     def step(
-        self, step: int, losses: Float[Tensor, " member"], gradients: Mapping[str, Tensor] | None = None
+        self,
+        step: int | Int[Tensor, ""],
+        losses: Float[Tensor, " member"],
+        gradients: Mapping[str, Tensor] | None = None,
     ) -> None:
         """Take step number `step` (from 0); members whose loss or gradient is not finite are frozen instead.
 
         Args:
-            step: number of steps taken before.
+            step: number of steps taken before; a tensor where it is known on the device only.
             losses: each member's loss.
             gradients: name → gradient of the sum of the losses, shaped as the weights; none where `gradient` holds it.
         """
@@ -63,9 +68,12 @@ class Optimizer:
         self.alive &= norm.isfinite() & losses.isfinite()
         if config.clip_norm is not None:
             gradient.mul_((config.clip_norm / (norm + 1e-6)).clamp(max=1.0)[:, None])
-        self._update(self.rate(step), gradient, step + 1)
+        count = step.double() + 1.0 if isinstance(step, Tensor) else step + 1
+        self._update(self.rate(step), gradient, count)
 
-    def _update(self, rate: float, gradient: Float[Tensor, "member size"], count: int) -> None:
+    def _update(
+        self, rate: float | Tensor, gradient: Float[Tensor, "member size"], count: int | Float[Tensor, ""]
+    ) -> None:
         config, flat, alive = self.config, self.parameters.flat, self.alive[:, None]
         decay = self._decay * flat if config.weight_decay else None
         if config.optimizer == "adam" and decay is not None:
@@ -81,5 +89,7 @@ class Optimizer:
         rates = moving * rate
         if config.optimizer == "adamw" and decay is not None:
             flat.sub_(decay * rates)
-        spread = self.second_moment.sqrt().div_(math.sqrt(1.0 - beta2**count)).add_(config.epsilon)
-        flat.sub_((self.first_moment / spread).mul_(rates / (1.0 - beta1**count)))
+        # Adam's correction of means that began at zero.
+        first, second = 1.0 - beta1**count, 1.0 - beta2**count
+        spread = self.second_moment.sqrt().div_(second**0.5).add_(config.epsilon)
+        flat.sub_((self.first_moment / spread).mul_(rates / first))

@@ -1,8 +1,11 @@
-"""The arithmetic of a worker: how many threads, and no subnormal numbers.
+"""The arithmetic of a worker: how many threads, no subnormal numbers, and no shorter products than were asked for.
 
 Weights of heads without a gradient decay into subnormals, on which CPUs are many times slower.  The flag that flushes
 them to zero belongs to a thread and is inherited by threads that it starts, so it must be set before torch starts its
 pool, and it is worth checking that it took.
+
+On a GPU float32 means float32 (no TF32, which has the mantissa of a float16), and the sums of bfloat16 products are
+float32.  Both are settings of a process, so they are set here, in the worker's own.
 """
 
 import torch
@@ -15,6 +18,8 @@ def prepare(threads: int) -> bool:
     """
     torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     return flushes_subnormals()
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ from hopscope.training.config import UnitPlan
 from hopscope.training.engines import Engine
 from hopscope.training.gradient import gradient_of
 from hopscope.training.optimizer import Optimizer
+from hopscope.training.steps import Fitting, MakeGradient, TrainingSteps
 
 Evaluate = Callable[[Transformer], Mapping[tuple[str, str], Float[Tensor, " member"]]]
 """Measures all members: (split, metric) → one number for each."""
@@ -73,6 +75,7 @@ class Trainer:
         evaluate: Evaluate,
         device: torch.device | str = "cpu",
         engine: Engine = "general",
+        make: MakeGradient = gradient_of,
     ):
         self.plan, self.task, self.unit, self.evaluate = plan, task, unit, evaluate
         self.model = Transformer.initial(plan.model, _seeds(plan, "init_seed"), device)
@@ -80,7 +83,18 @@ class Trainer:
         self.step = 0
         self.frozen_at = [NOT_FROZEN] * len(plan.members)
         seeds = _seeds(plan, "data_seed").to(device)
-        self._gradient = gradient_of(engine, self.model, task, plan.training, seeds, self.optimizer.gradient)
+        self._steps = TrainingSteps(
+            engine,
+            self.model,
+            task,
+            plan.training,
+            seeds,
+            self.optimizer,
+            notice=partial(self._split, "training"),
+            make=make,
+        )
+        remedy = "measure on fewer held-out samples, use a smaller model, or --device cpu"
+        self._fitting = Fitting(self.model.members, "evaluation", remedy, partial(self._split, "evaluation"))
 
     def run(self, budget: TimeBudget, report: Callable[[Progress], None]) -> None:
         """Train to the end, from the last sound checkpoint if there is one.
@@ -112,7 +126,7 @@ class Trainer:
         total: dict[str, Tensor] = {}
         first = self.step
         while self.step < stop:
-            for name, value in self._train_step().items():
+            for name, value in self._steps.take(self.step).items():
                 total[name] = total[name] + value if name in total else value
             self.step += 1
         self._notice_frozen()
@@ -120,14 +134,31 @@ class Trainer:
         self._record(rows, {**means, **self._evaluated()})
         return [float(value) for value in means["train", "loss"]]
 
-    def _train_step(self) -> Mapping[str, Tensor]:
-        losses = self._gradient(self.step)
-        self.optimizer.step(self.step, losses["loss"])
-        return losses
-
     def _evaluated(self) -> Mapping[tuple[str, str], Tensor]:
         with torch.no_grad():
+            return self._fitting.run(self._evaluated_in_parts)
+
+    def _evaluated_in_parts(self) -> Mapping[tuple[str, str], Tensor]:
+        parts = self._fitting.parts
+        if len(parts) == 1:
             return self.evaluate(self.model)
+        together: dict[tuple[str, str], Tensor] = {}
+        for part in parts:
+            few = self.model.select(list(range(*part.indices(self.model.members))))
+            for key, values in self.evaluate(few).items():
+                together.setdefault(key, values.new_zeros(self.model.members))[part] = values
+        return together
+
+    def _split(self, work: str, size: int) -> None:
+        """Say that memory was too short for all members at once."""
+        self.unit.run.event(
+            "unit split",
+            unit=self.unit.hash,
+            work=work,
+            step=self.step,
+            members=self.model.members,
+            at_a_time=size,
+        )
 
     def _record(self, rows: "_Rows", measured: Mapping[tuple[str, str], Tensor]) -> None:
         for (split, metric), values in measured.items():

@@ -7,8 +7,8 @@ from hopscope.studies.depth.configurations import Configuration
 from hopscope.studies.depth.evidence import Evidence
 
 PAPER_SCALE = DepthStudyConfig(
-    seeds=8, deepest_seeds=8, layers=tuple(range(1, 9)), layers_last=tuple(range(1, 9)), steps=5, steps_last=3, pool=2**20,
-    heads=8, width=128, mlp_ratio=4.0, training_steps=10_000, batch_size=512, beta2=0.999,
+    seeds=8, deepest_seeds=8, layers=tuple(range(1, 9)), layers_last=tuple(range(1, 9)), steps=5, steps_last=3,
+    pool=2**20, heads=8, width=128, mlp_ratio=4.0, training_steps=10_000, batch_size=512, beta2=0.999,
 )  # fmt: skip
 """At the scale of the paper, so that nothing is below it."""
 

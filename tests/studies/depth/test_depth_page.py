@@ -34,7 +34,13 @@ from hopscope.theory.information_flow import layers_per_step
 from .made_up import made_up
 
 SWEPT = DepthStudyConfig(
-    seeds=2, deepest_seeds=3, layers=(1, 2, 3), layers_last=(1, 3), steps=3, steps_last=2, sweeps=("steps", "specification")
+    seeds=2,
+    deepest_seeds=3,
+    layers=(1, 2, 3),
+    layers_last=(1, 3),
+    steps=3,
+    steps_last=2,
+    sweeps=("steps", "specification"),
 )
 
 
@@ -52,7 +58,9 @@ def evidence_of(config):
 @pytest.fixture(scope="module")
 def made_up_folder(tmp_path_factory):
     config = SWEPT
-    run = RunFolder.create(tmp_path_factory.mktemp("made_up"), "depth", config.model_dump(mode="json"), [], None)
+    run = RunFolder.create(
+        tmp_path_factory.mktemp("made_up"), "depth", config.model_dump(mode="json"), [], None
+    )
     evidence = evidence_of(config)
     judged = judge(evidence, config)
     run.write_json("claims.json", [claim.to_json() for claim, _ in judged])

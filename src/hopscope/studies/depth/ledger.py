@@ -34,7 +34,7 @@ def judge(evidence: Evidences, config: DepthStudyConfig) -> list[tuple[Claim, Ju
     """Every claim of the study with its judgement, in the order of the ledger."""
     judged = []
     for entry in ENTRIES:
-        if entry.by_reading:
+        if entry.by_reading and len(config.readings()) > 1:
             judgement = combine_readings(by_reading(entry, evidence, config))
         else:
             judgement = entry.judge(evidence, config)
@@ -99,7 +99,7 @@ ENTRIES = (
     ),
     Entry(
         "R9b",
-        "No trained model with fewer layers than log₃(2D) learns x_D.",
+        "No trained model with fewer layers than log₃(2D) learns the last symbol, x_D.",
         "paper §5, §7",
         "final partial loss of x_D in every IC run with fewer layers than the bound, over all D",
         judges.R9B,

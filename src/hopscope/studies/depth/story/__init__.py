@@ -1,5 +1,4 @@
-"""The page of the depth study in words; every number with the file and the key it came from.
-"""
+"""The page of the depth study in words; every number with the file and the key it came from."""
 
 from hopscope.claims import Claim, Judgement
 from hopscope.runs import RunFolder
@@ -38,7 +37,7 @@ def write_story(
         "numbers": numbers.entries,
         "claims": {
             claim.id: {
-                "words": judgement.words.replace("_", " "),
+                "words": judgement.words,
                 "per_seed": {name: list(values) for name, values in judgement.per_seed.items()},
             }
             for claim, judgement in judged

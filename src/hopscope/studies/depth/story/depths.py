@@ -1,5 +1,4 @@
-"""What a number of layers buys: both panels of the paper's Figure 4, the accuracies, and the theory.
-"""
+"""What a number of layers buys: both panels of the paper's Figure 4, the accuracies, and the theory."""
 
 from hopscope.studies.blocks import Block, figure, section, table, text
 from hopscope.studies.depth.config import DepthStudyConfig

@@ -1,5 +1,4 @@
-"""The numbers of the depth study's page, each with the file and the key it came from.
-"""
+"""The numbers of the depth study's page, each with the file and the key it came from."""
 
 from collections.abc import Iterable, Sequence
 

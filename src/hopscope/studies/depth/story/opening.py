@@ -1,5 +1,4 @@
-"""The opening of the page: the task and the verdicts.
-"""
+"""The opening of the page: the task and the verdicts."""
 
 from typing import Any
 

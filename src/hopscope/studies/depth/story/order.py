@@ -1,5 +1,4 @@
-"""In which order the steps of a chain are learned.
-"""
+"""In which order the steps of a chain are learned."""
 
 from hopscope.claims.crossings import Crossing, median
 from hopscope.studies.blocks import Block, figure, section, table, text
@@ -61,7 +60,22 @@ def _row(found: Evidence, step: int, numbers: Numbers) -> list[str]:
         shown,
         numbers.range(found, times, what, style=",.0f"),
         f"{learned} of {len(found.seeds)}",
+        _after_the_one_before(found, step, numbers),
     ]
+
+
+def _after_the_one_before(found: Evidence, step: int, numbers: Numbers) -> str:
+    place = found.asked.index(step)
+    if place == 0:
+        return ""
+    pairs = zip(found.crossings(found.asked[place - 1]), found.crossings(step), strict=True)
+    waits = [
+        later.time - earlier.time
+        for earlier, later in pairs
+        if earlier is not None and later is not None and earlier.time is not None and later.time is not None
+    ]
+    what = f"first crossing of {LEARNED} by held-out loss_step_{step} minus that by loss_step_{found.asked[place - 1]}"
+    return numbers.estimate(found, waits, what, style=",.0f")
 
 
 def _median(crossings: list[Crossing]) -> float | None:

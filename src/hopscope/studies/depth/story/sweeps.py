@@ -1,5 +1,4 @@
-"""The sweeps: D against layers, and the readings of what the paper leaves open.
-"""
+"""The sweeps: D against layers, and the readings of what the paper leaves open."""
 
 from collections.abc import Callable
 

@@ -1,0 +1,185 @@
+"""Plain eager PyTorch, one model, tuned by hand: what a careful user writes without an ensemble.
+
+Modules as in the paper's field: one linear map for queries, keys and values, attention, layer norms, AdamW with
+`fused=True`.  Settings that are tried: attention by `scaled_dot_product_attention` or by matrix products and softmax,
+and all positions or, in the last layer, only the queries' (`--rows loss`).
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from _common import measure, prepare_torch
+from _depth import (
+    BETAS,
+    CHAINS,
+    DEVIATION,
+    EPSILON,
+    HEADS,
+    INPUT_SIZE,
+    LAYERS,
+    LEARNING_RATE,
+    OUTPUT_SIZE,
+    POSITIONS,
+    RESIDUAL_DEVIATION,
+    STEPS,
+    SYMBOL_DIM,
+    WEIGHT_DECAY,
+    WIDTH,
+    depth_arguments,
+    depth_parse,
+    position_codes,
+)
+
+
+class Sampler:
+    """Draws whole batches."""
+
+    def __init__(self, seed: int) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+        self.codes = torch.tensor(position_codes())
+
+    def __call__(self, batch: int) -> tuple[Tensor, Tensor]:
+        """Inputs (batch, 28, 8) and targets (batch, 4, 12)."""
+        symbols = torch.randn(batch, STEPS + 1, CHAINS, SYMBOL_DIM, generator=self.generator)
+        # Row k orders the pairs of step k, row 0 the queries.
+        orders = torch.rand(batch, STEPS + 1, CHAINS, generator=self.generator).argsort(-1)
+        blocks = []
+        for step in range(STEPS, 0, -1):
+            shuffle = orders[:, step, :, None].expand(-1, -1, SYMBOL_DIM)
+            pair = [symbols[:, level].gather(1, shuffle) for level in (step - 1, step)]
+            blocks.append(torch.stack(pair, 2).flatten(1, 2))
+        shuffle = orders[:, 0, :, None].expand(-1, -1, SYMBOL_DIM)
+        queries, *targets = (symbols[:, level].gather(1, shuffle) for level in range(STEPS + 1))
+        held = torch.cat([*blocks, queries], 1)
+        inputs = torch.cat([held, self.codes.expand(batch, -1, -1)], -1)
+        return inputs, torch.cat(targets, -1)
+
+
+class Block(nn.Module):
+    """Attention, and an MLP where there is one, each behind a layer norm."""
+
+    causal: Tensor
+
+    def __init__(self, mlp_ratio: int, attention: str) -> None:
+        super().__init__()
+        self.attention = attention
+        self.norm_attention = nn.LayerNorm(WIDTH)
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+        self.attention_out = nn.Linear(WIDTH, WIDTH)
+        if mlp_ratio:
+            self.norm_mlp = nn.LayerNorm(WIDTH)
+            self.mlp_in = nn.Linear(WIDTH, mlp_ratio * WIDTH)
+            self.mlp_out = nn.Linear(mlp_ratio * WIDTH, WIDTH)
+        self.mlp_ratio = mlp_ratio
+        mask = torch.zeros(POSITIONS, POSITIONS).masked_fill(
+            torch.ones(POSITIONS, POSITIONS, dtype=torch.bool).triu(1), -torch.inf
+        )
+        self.register_buffer("causal", mask, persistent=False)
+
+    def forward(self, x: Tensor, rows: int) -> Tensor:
+        """The stream (batch, rows, width) at the last `rows` positions, of that at all positions."""
+        q, k, v = (self._heads(part) for part in self.qkv(self.norm_attention(x)).chunk(3, dim=-1))
+        x, q, causal = x[:, -rows:], q[:, :, -rows:], self.causal[-rows:]
+        if self.attention == "softmax":
+            scores = torch.baddbmm(
+                causal.expand(len(x) * HEADS, -1, -1),
+                q.flatten(0, 1),
+                k.flatten(0, 1).transpose(1, 2),
+                alpha=(WIDTH // HEADS) ** -0.5,
+            )
+            mixed = torch.bmm(scores.softmax(-1), v.flatten(0, 1)).unflatten(0, (len(x), HEADS))
+        elif rows == POSITIONS:
+            mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=causal)
+        x = x + self.attention_out(mixed.transpose(1, 2).flatten(2))
+        if self.mlp_ratio:
+            x = x + self.mlp_out(functional.gelu(self.mlp_in(self.norm_mlp(x))))
+        return x
+
+    @staticmethod
+    def _heads(part: Tensor) -> Tensor:
+        return part.view(part.shape[0], POSITIONS, HEADS, WIDTH // HEADS).transpose(1, 2)
+
+
+class PlainTransformer(nn.Module):
+    """The paper's model; predictions at the queries."""
+
+    def __init__(self, mlp_ratio: int = 0, rows: str = "loss", attention: str = "sdpa") -> None:
+        super().__init__()
+        self.rows = rows
+        self.embed = nn.Linear(INPUT_SIZE, WIDTH)
+        self.blocks = nn.ModuleList(Block(mlp_ratio, attention) for _ in range(LAYERS))
+        self.norm = nn.LayerNorm(WIDTH)
+        self.readout = nn.Linear(WIDTH, OUTPUT_SIZE)
+        for name, parameter in self.named_parameters():
+            if parameter.ndim == 2:
+                residual = name.endswith(("attention_out.weight", "mlp_out.weight"))
+                nn.init.normal_(parameter, std=RESIDUAL_DEVIATION if residual else DEVIATION)
+            elif "norm" not in name:
+                nn.init.zeros_(parameter)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Predictions (batch, 4, 12) of inputs (batch, 28, 8)."""
+        x = self.embed(inputs)
+        for number, block in enumerate(self.blocks):
+            last = self.rows == "loss" and number == LAYERS - 1
+            x = block(x, CHAINS if last else POSITIONS)
+        predictions: Tensor = self.readout(self.norm(x[:, -CHAINS:]))
+        return predictions
+
+
+def optimizer_of(model: nn.Module) -> torch.optim.AdamW:
+    """Weight decay on matrices only."""
+    weights = list(model.parameters())
+    groups = [
+        {"params": [each for each in weights if each.ndim == 2], "weight_decay": WEIGHT_DECAY},
+        {"params": [each for each in weights if each.ndim != 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=BETAS, eps=EPSILON, fused=True)
+
+
+class PlainLoop:
+    """One training step per call."""
+
+    def __init__(self, batch: int, seed: int, mlp_ratio: int, rows: str, attention: str) -> None:
+        torch.manual_seed(seed)
+        self.batch = batch
+        self.sample = Sampler(seed)
+        self.model = PlainTransformer(mlp_ratio, rows, attention)
+        self.optimizer = optimizer_of(self.model)
+        self.latest = torch.tensor(float("nan"))
+
+    def advance(self) -> int:
+        inputs, targets = self.sample(self.batch)
+        loss = functional.mse_loss(self.model(inputs), targets)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.latest = loss.detach()
+        return self.batch
+
+    def loss(self) -> float:
+        return self.latest.item()
+
+
+def build(options: argparse.Namespace) -> PlainLoop:
+    return PlainLoop(options.batch, options.seed, options.mlp_ratio, options.rows, options.attention)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = depth_arguments("plain_pytorch_depth")
+    parser.add_argument("--rows", choices=("all", "loss"), default="loss", help="positions of the last layer")
+    parser.add_argument("--attention", choices=("sdpa", "softmax"), default="sdpa")
+    options = depth_parse(parser, argv, single=True)
+    flushed = prepare_torch(options.threads)
+    return measure("plain_pytorch_depth", options, build, ["torch"], subnormals_flushed=flushed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

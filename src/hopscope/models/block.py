@@ -1,0 +1,187 @@
+"""One layer of an ensemble: attention, then the MLP if there is one.
+
+A layer is an object that holds its weights by short names and knows nothing of the other layers, so that compiled once
+it serves them all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from hopscope.models.config import TransformerConfig
+from hopscope.models.layer_editor import LayerEditor
+from hopscope.models.linear import linear, linears, norm
+
+Stream = Float[Tensor, "member batch position model"]
+Rows = Float[Tensor, "member batch row model"]
+
+AttentionKind = Literal["fused", "explicit"]
+"""`fused` leaves attention to torch's kernels, which never write patterns to memory; `explicit` is a softmax between
+two products, as it must be where patterns are asked for or edited."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What happened inside one forward pass, one tensor per layer.
+
+    Attributes:
+        patterns: attention patterns, after edits.
+        heads: head outputs before the output projection, after edits.
+        mlps: MLP outputs, after edits (none for a model without MLP).
+        streams: residual stream that enters each layer, and the one that leaves the last.
+    """
+
+    patterns: list[Float[Tensor, "*lead head query key"]]
+    heads: list[Float[Tensor, "*lead head query head_dim"]]
+    mlps: list[Float[Tensor, "*lead query model"]]
+    streams: list[Float[Tensor, "*lead position model"]]
+
+
+class Block:
+    """One layer.
+
+    Attributes:
+        config: of the whole model.
+        weights: short name, such as `attention.query.weight`, to tensor.
+        mask: added to the scores: 0 where a query may see a key, -∞ elsewhere `[query, key]`.
+        dtype: to which the factors of products, and their results, are rounded.
+        attention: how attention is done where nothing else decides it.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        weights: Mapping[str, Tensor],
+        mask: Float[Tensor, "query key"],
+        dtype: torch.dtype,
+        attention: AttentionKind,
+    ):
+        self.config, self.weights, self.mask = config, weights, mask
+        self.dtype, self.attention = dtype, attention
+
+    def __call__(
+        self,
+        stream: Stream,
+        rows: slice | Tensor | None = None,
+        editor: LayerEditor | None = None,
+        captured: Captured | None = None,
+    ) -> Rows:
+        """The stream after this layer.
+
+        Args:
+            stream: the stream before it.
+            rows: positions that are wanted; `None` means all.
+            editor: interventions.
+            captured: where to note what happened.
+        """
+        attended = self._attended(stream, rows, editor, captured)
+        return self.after_attention(
+            stream if rows is None else stream[:, :, rows], attended, editor, captured
+        )
+
+    def after_attention(
+        self,
+        stream: Stream,
+        attended: Stream,
+        editor: LayerEditor | None = None,
+        captured: Captured | None = None,
+    ) -> Stream:
+        """The stream after this layer, from the stream before it and what attention adds."""
+        place = self.config.norm
+        stream = stream + attended
+        if place == "post":
+            stream = norm(self.weights, "attention_norm", stream)
+        if not self.config.mlp_size:
+            return stream
+        inside = norm(self.weights, "mlp_norm", stream) if place == "pre" else stream
+        activation = functional.relu if self.config.activation == "relu" else functional.gelu
+        out = self._linear("mlp.outer", activation(self._linear("mlp.inner", inside)))
+        if editor is not None:
+            out = editor.mlp(out)
+        if captured is not None:
+            captured.mlps.append(out)
+        stream = stream + out
+        return norm(self.weights, "mlp_norm", stream) if place == "post" else stream
+
+    def _attended(
+        self,
+        stream: Stream,
+        rows: slice | Tensor | None,
+        editor: LayerEditor | None,
+        captured: Captured | None,
+    ) -> Rows:
+        keys = self._normed(stream)
+        if self.attention == "fused" and editor is None and captured is None:
+            out = self._fused(keys, rows)
+        else:
+            out = self._explicit(stream, keys, rows, editor, captured)
+        return self._linear("attention.output", out.transpose(2, 3).flatten(-2))
+
+    def _normed(self, stream: Stream) -> Stream:
+        return norm(self.weights, "attention_norm", stream) if self.config.norm == "pre" else stream
+
+    def _explicit(
+        self,
+        stream: Stream,
+        keys: Stream,
+        rows: slice | Tensor | None,
+        editor: LayerEditor | None,
+        captured: Captured | None,
+    ) -> Float[Tensor, "member batch head row head_dim"]:
+        """Head outputs, by a softmax between two products."""
+        query = self._heads(self._linear("attention.query", keys if rows is None else keys[:, :, rows]))
+        key, value = (self._heads(self._linear(f"attention.{part}", keys)) for part in ("key", "value"))
+        if editor is not None:
+            value = editor.values(
+                value, lambda x: self._heads(self._linear("attention.value", self._normed(x))), stream
+            )
+        mask = self.mask[: stream.shape[2], : stream.shape[2]]
+        scores = self._product(query, key.transpose(-1, -2)) * self.config.head_size**-0.5
+        pattern = (scores + (mask if rows is None else mask[rows])).softmax(-1)
+        if editor is not None:
+            pattern = editor.pattern(pattern)
+        out = self._product(pattern, value)
+        if editor is not None:
+            out = editor.heads(out)
+        if captured is not None:
+            captured.patterns.append(pattern)
+            captured.heads.append(out)
+        return out
+
+    def _fused(
+        self, keys: Stream, rows: slice | Tensor | None
+    ) -> Float[Tensor, "member batch head row head_dim"]:
+        """Head outputs, by torch's attention."""
+        names = [f"attention.{part}" for part in ("query", "key", "value")]
+        if rows is None:
+            query, key, value = linears(self.weights, names, keys, self.dtype)
+        else:
+            query = self._linear(names[0], keys[:, :, rows])
+            key, value = linears(self.weights, names[1:], keys, self.dtype)
+        # torch's kernels take one batch axis: the members' batches follow each other.
+        query, key, value = (self._heads(x).flatten(0, 1).to(self.dtype) for x in (query, key, value))
+        masked = self.config.causal and rows is not None
+        out = functional.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=self.mask[rows].to(self.dtype) if masked else None,
+            is_causal=self.config.causal and not masked,
+        )
+        return out.unflatten(0, keys.shape[:2]).float()
+
+    def _linear(
+        self, name: str, x: Float[Tensor, "member batch position a"]
+    ) -> Float[Tensor, "member batch position b"]:
+        return linear(self.weights, name, x, self.dtype)
+
+    def _product(self, a: Tensor, b: Tensor) -> Tensor:
+        return (a.to(self.dtype) @ b.to(self.dtype)).float()
+
+    def _heads(self, x: Stream) -> Float[Tensor, "member batch head position head_dim"]:
+        return x.unflatten(-1, (self.config.heads, self.config.head_size)).transpose(2, 3)

@@ -1,0 +1,58 @@
+"""Runs that travel: checkpoints with fewer digits, and a note of what was left out.
+
+A unit's `thinned.json` says which of its checkpoints are float16 and which are gone, so that nobody takes the one for
+the full weights, or the unit for one that must be trained again because the other is missing.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from hopscope.runs.checkpoints import load_checkpoint, save_checkpoint
+from hopscope.runs.files import is_file, read_json, write_json
+from hopscope.runs.hashing import SCHEMA_VERSION
+from hopscope.runs.units import UnitFolder
+
+_NAME = "thinned.json"
+
+
+def save_rounded(source: Path, to: Path) -> None:
+    """Write the weights of a checkpoint as float16 (11 significant bits), without the optimiser's state.
+
+    Weights too large for float16 stay as they are.  The metadata gain `rounded`, the names of the rounded arrays.
+
+    Raises:
+        CheckpointDamaged: its content cannot be trusted.
+        UserError: a file cannot be read or written.
+    """
+    arrays, metadata = load_checkpoint(source)
+    largest = float(np.finfo(np.float16).max)
+    weights = {name: array for name, array in arrays.items() if name.startswith("weights/")}
+    fits = [name for name, array in weights.items() if not (np.abs(array) > largest).any()]
+    rounded = {name: array.astype(np.float16) if name in fits else array for name, array in weights.items()}
+    save_checkpoint(to, rounded, {**metadata, "rounded": fits})
+
+
+def note_thinned(folder: Path, rounded: Iterable[int], left_out: Iterable[int]) -> None:
+    """Say of the unit in a folder which steps' checkpoints are rounded, and which are left out.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    note = {"schema_version": SCHEMA_VERSION, "rounded": sorted(rounded), "left_out": sorted(left_out)}
+    write_json(folder / _NAME, note)
+
+
+def steps_left_out(unit: UnitFolder) -> list[int]:
+    """Steps whose checkpoints were left out of a unit on purpose.
+
+    Raises:
+        UserError: the note is damaged.
+    """
+    return [int(step) for step in read_json(unit.path / _NAME)["left_out"]] if is_thinned(unit) else []
+
+
+def is_thinned(unit: UnitFolder) -> bool:
+    """Whether checkpoints of a unit were rounded or left out on purpose."""
+    return is_file(unit.path / _NAME)

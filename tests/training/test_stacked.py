@@ -1,0 +1,364 @@
+"""The stacked way against autograd, its slow obvious reference."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hopscope.errors import TimeBudgetReached, UserError
+from hopscope.models.config import TransformerConfig
+from hopscope.models.transformer import Transformer
+from hopscope.runs import RunFolder
+from hopscope.tasks.config import RetrievalConfig
+from hopscope.tasks.retrieval import RetrievalTask
+from hopscope.tasks.vectors import error_slope
+from hopscope.training import engines, stacked
+from hopscope.training.budget import TimeBudget
+from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training.gradient import gradient_of
+from hopscope.training.optimizer import Optimizer
+from hopscope.training.trainer import Trainer
+
+numba = pytest.importorskip("numba", reason="the stacked way is optional")
+stacked_lanes = pytest.importorskip("hopscope.training.stacked_lanes")
+
+SEEDS = torch.tensor([3, 5, 7])
+KEY_BIAS = "attention.key.bias"
+
+
+def config(**changes):
+    shape = {
+        "layers": 2,
+        "heads": 3,
+        "width": 11,
+        "head_dim": 5,
+        "mlp_ratio": 0.0,
+        "readout": (4, 6),
+        **changes,
+    }
+    return TransformerConfig(
+        positions="carried", length=7, input_kind="vectors", input_size=4, output_size=13, **shape
+    )
+
+
+def model_of(shape, seeds=SEEDS):
+    """Members whose biases, gains and shifts are all at work."""
+    model = Transformer.initial(shape, seeds)
+    for index, seed in enumerate(seeds.tolist()):
+        noise = torch.randn(model.parameters.flat.shape[1], generator=torch.Generator().manual_seed(seed))
+        model.parameters.flat[index] += 0.2 * noise
+    return model
+
+
+def drawn(shape, batch, seeds=SEEDS):
+    """Inputs and targets."""
+    sizes = ((shape.length, shape.input_size), (len(shape.readout_positions), shape.output_size))
+    sources = [torch.Generator().manual_seed(seed) for seed in seeds.tolist()]
+    inputs, targets = (
+        torch.stack([torch.randn(batch, *size, generator=source) for source in sources]) for size in sizes
+    )
+    return inputs, targets
+
+
+def reference(model, inputs, targets):
+    """Predictions and gradient by tensor, by autograd through plain modules in double precision."""
+    readout = list(model.config.readout_positions)
+    predictions, gradients = [], []
+    for index in range(len(inputs)):
+        member = model.member(index).double()
+        predictions.append(member(inputs[index].double())[:, readout])
+        (predictions[-1] - targets[index]).square().mean().backward()
+        gradients.append({name: weight.grad.t() for name, weight in member.named_parameters()})
+    stacked_up = {name: torch.stack([each[name] for each in gradients]) for name in gradients[0]}
+    return torch.stack(predictions).detach(), stacked_up
+
+
+def by_stacked(model, inputs, targets, way=None):
+    way = way or stacked.StackedGradient(model.config, model.parameters, inputs.shape[1])
+    gradient = torch.full_like(model.parameters.flat, 0.0)
+    predictions = torch.full_like(targets, torch.nan)
+
+    def judge(member, samples, found):
+        predictions[member, samples] = found
+        return 2.0 * (found - targets[member, samples]) / targets[0].numel()
+
+    way(inputs, judge, gradient)
+    return predictions, gradient
+
+
+def assert_equal(model, inputs, targets, tolerance=1e-5):
+    expected_predictions, expected = reference(model, inputs, targets)
+    predictions, gradient = by_stacked(model, inputs, targets)
+    torch.testing.assert_close(predictions.double(), expected_predictions, rtol=1e-5, atol=1e-5)
+    size = max(each.abs().max() for each in expected.values())
+    for name, view in model.parameters.views(gradient).items():
+        difference, norm = (view - expected[name]).norm(), expected[name].norm()
+        # A key bias shifts all scores of a row alike: it has no gradient but rounding.
+        bound = 1e-6 * size if name.endswith(KEY_BIAS) else tolerance * (norm + 1e-3 * size)
+        assert difference <= bound, (name, difference / (norm + 1e-30))
+
+
+SHAPES = st.fixed_dictionaries(
+    {
+        "layers": st.integers(1, 3),
+        "heads": st.integers(1, 3),
+        "width": st.sampled_from([3, 7, 16]),
+        "head_dim": st.sampled_from([1, 5, 8]),
+        "mlp_ratio": st.sampled_from([0.0, 0.5, 4.0]),
+        "activation": st.sampled_from(["relu", "gelu"]),
+        "causal": st.booleans(),
+        "readout": st.sampled_from([None, (0,), (1, 4), (4, 5, 6)]),
+    }
+)
+
+
+@settings(max_examples=60)
+@given(SHAPES, st.sampled_from([1, 13, 16, 41]))
+def test_equals_autograd(shape, batch):
+    shape = config(**shape)
+    assert_equal(model_of(shape), *drawn(shape, batch))
+
+
+@pytest.mark.parametrize(("columns", "chunks"), [(1, 9), (7 * 32, 3), (10**6, 1)])
+def test_a_batch_is_cut_into_chunks_and_filled_up(monkeypatch, columns, chunks):
+    monkeypatch.setattr(stacked, "_COLUMNS", columns)
+    shape = config(mlp_ratio=1.0)
+    model, (inputs, targets) = model_of(shape), drawn(shape, 67)
+    assert_equal(model, inputs, targets)
+    seen = []
+
+    def judge(member, samples, found):
+        seen.append((member, samples.stop - samples.start))
+        return torch.zeros_like(found)
+
+    stacked.StackedGradient(shape, model.parameters, 67)(
+        inputs, judge, torch.zeros_like(model.parameters.flat)
+    )
+    assert len(seen) == chunks * len(SEEDS)
+    assert [sum(size for member, size in seen if member == index) for index in range(3)] == [67] * 3
+
+
+def test_sharp_attention_keeps_its_digits():
+    """Scores thousands apart."""
+    shape = config()
+    model = model_of(shape)
+    for layer in range(2):
+        for part in ("query", "key"):
+            model.weights[f"layers.{layer}.attention.{part}.weight"].mul_(40.0)
+    inputs, targets = drawn(shape, 31)
+    predictions, gradient = by_stacked(model, inputs, targets)
+    expected_predictions, expected = reference(model, inputs, targets)
+    assert gradient.isfinite().all()
+    torch.testing.assert_close(predictions.double(), expected_predictions, rtol=1e-3, atol=1e-3)
+    for name in ("embed.vector.weight", "layers.0.attention.value.weight", "readout.weight"):
+        found = model.parameters.views(gradient)[name]
+        torch.testing.assert_close(found.double(), expected[name], rtol=2e-2, atol=2e-3)
+
+
+def test_a_member_is_as_it_would_be_alone():
+    shape = config(mlp_ratio=1.0)
+    inputs, targets = drawn(shape, 67)
+    together = model_of(shape)
+    predictions, gradient = by_stacked(together, inputs, targets)
+    for index in range(len(SEEDS)):
+        part = slice(index, index + 1)
+        alone, own = by_stacked(together.select([index]), inputs[part], targets[part])
+        torch.testing.assert_close(alone[0], predictions[index], rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(own[0], gradient[index], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["readout.weight", "layers.0.attention.query.weight", "embed.vector.weight"])
+def test_a_broken_member_shows_and_leaves_the_others_alone(name, value):
+    shape = config()
+    inputs, targets = drawn(shape, 41)
+    model = model_of(shape)
+    predictions, gradient = by_stacked(model, inputs, targets)
+    model.weights[name][1, 2, 3] = value
+    broken_predictions, broken = by_stacked(model, inputs, targets)
+    assert not broken_predictions[1].isfinite().all() and not broken[1].isfinite().all()
+    for index in (0, 2):
+        assert torch.equal(broken_predictions[index], predictions[index])
+        assert torch.equal(broken[index], gradient[index])
+
+
+def test_the_buffers_of_one_batch_leave_nothing_in_the_next():
+    shape = config(mlp_ratio=1.0)
+    model = model_of(shape)
+    way = stacked.StackedGradient(shape, model.parameters, 41)
+    first, second = drawn(shape, 41), drawn(shape, 41, SEEDS + 10)
+    fresh = by_stacked(model, *first, way)
+    by_stacked(model, *second, way)
+    again = by_stacked(model, *first, way)
+    assert torch.equal(fresh[0], again[0]) and torch.equal(fresh[1], again[1])
+
+
+# The lanes.
+
+
+def test_powers_of_two():
+    @numba.njit
+    def powers(x, out):
+        for row in range(len(x)):
+            stacked_lanes.store(out, (row,), stacked_lanes.power_of_two(stacked_lanes.load(x, (row,))))
+
+    numbers = np.linspace(-140.0, 0.0, 1001 * stacked_lanes.LANES, dtype=np.float32)
+    numbers[:3] = (-np.inf, np.nan, -1e30)
+    out = np.zeros((1001, stacked_lanes.LANES), dtype=np.float32)
+    powers(numbers.reshape(out.shape), out)
+    found = out.ravel()
+    assert np.isnan(found[1]) and found[0] == found[2] == 2.0**-126 and found[-1] == 1.0
+    normal = numbers >= -126.0
+    np.testing.assert_allclose(found[normal], np.exp2(numbers[normal].astype(np.float64)), rtol=5e-7)
+
+
+def test_lanes_flush_subnormals_where_torch_does():
+    @numba.njit
+    def product(a, b, out):
+        stacked_lanes.store(out, (0,), stacked_lanes.load(a, (0,)) * stacked_lanes.load(b, (0,)))
+
+    small = np.full((1, stacked_lanes.LANES), 1e-30, dtype=np.float32)
+    smaller = np.full((1, stacked_lanes.LANES), 1e-10, dtype=np.float32)
+    kept, flushed = np.zeros_like(small), np.ones_like(small)
+    product(small, smaller, kept)
+    torch.set_flush_denormal(True)
+    try:
+        product(small, smaller, flushed)
+    finally:
+        torch.set_flush_denormal(False)
+    assert (kept > 0.0).all() and (flushed == 0.0).all()
+
+
+# Training by it.
+
+
+def make_plan(*seeds, model=None, **training):
+    task = RetrievalConfig(chains=2, symbol_dim=2, steps=2, schedule=((11, "last"),))
+    settings = {
+        "steps": 31, "batch_size": 19, "checkpoint_every": 5, "evaluate_every": 3, "optimizer": "adamw",
+        "learning_rate": 3e-3, "weight_decay": 0.1, "betas": (0.9, 0.95), **training,
+    }  # fmt: skip
+    made = RetrievalTask(task)
+    shape = TransformerConfig(
+        layers=3, heads=2, width=14, head_dim=5, mlp_ratio=0.0, positions="carried", position_size=2,
+        length=made.positions, input_kind="vectors", input_size=made.input_size, output_size=made.output_size,
+        readout=made.readout, **(model or {}),
+    )  # fmt: skip
+    return UnitPlan(
+        label="small",
+        task=task,
+        model=shape,
+        training=TrainingConfig.model_validate(settings),
+        members=tuple(MemberPlan(member=index, seed=seed) for index, seed in enumerate(seeds)),
+    )
+
+
+def trainer_of(folder, plan, engine):
+    task = RetrievalTask(plan.task)
+    members = [
+        {"member": m.member, "unit": "aaaaaaaaaaaa", "index": i, "seed": m.seed, "overrides": {}}
+        for i, m in enumerate(plan.members)
+    ]
+    run = RunFolder.create(folder, "depth", plan.model_dump(mode="json"), members, None)
+    unit = run.unit("aaaaaaaaaaaa").create({"plan": plan.model_dump(mode="json")})
+    batch = task.evaluation(11)
+
+    def evaluate(model):
+        return {("held_out", "loss"): task.losses(model(batch.inputs), batch)["loss"]}
+
+    return Trainer(plan, task, unit, evaluate, engine=engine)
+
+
+def run(trainer, seconds=None):
+    trainer.run(TimeBudget(seconds), lambda progress: None)
+
+
+def record(unit):
+    """Hashes of everything that training wrote."""
+    files = [*Path(unit.path).rglob("*.parquet"), *Path(unit.path).rglob("*.safetensors")]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(files)}
+
+
+@pytest.mark.parametrize("step", [3, 11])
+def test_the_slope_is_that_of_the_loss(step):
+    task = RetrievalTask(make_plan(5).task)
+    batch = task.sample(SEEDS, "train", range(step, step + 1), 13, annotate=False)
+    assert (batch.target_weights[0] == 0.0).any() == (step == 11)
+    predictions = batch.targets.flip(1).clone().requires_grad_()
+    (expected,) = torch.autograd.grad(task.losses(predictions, batch)["loss"].sum(), predictions)
+    torch.testing.assert_close(error_slope(predictions.detach(), batch), expected)
+
+
+@pytest.mark.parametrize("mlp_ratio", [0.0, 1.0])
+def test_losses_and_training_are_those_of_the_general_way(tmp_path, mlp_ratio):
+    plan = make_plan(5, 7)
+    plan = plan.model_copy(update={"model": plan.model.model_copy(update={"mlp_ratio": mlp_ratio})})
+    losses, ends = [], []
+    for engine in ("general", "stacked"):
+        task, seeds = RetrievalTask(plan.task), torch.tensor([5, 7])
+        model = Transformer.initial(plan.model, seeds)
+        optimizer = Optimizer(model.parameters, plan.training)
+        gradient = gradient_of(engine, model, task, plan.training, seeds, optimizer.gradient)
+        several = []
+        for step in range(23):
+            found = gradient(step)
+            several.append({name: loss.clone() for name, loss in found.items()})
+            optimizer.step(step, found["loss"])
+        losses.append(several)
+        ends.append({name: view.detach() for name, view in model.weights.items()})
+    for general, own in zip(*losses, strict=True):
+        assert general.keys() == own.keys()
+        for name, expected in general.items():
+            torch.testing.assert_close(own[name], expected, rtol=1e-4, atol=1e-5, msg=name)
+    for name, expected in ends[0].items():
+        if not name.endswith(KEY_BIAS):
+            torch.testing.assert_close(ends[1][name], expected, rtol=1e-2, atol=1e-3, msg=name)
+    assert any(not torch.equal(ends[1][name], expected) for name, expected in ends[0].items())
+
+
+def test_a_resumed_training_is_the_undisturbed_one(tmp_path):
+    plan = make_plan(5, 7)
+    whole = trainer_of(tmp_path / "whole", plan, "stacked")
+    run(whole)
+    trainer = trainer_of(tmp_path / "parts", plan, "stacked")
+    for _ in range(40):
+        try:
+            run(trainer, 1e-9)
+            break
+        except TimeBudgetReached:
+            trainer = trainer_of(tmp_path / "parts", plan, "stacked")
+    assert record(trainer.unit) == record(whole.unit)
+    assert len(record(whole.unit)) > 10
+
+
+# Which units it is for.
+
+
+def test_it_is_for_the_papers_models_on_a_cpu():
+    plan = make_plan(5)
+    assert engines.chosen_engine(plan, "cpu") == "stacked"
+    for change in ({"norm": "post"}, {"norm": "none"}, {"positions": "learned", "position_size": 0}):
+        other = plan.model_copy(update={"model": plan.model.model_copy(update=change)})
+        assert engines.chosen_engine(other, "cpu") == "general", change
+    rounded = plan.training.model_copy(update={"precision": "bfloat16"})
+    assert engines.chosen_engine(plan.model_copy(update={"training": rounded}), "cpu") == "general"
+
+
+def test_without_numba_training_takes_the_general_way(monkeypatch):
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    plan = make_plan(5)
+    assert engines.chosen_engine(plan, "cpu") == "general"
+    with pytest.raises(UserError, match="numba"):
+        model = Transformer.initial(plan.model, torch.tensor([5]))
+        gradient_of(
+            "stacked",
+            model,
+            RetrievalTask(plan.task),
+            plan.training,
+            torch.tensor([5]),
+            model.parameters.flat,
+        )
