@@ -28,7 +28,6 @@ from torch import Tensor
 
 from compare import WIDTH_IN_FILES, check_run_options, median_range, provenance, ratios, refuse, spread, write
 from hopscope.errors import UserError
-from hopscope.executors.local import chosen_device
 from hopscope.executors.timing import Steps, operations
 from hopscope.studies import find_study
 from hopscope.studies.depth.config import PRESETS
@@ -320,8 +319,9 @@ def chosen_plans(preset: str, layers: Sequence[int] | None) -> tuple[list[UnitPl
     return kept, models
 
 
-def measured(options: argparse.Namespace, device: str, say: Callable[[str], None]) -> dict[str, Any]:
+def measured(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
     """Everything, as JSON values."""
+    device = options.device
     plans, models = chosen_plans(options.preset, options.layers)
     name = torch.cuda.get_device_name() if device == "cuda" else "a CPU (a try; says nothing of a GPU)"
     bandwidth, peak = bytes_per_second(device), peak_operations(name)
@@ -353,10 +353,14 @@ def main(argv: Sequence[str] | None = None, console: Console | None = None) -> i
     """Measure, print and write; 0, or 2 where there is no GPU."""
     options = _options(argv)
     console = console or Console(width=None if sys.stdout.isatty() else WIDTH_IN_FILES)
+    if options.device == "cuda" and not torch.cuda.is_available():
+        refuse(
+            "bench: expected a CUDA device for --suite gpu, found none; "
+            "to try the script without, run python benchmarks/gpu.py --device cpu --preset smoke"
+        )
+    prepare(torch.get_num_threads())
     try:
-        device = chosen_device(options.device)
-        prepare(torch.get_num_threads())
-        result = measured(options, device, lambda line: console.print(line, highlight=False, markup=False))
+        result = measured(options, lambda line: console.print(line, highlight=False, markup=False))
     except UserError as error:
         refuse(str(error))
     show(result, console)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hopscope.errors import UserError
-from hopscope.runs import RunFolder, UnitFolder, note_thinned, save_rounded, steps_left_out
+from hopscope.runs import RunFolder, UnitFolder, frozen_members, note_thinned, save_rounded, steps_left_out
 
 MIB = 1 << 20
 PROVENANCE = "provenance.json"
@@ -170,9 +170,12 @@ def _fill(filled: _Filled, runs: list[RunFolder], checkpoints: int) -> Packed:
     restarting: list[str] = []
     for unit in (unit for unit in units if not unit.is_done):
         # The newest checkpoint is the one that training goes on from.
-        newest = [path for _, path in unit.checkpoints()][-1:]
-        fits = [filled.add_if_it_fits(path, _name(filled, path)) for path in newest]
-        (resumable if any(fits) else restarting).append(unit.hash)
+        *older, (_, newest) = unit.checkpoints() or [(0, None)]
+        if newest is not None and filled.add_if_it_fits(newest, _name(filled, newest)):
+            resumable.append(unit.hash)
+            _note(filled, unit, [], [step for step, _ in older])
+        else:
+            restarting.append(unit.hash)
     kept: dict[str, list[int]] = {unit.hash: [] for unit in finished}
     for rank in range(checkpoints):
         for unit in finished:
@@ -183,11 +186,17 @@ def _fill(filled: _Filled, runs: list[RunFolder], checkpoints: int) -> Packed:
     for unit in finished:
         lost = [step for step, _ in unit.checkpoints() if step not in kept[unit.hash]]
         left_out += len(lost)
-        folder = filled.scratch / unit.hash
-        note_thinned(folder, kept[unit.hash], {*lost, *steps_left_out(unit)})
-        filled.add(folder / "thinned.json", _name(filled, unit.path / "thinned.json"))
+        _note(filled, unit, kept[unit.hash], lost)
     weights = [unit for unit, steps in kept.items() if steps]
     return Packed(sorted(filled.files), resumable, restarting, weights, left_out)
+
+
+def _note(filled: _Filled, unit: UnitFolder, rounded: list[int], lost: list[int]) -> None:
+    folder = filled.scratch / unit.hash
+    left_out = {*lost, *steps_left_out(unit)}
+    newest = max((*(step for step, _ in unit.checkpoints()), *left_out))
+    note_thinned(folder, rounded, left_out, frozen_members(unit, newest))
+    filled.add(folder / "thinned.json", _name(filled, unit.path / "thinned.json"))
 
 
 def _name(filled: _Filled, path: Path) -> str:

@@ -74,7 +74,7 @@ def test_a_step_that_is_not_finite_is_no_speed(gpu: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ([], "device: expected a CUDA device for --device cuda, found none"),
+        ([], "bench: expected a CUDA device for --suite gpu, found none"),
         (["--ways", "ours", "theirs"], "--ways: expected names out of ours, compiled one"),
         (["--rounds", "0"], "--rounds: expected at least 1, found 0"),
         (["--device", "cpu", "--preset", "smoke", "--layers", "7"], "--layers: expected some of 1, 3"),

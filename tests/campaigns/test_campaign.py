@@ -101,7 +101,7 @@ def test_weights_travel_with_fewer_digits(unpacked, small_run):
         assert found[name].dtype == np.float16
         np.testing.assert_allclose(found[name], expected[name], rtol=2.0**-11, atol=1e-7)
     note = json.loads((unit.path / "thinned.json").read_text())
-    assert note == {"schema_version": 1, "rounded": [8], "left_out": [0, 1, 2, 4]}
+    assert note == {"schema_version": 1, "rounded": [8], "left_out": [0, 1, 2, 4], "frozen": []}
 
 
 def test_claims_and_page_come_from_a_pack(unpacked):
@@ -147,20 +147,20 @@ def made_up(root, units=1, size=11, done=True):
         for step in (0, 5, 9):
             numbers = generator.normal(size=(1, size)).astype(np.float32)
             tensors = {"weights/x": numbers, "optimiser/first_moment": numbers * 2}
-            save_checkpoint(unit.checkpoint_path(step), tensors, {"step": step, "frozen_at": [-1]})
+            save_checkpoint(unit.checkpoint_path(step), tensors, {"step": step, "frozen_at": [3]})
         if done:
             unit.mark_done()
     return run
 
 
 def test_parts_keep_to_the_limits_and_are_filled_in_order(packing, tmp_path):
-    made_up(tmp_path / "runs", units=7, size=100_000)
+    made_up(tmp_path / "runs", units=7, size=110_000)
     limits = packing.Limits(files=4, file_mib=0.5, total_mib=9.0)
     packed = packing.pack(tmp_path / "runs", tmp_path / "pack", limits, 3, {"state": "finished"})
     files = {path.name: path.stat().st_size for path in (tmp_path / "pack").iterdir()}
     assert sorted(files) == ["pack.tar.gz.0", "pack.tar.gz.1", "pack.tar.gz.2", "provenance.json"]
     assert max(files.values()) <= packing.MIB // 2
-    # Seven last checkpoints of 0.19 MiB each fit 1.5 MiB, no others do.
+    # Seven last checkpoints of 0.2 MiB each fit 1.5 MiB, no others do.
     assert len(packed.weights) == 7 and packed.left_out == 14
     names = [name for name in packed.names if name.endswith(".safetensors")]
     assert {Path(name).name for name in names} == {"step-000000009.safetensors"}

@@ -22,6 +22,7 @@ from hopscope.runs.metrics import drop_parts_after as drop_parts_after
 from hopscope.runs.metrics import read_metrics as read_metrics
 from hopscope.runs.metrics import write_part as write_part
 from hopscope.runs.store import RunFolder as RunFolder
+from hopscope.runs.thinning import frozen_members as frozen_members
 from hopscope.runs.thinning import is_thinned as is_thinned
 from hopscope.runs.thinning import note_thinned as note_thinned
 from hopscope.runs.thinning import save_rounded as save_rounded

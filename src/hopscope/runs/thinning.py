@@ -34,14 +34,44 @@ def save_rounded(source: Path, to: Path) -> None:
     save_checkpoint(to, rounded, {**metadata, "rounded": fits})
 
 
-def note_thinned(folder: Path, rounded: Iterable[int], left_out: Iterable[int]) -> None:
-    """Say of the unit in a folder which steps' checkpoints are rounded, and which are left out.
+def note_thinned(
+    folder: Path, rounded: Iterable[int], left_out: Iterable[int], frozen: Iterable[int]
+) -> None:
+    """Say of the unit in a folder what it lost.
+
+    Args:
+        folder: of the unit.
+        rounded, left_out: steps whose checkpoints are rounded, and are absent.
+        frozen: what `frozen_members` says of it.
 
     Raises:
         UserError: the file cannot be written.
     """
-    note = {"schema_version": SCHEMA_VERSION, "rounded": sorted(rounded), "left_out": sorted(left_out)}
+    note = {
+        "schema_version": SCHEMA_VERSION,
+        "rounded": sorted(rounded),
+        "left_out": sorted(left_out),
+        "frozen": sorted(frozen),
+    }
     write_json(folder / _NAME, note)
+
+
+def frozen_members(unit: UnitFolder, step: int) -> set[int]:
+    """Places in a unit of the members that diverged and were frozen.
+
+    Not from the events: they are a log that may lose lines.
+
+    Args:
+        unit: the unit.
+        step: of its newest checkpoint.
+
+    Raises:
+        UserError: that checkpoint is damaged, or is absent and was not left out on purpose.
+    """
+    if step in steps_left_out(unit):
+        return {int(index) for index in read_json(unit.path / _NAME)["frozen"]}
+    _, _, metadata = unit.checkpoint(step)
+    return {index for index, frozen_at in enumerate(metadata["frozen_at"]) if frozen_at >= 0}
 
 
 def steps_left_out(unit: UnitFolder) -> list[int]:

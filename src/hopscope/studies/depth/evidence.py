@@ -10,7 +10,7 @@ import numpy as np
 
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.errors import UserError
-from hopscope.runs import MemberRecord, RunFolder
+from hopscope.runs import MemberRecord, RunFolder, frozen_members
 from hopscope.studies.depth.analysis import RETRIEVAL
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.configurations import Configuration, Reading
@@ -132,7 +132,11 @@ def _of_one(
 ) -> Evidence:
     training, task = config.training(configuration), config.task(configuration)
     analyses = [_analysis(run, record, training.steps) for record in records]
-    frozen = [record.member for record in records if _diverged(run, record, training.steps)]
+    frozen = [
+        record.member
+        for record in records
+        if record.index in frozen_members(run.unit(record.unit), training.steps)
+    ]
     final = training.final_steps()
 
     def of_healthy(value: Any) -> list[float | None]:
@@ -178,8 +182,3 @@ def _analysis(run: RunFolder, record: MemberRecord, step: int) -> tuple[str, dic
             "command again"
         )
     return str(path.relative_to(run.path)), found
-
-
-def _diverged(run: RunFolder, record: MemberRecord, step: int) -> bool:
-    _, _, metadata = run.unit(record.unit).checkpoint(step)
-    return bool(metadata["frozen_at"][record.index] >= 0)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopscope.errors import UserError
-from hopscope.runs import MemberRecord, RunFolder, UnitFolder
+from hopscope.runs import MemberRecord, RunFolder, UnitFolder, frozen_members
 from hopscope.studies.permutation.config import PermutationStudyConfig, analyses
 from hopscope.studies.permutation.configurations import Configuration
 from hopscope.training.restore import unit_plan
@@ -122,7 +122,11 @@ def gather(run: RunFolder, config: PermutationStudyConfig) -> dict[str, Evidence
     for configuration in config.grid():
         steps = config.training(configuration).steps
         of_this = [m for m in run.members if Configuration.from_overrides(m.overrides) == configuration]
-        frozen = [member.member for member in of_this if _diverged(run.unit(member.unit), member, steps)]
+        frozen = [
+            member.member
+            for member in of_this
+            if member.index in frozen_members(run.unit(member.unit), steps)
+        ]
         sources = _sources(run, config, of_this, steps)
         gathered[configuration.name] = Evidence(
             configuration=configuration,
@@ -141,12 +145,6 @@ def gather(run: RunFolder, config: PermutationStudyConfig) -> dict[str, Evidence
             },
         )
     return gathered
-
-
-def _diverged(unit: UnitFolder, member: MemberRecord, steps: int) -> bool:
-    """From the checkpoint: the events are a log that may lose lines."""
-    _, _, metadata = unit.checkpoint(steps)
-    return bool(metadata["frozen_at"][member.index] >= 0)
 
 
 def _sources(
