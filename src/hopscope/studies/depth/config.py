@@ -94,8 +94,8 @@ class DepthStudyConfig(StudyConfig):
     checkpoint_every: int = Field(500, ge=1)
     evaluate_every: int = Field(50, ge=1)
     final_window: int = Field(100, ge=0)
-    final_every: int = Field(10, ge=1)
-    evaluation_samples: int = Field(1024, ge=1)
+    final_every: int = Field(20, ge=1)
+    evaluation_samples: int = Field(512, ge=1)
     analysis_samples: int = Field(4096, ge=2)
     members_per_unit: int = Field(3, ge=1)
 
@@ -303,7 +303,7 @@ PRESETS = {
     "paper": DepthStudyConfig(
         seeds=8, deepest_seeds=8, layers=tuple(range(1, 9)), layers_last=tuple(range(1, 9)), steps=5, steps_last=3,
         pool=2**20, heads=8, width=128, mlp_ratio=4.0, training_steps=10_000, batch_size=512, beta2=0.999,
-        precision="bfloat16", checkpoint_every=1_000, final_every=1,
+        precision="bfloat16", checkpoint_every=1_000, final_every=1, evaluation_samples=1024,
         members_per_unit=8,
     ),
 }  # fmt: skip
