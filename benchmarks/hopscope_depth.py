@@ -8,9 +8,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pydantic import ValidationError
-
-from _common import measure, prepare_torch, stop
 from _depth import (
     BETAS,
     CHAINS,
@@ -25,13 +22,12 @@ from _depth import (
     depth_arguments,
     depth_parse,
 )
-from hopscope.config import validation_line
 from hopscope.models.config import TransformerConfig
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
 from hopscope.training.engines import ENGINES
 from hopscope_ensemble import STEPS as TRAINING_STEPS
-from hopscope_ensemble import EnsembleLoop, engine_of
+from hopscope_ensemble import train
 
 
 def plan_of(
@@ -92,20 +88,11 @@ def options_of(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     options = options_of(argv)
     shape = {name: getattr(options, name) for name in ("steps", "layers", "width", "heads", "mlp_ratio")}
-    try:
-        plan = plan_of(options.batch, options.members, options.seed, **shape)
-    except ValidationError as error:
-        stop(validation_line(error))
-    engine = engine_of(options.engine, plan)
-    flushed = prepare_torch(options.threads)
-    packages = ["torch", "numba"] if engine == "stacked" else ["torch"]
-    return measure(
+    return train(
         "hopscope_depth",
         options,
-        lambda _: EnsembleLoop(plan, engine),
-        packages,
-        engine=engine,
-        subnormals_flushed=flushed,
+        lambda: plan_of(options.batch, options.members, options.seed, **shape),
+        "stacked",
     )
 
 

@@ -8,7 +8,7 @@ model are for `growth.py`.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from pydantic import ValidationError
@@ -118,23 +118,33 @@ def options_of(argv: Sequence[str] | None) -> argparse.Namespace:
     return parse(parser, argv, single=False)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    options = options_of(argv)
-    shape = {name: getattr(options, name) for name in ("values", "layers", "width", "heads")}
+def train(name: str, options: argparse.Namespace, make_plan: Callable[[], UnitPlan], compiled: Engine) -> int:
+    """Plan, choose the engine, measure; returns the exit status.  The engine `compiled` is numba's."""
     try:
-        plan = plan_of(options.batch, options.members, options.seed, **shape)
+        plan = make_plan()
     except ValidationError as error:
         stop(validation_line(error))
     engine = engine_of(options.engine, plan)
     flushed = prepare_torch(options.threads)
-    packages = ["torch", "numba"] if engine == "fused" else ["torch"]
+    packages = ["torch", "numba"] if engine == compiled else ["torch"]
     return measure(
-        "hopscope_ensemble",
+        name,
         options,
         lambda _: EnsembleLoop(plan, engine),
         packages,
         engine=engine,
         subnormals_flushed=flushed,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = options_of(argv)
+    shape = {name: getattr(options, name) for name in ("values", "layers", "width", "heads")}
+    return train(
+        "hopscope_ensemble",
+        options,
+        lambda: plan_of(options.batch, options.members, options.seed, **shape),
+        "fused",
     )
 
 

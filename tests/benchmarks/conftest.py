@@ -1,10 +1,15 @@
+import os
 import random
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -31,3 +36,25 @@ def _streams_untouched() -> Iterator[None]:
     yield
     random.setstate(before[0])
     torch.random.set_rng_state(before[1])
+
+
+@pytest.fixture(scope="session")
+def run_jax(benchmarks: Path) -> Callable[[str, Path, dict[str, Any]], dict[str, np.ndarray]]:
+    """Runs a worker of this folder, in a process of its own, on given arrays; skips without JAX."""
+
+    def run(worker: str, folder: Path, given: dict[str, Any]) -> dict[str, np.ndarray]:
+        if find_spec("jax") is None:
+            pytest.skip("the jax contestant needs `pip install -e .[bench]`")
+        np.savez(folder / "in.npz", **given)
+        script = Path(__file__).with_name(worker)
+        done = subprocess.run(
+            [sys.executable, str(script), str(folder / "in.npz"), str(folder / "out.npz")],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(benchmarks)},
+        )
+        assert done.returncode == 0, done.stderr
+        return dict(np.load(folder / "out.npz"))
+
+    return run

@@ -1,11 +1,7 @@
 """The contestants train the same model on the same data, or their speeds mean nothing."""
 
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +18,7 @@ from hopscope.training.engines import Engine
 from hopscope.training.trainer import Trainer
 
 Load = Callable[[str], ModuleType]
+RunJax = Callable[[str, Path, dict[str, Any]], dict[str, np.ndarray]]
 
 SEED = 5
 BATCH = 131
@@ -70,12 +67,9 @@ def plain_model(load: Load, rows: str) -> nn.Module:
 
 @pytest.fixture(scope="module")
 def jax_results(
-    load: Load, benchmarks: Path, tmp_path_factory: pytest.TempPathFactory
+    load: Load, run_jax: RunJax, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, np.ndarray]:
     """Everything that the tests below want to know of the JAX contestant, from one run of `jax_worker.py`."""
-    if find_spec("jax") is None:
-        pytest.skip("the jax contestant needs `pip install -e .[bench]`")
-    folder = tmp_path_factory.mktemp("jax")
     weights = {f"weight/{name}": value.numpy() for name, value in plain_weights(page_model(load)).items()}
     inputs = some_inputs(load)
     logits = {f"logits/{changed}": changed_at(inputs, changed).numpy() for changed in CHANGED}
@@ -89,17 +83,7 @@ def jax_results(
         "step_inputs": np.stack([each.numpy() for each, _ in batches]),
         "step_targets": np.stack([each.numpy() for _, each in batches]),
     }
-    np.savez(folder / "in.npz", **given)
-    worker = Path(__file__).with_name("jax_worker.py")
-    done = subprocess.run(
-        [sys.executable, str(worker), str(folder / "in.npz"), str(folder / "out.npz")],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(benchmarks)},
-    )
-    assert done.returncode == 0, done.stderr
-    return dict(np.load(folder / "out.npz"))
+    return run_jax("jax_worker.py", tmp_path_factory.mktemp("jax"), given)
 
 
 def changed_at(inputs: Tensor, position: int) -> Tensor:

@@ -243,3 +243,17 @@ def test_the_documentation_shows_every_point(
     assert sum(line.startswith("| ") and line[2].isdigit() for line in shown.splitlines()) == len(
         result["rows"]
     )
+
+
+def test_the_picture_shows_every_axis(load: Load, tmp_path: Path) -> None:
+    grow(load, tmp_path, "speed = members * 7")
+    drawn = (tmp_path / "result.svg").read_text(encoding="utf-8")
+    assert drawn.startswith("<svg") and "members" in drawn and "layers" in drawn
+    spec = load("_plot").growth_chart(json.loads((tmp_path / "result.json").read_text())).to_dict()
+    members, layers = spec["hconcat"]
+    # Two members cost twice as much as seven: 1e6 / 14 and 1e6 / 56 microseconds.
+    assert [point["median"] for point in members["layer"][0]["data"]["values"]] == pytest.approx(
+        [71428.6, 17857.1]
+    )
+    # A line in proportion stands beside layers, but not beside members.
+    assert (len(members["layer"]), len(layers["layer"])) == (2, 3)

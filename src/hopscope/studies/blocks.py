@@ -22,7 +22,8 @@ def figure(name: str, caption: str, alt: str) -> Block:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> Block:
-    """A table."""
+    """A table: every row has a cell for each column."""
+    assert all(len(row) == len(columns) for row in rows), columns
     return {
         "kind": "table",
         "columns": list(columns),

@@ -19,9 +19,8 @@ def order_section(config: DepthStudyConfig, evidence: Evidences, numbers: Number
         "order",
         "One step after another",
         text(
-            "How the deepest models learn. Each curve waits on the plateau, then falls within a few hundred "
-            "steps; the "
-            "next step of the chain can only be found by a model that has found the one before it. "
+            "How the deepest models learn. Each curve waits on the plateau, then falls within a few hundred steps; "
+            "the next step of the chain can only be found by a model that has found the one before it. "
             + _order_words(config, evidence, numbers)
         ),
         figure(
@@ -30,11 +29,17 @@ def order_section(config: DepthStudyConfig, evidence: Evidences, numbers: Number
             "Line charts of partial losses against training steps, one panel for each seed.",
         ),
         table(
-            ["symbol", "median step", "lowest to highest", "seeds that learned it"],
+            [
+                "symbol",
+                "median step",
+                "lowest to highest",
+                "seeds that learned it",
+                "steps after the symbol before",
+            ],
             [_row(found, step, numbers) for step in found.asked],
-            f"{found.name}: training steps until the held-out partial loss fell under {LEARNED}. The median "
-            f"counts seeds "
-            "that never did as later than all others; a dash says that more than half never did.",
+            f"{found.name}: training steps until the held-out partial loss fell under {LEARNED}. The median counts "
+            "seeds that never did as later than all others; a dash says that more than half never did. Steps after "
+            "the symbol before: mean over the seeds that learned both [95 % interval].",
         ),
         figure(
             "crossings",
