@@ -68,9 +68,8 @@ ENTRIES = (
         "R2",
         "Later positions of the chain need more layers.",
         "paper §7.2",
-        "by seed: the smallest number of layers with a final partial loss of x_k under 0.5, and how it "
-        "changes from k to "
-        "k + 1 and from 1 to D; a step that no depth learns counts one layer more than the deepest model",
+        "by seed: the smallest number of layers with a final partial loss of x_k under 0.5, and how it changes from "
+        "k to k + 1 and from 1 to D; a step that no depth learns counts one layer more than the deepest model",
         judges.R2,
         judge=judges.r2,
     ),
@@ -78,10 +77,9 @@ ENTRIES = (
         "R3",
         "In every run the partial losses fall under 0.5 in the order of the chain.",
         "paper §7.2",
-        "first crossing of 0.5 of each held-out partial loss: number of neighbours k, k + 1 of which the "
-        "later one came "
-        "first; ties within one evaluation interval count for the claim, steps never learned as later than "
-        "all others",
+        "first crossing of 0.5 of each held-out partial loss: number of neighbours k, k + 1 of which the later one "
+        "came first; ties within one evaluation interval count for the claim, steps never learned as later than all "
+        "others",
         judges.R3,
         judge=judges.r3,
     ),
@@ -89,9 +87,8 @@ ENTRIES = (
         "R9a",
         "At least log₃(2D) layers are needed.",
         "paper §5, theorem 1",
-        f"exact minimum of layers in the same information-flow model minus log₃(2D), for D up to "
-        f"{judges.THEORY_STEPS}, "
-        "with and without a causal mask, pairs deepest first and shallowest first",
+        "exact minimum of layers in the same information-flow model minus log₃(2D), for D up to "
+        f"{judges.THEORY_STEPS}, with and without a causal mask, pairs deepest first and shallowest first",
         judges.R9A,
         judge=judges.r9a,
         by_reading=False,
@@ -109,9 +106,8 @@ ENTRIES = (
         "R11",
         "Emergence is no mirage: with depth, skill jumps on a continuous metric too.",
         "paper §10.1",
-        "by seed: largest gain of 1 minus the partial loss from one depth to the next, as a share of its "
-        "range over all "
-        "depths, mean over the steps that are learned at some depth",
+        "by seed: largest gain of 1 minus the partial loss from one depth to the next, as a share of its range over "
+        "all depths, mean over the steps that are learned at some depth",
         judges.R11,
         judge=judges.r11,
     ),

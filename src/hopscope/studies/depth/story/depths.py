@@ -13,17 +13,15 @@ def depth_section(config: DepthStudyConfig, evidence: Evidences, numbers: Number
     """Final losses by number of layers."""
     blocks = [
         text(
-            "Every point is a seed: its mean held-out loss over the last "
-            f"{config.final_window} training steps. Lines join the means, bars are 95 % bootstrap intervals "
-            f"over seeds. "
-            "Triangles on the axis mark how many layers the information flow takes at least (below). All models are "
-            f"measured on the same {config.evaluation_samples:,} held-out samples, so a level may lie a little off its "
-            "expected value, and then does so for all of them."
+            f"Every point is a seed: its mean held-out loss over the last {config.final_window} training steps. Lines "
+            "join the means, bars are 95 % bootstrap intervals over seeds. Triangles on the axis mark how many "
+            "layers the information flow takes at least (below). All models are measured on the same "
+            f"{config.evaluation_samples:,} held-out samples, so a level may lie a little off its expected value, and "
+            "then does so for all of them."
         ),
         figure(
             "loss_by_depth",
-            "Final held-out loss by number of layers, for models that are asked for the whole chain (IC) "
-            "and for its "
+            "Final held-out loss by number of layers, for models that are asked for the whole chain (IC) and for its "
             "last symbol alone (non-IC).",
             "Final loss against layers, one line for each formulation, with the plateau and the exact minimum.",
         ),
@@ -86,18 +84,15 @@ def accuracy_section(config: DepthStudyConfig, evidence: Evidences, numbers: Num
         "accuracy",
         "How often the right chain is named",
         text(
-            "A vector is not right or wrong, but the candidate nearest to it is. This turns predictions "
-            "into answers, on "
-            "the axis that small models share with language models: the share of queries whose nearest "
-            "candidate, among "
-            f"the symbols of all {config.chains} chains, is the right one. Guessing gives {guess:g}."
+            "A vector is not right or wrong, but the candidate nearest to it is. This turns predictions into "
+            "answers, on the axis that small models share with language models: the share of queries whose nearest "
+            f"candidate, among the symbols of all {config.chains} chains, is the right one. Guessing gives {guess:g}."
         ),
         table(
             ["symbol", "final partial loss", "accuracy", "lowest to highest seed"],
             rows,
-            f"{found.name}, {len(found.seeds)} seeds: mean [95 % interval]. Losses over the final window, "
-            f"accuracy at the "
-            f"last checkpoint on {config.analysis_samples:,} held-out samples.",
+            f"{found.name}, {len(found.seeds)} seeds: mean [95 % interval]. Losses over the final window, accuracy at "
+            f"the last checkpoint on {config.analysis_samples:,} held-out samples.",
         ),
     )
 
@@ -122,14 +117,11 @@ def theory_section(config: DepthStudyConfig, evidence: Evidences, numbers: Numbe
         "What the information flow allows",
         text(
             "The paper's model of attention: a position can attend to another only if they share a piece of "
-            "information, "
-            "a symbol or the position code of a pair, and then it receives all that the other holds. "
-            "Theorem 1 says that "
-            f"{symbol(steps)} cannot reach its query in fewer than log₃(2D) layers. The bound is valid and "
-            f"not tight: it "
-            "lets what a position holds grow on both sides, while the query stands at one end of its chain. "
-            "Counting the "
-            f"same model through, {mask} and in the order of the pairs used here, it takes {exact} layers."
+            "information, a symbol or the position code of a pair, and then it receives all that the other holds. "
+            f"Theorem 1 says that {symbol(steps)} cannot reach its query in fewer than log₃(2D) layers. The bound is "
+            "valid and not tight: it lets what a position holds grow on both sides, while the query stands at one "
+            f"end of its chain. Counting the same model through, {mask} and in the order of the pairs used here, it "
+            f"takes {exact} layers."
         ),
         figure(
             "information_flow",
@@ -142,10 +134,8 @@ def theory_section(config: DepthStudyConfig, evidence: Evidences, numbers: Numbe
             f"Layers that x_k takes at least, {mask}; `hopscope theory --steps {steps}` prints them.",
         ),
         text(
-            "These numbers bound the model of information flow, not every network. With blocks at fixed "
-            "places, heads "
-            "can also gather by position alone and compare what they gathered in an MLP. A trained model "
-            "that learns a "
-            "step below the exact minimum would be evidence against the model's first assumption."
+            "These numbers bound the model of information flow, not every network. With blocks at fixed places, "
+            "heads can also gather by position alone and compare what they gathered in an MLP. A trained model that "
+            "learns a step below the exact minimum would be evidence against the model's first assumption."
         ),
     )

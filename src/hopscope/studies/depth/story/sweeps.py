@@ -29,9 +29,8 @@ def steps_section(config: DepthStudyConfig, evidence: Evidences, numbers: Number
         ),
         figure(
             "steps_by_depth",
-            "Final partial loss of the last symbol, mean over seeds, by layers and D. Framed: fewer layers "
-            "than theory "
-            "asks for, by theorem 1 (solid) and by the exact minimum (dashed).",
+            "Final partial loss of the last symbol, mean over seeds, by layers and D. Framed: fewer layers than "
+            "theory asks for, by theorem 1 (solid) and by the exact minimum (dashed).",
             "Heat map of the last symbol's loss by number of layers and number of steps.",
         ),
     )
@@ -69,11 +68,10 @@ def specification_section(config: DepthStudyConfig, evidence: Evidences, numbers
         "specification",
         "What hangs on details that the paper leaves open",
         text(
-            "The paper does not say whether its models had a causal mask, whether both tokens of a pair "
-            "share a position "
-            "code, or which betas the optimiser had; and small models may do without MLPs. Each combination "
-            "is a reading, "
-            "trained with the same seeds. A result that holds in one reading only is a result about that reading."
+            "The paper does not say whether its models had a causal mask, whether both tokens of a pair share a "
+            "position code, or which betas the optimiser had; and small models may do without MLPs. Each combination "
+            "is a reading, trained with the same seeds. A result that holds in one reading only is a result about "
+            "that reading."
         ),
         figure(
             "specification",
@@ -84,12 +82,10 @@ def specification_section(config: DepthStudyConfig, evidence: Evidences, numbers
         table(
             ["reading", *judged],
             rows,
-            "What each claim measures, and whether the runs of one reading agree with it (they are too few "
-            "and too small "
-            "for a verdict). R1: lowest non-IC loss; R2: mean layers between the first and the last symbol; "
-            "R3: runs out "
-            "of order; R9b: lowest loss of x_D below the bound; R11: largest gain of one layer as a share "
-            "of the range.",
+            "What each claim measures, and whether the runs of one reading agree with it (they are too few and too "
+            "small for a verdict). R1: lowest non-IC loss; R2: mean layers between the first and the last symbol; "
+            "R3: runs out of order; R9b: lowest loss of x_D below the bound; R11: largest gain of one layer as a "
+            "share of the range.",
         ),
         text(_mask_words(config, evidence, numbers)),
     )
@@ -138,14 +134,12 @@ def _mask_words(config: DepthStudyConfig, evidence: Evidences, numbers: Numbers)
                 [count >= 2 for count in learned], f"deepest IC models {name} that learned two symbols"
             )
             words.append(
-                f"Of {len(learned)} of the deepest IC models {name}, {first} learned at least one symbol "
-                f"and {more} at "
-                "least two."
+                f"Of {len(learned)} of the deepest IC models {name}, {first} learned at least one symbol and {more} "
+                "at least two."
             )
     return (
-        "Which mask is the paper's second panel compatible with? There, losses of later symbols fall one "
-        "after another "
-        "with depth. " + " ".join(words)
+        "Which mask is the paper's second panel compatible with? There, losses of later symbols fall one after "
+        "another with depth. " + " ".join(words)
     )
 
 

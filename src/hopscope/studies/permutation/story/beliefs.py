@@ -133,11 +133,10 @@ def sub_chance_section(
             ["configuration", "training minus held-out accuracy, steps before the last", "correlation of tilts",
              "its control", "slope of tilts", "way to memorising"],
             rows,
-            "Mean over seeds [95 % interval]. The control is no null distribution: equal prefixes repeat, "
-            "so few of its "
-            "points are independent. A slope of 1 would be the observer that knows the training mappings. The way to "
-            "memorising is the share of the way from the first observer's loss to the second's that the loss on all "
-            "training sequences has gone; below zero means not even the first is reached.",
+            "Mean over seeds [95 % interval]. The control is no null distribution: equal prefixes repeat, so few of "
+            "its points are independent. A slope of 1 would be the observer that knows the training mappings. The "
+            "way to memorising is the share of the way from the first observer's loss to the second's that the loss "
+            "on all training sequences has gone; below zero means not even the first is reached.",
         ),
         figure(
             "accuracy_by_step",

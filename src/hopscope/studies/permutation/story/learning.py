@@ -38,8 +38,8 @@ def loss_section(config: PermutationStudyConfig, numbers: Numbers) -> Block:
         text(
             f"An ideal observer that holds all mappings equally likely pays {shown[0]} nats per answer; one that "
             f"knows which mappings are used in training pays {shown[1]}. A loss below the first means that a model "
-            "has "
-            "begun to memorise the training mappings, which cannot help it on held-out ones." + without_recall
+            "has begun to memorise the training mappings, which cannot help it on held-out ones."
+            + without_recall
         ),
         figure(
             "loss",

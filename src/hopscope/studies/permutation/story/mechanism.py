@@ -77,11 +77,10 @@ def _rows_words(found: Evidence, numbers: Numbers) -> str:
     return (
         "First the part of the story that is about the other positions. In one layer the last position reads the "
         "other positions' embeddings, not what they computed, so what they attend to cannot reach its answer. "
-        "Largest change of any logit at the last position when the attention patterns of all earlier positions "
-        f"are replaced (uniform, identity, random; with and without a repeat): {distinct}. The same replacement "
-        "changes the earlier positions' own logits by up to "
-        f"{numbers.range(found, earlier, 'battery', percent=False)}, so something was done; and at the last "
-        "position itself it leaves "
+        "Largest change of any logit at the last position when the attention patterns of all earlier positions are "
+        f"replaced (uniform, identity, random; with and without a repeat): {distinct}. The same replacement changes "
+        f"the earlier positions' own logits by up to {numbers.range(found, earlier, 'battery', percent=False)}, so "
+        "something was done; and at the last position itself it leaves "
         f"{numbers.range(found, 'earlier_rows.last_row_replaced.uniform.recall', 'battery')} of recall. The local "
         "binding that the heat map shows is there, and nothing uses it."
     )

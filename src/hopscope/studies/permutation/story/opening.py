@@ -40,11 +40,10 @@ def task_section(config: PermutationStudyConfig) -> Block:
             "Elimination answers 2, the only value not used yet, and is wrong.",
         },
         text(
-            "Two skills can answer. Elimination keeps track of the values already used and shares its belief "
-            "among the others; on sequences without repeats, nothing better exists. Recall finds the earlier copy "
-            "of x and repeats the y beside it; only sequences with a repeat reward it. "
-            f"{written(config.held_out_share, True)} of the mappings never occur in training, and every score "
-            "below is measured on those."
+            "Two skills can answer. Elimination keeps track of the values already used and shares its belief among "
+            "the others; on sequences without repeats, nothing better exists. Recall finds the earlier copy of x and "
+            f"repeats the y beside it; only sequences with a repeat reward it. {written(config.held_out_share, True)} "
+            "of the mappings never occur in training, and every score below is measured on those."
         ),
     )
 
