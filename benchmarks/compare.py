@@ -116,9 +116,16 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-def combinations(grid: Grid) -> list[Settings]:
-    """Every choice of settings, the first option varying slowest."""
-    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+def combinations(grid: Grid, cores: int | None = None) -> list[Settings]:
+    """All settings of a grid but those with more threads than cores, which would stall each other."""
+    cores = cores or usable_cores()
+    every = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    within = [each for each in every if each.get("processes", 1) * each.get("threads", 1) <= cores]
+    return within or every
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def tune(contestant: Contestant, model: Model, seconds: float) -> Entry:

@@ -261,3 +261,12 @@ def test_ratios_and_spreads_leave_out_only_what_is_missing(load: Load, rounds: l
         below = sum(ratio <= spread["median"] for ratio in present)
         above = sum(ratio >= spread["median"] for ratio in present)
         assert 2 * min(below, above) >= len(present)
+
+
+def test_more_threads_than_cores_are_not_tried(load: Load) -> None:
+    combinations = load("compare").combinations
+    grid = {"processes": (1, 2), "threads": (1, 2), "rows": ("all", "loss")}
+    found = [(each["processes"], each["threads"]) for each in combinations(grid, cores=2)]
+    assert found == [(1, 1), (1, 1), (1, 2), (1, 2), (2, 1), (2, 1)]
+    assert combinations({"threads": (3,)}, cores=2) == [{"threads": 3}]
+    assert len(combinations(grid, cores=4)) == 8
