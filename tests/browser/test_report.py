@@ -10,6 +10,9 @@ from hopscope.report.page import build_report
 
 pytestmark = pytest.mark.browser
 
+RESULTS = sorted(
+    path.parent for path in (Path(__file__).resolve().parents[2] / "docs/results").glob("*/*/story.json")
+)
 SYNTHETIC = Path(__file__).parent.parent / "report" / "synthetic_run.py"
 
 
@@ -179,3 +182,9 @@ element => {
   return (pair[0] + 0.05) / (pair[1] + 0.05);
 }
 """
+
+
+@pytest.mark.parametrize("run", RESULTS, ids=lambda run: "-".join(run.parts[-2:]))
+def test_pages_of_the_committed_results_are_sound(tmp_path, run, assert_page_is_sound):
+    build_report([run], tmp_path / "report.html")
+    assert_page_is_sound(tmp_path / "report.html")

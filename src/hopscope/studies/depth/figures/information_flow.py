@@ -183,7 +183,7 @@ def _layer_panel(layer: int, held: list[Run]) -> alt.LayerChart | alt.FacetChart
         .encode(
             **place,
             color=alt.Color("who:N", scale=who, legend=None),
-            fillOpacity=alt.FillOpacity("state:N", scale=states, legend=None),
+            fillOpacity=alt.FillOpacity("state:O", scale=states, legend=None),
             tooltip=["position:N", "holds:N", "state:N"],
         ),
         of_layer.transform_filter("datum.kind == 'read'")

@@ -41,7 +41,7 @@ class Strips:
         hollow = alt.Scale(domain=list(self.arms), range=[0.6, 0.0])
         by_arm: dict[str, Any] = {
             "shape": shape("arm", self.arms),
-            "fillOpacity": alt.FillOpacity("arm:N", scale=hollow, legend=legend()),
+            "fillOpacity": alt.FillOpacity("arm:O", scale=hollow, legend=legend()),
         }
         field, order = self.colours
         domain = alt.Scale(domain=list(order))
