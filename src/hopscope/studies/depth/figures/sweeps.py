@@ -74,7 +74,7 @@ def specification_rows(config: DepthStudyConfig, evidence: "Evidences") -> list[
     """Final partial losses of the deepest models of the sweep under every reading; the non-IC one is that of x_D."""
     deepest = max(each.layers for each in config.grid())
     rows: list[Row] = []
-    for reading in config.readings():
+    for reading in grouped_readings(config):
         of = {each: found for each, found in evidence.items() if each.reading == reading}
         for asked in ("IC", "non-IC"):
             steps = config.steps if asked == "IC" else config.steps_last
@@ -92,6 +92,12 @@ def specification_rows(config: DepthStudyConfig, evidence: "Evidences") -> list[
     return rows
 
 
+def grouped_readings(config: DepthStudyConfig) -> list[Reading]:
+    """The readings, those with the same mask together, and of these those with or without MLP."""
+    axes = ("causal", "mlp_ratio", "position", "beta2")
+    return sorted(config.readings(), key=lambda reading: [name in reading.changes for name in axes])
+
+
 def reading_label(config: DepthStudyConfig, reading: Reading) -> str:
     """Every axis of a reading in words, also those that are the study's own."""
     axes = ("causal", "position", "beta2", "mlp_ratio")
@@ -104,7 +110,7 @@ def _draw_specification(config: DepthStudyConfig, evidence: "Evidences") -> Draw
     names = [f"IC {name}" for name in symbols(range(1, config.steps + 1))] + [
         f"non-IC {symbol(config.steps_last)}"
     ]
-    labels = [in_lines(reading_label(config, reading), 44) for reading in config.readings()]
+    labels = [in_lines(reading_label(config, reading), 44) for reading in grouped_readings(config)]
     for row in rows:
         row["reading"] = in_lines(row["reading"], 44)
     x = alt.X("value:Q", title="final partial loss", scale=alt.Scale(domain=[0.0, 1.0], nice=False))
@@ -125,7 +131,7 @@ def _draw_specification(config: DepthStudyConfig, evidence: "Evidences") -> Draw
         means.encode(x=x, y=y, yOffset=apart, color=by, tooltip=tip),
         data=data_url("specification", {**SUMMARY, "reading": "string", "what": "string"}),
     )
-    return chart.properties(width=WIDTH - 160, height=alt.Step(9 * len(names))), rows
+    return chart.properties(width=WIDTH - 160, height=alt.Step(13 * len(names), **{"for": "position"})), rows
 
 
 STEPS_BY_DEPTH = Figure(

@@ -7,7 +7,7 @@ from hopscope.studies.blocks import Block, figure, section, table, text
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.configurations import Configuration, Reading
 from hopscope.studies.depth.evidence import LEARNED, Evidence, Evidences
-from hopscope.studies.depth.figures.sweeps import reading_label
+from hopscope.studies.depth.figures.sweeps import grouped_readings, reading_label
 from hopscope.studies.depth.judges import last_step_by_depth
 from hopscope.studies.depth.ledger import ENTRIES, by_reading, reading_name
 from hopscope.studies.depth.story.numbers import METRICS, Numbers
@@ -62,7 +62,7 @@ def specification_section(config: DepthStudyConfig, evidence: Evidences, numbers
     rows = [
         [reading_label(config, reading), *(_short(of[reading_name(reading)], claim, numbers, reading_name(reading))
                                            for claim, of in judged.items())]
-        for reading in config.readings()
+        for reading in grouped_readings(config)
     ]  # fmt: skip
     return section(
         "specification",
@@ -76,7 +76,7 @@ def specification_section(config: DepthStudyConfig, evidence: Evidences, numbers
         figure(
             "specification",
             "Final partial losses of the deepest models of the sweep, under every reading. Points are "
-            "seeds, ticks means.",
+            "seeds, ticks means; dashed: learned (0.5), and the plateau.",
             "Dot plot of final partial losses, one row for each reading.",
         ),
         table(
