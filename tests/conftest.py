@@ -4,6 +4,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
 import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
@@ -36,3 +37,10 @@ settings.load_profile("hopscope")
 def pytest_sessionstart() -> None:
     """Products of these sizes gain nothing from more threads, and tests of several processes lose."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _subnormals_are_kept():
+    """Training flushes subnormal numbers on its threads; what comes after in the same process needs them."""
+    yield
+    torch.set_flush_denormal(False)

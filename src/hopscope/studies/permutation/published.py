@@ -4,6 +4,9 @@ from collections.abc import Mapping
 
 Rows = Mapping[str, tuple[float, ...]]
 
+VALUES = 5
+"""V of everything that is printed."""
+
 BY_STEP: Mapping[str, Rows] = {
     "d16/1 plain": {
         "accuracy": (0.0956, 0.1640, 0.2456, 0.4226, 1.0),
@@ -64,7 +67,7 @@ OF_CONFIGURATION: Mapping[str, tuple[str, str]] = {
 
 def worked_examples(values: int) -> dict[str, tuple[int, ...]]:
     """Sequences to work through: the published ones at V = 5, else one without a repeat and one with."""
-    if values == 5:
+    if values == VALUES:
         return dict(SEQUENCES)
     mapping = [*range(2, values + 1), 1]
     pairs = [(x, mapping[x - 1]) for x in range(1, values + 1)]

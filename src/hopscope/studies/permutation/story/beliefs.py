@@ -7,7 +7,7 @@ from hopscope.studies.numbers import DASH, written
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Evidence
 from hopscope.studies.permutation.judges import PLAIN
-from hopscope.studies.permutation.published import BY_STEP
+from hopscope.studies.permutation.published import BY_STEP, VALUES
 from hopscope.studies.permutation.story.learning import base_only
 from hopscope.studies.permutation.story.numbers import Numbers
 from hopscope.studies.permutation.story.opening import sequences
@@ -58,7 +58,7 @@ def _table_rows(found: Evidence, steps: list[int], numbers: Numbers) -> list[lis
     )
     for label, by_step, repeat, percent in measures:
         published = BY_STEP.get(found.name, {}).get(label)
-        if published is not None:
+        if published is not None and len(steps) == VALUES:
             said = [written(value, percent) for value in published]
             rows.append([found.name, label, "published", *said, *([DASH] if len(said) == len(steps) else [])])
         paths = [f"{by_step}.[m].{step}" for step in steps]
