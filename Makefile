@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH := torch==2.13.0
 OUT ?= runs
 
-.PHONY: demo test lint bench soak clean
+.PHONY: demo test coverage lint bench soak clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -26,6 +26,9 @@ demo: $(VENV)/installed
 	$(BIN)/hopscope run permutation --out $(OUT)
 
 test: $(VENV)/installed
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak"
+
+coverage: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak" --cov --cov-report=term
 
 lint: $(VENV)/installed

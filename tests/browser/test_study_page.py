@@ -1,19 +1,11 @@
 """The page of a real, if short, training run."""
 
-import subprocess
-import sys
-
 import pytest
-
-SHORT = ["--preset", "smoke", "--samples-per-epoch", "4096", "--batch-size", "64", "--evaluate-every", "16"]
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    root = tmp_path_factory.mktemp("study")
-    command = [sys.executable, "-m", "hopscope", "run", "permutation", *SHORT, "--out", str(root)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=180)
-    return root / done.stdout.splitlines()[-1] / "report.html"
+def page(whole_run):
+    return whole_run / "report.html"
 
 
 def test_study_page_is_sound(page, assert_page_is_sound):

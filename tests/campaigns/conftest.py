@@ -1,4 +1,4 @@
-"""The campaign's modules, which are no package, and the processes and runs of `tests/executors`."""
+"""The campaign's modules, which are no package."""
 
 import importlib.util
 import sys
@@ -18,13 +18,6 @@ def load(path: Path, name: str) -> ModuleType:
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     return sys.modules[name]
-
-
-_shared = load(ROOT / "tests" / "executors" / "conftest.py", "hopscope_tests_executors")
-home = _shared.home
-processes = _shared.processes
-processes_module = _shared.processes_module
-small_run = _shared.small_run
 
 
 @pytest.fixture(scope="session")

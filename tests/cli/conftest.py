@@ -1,8 +1,6 @@
-"""The processes and finished runs of `tests/executors`, under the same names, and command lines in this process."""
+"""Command lines in this process."""
 
-import importlib.util
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,20 +8,6 @@ from pathlib import Path
 import pytest
 
 from hopscope.cli.main import main
-
-_PATH = Path(__file__).parents[1] / "executors" / "conftest.py"
-_NAME = "hopscope_tests_executors"
-if _NAME not in sys.modules:
-    _spec = importlib.util.spec_from_file_location(_NAME, _PATH)
-    assert _spec is not None and _spec.loader is not None
-    sys.modules[_NAME] = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(sys.modules[_NAME])
-
-home = sys.modules[_NAME].home
-processes = sys.modules[_NAME].processes
-processes_module = sys.modules[_NAME].processes_module
-small_run = sys.modules[_NAME].small_run
-whole_run = sys.modules[_NAME].whole_run
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from hopscope.studies.numbers import DASH
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Evidence
 from hopscope.studies.permutation.figures import floors
+from hopscope.studies.permutation.figures.formation import order_rows
 from hopscope.studies.permutation.judges import RECALLING, transitions
 from hopscope.studies.permutation.story.numbers import Numbers
 
@@ -79,6 +80,20 @@ def skill_section(
     )
 
 
+def _order_figure(config: PermutationStudyConfig, found: Evidence) -> list[Block]:
+    """What formed when, unless nothing did: a run may be too short."""
+    if not order_rows(found, config.task(found.configuration).values):
+        return []
+    return [
+        figure(
+            "formation_order",
+            "When each part had gone half its way, seed by seed; bars reach from the checkpoint before to the "
+            "one after.",
+            "Dot plot of samples at which match, history and recall had gone half their way, one row per seed.",
+        )
+    ]
+
+
 def transition_section(
     config: PermutationStudyConfig, evidence: Mapping[str, Evidence], numbers: Numbers
 ) -> Block | None:
@@ -102,12 +117,7 @@ def transition_section(
             "only on which y were shown (how much its input changes when two y change places). "
             + _order_words(found, numbers)
         ),
-        figure(
-            "formation_order",
-            "When each part had gone half its way, seed by seed; bars reach from the checkpoint before to the "
-            "one after.",
-            "Dot plot of samples at which match, history and recall had gone half their way, one row per seed.",
-        ),
+        *_order_figure(config, found),
         figure(
             "formation",
             "Attention on the copy, history (as a share of its final level) and both skills through training.",

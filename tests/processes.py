@@ -1,6 +1,6 @@
 """Hopscope as a real process, from a copy of the source that nobody edits, killed at a write that a test names.
 
-The folders `cli`, `executors` and `studies` share this module and the runs that it makes.
+Many folders share this module and the runs that it makes.
 """
 
 import fcntl
