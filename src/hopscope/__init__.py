@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hopscope.api import load_member as load_member
     from hopscope.api import open_run as open_run
+    from hopscope.api import read_circuit as read_circuit
     from hopscope.api import run as run
     from hopscope.api import show as show
     from hopscope.models.export import load_module as load_module
@@ -18,11 +19,12 @@ _HOMES = {
     "run": "hopscope.api",
     "open_run": "hopscope.api",
     "load_member": "hopscope.api",
+    "read_circuit": "hopscope.api",
     "show": "hopscope.api",
     "load_module": "hopscope.models.export",
 }
 
-__all__ = ["load_member", "load_module", "open_run", "run", "show"]
+__all__ = ["load_member", "load_module", "open_run", "read_circuit", "run", "show"]
 
 
 def __getattr__(name: str) -> Any:

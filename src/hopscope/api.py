@@ -1,11 +1,15 @@
 """The library in a few calls: run a study, open a run, load what it trained, look at what it answers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, SupportsIndex
 
 from pydantic import ValidationError
 
+from hopscope.circuits.circuit import Circuit
+from hopscope.circuits.reader import ReaderConfig
+from hopscope.circuits.record import read_member
 from hopscope.config import validation_line
 from hopscope.errors import UserError
 from hopscope.executors.local import run_study
@@ -71,6 +75,46 @@ def load_member(run: RunFolder | Path | str, member: int, step: int | None = Non
         UserError: no such run, member or checkpoint.
     """
     return restore.load_member(_folder(run), member, step)
+
+
+@dataclass(frozen=True)
+class ReadCircuit:
+    """The circuit of one trained member, as it was read.
+
+    Attributes:
+        circuit: which rows of which heads read what.
+        record: everything that was found, as `hopscope circuit --json` prints it.
+    """
+
+    circuit: Circuit
+    record: Mapping[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        """Whether the circuit accounts for what the member has learned."""
+        return str(self.record["verdict"])
+
+    def __str__(self) -> str:
+        title = f"member {self.record['member']}, step {self.record['checkpoint']:,}: {self.verdict}"
+        return f"{title}\n{self.circuit}" if self.circuit.paths else title
+
+
+def read_circuit(
+    run: RunFolder | Path | str, member: int, step: int | None = None, *, threshold: float | None = None
+) -> ReadCircuit:
+    """Read the circuit that a member of a run has learned, or find it on record.
+
+    Args:
+        run: the run, its folder, or a root that holds one.
+        member: the member's number in the run.
+        step: training step of the checkpoint; the last by default.
+        threshold: loss that the circuit may have; by default 0.05, or 1.5 times that of the model if that is more.
+
+    Raises:
+        UserError: no such run, member or checkpoint; a task without chains; a threshold below the model's own loss.
+    """
+    record = read_member(_folder(run), member, step, ReaderConfig(threshold=threshold))
+    return ReadCircuit(Circuit.model_validate(record["circuit"]), record)
 
 
 def show(

@@ -11,6 +11,7 @@ COMMANDS = {
     "run": "train and analyse a study, or go on where it stopped",
     "claims": "the ledger of a run: every claim with its verdict",
     "report": "build the page of one run, or of several",
+    "circuit": "the circuit of one trained member, read and proven by ablation",
     "theory": "how many layers a retrieval chain needs: the published bound and the exact minimum",
     "export": "write one trained member as a plain PyTorch module",
     "bench": "training speed beside other ways to do it",

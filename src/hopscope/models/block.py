@@ -84,6 +84,31 @@ class Block:
             stream if rows is None else stream[:, :, rows], attended, editor, captured
         )
 
+    def pattern(
+        self, queries: Stream, keys: Stream | None = None
+    ) -> Float[Tensor, "member batch head query key"]:
+        """Attention patterns, from the stream that queries come from and the one for keys (by default the same)."""
+        normed = self._normed(queries)
+        return self._pattern(normed, normed if keys is None else self._normed(keys), None)
+
+    def under(self, stream: Stream, pattern: Float[Tensor, "member batch head query key"]) -> Stream:
+        """The stream after this layer under given attention patterns; no query or key is computed."""
+        return self.after_heads(stream, self.heads_under(stream, pattern))
+
+    def heads_under(
+        self, stream: Stream, pattern: Float[Tensor, "member batch head query key"]
+    ) -> Float[Tensor, "member batch head query head_dim"]:
+        """Head outputs under given attention patterns, with values from `stream`."""
+        return self._product(pattern, self._heads(self._linear("attention.value", self._normed(stream))))
+
+    def after_heads(self, stream: Stream, heads: Float[Tensor, "member batch head query head_dim"]) -> Stream:
+        """The stream after this layer, from the stream before it and the heads' outputs."""
+        return self.after_attention(stream, self.projected(heads))
+
+    def projected(self, heads: Float[Tensor, "member batch head query head_dim"]) -> Stream:
+        """What attention adds to the stream, from the heads' outputs."""
+        return self._linear("attention.output", heads.transpose(2, 3).flatten(-2))
+
     def after_attention(
         self,
         stream: Stream,
@@ -120,7 +145,7 @@ class Block:
             out = self._fused(keys, rows)
         else:
             out = self._explicit(stream, keys, rows, editor, captured)
-        return self._linear("attention.output", out.transpose(2, 3).flatten(-2))
+        return self.projected(out)
 
     def _normed(self, stream: Stream) -> Stream:
         return norm(self.weights, "attention_norm", stream) if self.config.norm == "pre" else stream
@@ -134,16 +159,12 @@ class Block:
         captured: Captured | None,
     ) -> Float[Tensor, "member batch head row head_dim"]:
         """Head outputs, by a softmax between two products."""
-        query = self._heads(self._linear("attention.query", keys if rows is None else keys[:, :, rows]))
-        key, value = (self._heads(self._linear(f"attention.{part}", keys)) for part in ("key", "value"))
+        pattern = self._pattern(keys, keys, rows)
+        value = self._heads(self._linear("attention.value", keys))
         if editor is not None:
             value = editor.values(
                 value, lambda x: self._heads(self._linear("attention.value", self._normed(x))), stream
             )
-        mask = self.mask[: stream.shape[2], : stream.shape[2]]
-        scores = self._product(query, key.transpose(-1, -2)) * self.config.head_size**-0.5
-        pattern = (scores + (mask if rows is None else mask[rows])).softmax(-1)
-        if editor is not None:
             pattern = editor.pattern(pattern)
         out = self._product(pattern, value)
         if editor is not None:
@@ -152,6 +173,16 @@ class Block:
             captured.patterns.append(pattern)
             captured.heads.append(out)
         return out
+
+    def _pattern(
+        self, queries: Stream, keys: Stream, rows: slice | Tensor | None
+    ) -> Float[Tensor, "member batch head row key"]:
+        """A softmax over products of queries and keys, both after the layer norm."""
+        query = self._heads(self._linear("attention.query", queries if rows is None else queries[:, :, rows]))
+        key = self._heads(self._linear("attention.key", keys))
+        mask = self.mask[: keys.shape[2], : keys.shape[2]]
+        scores = self._product(query, key.transpose(-1, -2)) * self.config.head_size**-0.5
+        return (scores + (mask if rows is None else mask[rows])).softmax(-1)
 
     def _fused(
         self, keys: Stream, rows: slice | Tensor | None

@@ -50,7 +50,8 @@ class VectorTask(ABC):
             plan: the tokens.
             order: nodes with parents in the order of time, `None` for another order in every sample.
             asked: names and nodes of the symbols of a prediction.
-            roles: of a token; to these `place`, the rank of its tuple within the block, is added.
+            roles: of a token; to these `place`, the rank of its tuple within the block, and `holds`, the node whose
+                symbol it is, are added.
             relations: partner of a token; to these `previous` is added.
             device: where samples are made.
         """
@@ -72,6 +73,7 @@ class VectorTask(ABC):
         self._roles = {
             name: self._table([role(token) for token in plan.tokens]) for name, role in roles.items()
         }
+        self._roles["holds"] = self._table([token.holds[0] for token in plan.tokens])
         # Who has no partner has one beyond the last token, which is given the position NO_RELATION.
         nobody = len(plan.tokens)
         partners = {name: [partner(token) for token in plan.tokens] for name, partner in relations.items()}

@@ -1,0 +1,327 @@
+"""Reading the circuit of a trained model: appendix E of the paper, without the human.
+
+1.  Rows are grouped by role.  Every row role of every head is a *slot*.
+2.  The search (`search`) lets as many slots as possible read nothing and finds the simplest rule for each of the
+    others, several times: in the order of importance, in random orders, and once without each path of the smallest
+    circuit.  All minimal circuits are kept.
+3.  The smallest is validated on fresh samples, in the modes *rules* and *recomputed*; every path is taken away once
+    more, in three modes; everything but the circuit is kept; random circuits of the same size stand beside it.
+
+Modes: *rules* (the paper's): every pattern is its rule, a removed path reads uniformly.  *clean*: one path reads
+uniformly, all other patterns are the sample's own.  *recomputed*: paths use their own softmax over the streams as they
+have become, rows outside of the circuit read nothing.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from hopscope import rng
+from hopscope.circuits.circuit import Circuit
+from hopscope.circuits.execution import Assignment, Execution, Slot
+from hopscope.circuits.flow import LEAST_EFFECT, Composition, Flow
+from hopscope.circuits.goal import Goal
+from hopscope.circuits.grammar import Grammar
+from hopscope.circuits.rules import Identity, MeanMap, Rule, Uniform, reads_nothing
+from hopscope.circuits.search import Search
+from hopscope.config import Config
+from hopscope.models.transformer import Transformer
+from hopscope.tasks.vector_task import VectorTask
+
+NOT_LEARNED = "no circuit: above plateau"
+READ = "read"
+UNEXPLAINED = "unexplained"
+
+STILL_LEARNED = 0.5
+"""Partial loss that every learned target must keep where patterns are recomputed on fresh samples (paper, §7.2)."""
+
+_MOST_CIRCUITS = 12
+"""Minimal circuits after which no further ones are looked for."""
+
+
+class ReaderConfig(Config):
+    """How a model is read.
+
+    Attributes:
+        threshold: τ; by default max(0.05, 1.5 × the loss of the model).
+        samples: sequences that the search uses.
+        validation: fresh sequences for everything that is reported.
+        orders: random orders of elimination.
+        random_circuits: of equal size, for comparison.
+        seed: of orders, random circuits and sequences.
+    """
+
+    threshold: float | None = None
+    samples: int = 48
+    validation: int = 256
+    orders: int = 4
+    random_circuits: int = 20
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class PathEvidence:
+    """What the removal of one path does.
+
+    Attributes:
+        mean_attention: on the rule's keys, in the unedited model.
+        removed: loss without it, by mode.
+        carries: what it brings (`x_2`, `position`), with the rise of the loss if that alone is exchanged.
+        composition: its uses, the strongest first.
+    """
+
+    mean_attention: float
+    removed: dict[str, float]
+    carries: dict[str, float]
+    composition: tuple[Composition, ...]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was found in one model.
+
+    Attributes:
+        learned: names of the learned targets.
+        threshold: τ.
+        circuit: the smallest minimal circuit, empty for a model that never learned.
+        minimal: every minimal circuit, and how many searches found it.
+        evidence: for each path of the circuit.
+        loss: over the learned targets: `full`, `rules`, `recomputed`, `complement` (everything but the circuit, as it
+            is), and `random_circuits`, a list.
+        worst: largest partial loss of a learned target in mode recomputed.
+        role_words: row roles in words, by number.
+        merges: (head, head) where all paths of the first could be moved to the second.
+        verdict: `READ`, `UNEXPLAINED` with the reason, or `NOT_LEARNED`.
+    """
+
+    learned: tuple[str, ...]
+    threshold: float
+    circuit: Circuit
+    minimal: tuple[tuple[Circuit, int], ...]
+    evidence: tuple[PathEvidence, ...]
+    loss: dict[str, Any]
+    worst: float
+    role_words: tuple[str, ...]
+    merges: tuple[tuple[tuple[int, int], tuple[int, int]], ...]
+    verdict: str
+
+
+Stages = MutableMapping[str, Any]
+"""Finished stages of a reading as JSON values, by name: an interrupted reading goes on from them."""
+
+
+def read_circuit(
+    model: Transformer,
+    task: VectorTask,
+    config: ReaderConfig | None = None,
+    *,
+    stages: Stages | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Reading:
+    """Read the circuit of a model.
+
+    Args:
+        model: with `member == 1`.
+        task: the task that it was trained on.
+        config: how.
+        stages: where finished stages are kept, and taken from.
+        progress: told what is being done.
+
+    Raises:
+        UserError: the threshold is below the loss of the unablated model.
+    """
+    return _Reader(model, task, config or ReaderConfig(), {} if stages is None else stages, progress).read()
+
+
+class _Reader:
+    def __init__(
+        self,
+        model: Transformer,
+        task: VectorTask,
+        config: ReaderConfig,
+        stages: Stages,
+        progress: Callable[[str], None],
+    ):
+        self.config, self.stages, self.progress, self.task, self.model = config, stages, progress, task, model
+        self.fresh = self._execution(1, config.validation)
+        self.goal = Goal.of(task, self.fresh.clean.predictions, self.fresh.grammar.batch, config.threshold)
+
+    def _execution(self, step: int, samples: int) -> Execution:
+        batch = self.task.sample(torch.tensor([self.config.seed]), "circuit", step, samples)
+        grammar = Grammar(batch, causal=self.model.config.causal, words=self.task.role_values)
+        return Execution(self.model, grammar)
+
+    def read(self) -> Reading:
+        if not self.goal.names:
+            return Reading((), self.goal.threshold, Circuit(paths=()), (), (), {}, 0.0, (), (), NOT_LEARNED)
+        self.search = Search(self._execution(0, self.config.samples), self.goal)
+        found = self._minimal_circuits()
+        return self._validated(_smallest(circuit for circuit, _ in found), found)
+
+    def _stage(self, name: str, make: Callable[[], Any]) -> Any:
+        if name not in self.stages:
+            self.progress(name)
+            self.stages[name] = make()
+        return self.stages[name]
+
+    # Search.
+
+    def _minimal_circuits(self) -> list[tuple[Circuit, int]]:
+        slots = self.search.reachable()
+        importance = dict(
+            zip(
+                slots,
+                self._stage("importance", lambda: list(self.search.importance(slots).values())),
+                strict=True,
+            )
+        )
+        # Diffuse rows go first: what would remain of them is no read that anybody could name.
+        by_importance = self._diffuse_first(sorted(slots, key=importance.__getitem__))
+        orders = {"order by importance": by_importance}
+        for number in range(self.config.orders):
+            orders[f"order {number}"] = self._diffuse_first(self._shuffled(slots, number))
+        found: list[Circuit] = []
+        for name, order in orders.items():
+            found.append(self._circuit(name, order))
+        self._without_each(found, by_importance)
+        # By paths, not by reads: the same reads by other heads are another way to do them.
+        counted = Counter(circuit.model_dump_json() for circuit in found)
+        return [(Circuit.model_validate_json(circuit), times) for circuit, times in counted.items()]
+
+    def _diffuse_first(self, slots: Sequence[Slot]) -> list[Slot]:
+        return sorted(slots, key=lambda slot: not self.search.is_diffuse(slot))
+
+    def _circuit(self, name: str, order: Sequence[Slot]) -> Circuit:
+        def search() -> Any:
+            state = self.search.circuit(order)
+            return Circuit.of(state.assignment, self.search.execution.grammar).model_dump(mode="json")
+
+        return Circuit.model_validate(self._stage(name, search))
+
+    def _without_each(self, found: list[Circuit], order: list[Slot]) -> None:
+        """Look for circuits without each path of those found: other ways to do the same."""
+        rules = _smallest(found).rules(self.search.execution.grammar, self.search.execution.slots)
+        for slot in (
+            slot for slot, rule in rules.items() if not isinstance(rule, Uniform | Identity | MeanMap)
+        ):
+            if len(found) < _MOST_CIRCUITS and self._stage(f"without {slot}", partial(self._can_go, slot)):
+                first = [slot, *(other for other in order if other != slot)]
+                found.append(self._circuit(f"order without {slot}", first))
+
+    def _can_go(self, slot: Slot) -> bool:
+        return slot not in self.search.remove(self.search.start(), [slot]).assignment.circuit
+
+    def _shuffled(self, slots: Sequence[Slot], number: int) -> list[Slot]:
+        words = rng.bits(self.config.seed, "circuit", 2 + number, torch.arange(len(slots)))[:, 0]
+        return [slots[place] for place in words.argsort().tolist()]
+
+    # Validation.
+
+    def _validated(self, circuit: Circuit, found: Sequence[tuple[Circuit, int]]) -> Reading:
+        self.progress("validation")
+        fresh, goal = self.fresh, self.goal
+        batch = fresh.grammar.batch
+        rules = circuit.rules(fresh.grammar, fresh.slots)
+        assignment = fresh.assigned(fresh.untouched(), rules)
+        passed = {mode: fresh.run(assignment, mode).predictions for mode in ("rules", "recomputed")}
+        inside = [slot for slot, rule in rules.items() if not reads_nothing(rule)]
+        loss: dict[str, Any] = {
+            "full": goal.full,
+            **{mode: goal.loss(predictions, batch) for mode, predictions in passed.items()},
+            "complement": self._loss(fresh.assigned(fresh.untouched(), dict.fromkeys(inside, Uniform()))),
+            "random_circuits": [self._random(len(inside), n) for n in range(self.config.random_circuits)],
+        }
+        flow = Flow(fresh, goal, assignment)
+        carried = flow.carries(self.task)
+        evidence = tuple(
+            self._path_evidence(assignment, slot, carried[slot], flow.composition(slot))
+            for slot in sorted(inside)
+        )
+        worst = goal.worst(passed["recomputed"], batch)
+        merges = self._merges(circuit)
+        words = tuple(map(fresh.grammar.words, fresh.grammar.roles))
+        verdict = self._verdict(circuit, loss["rules"], worst)
+        return Reading(
+            goal.names, goal.threshold, circuit, tuple(found), evidence, loss, worst, words, merges, verdict
+        )
+
+    def _loss(self, assignment: Assignment) -> float:
+        return self.goal.loss(self.fresh.run(assignment, "rules").predictions, self.fresh.grammar.batch)
+
+    def _random(self, size: int, number: int) -> float:
+        """Loss under a random circuit: other rows, other rules, the same number of them."""
+        fresh = self.fresh
+        slots = self._shuffled(self.search.reachable(), 1000 + number)[:size]
+        words = rng.bits(self.config.seed, "circuit", 5000 + number, torch.arange(len(slots)))[:, 0].tolist()
+        rules: dict[Slot, Rule] = dict.fromkeys(fresh.slots, Uniform())
+        for slot, word in zip(slots, words, strict=True):
+            choices = [rule for rule in fresh.grammar.rules(slot[2]) if not reads_nothing(rule)]
+            if choices:
+                rules[slot] = choices[word % len(choices)]
+        return self._loss(fresh.assigned(fresh.untouched(), rules))
+
+    def _path_evidence(
+        self, assignment: Assignment, slot: Slot, carries: dict[str, float], uses: Sequence[Composition]
+    ) -> PathEvidence:
+        fresh, goal = self.fresh, self.goal
+        without = fresh.assigned(assignment, {slot: Uniform()})
+        alone = fresh.assigned(fresh.untouched(), {slot: Uniform()})
+        batch = fresh.grammar.batch
+        removed = {
+            "rules": self._loss(without),
+            "clean": self._loss(alone),
+            "recomputed": goal.loss(fresh.run(without, "recomputed").predictions, batch),
+        }
+        layer, head, role = slot
+        rows = fresh.grammar.rows[role]
+        own = fresh.patterns[layer][0, :, head][rows]
+        wanted = fresh.rule_pattern(slot, assignment.rules[slot]).expand(rows.shape[0], -1, -1)[rows]
+        attention = float((own * (wanted > 0)).sum(-1).mean())
+        strong = {name: rise for name, rise in carries.items() if rise >= LEAST_EFFECT}
+        return PathEvidence(attention, removed, strong, tuple(uses))
+
+    def _merges(self, circuit: Circuit) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
+        """Pairs of heads of which the second could do what both do (paper, section 8.2, ii)."""
+        search = self.search
+        execution = search.execution
+        rules = circuit.rules(execution.grammar, execution.slots)
+        base = execution.assigned(execution.untouched(), rules)
+        reads: dict[tuple[int, int], dict[int, Rule]] = {}
+        for (layer, head, role), rule in rules.items():
+            if not isinstance(rule, Uniform | Identity | MeanMap):
+                reads.setdefault((layer, head), {})[role] = rule
+        merges = []
+        for one, theirs in reads.items():
+            for other, mine in reads.items():
+                if one == other or set(theirs) & set(mine):
+                    continue
+                if self._kept(base, {(*one, role): Uniform() for role in theirs}):
+                    continue
+                moved: dict[Slot, Rule] = {(*one, role): Uniform() for role in theirs}
+                moved |= {(*other, role): rule for role, rule in theirs.items()}
+                if self._kept(base, moved):
+                    merges.append((one, other))
+        return tuple(merges)
+
+    def _kept(self, base: Assignment, changes: dict[Slot, Rule]) -> bool:
+        execution = self.search.execution
+        passed = execution.run(execution.assigned(base, changes), "rules")
+        return self.goal.reached("rules", passed.predictions, execution.grammar.batch)
+
+    def _verdict(self, circuit: Circuit, loss: float, worst: float) -> str:
+        unexplained = [str(path) for path in circuit.paths if path.rule.kind == "learned"]
+        if unexplained:
+            return f"{UNEXPLAINED}: no rule for {'; '.join(unexplained)}"
+        if loss > self.goal.threshold:
+            return f"{UNEXPLAINED}: loss {loss:.3f} on fresh samples under the rules, τ is {self.goal.threshold:.3f}"
+        if worst >= STILL_LEARNED:
+            return f"{UNEXPLAINED}: a learned target has partial loss {worst:.3f} on fresh samples when recomputed"
+        return READ
+
+
+def _smallest(circuits: Iterable[Circuit]) -> Circuit:
+    return min(circuits, key=lambda circuit: (not circuit.explained, len(circuit.reads), len(circuit.paths)))

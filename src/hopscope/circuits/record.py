@@ -1,0 +1,165 @@
+"""Reading the circuits of a run's members: from checkpoints, into the unit's analysis folder, resumable."""
+
+import hashlib
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from typing import Any
+
+from hopscope.circuits.circuit import Path
+from hopscope.circuits.flow import Composition
+from hopscope.circuits.reader import ReaderConfig, Reading, read_circuit
+from hopscope.circuits.rules import said
+from hopscope.errors import UserError
+from hopscope.runs import RunFolder, UnitFolder
+from hopscope.tasks.conditional import ConditionalTask
+from hopscope.tasks.config import ConditionalConfig, RetrievalConfig
+from hopscope.tasks.retrieval import RetrievalTask
+from hopscope.tasks.vector_task import VectorTask
+from hopscope.training.restore import load_ensemble, member_record, unit_plan
+
+_REVISION = 1
+"""Raised when the reader's results change: readings on record are then made anew."""
+
+
+def read_member(
+    run: RunFolder,
+    member: int,
+    step: int | None = None,
+    config: ReaderConfig | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """The reading of one member, made now or found on record.
+
+    Args:
+        run: the run.
+        member: number of the member in the run.
+        step: of the checkpoint; the last by default.
+        config: how to read.
+        progress: told what is being done.
+
+    Returns:
+        JSON values: what `hopscope circuit --json` prints.
+
+    Raises:
+        UserError: no such member or checkpoint, a task without a reader, or a threshold below the unablated loss.
+    """
+    config = config or ReaderConfig()
+    record = member_record(run, member)
+    unit = run.unit(record.unit)
+    step = unit.checkpoint(step)[0]
+    name = f"circuit-{member}-{_digest(config)}"
+    if unit.analysis_path(name, step).is_file():
+        return unit.read_analysis(name, step)
+    task = _task(run, unit)
+    model = load_ensemble(unit, step).select([record.index])
+    stages = _StoredStages(unit, f"{name}-stages", step)
+    reading = read_circuit(model, task, config, stages=stages, progress=progress)
+    found = as_json(reading, member, step)
+    unit.write_analysis(name, step, found)
+    stages.discard()
+    return found
+
+
+def _digest(config: ReaderConfig) -> str:
+    return hashlib.sha256(f"{_REVISION} {config.model_dump_json()}".encode()).hexdigest()[:8]
+
+
+def _task(run: RunFolder, unit: UnitFolder) -> VectorTask:
+    task = unit_plan(unit).task
+    if isinstance(task, RetrievalConfig):
+        return RetrievalTask(task)
+    if isinstance(task, ConditionalConfig):
+        return ConditionalTask(task)
+    raise UserError(
+        f"{run.path}: expected a run whose task has chains to follow, found study '{run.study}' with task "
+        f"{task.kind!r}; choose a run of another study"
+    )
+
+
+class _StoredStages(MutableMapping[str, Any]):
+    """Finished stages of a reading, in a file of the unit's analysis folder."""
+
+    def __init__(self, unit: UnitFolder, name: str, step: int):
+        self._unit, self._name, self._step = unit, name, step
+        on_record = unit.analysis_path(name, step).is_file()
+        self._stages: dict[str, Any] = unit.read_analysis(name, step) if on_record else {}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._stages[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._stages[name] = value
+        self._unit.write_analysis(self._name, self._step, self._stages)
+
+    def __delitem__(self, name: str) -> None:
+        del self._stages[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stages)
+
+    def __len__(self) -> int:
+        return len(self._stages)
+
+    def discard(self) -> None:
+        """Remove the file: the reading is whole."""
+        self._unit.analysis_path(self._name, self._step).unlink(missing_ok=True)
+
+
+# JSON.
+
+
+def as_json(reading: Reading, member: int, checkpoint: int) -> dict[str, Any]:
+    """What `hopscope circuit --json` prints."""
+    losses = dict(reading.loss)
+    random = losses.pop("random_circuits", [])
+    if random:
+        losses |= {
+            "random_circuits": sum(random) / len(random),
+            "random_circuits_range": [min(random), max(random)],
+        }
+    return {
+        "member": member,
+        "checkpoint": checkpoint,
+        "learned": list(reading.learned),
+        "threshold": reading.threshold,
+        "paths": [
+            {
+                **_path(path),
+                "mean_attention": evidence.mean_attention,
+                "carries": list(evidence.carries),
+                "composition": [_use(use, reading.role_words) for use in evidence.composition],
+                "loss_if_removed": evidence.removed,
+            }
+            for path, evidence in zip(reading.circuit.paths, reading.evidence, strict=True)
+        ],
+        "loss": losses,
+        "worst_recomputed": reading.worst,
+        "minimal_circuits": [
+            {"found": found, "paths": [_path(path) for path in circuit.paths]}
+            for circuit, found in reading.minimal
+        ],
+        "merges": [[list(one), list(other)] for one, other in reading.merges],
+        "reads": [list(read) for read in reading.circuit.reads],
+        "circuit": reading.circuit.model_dump(mode="json"),
+        "verdict": reading.verdict,
+    }
+
+
+def _use(use: Composition, words: Sequence[str]) -> dict[str, Any]:
+    if use.reader is None:
+        return {"reader": "readout", "part": None, "rise": use.rise}
+    layer, head, role = use.reader
+    return {
+        "reader": {"layer": layer, "head": head, "query_role": words[role]},
+        "part": use.part,
+        "rise": use.rise,
+    }
+
+
+def _path(path: Path) -> dict[str, Any]:
+    return {
+        "layer": path.layer,
+        "head": path.head,
+        "query_role": path.query,
+        "rule": said(path.rule),
+        "target_role": path.target or None,
+    }

@@ -1,0 +1,202 @@
+"""The search for a circuit: as many rows as possible read nothing, and the others read by rules.
+
+A change is kept while the loss stays under the threshold in both modes: with every pattern given by its rule, and with
+the patterns of the circuit recomputed from what is left.  The first alone would drop a head that only shapes later
+*keys*, because under given patterns only values flow; the second alone would not say what the rows read.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slot
+from hopscope.circuits.goal import Goal
+from hopscope.circuits.rules import (
+    NOTHING,
+    Learned,
+    MeanMap,
+    Rule,
+    TwoTargets,
+    description_length,
+    reads_nothing,
+)
+
+_NEAR = 0.1
+"""Rules are tried that are at most this much farther from a head's pattern than the nearest (total variation)."""
+
+_SHARP = 0.5
+"""No rule describes a pattern that is farther from it than this; it may still be a mean map."""
+
+_CLEAR = 0.25
+"""A row whose pattern is nearer than this to a rule is given the rule before anything is taken away."""
+
+_AT_FIRST = 0.8
+"""Share of what the loss may rise by, that the first removals may use up."""
+
+
+@dataclass(frozen=True)
+class State:
+    """An assignment that is under the threshold, with its passes in both modes."""
+
+    assignment: Assignment
+    passed: Mapping[Mode, Passed]
+    loss: Mapping[Mode, float]
+
+
+class Search:
+    """Searches on one batch.
+
+    Attributes:
+        execution, goal: what is run, and what it must reach.
+        evaluations: forward passes so far.
+        share: of what the loss may rise by, that changes may use up now.
+    """
+
+    def __init__(self, execution: Execution, goal: Goal):
+        self.execution, self.goal = execution, goal
+        self.evaluations, self.share = 0, 1.0
+        self._near: dict[Slot, list[Rule]] = {}
+        self._nearest: dict[Slot, float] = {}
+
+    # States.
+
+    def start(self) -> State:
+        """The model as it is."""
+        clean = self.execution.clean
+        loss = self.goal.loss(clean.predictions, self.execution.grammar.batch)
+        return State(
+            self.execution.untouched(),
+            {"rules": clean, "recomputed": clean},
+            {"rules": loss, "recomputed": loss},
+        )
+
+    def changed(self, state: State, changes: Mapping[Slot, Rule]) -> State | None:
+        """The state with some changes, or `None` if that is over the threshold in any mode."""
+        assignment = self.execution.assigned(state.assignment, changes)
+        start = min(layer for layer, _, _ in changes)
+        modes: Sequence[Mode] = ("rules", "recomputed")
+        if all(not reads_nothing(rule) and self._in_circuit(state, slot) for slot, rule in changes.items()):
+            modes = ("rules",)
+        passed, losses = dict(state.passed), dict(state.loss)
+        for mode in modes:
+            self.evaluations += 1
+            passed[mode] = self.execution.run(assignment, mode, start, state.passed[mode])
+            losses[mode] = self.goal.loss(passed[mode].predictions, self.execution.grammar.batch)
+            batch = self.execution.grammar.batch
+            if not self.goal.reached(mode, passed[mode].predictions, batch, self.share):
+                return None
+        return State(assignment, passed, losses)
+
+    @staticmethod
+    def _in_circuit(state: State, slot: Slot) -> bool:
+        return not reads_nothing(state.assignment.rules[slot])
+
+    # Steps of the search.
+
+    def remove(self, state: State, slots: Sequence[Slot]) -> State:
+        """Let slots read nothing where that is possible, in this order; many at once where many can go."""
+        if not slots:
+            return state
+        for nothing in NOTHING if len(slots) == 1 else NOTHING[:1]:
+            fewer = self.changed(state, dict.fromkeys(slots, nothing))
+            if fewer is not None:
+                return fewer
+        if len(slots) == 1:
+            return state
+        half = len(slots) // 2
+        return self.remove(self.remove(state, slots[:half]), slots[half:])
+
+    def simplify(self, state: State, slots: Sequence[Slot]) -> State:
+        """Give slots the simplest near rule that does, if simpler than what they have; many at once where many can."""
+        slots = [slot for slot in slots if self._simpler(state, slot)]
+        if not slots:
+            return state
+        with_rules = self.changed(state, {slot: self._simpler(state, slot)[0] for slot in slots})
+        if with_rules is not None:
+            return with_rules
+        if len(slots) > 1:
+            half = len(slots) // 2
+            return self.simplify(self.simplify(state, slots[:half]), slots[half:])
+        for rule in self._simpler(state, slots[0])[1:]:
+            with_rule = self.changed(state, {slots[0]: rule})
+            if with_rule is not None:
+                return with_rule
+        return state
+
+    def _simpler(self, state: State, slot: Slot) -> list[Rule]:
+        length = description_length(state.assignment.rules[slot])
+        return [rule for rule in self.near(slot) if description_length(rule) < length]
+
+    def near(self, slot: Slot) -> list[Rule]:
+        """Rules that could be what a head's row does: those near to its pattern, the simplest first."""
+        if slot not in self._near:
+            layer, head, role = slot
+            grammar, own = self.execution.grammar, self.execution.patterns[layer][0, :, head]
+            found = self._distances(slot)
+            two = grammar.two_targets(role, own, [rule for rule, _ in found])
+            if two is not None:
+                found.append((two, grammar.distance(role, two, own)))
+            farthest = min(min((distance for _, distance in found), default=1.0) + _NEAR, _SHARP)
+            self._near[slot] = [*(rule for rule, distance in found if distance <= farthest), MeanMap()]
+        return self._near[slot]
+
+    def nearest_distance(self, slot: Slot) -> float:
+        """How far a head's pattern is from the nearest rule."""
+        if slot not in self._nearest:
+            self._nearest[slot] = min((distance for _, distance in self._distances(slot)), default=1.0)
+        return self._nearest[slot]
+
+    def _distances(self, slot: Slot) -> list[tuple[Rule, float]]:
+        """Rules of one target with their distances from a head's pattern."""
+        layer, head, role = slot
+        grammar, own = self.execution.grammar, self.execution.patterns[layer][0, :, head]
+        rules = [rule for rule in grammar.rules(role) if not reads_nothing(rule)]
+        return [(rule, grammar.distance(role, rule, own)) for rule in rules]
+
+    def is_diffuse(self, slot: Slot) -> bool:
+        """Whether no rule describes a head's pattern."""
+        return self.nearest_distance(slot) >= _SHARP
+
+    def reachable(self) -> list[Slot]:
+        """Slots that can matter at all: in the last layer, only the rows that are read out."""
+        last = self.execution.model.config.layers - 1
+        readout = torch.zeros(self.execution.grammar.rows.shape[-1], dtype=torch.bool)
+        readout[list(self.execution.model.config.readout_positions)] = True
+        asked = (self.execution.grammar.rows & readout).any((1, 2))
+        return [slot for slot in self.execution.slots if slot[0] < last or bool(asked[slot[2]])]
+
+    def importance(self, slots: Sequence[Slot]) -> dict[Slot, float]:
+        """Loss with one slot uniform and all other patterns as they are (mode *clean*)."""
+        start = self.start()
+        found = {}
+        for slot in slots:
+            self.evaluations += 1
+            assignment = self.execution.assigned(start.assignment, {slot: NOTHING[0]})
+            passed = self.execution.run(assignment, "rules", slot[0], self.execution.clean)
+            found[slot] = self.goal.loss(passed.predictions, self.execution.grammar.batch)
+        return found
+
+    def circuit(self, order: Sequence[Slot]) -> State:
+        """A minimal circuit: slots are taken away in this order, and what stays is given rules.
+
+        Taking away stops short of the threshold at first, or nothing would be left for the rules to cost.
+        """
+        self.share = _AT_FIRST
+        state = self.remove(self.start(), sorted(set(self.execution.slots) - set(order)))
+        state = self.simplify(state, [slot for slot in order if self.nearest_distance(slot) < _CLEAR])
+        state = self._removed(state, order)
+        self.share = 1.0
+        while True:
+            before = state.assignment.rules
+            state = self.simplify(state, [slot for slot in order if self._unnamed(state, slot)])
+            state = self._removed(state, order)
+            if state.assignment.rules == before:
+                return state
+
+    def _removed(self, state: State, order: Sequence[Slot]) -> State:
+        return self.remove(state, [slot for slot in order if self._in_circuit(state, slot)])
+
+    @staticmethod
+    def _unnamed(state: State, slot: Slot) -> bool:
+        return isinstance(state.assignment.rules[slot], Learned | MeanMap | TwoTargets)

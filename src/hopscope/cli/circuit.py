@@ -1,0 +1,112 @@
+"""`hopscope circuit`."""
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tyro.conf import Positional
+
+from hopscope.cli.parsing import parse
+from hopscope.cli.terminal import console
+from hopscope.runs import find_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.table import Table
+
+
+@dataclasses.dataclass
+class Options:
+    """Read the circuit of one trained member: which rows of which heads read what, proven by ablation."""
+
+    path: Positional[Path]
+    """Run folder, or a root that holds exactly one run."""
+    member: int
+    """Number of the member in the run (members.json)."""
+    checkpoint: int | None = None
+    """Step of the checkpoint (default: the last)."""
+    tau: float | None = None
+    """Loss that the circuit may have (default: 0.05, or 1.5 times that of the model if that is more)."""
+    json: bool = False
+    """Print JSON."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command; a model without a circuit is a result, not a failure."""
+    options = parse(Options, arguments, "circuit")
+    run = find_run(options.path)
+    from hopscope.circuits.reader import ReaderConfig
+    from hopscope.circuits.record import read_member
+
+    config = ReaderConfig(threshold=options.tau)
+    found = read_member(run, options.member, options.checkpoint, config, progress=_progress())
+    if options.json:
+        print(json.dumps(found, indent=1, ensure_ascii=False))
+        return 0
+    _show(found)
+    return 0
+
+
+def _progress() -> "Callable[[str], None]":
+    if not os.isatty(2):
+        return lambda _: None
+
+    def show(stage: str) -> None:
+        print(f"\r\x1b[2K{stage} …", end="", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _show(found: dict[str, Any]) -> None:
+    if os.isatty(2):
+        print("\r\x1b[2K", end="", file=sys.stderr)
+    screen = console()
+    screen.print(
+        f"member {found['member']}, step {found['checkpoint']:,}: {found['verdict']}", highlight=False
+    )
+    if not found["paths"]:
+        return
+    screen.print(_table(found["paths"]))
+    loss = found["loss"]
+    low, high = loss["random_circuits_range"]
+    screen.print(
+        f"Loss over {', '.join(found['learned'])} (threshold {found['threshold']:.3f}): model {loss['full']:.3f}, "
+        f"circuit by its rules {loss['rules']:.3f}, with its own attention {loss['recomputed']:.3f}; "
+        f"everything but the circuit {loss['complement']:.3f}; random circuits of this size "
+        f"{loss['random_circuits']:.3f} ({low:.3f} to {high:.3f}).",
+        highlight=False,
+    )
+    others = len(found["minimal_circuits"]) - 1
+    if others:
+        screen.print(f"{others} other minimal circuits were found (--json prints them).", highlight=False)
+
+
+def _table(paths: list[dict[str, Any]]) -> "Table":
+    from rich.table import Table
+
+    table = Table(title="Paths", title_justify="left")
+    columns = ("layer.head", "rows", "read", "rule", "attention", "carries", "used by")
+    for column in (*columns, "loss without: rules", "clean", "recomputed"):
+        table.add_column(column, justify="left" if column in columns else "right")
+    for path in paths:
+        table.add_row(
+            f"{path['layer']}.{path['head']}",
+            path["query_role"],
+            path["target_role"] or "",
+            path["rule"],
+            f"{path['mean_attention']:.2f}",
+            ", ".join(path["carries"]),
+            ", ".join(map(_use, path["composition"][:3])),
+            *(f"{path['loss_if_removed'][mode]:.3f}" for mode in ("rules", "clean", "recomputed")),
+        )
+    return table
+
+
+def _use(use: dict[str, Any]) -> str:
+    if use["reader"] == "readout":
+        return "readout"
+    return f"{use['reader']['layer']}.{use['reader']['head']} {use['part']}"

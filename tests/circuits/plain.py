@@ -1,0 +1,116 @@
+"""One model under rules, in plain loops over samples, heads and rows: the slow obvious reference of `execution`."""
+
+import torch
+
+from hopscope.circuits.rules import (
+    Identity,
+    Learned,
+    MeanMap,
+    OverRole,
+    OwnChain,
+    Related,
+    TwoTargets,
+    Uniform,
+    reads_nothing,
+)
+
+
+def has(batch, roles, sample, position) -> bool:
+    return all(int(batch.roles[name][0, sample, position]) == value for name, value in roles.items())
+
+
+def keys(batch, causal, rule, sample, row) -> list[int]:
+    """Keys that a rule reads from a row."""
+    seen = range(row + 1) if causal else range(batch.inputs.shape[2])
+    if isinstance(rule, Uniform):
+        return list(seen)
+    if isinstance(rule, Related):
+        partner = int(batch.relations[rule.relation][0, sample, row])
+        return [partner] if partner in seen else []
+    if isinstance(rule, OverRole):
+        return [key for key in seen if has(batch, rule.keys, sample, key)]
+    if isinstance(rule, OwnChain):
+        chain = batch.roles["chain"][0, sample]
+        return [key for key in seen if has(batch, rule.keys, sample, key) and chain[key] == chain[row]]
+    assert isinstance(rule, Identity)
+    return [row]
+
+
+def weights(batch, causal, rule, sample, row) -> torch.Tensor:
+    """A row of the pattern that a rule stands for; where it leads nowhere, the row itself."""
+    found = torch.zeros(batch.inputs.shape[2])
+    if isinstance(rule, TwoTargets):
+        parts = [(rule.first, rule.share), (rule.second, 1.0 - rule.share)]
+        if all(keys(batch, causal, part, sample, row) for part, _ in parts):
+            return sum(share * weights(batch, causal, part, sample, row) for part, share in parts)
+        found[row] = 1.0
+        return found
+    chosen = keys(batch, causal, rule, sample, row) or [row]
+    found[chosen] = 1.0 / len(chosen)
+    return found
+
+
+def predictions(model, batch, roles, rules, mode: str) -> torch.Tensor:
+    """Predictions at the readout positions `[batch, readout, output]`.
+
+    Args:
+        model: a plain module.
+        batch: of one member.
+        roles: row roles, by number.
+        rules: (layer, head, role) → rule.
+        mode: "rules" or "recomputed".
+    """
+    every = range(batch.inputs.shape[1])
+    clean = [attention(model, batch, sample) for sample in every]
+    found = []
+    for sample in every:
+
+        def row_of(layer, head, row, own, sample=sample):
+            (role,) = [number for number, names in enumerate(roles) if has(batch, names, sample, row)]
+            rule = rules[layer, head, role]
+            if mode == "recomputed" and not reads_nothing(rule):
+                return own[row]
+            if isinstance(rule, Learned):
+                return clean[sample][layer][head, row]
+            if isinstance(rule, MeanMap):
+                return sum(patterns[layer][head, row] for patterns in clean) / len(clean)
+            return weights(batch, model.config.causal, rule, sample, row)
+
+        found.append(forward(model, batch.inputs[0, sample], row_of)[list(model.config.readout_positions)])
+    return torch.stack(found)
+
+
+def attention(model, batch, sample) -> list[torch.Tensor]:
+    """The unedited model's patterns on one sample, `[head, query, key]` for each layer."""
+    layers = [torch.zeros(0)] * model.config.layers
+
+    def note(layer, head, row, own):
+        layers[layer] = torch.cat((layers[layer], own[row])) if row or head else own[row]
+        return own[row]
+
+    forward(model, batch.inputs[0, sample], note)
+    size = batch.inputs.shape[2]
+    return [layer.view(model.config.heads, size, size) for layer in layers]
+
+
+def forward(model, inputs, row_of) -> torch.Tensor:
+    """Predictions for one sample; `row_of` says what each row of each head attends to."""
+    with torch.no_grad():
+        symbol, position = model.embed(inputs[None])
+        x = symbol + position
+        for layer, block in enumerate(model.layers):
+            pre = model.config.norm == "pre"
+            read = block.attention_norm(x) if pre else x
+            own = block.attention.pattern(read)[0]
+            values = block.attention.split(block.attention.value(read))[0]
+            heads = [
+                torch.stack([row_of(layer, head, row, own[head]) for row in range(len(inputs))])
+                @ values[head]
+                for head in range(model.config.heads)
+            ]
+            x = x + block.attention.output(torch.cat(heads, -1))[None]
+            x = x if pre else block.attention_norm(x)
+            if model.config.mlp_size:
+                x = x + block.mlp(block.mlp_norm(x) if pre else x)
+                x = x if pre else block.mlp_norm(x)
+        return model.readout(model.final_norm(x))[0]

@@ -1,0 +1,193 @@
+"""The reader finds what was planted: all of it, nothing else, every way that there is, and says where it cannot."""
+
+from functools import cache
+
+import pytest
+import torch
+
+from hopscope.circuits.circuit import Circuit
+from hopscope.circuits.execution import Execution
+from hopscope.circuits.grammar import Grammar
+from hopscope.circuits.planted import Planted, planted_models
+from hopscope.circuits.reader import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfig, Reading, read_circuit
+from hopscope.errors import UserError
+from hopscope.models.config import TransformerConfig
+from hopscope.models.transformer import Transformer
+from hopscope.tasks.retrieval import RetrievalTask
+
+QUICK = ReaderConfig(samples=24, validation=64, orders=1, random_circuits=5)
+
+
+@cache
+def suite() -> tuple[Planted, ...]:
+    return tuple(planted_models())
+
+
+def families() -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for number, plant in enumerate(suite()):
+        found.setdefault(plant.name.partition(":")[0].partition(",")[0].split()[0], []).append(number)
+    return found
+
+
+def quick_ones() -> list[int]:
+    """Of every family the two that are read fastest: the shortest sequences in the fewest heads."""
+
+    def size(number: int) -> int:
+        plant = suite()[number]
+        return plant.task.positions * plant.model.config.layers * plant.model.config.heads
+
+    return sorted(number for members in families().values() for number in sorted(members, key=size)[:2])
+
+
+def grammar_of(plant: Planted, samples: int = 3) -> Grammar:
+    task = RetrievalTask(plant.task)
+    batch = task.sample(torch.tensor([5]), "test", 0, samples)
+    return Grammar(batch, causal=plant.model.config.causal, words=task.role_values)
+
+
+def readable(plant: Planted) -> bool:
+    """Whether the reader's grammar, which has unequal shares, describes the mechanism."""
+    return plant.explained or plant.uneven
+
+
+def truths(plant: Planted) -> list[set[tuple[int, int, str, str | None]]]:
+    """Reads of every minimal circuit; rows that must read themselves are outside of a circuit."""
+    words, last = grammar_of(plant).words, plant.task.steps
+    uneven = f"second {last} + first {last}"
+    return [
+        {
+            (read.layer, read.head, words(read.rows), words(read.target) if read.target else uneven)
+            for read in circuit
+            if read.target != read.rows
+        }
+        for circuit in plant.minimal
+    ]
+
+
+def reads(circuit: Circuit) -> set[tuple[int, int, str, str | None]]:
+    return {(path.layer, path.head, path.query, path.target) for path in circuit.paths}
+
+
+def check(plant: Planted, reading: Reading) -> None:
+    if not readable(plant):
+        assert reading.verdict.startswith(UNEXPLAINED), plant.name
+        return
+    assert reading.verdict == READ, plant.name
+    expected, found = truths(plant), [reads(circuit) for circuit, _ in reading.minimal]
+    for circuit in found:
+        assert circuit in expected, plant.name
+    for circuit in expected:
+        assert circuit in found, plant.name
+    assert reads(reading.circuit) in expected
+    assert reading.loss["rules"] < 0.05
+    assert reading.loss["complement"] > 0.2
+
+
+@cache
+def quick_reading(number: int) -> Reading:
+    plant = suite()[number]
+    return read_circuit(plant.model, RetrievalTask(plant.task), QUICK)
+
+
+@pytest.mark.parametrize("number", quick_ones())
+def test_what_was_planted_is_found(number):
+    check(suite()[number], quick_reading(number))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(len(suite())))
+def test_everything_that_was_planted_is_found(number):
+    plant = suite()[number]
+    check(plant, read_circuit(plant.model, RetrievalTask(plant.task), QUICK))
+
+
+def test_the_suite_is_large():
+    assert len(suite()) >= 100
+    assert len([plant for plant in suite() if not readable(plant)]) >= 30
+    assert len([plant for plant in suite() if len(plant.minimal) > 1]) >= 10
+
+
+def test_every_family_is_read_quickly_too():
+    assert len(quick_ones()) == 2 * len(families()) >= 14
+    assert {readable(suite()[number]) for number in quick_ones()} == {True, False}
+    assert any(len(suite()[number].minimal) > 1 for number in quick_ones())
+
+
+# A wrong truth would be noticed.
+
+
+@pytest.mark.parametrize("change", ["missing", "extra", "elsewhere"])
+def test_a_wrong_truth_is_noticed(change):
+    number = next(n for n in quick_ones() if suite()[n].explained and len(suite()[n].minimal) == 1)
+    plant = suite()[number]
+    (circuit,) = plant.minimal
+    one, *rest = sorted(circuit, key=lambda read: (read.layer, read.head))
+    moved = type(one)(one.layer, one.head, one.rows, {"kind": 2, "step": 0})
+    wrong = {"missing": rest, "extra": [one, moved, *rest], "elsewhere": [moved, *rest]}[change]
+    false = Planted(plant.name, plant.model, plant.task, (frozenset(wrong),), plant.decoys, True, False)
+    with pytest.raises(AssertionError):
+        check(false, quick_reading(number))
+
+
+# Circuits are values.
+
+
+def test_a_circuit_is_a_value():
+    number = next(n for n in quick_ones() if suite()[n].explained)
+    plant, reading = suite()[number], quick_reading(number)
+    again = Circuit.model_validate_json(reading.circuit.model_dump_json())
+    assert again == reading.circuit
+    assert hash(again) == hash(reading.circuit)
+    assert str(again).splitlines() == [str(path) for path in again.paths]
+    execution = Execution(plant.model, grammar_of(plant))
+    passed = {mode: again.run(execution, mode).predictions for mode in ("rules", "recomputed")}
+    for predictions in passed.values():
+        assert torch.allclose(predictions, execution.clean.predictions, atol=0.05)
+    fewer = again.model_copy(update={"paths": again.paths[1:]})
+    assert fewer != again
+    assert not torch.allclose(
+        fewer.run(execution, "recomputed").predictions, execution.clean.predictions, atol=0.5
+    )
+
+
+def test_equal_reads_in_other_places_are_equal_circuits():
+    """The same recipe in models with other heads, idle layers and decoys."""
+    same = [n for n in families()["doubling"] if suite()[n].task.steps == 2][:3]
+    circuits = [quick_reading(number).circuit for number in same]
+    assert len({circuit.model_dump_json() for circuit in circuits}) == len(circuits) == 3
+    assert len(set(circuits)) == 1
+    other = next(n for n in families()["doubling"] if suite()[n].task.steps == 1)
+    assert quick_reading(other).circuit not in circuits
+
+
+# What cannot be read.
+
+
+def untrained() -> tuple[Transformer, RetrievalTask]:
+    plant = suite()[0]
+    config = TransformerConfig.model_validate(plant.model.config.model_dump())
+    return Transformer.initial(config, torch.tensor([7])), RetrievalTask(plant.task)
+
+
+def test_a_model_that_never_learned_has_no_circuit():
+    model, task = untrained()
+    reading = read_circuit(model, task, QUICK)
+    assert (reading.verdict, reading.circuit.paths, reading.minimal) == (NOT_LEARNED, (), ())
+
+
+def test_a_threshold_below_the_model_s_own_loss():
+    plant = suite()[0]
+    with pytest.raises(UserError, match=r"tau: expected at least the loss of the unablated model, 0\.0"):
+        read_circuit(plant.model, RetrievalTask(plant.task), QUICK.model_copy(update={"threshold": 1e-30}))
+
+
+def test_finished_stages_are_used_again():
+    plant = suite()[0]
+    task, stages, done = RetrievalTask(plant.task), {}, []
+    first = read_circuit(plant.model, task, QUICK, stages=stages, progress=done.append)
+    again: list[str] = []
+    second = read_circuit(plant.model, task, QUICK, stages=stages, progress=again.append)
+    assert second == first
+    assert again == ["validation"]
+    assert set(done) == {*stages, "validation"}

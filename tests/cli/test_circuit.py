@@ -1,0 +1,168 @@
+"""`hopscope circuit` and `hopscope.read_circuit` on a run whose member is a witness, beside one that never learned."""
+
+import json
+
+import pytest
+import torch
+
+import hopscope as library
+from hopscope.circuits import record
+from hopscope.models.constructions import witness
+from hopscope.models.parameters import Parameters, parameter_specs
+from hopscope.models.transformer import Transformer
+from hopscope.runs import RunFolder, save_checkpoint
+from hopscope.tasks.config import RetrievalConfig
+from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+
+UNIT, STEPS, MEMBERS = "aaaaaaaaaaaa", (7, 11), (3, 5)
+WITNESS, UNTRAINED = MEMBERS
+TASK = RetrievalConfig(steps=2, chains=3, position="pair")
+KEYS = {"member", "checkpoint", "paths", "loss", "minimal_circuits", "verdict"}
+PATH_KEYS = {
+    "layer", "head", "query_role", "rule", "target_role", "mean_attention", "carries", "composition", "loss_if_removed"
+}  # fmt: skip
+
+
+def make_run(root) -> RunFolder:
+    """The second checkpoint holds the witness and an untrained model, the first one two untrained ones."""
+    built = witness(TASK)
+    plan = UnitPlan(
+        label="witness",
+        task=TASK,
+        model=built.config,
+        training=TrainingConfig(steps=STEPS[-1]),
+        members=tuple(MemberPlan(member=member, seed=member) for member in MEMBERS),
+    )
+    entries = [
+        {"member": member, "unit": UNIT, "index": index, "seed": member, "overrides": {}}
+        for index, member in enumerate(MEMBERS)
+    ]
+    run = RunFolder.create(root, "depth", {"made": "up"}, entries, None)
+    unit = run.unit(UNIT).create({"label": plan.label, "plan": plan.model_dump(mode="json")})
+    for step in STEPS:
+        model = Transformer.initial(built.config, torch.tensor([13, 17]))
+        both = Parameters(parameter_specs(built.config), 2)
+        both.flat.copy_(model.parameters.flat)
+        if step == STEPS[-1]:
+            both.flat[0] = built.parameters.flat[0]
+        arrays = {f"weights/{name}": view.numpy() for name, view in both.views().items()}
+        save_checkpoint(unit.checkpoint_path(step), arrays, {"step": step})
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp("runs"))
+
+
+def test_the_circuit_of_a_witness(hopscope, run):
+    said = hopscope("circuit", run.path, "--member", WITNESS, "--json")
+    assert (said.status, said.err) == (0, "")
+    found = json.loads(said.out)
+    assert found.keys() >= KEYS
+    assert (found["member"], found["checkpoint"], found["verdict"]) == (WITNESS, STEPS[-1], "read")
+    assert all(path.keys() == PATH_KEYS for path in found["paths"])
+    reads = [
+        (path["layer"], path["query_role"], path["rule"], path["target_role"]) for path in found["paths"]
+    ]
+    assert reads == [
+        (0, "second 2", "previous", "first 2"),
+        (0, "second 1", "previous", "first 1"),
+        (1, "query", "hop_1", "second 1"),
+        (2, "query", "hop_2", "second 2"),
+    ]
+    loss = found["loss"]
+    assert loss["full"] < 0.01
+    assert loss["rules"] < 0.05 > loss["recomputed"]
+    assert loss["random_circuits"] > 0.6 < loss["complement"]
+
+
+def test_what_a_witness_s_paths_carry(run):
+    paths = library.read_circuit(run, WITNESS).record["paths"]
+    mates, hops = paths[:2], paths[2:]
+    for step, path in zip((2, 1), mates, strict=True):
+        assert path["carries"] == [f"x_{step - 1}"]
+        # The strongest use: whoever looks for the symbol before finds the token by it.
+        assert path["composition"][0]["part"] == "K"
+        assert path["composition"][0]["reader"] == {"layer": step, "head": 0, "query_role": "query"}
+        removed = path["loss_if_removed"]
+        assert removed["rules"] < 0.01, "under given patterns only values flow"
+        assert removed["recomputed"] > 0.2
+    assert [path["carries"] for path in hops] == [["x_1"], ["x_2"]]
+    assert [use["part"] for use in hops[0]["composition"]] == ["Q", None]
+    assert [use["reader"] for use in hops[1]["composition"]] == ["readout"]
+    for path in hops:
+        assert min(path["loss_if_removed"].values()) > 0.2
+        assert path["mean_attention"] > 0.99
+
+
+def test_a_model_that_never_learned_has_no_circuit(hopscope, run):
+    said = hopscope("circuit", run.path, "--member", UNTRAINED, "--json")
+    found = json.loads(said.out)
+    assert (said.status, found["paths"], found["verdict"]) == (0, [], "no circuit: above plateau")
+    said = hopscope("circuit", run.path, "--member", WITNESS, "--checkpoint", STEPS[0])
+    assert (said.status, said.out) == (0, f"member {WITNESS}, step 7: no circuit: above plateau\n")
+
+
+def test_the_table_names_what_is_read(hopscope, run):
+    said = hopscope("circuit", run.path, "--member", WITNESS)
+    assert said.status == 0
+    for words in ("0.0", "second 2", "first 2", "hop_2", "1.0 K", "readout", "threshold 0.050"):
+        assert words in said.out
+
+
+def test_a_reading_is_found_on_record(run, monkeypatch):
+    first = library.read_circuit(run, WITNESS)
+    monkeypatch.setattr(record, "read_circuit", None)
+    again = library.read_circuit(run.path, WITNESS)
+    assert again.record == first.record
+    assert again.circuit == first.circuit
+    assert again.verdict == "read"
+    assert str(again).splitlines() == [
+        f"member {WITNESS}, step 11: read",
+        "layer 0, head 0: second 2 → first 2",
+        "layer 0, head 0: second 1 → first 1",
+        "layer 1, head 0: query → second 1",
+        "layer 2, head 0: query → second 2",
+    ]
+
+
+def test_an_interrupted_reading_goes_on(tmp_path, monkeypatch):
+    run = make_run(tmp_path)
+    whole, stages = [], []
+
+    def stop_at(number):
+        def progress(stage):
+            stages.append(stage)
+            if len(stages) == number:
+                raise KeyboardInterrupt
+
+        return progress
+
+    with pytest.raises(KeyboardInterrupt):
+        record.read_member(run, WITNESS, progress=stop_at(4))
+    (partial,) = run.unit(UNIT).path.glob("analysis/circuit-*-stages-*.json")
+    assert len(json.loads(partial.read_text())) == 3
+    done, stages[:] = stages[:3], []
+    whole.append(record.read_member(run, WITNESS, progress=stages.append))
+    assert not set(done) & set(stages), "what is done is not done again"
+    assert not partial.exists()
+    for path in run.unit(UNIT).path.glob("analysis/circuit-*"):
+        path.unlink()
+    assert record.read_member(run, WITNESS) == whole[0]
+
+
+def test_bad_input_is_one_line(hopscope, run, tmp_path):
+    assert "member: expected" in hopscope("circuit", run.path, "--member", 2).complaint
+    assert "checkpoint of step 8" in hopscope("circuit", run.path, "--member", 3, "--checkpoint", 8).complaint
+    said = hopscope("circuit", run.path, "--member", WITNESS, "--tau", 1e-30)
+    assert said.complaint.startswith("hopscope: tau: expected at least the loss of the unablated model, 0.0")
+    assert "found nothing there" in hopscope("circuit", tmp_path / "none", "--member", 0).complaint
+
+
+def test_a_run_without_checkpoints_is_one_line(hopscope, tmp_path):
+    run = make_run(tmp_path)
+    for path in run.unit(UNIT).path.glob("checkpoints/*"):
+        path.unlink()
+    said = hopscope("circuit", run.path, "--member", WITNESS)
+    assert "expected a checkpoint, found none" in said.complaint
