@@ -5,11 +5,12 @@ from functools import cache
 import pytest
 import torch
 
-from hopscope.circuits.circuit import Circuit
+from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.planted import Planted, planted_models
 from hopscope.circuits.reader import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfig, Reading, read_circuit
+from hopscope.circuits.rules import MeanMap, OverRole
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
@@ -159,6 +160,27 @@ def test_equal_reads_in_other_places_are_equal_circuits():
     assert len(set(circuits)) == 1
     other = next(n for n in families()["doubling"] if suite()[n].task.steps == 1)
     assert quick_reading(other).circuit not in circuits
+
+
+def path(layer: int, query: str, target: str) -> Path:
+    """A path of which only the words matter."""
+    rule = OverRole(keys={"kind": 1})
+    return Path(layer=layer, head=0, roles={"kind": 0}, rule=rule, query=query, target=target)
+
+
+def test_a_read_comes_after_those_that_it_builds_on():
+    mates = path(0, "second 1", "first 1"), path(1, "second 2", "first 2")
+    hops = path(3, "query", "second 1"), path(4, "query", "second 2 + all first 1")
+    assert Circuit(paths=(*mates, *hops)).reads == (
+        (1, "second 1", "first 1"),
+        (1, "second 2", "first 2"),
+        (2, "query", "second 1"),
+        (3, "query", "second 2 + all first 1"),
+    )
+    alone = Circuit(paths=(mates[1], hops[1]))
+    assert alone.reads == ((1, "second 2", "first 2"), (2, "query", "second 2 + all first 1"))
+    silent = path(2, "query", "").model_copy(update={"rule": MeanMap()})
+    assert Circuit(paths=(mates[0], silent, hops[0])) == Circuit(paths=(mates[0], hops[0]))
 
 
 # What cannot be read.

@@ -28,6 +28,11 @@ class Path(Config):
     query: str
     target: str
 
+    @property
+    def targets(self) -> list[str]:
+        """Roles of what is read, in words: two where there are two targets."""
+        return [target.removeprefix("all ") for target in self.target.split(" + ")]
+
     def __str__(self) -> str:
         return f"layer {self.layer}, head {self.head}: {self.query} → {self.target or self.rule.kind}"
 
@@ -83,7 +88,7 @@ class Circuit(Config):
             before = [
                 depth[other]
                 for other, earlier in enumerate(paths[:number])
-                if earlier.layer < path.layer and earlier.query in (path.query, path.target)
+                if earlier.layer < path.layer and earlier.query in (path.query, *path.targets)
             ]
             depth[number] = 1 + max(before, default=0)
         reads = {(depth[number], path.query, _said(path)) for number, path in enumerate(paths)}
