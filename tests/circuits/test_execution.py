@@ -16,7 +16,7 @@ from hopscope.tasks.retrieval import RetrievalTask
 
 from .plain import predictions
 
-SAMPLES, LAYERS, HEADS = 3, 3, 2
+SAMPLES, LAYERS, HEADS = 2, 3, 2
 TASKS = {
     "chain": lambda: RetrievalTask(RetrievalConfig(steps=2, chains=5)),
     "any order": lambda: RetrievalTask(RetrievalConfig(steps=3, chains=2, order="random")),
@@ -58,12 +58,11 @@ def everywhere(found: Execution, seed: int) -> dict:
 @pytest.mark.parametrize("task", TASKS)
 def test_passes_equal_plain_loops(task, shape, mode):
     found = execution(task, shape)
-    for seed in (0, 5):
-        rules = everywhere(found, seed)
-        fast = found.run(found.assigned(found.untouched(), rules), mode).predictions[0]
-        slow = predictions(found.model.member(0), found.grammar.batch, found.grammar.roles, rules, mode)
-        assert torch.allclose(fast, slow, atol=1e-5)
-        assert not torch.allclose(fast, found.clean.predictions[0], atol=1e-2)
+    rules = everywhere(found, 5)
+    fast = found.run(found.assigned(found.untouched(), rules), mode).predictions[0]
+    slow = predictions(found.model.member(0), found.grammar.batch, found.grammar.roles, rules, mode)
+    assert torch.allclose(fast, slow, atol=1e-5)
+    assert not torch.allclose(fast, found.clean.predictions[0], atol=1e-2)
 
 
 @pytest.mark.parametrize("mode", ["rules", "recomputed"])
@@ -73,7 +72,7 @@ def test_untouched_is_the_model(mode):
     assert torch.allclose(passed, found.model(found.grammar.batch.inputs), atol=1e-5)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=12)
 @given(st.integers(0, LAYERS * HEADS * 5 - 1), st.sampled_from(["rules", "recomputed"]))
 def test_lower_layers_are_used_again(number, mode):
     found = execution("chain", "pre-norm, causal")

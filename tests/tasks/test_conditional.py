@@ -150,6 +150,7 @@ def test_a_sequence_by_hand():
         "slot": [0, 1, 2, 0, 1, 0, 1, 0, 1],
         "chain": [0] * 9,
         "place": [0] * 9,
+        "holds": [2, 3, 4, 1, 3, 0, 2, 0, 1],
     }
     assert {name: relation[0, 0].tolist() for name, relation in batch.relations.items()} == {
         "previous": [none, 0, 1, 2, 3, 4, 5, 6, 7],
@@ -290,7 +291,7 @@ def test_a_path_is_the_retrieval_problem(steps, changes, other):
         for name in ("inputs", "targets", "loss_mask"):
             assert torch.equal(getattr(found, name), getattr(expected, name)), name
         assert linear.role_values["kind"] == path.role_values["kind"]
-        same = {"kind": "kind", "step": "node", "chain": "chain", "place": "place"}
+        same = {"kind": "kind", "step": "node", "chain": "chain", "place": "place", "holds": "holds"}
         for name, role in expected.roles.items():
             assert torch.equal(found.roles[same[name]], role), name
         for name, relation in expected.relations.items():

@@ -79,6 +79,7 @@ def test_roles_and_relations_of_the_papers_sequence():
         "step": [3, 3, 2, 2, 1, 1, 0],
         "chain": [0] * 7,
         "place": [0] * 7,
+        "holds": [2, 3, 1, 2, 0, 1, 0],
     }
     assert relations == {
         "previous": [none, 0, 1, 2, 3, 4, 5],

@@ -27,6 +27,7 @@ class ConditionalTask(VectorTask):
         slot: place within the tuple, or within the chain's query.
         chain: which chain a tuple lies on; N where its keys are of different chains.
         place: rank of the tuple within its block, or of the chain among the queries.
+        holds: the node whose symbol it is.
 
     Relations:
         previous: the token before.

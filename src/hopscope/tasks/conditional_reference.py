@@ -61,6 +61,7 @@ def reference_sample(
             "slot": [token.slot for token in tokens],
             "chain": [token.cell[0] if token.on_chain else config.chains for token in tokens],
             "place": [token.place for token in tokens],
+            "holds": [config.names.index(token.symbol[0]) for token in tokens],
         },
         "relations": _relations(config, tokens),
     }

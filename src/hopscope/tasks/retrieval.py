@@ -26,9 +26,10 @@ class RetrievalTask(VectorTask):
     """The task of one configuration on one device.
 
     Roles: `kind` (first or second token of a pair, or query), `step` (1 … D, the step a pair belongs to; 0 for a
-    query), `chain`, `place` (rank within the block).  Relations: `previous` (the token before), `pair_mate` (the
-    other token of the pair), `same_symbol` (the other position with the same symbol) and `hop_1` … `hop_D`: from a
-    position with x_k to the second token of the pair of step k + j of its chain, the one that brings x_{k+j}.
+    query), `chain`, `place` (rank within the block), `holds` (k of the symbol x_k).  Relations: `previous` (the token
+    before), `pair_mate` (the other token of the pair), `same_symbol` (the other position with the same symbol) and
+    `hop_1` … `hop_D`: from a position with x_k to the second token of the pair of step k + j of its chain, the one that
+    brings x_{k+j}.
     """
 
     config: RetrievalConfig

@@ -35,6 +35,7 @@ def reference_sample(
             "step": [k for _, k, _ in tokens],
             "chain": [chain for _, _, (_, chain) in tokens],
             "place": [blocks[k].index(chain) for _, k, (_, chain) in tokens],
+            "holds": [k for _, _, (k, _) in tokens],
         },
         "relations": _relations(config, tokens),
     }
