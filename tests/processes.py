@@ -188,8 +188,9 @@ SMALL = [
 WHOLE = [
     "permutation", "--preset", "smoke", "--seeds", 3, "--samples-per-epoch", 1024, "--epochs-plain", 1,
     "--epochs-repeats", 1.5, "--batch-size", 64, "--checkpoint-every", 10, "--evaluate-every", 5, "--device", "cpu",
+    "--engine", "general",
 ]  # fmt: skip
-"""Both published configurations, two units each, every held-out sequence evaluated."""
+"""Both published configurations, two units each, every held-out sequence evaluated; nothing is compiled for it."""
 
 DEPTH = [
     "depth", "--preset", "smoke", "--layers", 1, 2, "--layers-last", 2, "--width", 8, "--threads", 2,
