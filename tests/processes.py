@@ -196,5 +196,6 @@ DEPTH = [
     "depth", "--preset", "smoke", "--layers", 1, 2, "--layers-last", 2, "--width", 8, "--threads", 2,
     "--training-steps", 12, "--batch-size", 8, "--checkpoint-every", 6, "--evaluate-every", 3, "--final-window", 4,
     "--final-every", 2, "--evaluation-samples", 16, "--analysis-samples", 32, "--device", "cpu",
+    "--engine", "general",
 ]  # fmt: skip
-"""Three units of the depth study, two members each, twelve steps."""
+"""Three units of the depth study, two members each, twelve steps; nothing is compiled for it."""
