@@ -7,7 +7,6 @@ from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.rules import Identity, Learned, MeanMap, Rule, Uniform, reads_nothing
 from hopscope.config import Config
 from hopscope.models.interventions import Roles
-from hopscope.models.transformer import Transformer
 
 
 class Path(Config):
@@ -136,8 +135,3 @@ class Circuit(Config):
 
 def _said(path: Path) -> str:
     return path.target or path.rule.kind
-
-
-def fits(circuit: Circuit, model: Transformer) -> bool:
-    """Whether a model has the layers and heads of a circuit."""
-    return all(layer < model.config.layers and head < model.config.heads for layer, head in circuit.heads)

@@ -68,7 +68,7 @@ class PathEvidence:
     """What the removal of one path does.
 
     Attributes:
-        mean_attention: on the rule's keys, in the unedited model.
+        mean_attention: on the rule's keys, in the unedited model; of a mean map, the share that follows it.
         removed: loss without it, by mode.
         carries: what it brings (`x_2`, `position`), with the rise of the loss if that alone is exchanged.
         composition: its uses, the strongest first.
@@ -280,7 +280,9 @@ class _Reader:
         rows = fresh.grammar.rows[role]
         own = fresh.patterns[layer][0, :, head][rows]
         wanted = fresh.rule_pattern(slot, assignment.rules[slot]).expand(rows.shape[0], -1, -1)[rows]
-        attention = float((own * (wanted > 0)).sum(-1).mean())
+        # A mean map is everywhere above zero: of it, what both have in common.
+        shared = own.minimum(wanted) if isinstance(assignment.rules[slot], MeanMap) else own * (wanted > 0)
+        attention = float(shared.sum(-1).mean())
         strong = {name: rise for name, rise in carries.items() if rise >= LEAST_EFFECT}
         return PathEvidence(attention, removed, strong, tuple(uses))
 
@@ -296,14 +298,12 @@ class _Reader:
                 reads.setdefault((layer, head), {})[role] = rule
         merges = []
         for one, theirs in reads.items():
+            gone: dict[Slot, Rule] = {(*one, role): Uniform() for role in theirs}
+            if self._kept(base, gone):
+                continue  # nobody needs its values, so to move them would prove nothing
             for other, mine in reads.items():
-                if one == other or set(theirs) & set(mine):
-                    continue
-                if self._kept(base, {(*one, role): Uniform() for role in theirs}):
-                    continue
-                moved: dict[Slot, Rule] = {(*one, role): Uniform() for role in theirs}
-                moved |= {(*other, role): rule for role, rule in theirs.items()}
-                if self._kept(base, moved):
+                moved = {(*other, role): rule for role, rule in theirs.items()}
+                if not set(theirs) & set(mine) and self._kept(base, gone | moved):
                     merges.append((one, other))
         return tuple(merges)
 
