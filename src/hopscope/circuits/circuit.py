@@ -115,11 +115,10 @@ class Circuit(Config):
     def rules(self, grammar: Grammar, slots: Iterable[Slot]) -> dict[Slot, Rule]:
         """What every slot does."""
         found: dict[Slot, Rule] = {slot: Uniform() for slot in slots}
-        number = {tuple(sorted(roles.items())): role for role, roles in enumerate(grammar.roles)}
         for place in self.identities:
-            found[place.layer, place.head, number[tuple(sorted(place.roles.items()))]] = Identity()
+            found[place.layer, place.head, grammar.roles.index(place.roles)] = Identity()
         for path in self.paths:
-            found[path.layer, path.head, number[tuple(sorted(path.roles.items()))]] = path.rule
+            found[path.layer, path.head, grammar.roles.index(path.roles)] = path.rule
         return found
 
     def run(self, execution: Execution, mode: Mode = "rules") -> Passed:

@@ -203,7 +203,7 @@ class _Reader:
         return Circuit.model_validate(self._stage(name, search))
 
     def _without_each(self, found: list[Circuit], order: list[Slot]) -> None:
-        """Look for circuits without each path of those found: other ways to do the same."""
+        """Look for circuits without each path of the smallest one: other ways to do the same."""
         rules = _smallest(found).rules(self.search.execution.grammar, self.search.execution.slots)
         for slot in (
             slot for slot, rule in rules.items() if not isinstance(rule, Uniform | Identity | MeanMap)

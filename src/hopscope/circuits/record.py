@@ -1,7 +1,7 @@
 """Reading the circuits of a run's members: from checkpoints, into the unit's analysis folder, resumable."""
 
-import hashlib
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections import UserDict
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hopscope.circuits.circuit import Path
@@ -10,6 +10,8 @@ from hopscope.circuits.reader import ReaderConfig, Reading, read_circuit
 from hopscope.circuits.rules import said
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder, UnitFolder
+from hopscope.runs.files import remove
+from hopscope.runs.hashing import content_hash
 from hopscope.tasks.conditional import ConditionalTask
 from hopscope.tasks.config import ConditionalConfig, RetrievalConfig
 from hopscope.tasks.retrieval import RetrievalTask
@@ -46,7 +48,7 @@ def read_member(
     record = member_record(run, member)
     unit = run.unit(record.unit)
     step = unit.checkpoint(step)[0]
-    name = f"circuit-{member}-{_digest(config)}"
+    name = f"circuit-{member}-{content_hash([_REVISION, config.model_dump(mode='json')])}"
     if unit.analysis_path(name, step).is_file():
         return unit.read_analysis(name, step)
     task = _task(run, unit)
@@ -57,10 +59,6 @@ def read_member(
     unit.write_analysis(name, step, found)
     stages.discard()
     return found
-
-
-def _digest(config: ReaderConfig) -> str:
-    return hashlib.sha256(f"{_REVISION} {config.model_dump_json()}".encode()).hexdigest()[:8]
 
 
 def _task(run: RunFolder, unit: UnitFolder) -> VectorTask:
@@ -75,33 +73,22 @@ def _task(run: RunFolder, unit: UnitFolder) -> VectorTask:
     )
 
 
-class _StoredStages(MutableMapping[str, Any]):
+class _StoredStages(UserDict[str, Any]):
     """Finished stages of a reading, in a file of the unit's analysis folder."""
 
     def __init__(self, unit: UnitFolder, name: str, step: int):
         self._unit, self._name, self._step = unit, name, step
         on_record = unit.analysis_path(name, step).is_file()
-        self._stages: dict[str, Any] = unit.read_analysis(name, step) if on_record else {}
-
-    def __getitem__(self, name: str) -> Any:
-        return self._stages[name]
+        super().__init__()
+        self.data = unit.read_analysis(name, step) if on_record else {}
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._stages[name] = value
-        self._unit.write_analysis(self._name, self._step, self._stages)
-
-    def __delitem__(self, name: str) -> None:
-        del self._stages[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._stages)
-
-    def __len__(self) -> int:
-        return len(self._stages)
+        super().__setitem__(name, value)
+        self._unit.write_analysis(self._name, self._step, self.data)
 
     def discard(self) -> None:
         """Remove the file: the reading is whole."""
-        self._unit.analysis_path(self._name, self._step).unlink(missing_ok=True)
+        remove(self._unit.analysis_path(self._name, self._step))
 
 
 # JSON.

@@ -41,7 +41,6 @@ class State:
 
     assignment: Assignment
     passed: Mapping[Mode, Passed]
-    loss: Mapping[Mode, float]
 
 
 class Search:
@@ -49,27 +48,21 @@ class Search:
 
     Attributes:
         execution, goal: what is run, and what it must reach.
-        evaluations: forward passes so far.
         share: of what the loss may rise by, that changes may use up now.
     """
 
     def __init__(self, execution: Execution, goal: Goal):
         self.execution, self.goal = execution, goal
-        self.evaluations, self.share = 0, 1.0
+        self.share = 1.0
         self._near: dict[Slot, list[Rule]] = {}
-        self._nearest: dict[Slot, float] = {}
+        self._distant: dict[Slot, list[tuple[Rule, float]]] = {}
 
     # States.
 
     def start(self) -> State:
         """The model as it is."""
         clean = self.execution.clean
-        loss = self.goal.loss(clean.predictions, self.execution.grammar.batch)
-        return State(
-            self.execution.untouched(),
-            {"rules": clean, "recomputed": clean},
-            {"rules": loss, "recomputed": loss},
-        )
+        return State(self.execution.untouched(), {"rules": clean, "recomputed": clean})
 
     def changed(self, state: State, changes: Mapping[Slot, Rule]) -> State | None:
         """The state with some changes, or `None` if that is over the threshold in any mode."""
@@ -78,15 +71,12 @@ class Search:
         modes: Sequence[Mode] = ("rules", "recomputed")
         if all(not reads_nothing(rule) and self._in_circuit(state, slot) for slot, rule in changes.items()):
             modes = ("rules",)
-        passed, losses = dict(state.passed), dict(state.loss)
+        passed, batch = dict(state.passed), self.execution.grammar.batch
         for mode in modes:
-            self.evaluations += 1
             passed[mode] = self.execution.run(assignment, mode, start, state.passed[mode])
-            losses[mode] = self.goal.loss(passed[mode].predictions, self.execution.grammar.batch)
-            batch = self.execution.grammar.batch
             if not self.goal.reached(mode, passed[mode].predictions, batch, self.share):
                 return None
-        return State(assignment, passed, losses)
+        return State(assignment, passed)
 
     @staticmethod
     def _in_circuit(state: State, slot: Slot) -> bool:
@@ -133,7 +123,7 @@ class Search:
         if slot not in self._near:
             layer, head, role = slot
             grammar, own = self.execution.grammar, self.execution.patterns[layer][0, :, head]
-            found = self._distances(slot)
+            found = list(self._distances(slot))
             two = grammar.two_targets(role, own, [rule for rule, _ in found])
             if two is not None:
                 found.append((two, grammar.distance(role, two, own)))
@@ -143,16 +133,16 @@ class Search:
 
     def nearest_distance(self, slot: Slot) -> float:
         """How far a head's pattern is from the nearest rule."""
-        if slot not in self._nearest:
-            self._nearest[slot] = min((distance for _, distance in self._distances(slot)), default=1.0)
-        return self._nearest[slot]
+        return min((distance for _, distance in self._distances(slot)), default=1.0)
 
     def _distances(self, slot: Slot) -> list[tuple[Rule, float]]:
         """Rules of one target with their distances from a head's pattern."""
-        layer, head, role = slot
-        grammar, own = self.execution.grammar, self.execution.patterns[layer][0, :, head]
-        rules = [rule for rule in grammar.rules(role) if not reads_nothing(rule)]
-        return [(rule, grammar.distance(role, rule, own)) for rule in rules]
+        if slot not in self._distant:
+            layer, head, role = slot
+            grammar, own = self.execution.grammar, self.execution.patterns[layer][0, :, head]
+            rules = [rule for rule in grammar.rules(role) if not reads_nothing(rule)]
+            self._distant[slot] = [(rule, grammar.distance(role, rule, own)) for rule in rules]
+        return self._distant[slot]
 
     def is_diffuse(self, slot: Slot) -> bool:
         """Whether no rule describes a head's pattern."""
@@ -171,7 +161,6 @@ class Search:
         start = self.start()
         found = {}
         for slot in slots:
-            self.evaluations += 1
             assignment = self.execution.assigned(start.assignment, {slot: NOTHING[0]})
             passed = self.execution.run(assignment, "rules", slot[0], self.execution.clean)
             found[slot] = self.goal.loss(passed.predictions, self.execution.grammar.batch)
