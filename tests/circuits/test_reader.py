@@ -1,11 +1,13 @@
 """The reader finds what was planted: all of it, nothing else, every way that there is, and says where it cannot."""
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
 
-from hopscope.circuits.circuit import Circuit, Path
+from hopscope.circuits import circuit as circuits
+from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.planted import Planted, planted_models
@@ -114,6 +116,11 @@ def test_everything_that_was_planted_is_found(number):
 
 def test_the_suite_is_large():
     assert len(suite()) >= 100
+    root = Path(__file__).resolve().parents[2]
+    assert f"\n{len(suite())} of them" in (root / "docs" / "circuits.md").read_text(encoding="utf-8")
+    assert f"{len(suite())} models whose circuit was built" in (root / "README.md").read_text(
+        encoding="utf-8"
+    )
     assert len([plant for plant in suite() if not readable(plant)]) >= 30
     assert len([plant for plant in suite() if len(plant.minimal) > 1]) >= 10
 
@@ -171,10 +178,10 @@ def test_equal_reads_in_other_places_are_equal_circuits():
     assert quick_reading(other).circuit not in circuits
 
 
-def path(layer: int, query: str, target: str) -> Path:
+def path(layer: int, query: str, target: str) -> circuits.Path:
     """A path of which only the words matter."""
     rule = OverRole(keys={"kind": 1})
-    return Path(layer=layer, head=0, roles={"kind": 0}, rule=rule, query=query, target=target)
+    return circuits.Path(layer=layer, head=0, roles={"kind": 0}, rule=rule, query=query, target=target)
 
 
 def test_a_read_comes_after_those_that_it_builds_on():
