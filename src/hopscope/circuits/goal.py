@@ -70,6 +70,17 @@ class Goal:
         losses = self.task.losses(predictions, batch)
         return max(float(losses[f"loss_{name}"]) for name in self.names)
 
+    def first_lost(
+        self,
+        predictions: Float[Tensor, "1 batch readout output"],
+        intact: Float[Tensor, "1 batch readout output"],
+        batch: Batch,
+    ) -> str | None:
+        """The first learned target whose partial loss rises by `LEARNED` or more from an intact pass, if any does."""
+        now, before = self.task.losses(predictions, batch), self.task.losses(intact, batch)
+        rises = {name: float(now[f"loss_{name}"]) - float(before[f"loss_{name}"]) for name in self.names}
+        return next((name for name, rise in rises.items() if rise >= LEARNED), None)
+
     def reached(
         self,
         mode: str,

@@ -22,13 +22,13 @@ import torch
 
 from hopscope import rng
 from hopscope.circuits.circuit import Circuit
-from hopscope.circuits.execution import Assignment, Execution, Slot
+from hopscope.circuits.config import ReaderConfig
+from hopscope.circuits.execution import Assignment, Execution, Slot, followed
 from hopscope.circuits.flow import LEAST_EFFECT, Composition, Flow
 from hopscope.circuits.goal import Goal
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.rules import Identity, MeanMap, Rule, Uniform, reads_nothing
 from hopscope.circuits.search import Search
-from hopscope.config import Config
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.vector_task import VectorTask
 
@@ -43,26 +43,6 @@ _MOST_CIRCUITS = 12
 """Minimal circuits after which no further ones are looked for."""
 
 
-class ReaderConfig(Config):
-    """How a model is read.
-
-    Attributes:
-        threshold: τ; by default max(0.05, 1.5 × the loss of the model).
-        samples: sequences that the search uses.
-        validation: fresh sequences for everything that is reported.
-        orders: random orders of elimination.
-        random_circuits: of equal size, for comparison.
-        seed: of orders, random circuits and sequences.
-    """
-
-    threshold: float | None = None
-    samples: int = 48
-    validation: int = 256
-    orders: int = 4
-    random_circuits: int = 20
-    seed: int = 0
-
-
 @dataclass(frozen=True)
 class PathEvidence:
     """What the removal of one path does.
@@ -70,12 +50,14 @@ class PathEvidence:
     Attributes:
         mean_attention: on the rule's keys, in the unedited model; of a mean map, the share that follows it.
         removed: loss without it, by mode.
+        needed_for: the first target that is lost without it where patterns are recomputed, if any is.
         carries: what it brings (`x_2`, `position`), with the rise of the loss if that alone is exchanged.
         composition: its uses, the strongest first.
     """
 
     mean_attention: float
     removed: dict[str, float]
+    needed_for: str | None
     carries: dict[str, float]
     composition: tuple[Composition, ...]
 
@@ -271,20 +253,17 @@ class _Reader:
         without = fresh.assigned(assignment, {slot: Uniform()})
         alone = fresh.assigned(fresh.untouched(), {slot: Uniform()})
         batch = fresh.grammar.batch
+        recomputed = fresh.run(without, "recomputed").predictions
         removed = {
             "rules": self._loss(without),
             "clean": self._loss(alone),
-            "recomputed": goal.loss(fresh.run(without, "recomputed").predictions, batch),
+            "recomputed": goal.loss(recomputed, batch),
         }
-        layer, head, role = slot
-        rows = fresh.grammar.rows[role]
-        own = fresh.patterns[layer][0, :, head][rows]
-        wanted = fresh.rule_pattern(slot, assignment.rules[slot]).expand(rows.shape[0], -1, -1)[rows]
-        # A mean map is everywhere above zero: of it, what both have in common.
-        shared = own.minimum(wanted) if isinstance(assignment.rules[slot], MeanMap) else own * (wanted > 0)
-        attention = float(shared.sum(-1).mean())
+        intact = fresh.run(assignment, "recomputed").predictions
+        lost = goal.first_lost(recomputed, intact, batch)
+        attention = followed(fresh, slot, assignment.rules[slot])
         strong = {name: rise for name, rise in carries.items() if rise >= LEAST_EFFECT}
-        return PathEvidence(attention, removed, strong, tuple(uses))
+        return PathEvidence(attention, removed, lost, strong, tuple(uses))
 
     def _merges(self, circuit: Circuit) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
         """Pairs of heads of which the second could do what both do (paper, section 8.2, ii)."""
