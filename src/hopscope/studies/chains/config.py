@@ -75,10 +75,11 @@ class ChainsConfig(RecipeConfig):
     @property
     def departures(self) -> list[str]:
         """How this departs from what the paper states, in words; none is at scale."""
+        found = {**self.model_dump(), "head_size": self.model().head_size}
         changed = [
-            f"{name.replace('_', ' ')} {_written(getattr(self, name))}, not {_written(said)}"
+            f"{name.replace('_', ' ')} {_written(found[name])}, not {_written(said)}"
             for name, said in self.paper.items()
-            if getattr(self, name) != said and name != "training_steps"
+            if found[name] != said and name != "training_steps"
         ]
         said = self.paper.get("training_steps")
         if said is not None and self.training_steps < said:

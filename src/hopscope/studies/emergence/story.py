@@ -136,7 +136,7 @@ def _in_words(seeds: Sequence[Member], first: Event, second: Event, numbers: Num
 
 
 def _share(found: Precedence, interval: Interval, what: str, numbers: Numbers) -> str:
-    """Seeds in which one came before the other, of those in which the order is known, with the interval of the share."""
+    """Seeds in which one came before the other, of those whose order is known, with the interval of the share."""
     first = numbers.add(found.before, str(found.before), FILES, f"number of seeds in which {what}")
     low, high = (
         numbers.add(end, f"{end:.2f}", FILES, f"95 % interval of the share of seeds in which {what}")
