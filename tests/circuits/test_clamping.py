@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hopscope.circuits.circuit import Path
-from hopscope.circuits.clamping import Lowered, clamp_of, clamped, control_of, rerun
+from hopscope.circuits.clamping import Lowered, clamp_of, clamped, controls_of, rerun
 from hopscope.circuits.rules import Related
 from hopscope.models.config import TransformerConfig
 from hopscope.models.edits import lower
@@ -29,18 +29,30 @@ def model_of(task: RetrievalTask, layers: int = 2, heads: int = 2, mlp: float = 
     )  # fmt: skip
     model = Transformer.initial(config, torch.tensor([5]))
     with torch.no_grad():
-        model.parameters.flat.mul_(4.0)  # far from the start, where attention is uniform and a clamp changes nothing
+        model.parameters.flat.mul_(
+            4.0
+        )  # far from the start, where attention is uniform and a clamp changes nothing
     return model
 
 
 def path(layer: int, head: int) -> Path:
-    return Path(layer=layer, head=head, roles=QUERIES, rule=Related(relation="hop_1"), query="query", target="second 1")
+    return Path(
+        layer=layer,
+        head=head,
+        roles=QUERIES,
+        rule=Related(relation="hop_1"),
+        query="query",
+        target="second 1",
+    )
 
 
 CLAMPS = [
     (),
     (clamp_of(path(1, 0)),),
-    (clamp_of(path(0, 1)), ReplacePattern(layer=1, heads=(1,), rows={"kind": 1}, by="one_hot", relation="pair_mate")),
+    (
+        clamp_of(path(0, 1)),
+        ReplacePattern(layer=1, heads=(1,), rows={"kind": 1}, by="one_hot", relation="pair_mate"),
+    ),
 ]
 
 
@@ -127,12 +139,19 @@ def test_what_the_check_raises_ends_the_runs():
 
 def test_a_control_is_the_nearest_head_that_reads_nothing_in_these_rows():
     used = [(1, 0, QUERIES), (1, 1, QUERIES), (2, 0, {"kind": 1, "step": 1})]
-    found = control_of(path(1, 0), used, layers=3, heads=2)
+    (found,) = controls_of([path(1, 0)], used, layers=3, heads=2)
     assert (found.layer, found.heads, found.rows, found.by) == (0, (0,), QUERIES, "uniform")
-    later = control_of(path(2, 1), [*used, (2, 1, QUERIES)], layers=3, heads=2)
+    (later,) = controls_of([path(2, 1)], [*used, (2, 1, QUERIES)], layers=3, heads=2)
     assert (later.layer, later.heads) == (2, (0,))  # other rows of this head are in use, these are not
 
 
-def test_there_is_no_control_where_every_head_reads():
+def test_several_paths_have_as_many_controls_each_another_head():
+    used = [(1, 0, QUERIES), (1, 1, QUERIES)]
+    found = controls_of([path(1, 0), path(1, 1)], used, layers=3, heads=2)
+    assert [(each.layer, each.heads) for each in found] == [(0, (0,)), (0, (1,))]
+
+
+def test_there_is_no_control_where_too_many_heads_read():
     used = [(layer, head, QUERIES) for layer in range(2) for head in range(2)]
-    assert control_of(path(0, 0), used, layers=2, heads=2) is None
+    assert controls_of([path(0, 0)], used, layers=2, heads=2) is None
+    assert controls_of([path(0, 0), path(0, 1)], used[1:], layers=2, heads=2) is None

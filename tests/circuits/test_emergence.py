@@ -21,7 +21,14 @@ def circuit(plant):
     """The planted reads, as paths."""
     return Circuit(
         paths=tuple(
-            Path(layer=read.layer, head=read.head, roles=read.rows, rule=OwnChain(keys=read.target), query="", target="")
+            Path(
+                layer=read.layer,
+                head=read.head,
+                roles=read.rows,
+                rule=OwnChain(keys=read.target),
+                query="",
+                target="",
+            )
             for read in sorted(plant.minimal[0], key=lambda read: (read.layer, read.head, str(read.rows)))
             if read.target is not None
         )
@@ -48,12 +55,21 @@ def test_attention_is_the_mean_over_rows_of_the_mass_on_what_the_rule_reads(plan
     batch = watched(task, sequences=5)
     model = untrained(plant)
     path = Path(
-        layer=0, head=0, roles={"kind": 2, "step": 0}, rule=OverRole(keys={"kind": 1, "step": 1}), query="", target=""
+        layer=0,
+        head=0,
+        roles={"kind": 2, "step": 0},
+        rule=OverRole(keys={"kind": 1, "step": 1}),
+        query="",
+        target="",
     )
     _, captured = model.capture(batch.inputs)
     pattern, kind, step = captured.patterns[0][0, :, 0], batch.roles["kind"][0], batch.roles["step"][0]
     masses = [
-        float(sum(pattern[sample, row, key] for key in range(row + 1) if kind[sample, key] == 1 and step[sample, key] == 1))
+        sum(
+            float(pattern[sample, row, key])
+            for key in range(row + 1)
+            if (kind[sample, key], step[sample, key]) == (1, 1)
+        )
         for sample in range(5)
         for row in range(pattern.shape[1])
         if kind[sample, row] == 2

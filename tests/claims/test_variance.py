@@ -16,7 +16,9 @@ def reference(table):
     of_rows = columns * sum((m - grand) ** 2 for m in row_means)
     of_columns = rows * sum((m - grand) ** 2 for m in column_means)
     rest = sum(
-        (table[r][c] - row_means[r] - column_means[c] + grand) ** 2 for r in range(rows) for c in range(columns)
+        (table[r][c] - row_means[r] - column_means[c] + grand) ** 2
+        for r in range(rows)
+        for c in range(columns)
     )
     return of_rows / total, of_columns / total, rest / total
 

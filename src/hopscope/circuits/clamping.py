@@ -52,25 +52,30 @@ def clamp_of(path: Path) -> ReplacePattern:
     return ReplacePattern(layer=path.layer, heads=(path.head,), rows=path.roles, by="uniform")
 
 
-def control_of(
-    path: Path, used: Collection[tuple[int, int, Roles]], layers: int, heads: int
-) -> ReplacePattern | None:
-    """The same rows of a head that reads nothing there: the one in the nearest layer.
+def controls_of(
+    paths: Sequence[Path], used: Collection[tuple[int, int, Roles]], layers: int, heads: int
+) -> tuple[ReplacePattern, ...] | None:
+    """For each path the same rows of a head that reads nothing there: the one in the nearest layer, each once.
 
     Args:
-        path: what is matched.
+        paths: what is matched.
         used: layer, head and row roles of whatever reads something in any circuit.
-        layers, heads: of the model.
+        layers: of the model.
+        heads: of each layer.
 
     Returns:
-        None if every head reads something there.
+        None if there are not enough such heads.
     """
-    taken = {(layer, head) for layer, head, roles in used if roles == path.roles}
-    free = [(layer, head) for layer in range(layers) for head in range(heads) if (layer, head) not in taken]
-    if not free:
-        return None
-    layer, head = min(free, key=lambda place: (abs(place[0] - path.layer), place))
-    return ReplacePattern(layer=layer, heads=(head,), rows=path.roles, by="uniform")
+    taken, found = [*used], []
+    every = [(layer, head) for layer in range(layers) for head in range(heads)]
+    for path in paths:
+        free = [place for place in every if (*place, path.roles) not in taken]
+        if not free:
+            return None
+        layer, head = min(free, key=lambda place: (abs(place[0] - path.layer), place))
+        taken.append((layer, head, path.roles))
+        found.append(ReplacePattern(layer=layer, heads=(head,), rows=path.roles, by="uniform"))
+    return tuple(found)
 
 
 def clamped(model: Transformer, inputs: Tensor, clamps: Lowered) -> Float[Tensor, "run batch readout output"]:

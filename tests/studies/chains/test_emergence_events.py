@@ -57,15 +57,17 @@ def test_orders_over_members_count_ties_and_what_never_came():
 
 
 def test_waits_are_between_events_that_both_came():
-    members = [member(0, induction(100, 400)), member(1, induction(100, None)), member(2, induction(200, 300))]
+    members = [
+        member(0, induction(100, 400)),
+        member(1, induction(100, None)),
+        member(2, induction(200, 300)),
+    ]
     assert events.waits(members, *hops()) == pytest.approx([300.0, 100.0])
 
 
 def test_a_loss_is_matched_with_the_paths_of_its_step():
     found = member(0, induction(250, 550), falls={1: 300.0, 2: 700.0})
-    lags = [
-        events.waits([found], hop, loss) for hop, loss in zip(hops(), events.loss_events(2), strict=True)
-    ]
+    lags = [events.waits([found], hop, loss) for hop, loss in zip(hops(), events.loss_events(2), strict=True)]
     # Attention crosses 0.5 half way between the checkpoints at 200 and 300 (0.1 and 0.9); losses within 10 steps.
     assert lags[0] == pytest.approx([296.4 - 250.0], abs=4)
     assert lags[1] == pytest.approx([696.4 - 550.0], abs=4)
@@ -93,7 +95,12 @@ def test_r8_needs_losses_in_the_range_and_the_order_in_every_seed():
     found = judges.r8(good, SCALE)
     assert found.verdict is Verdict.REPRODUCED
     assert found.value == pytest.approx(
-        {"loss": 0.031, "loss under the rules": 0.045, "hops out of order": 0.0, "paths before the induction head": 0.0}
+        {
+            "loss": 0.031,
+            "loss under the rules": 0.045,
+            "hops out of order": 0.0,
+            "paths before the induction head": 0.0,
+        }
     )
     swapped = [*good[1:], member(0, induction(450, 150), loss=0.031, rules=0.045)]
     assert judges.r8(swapped, SCALE).verdict is Verdict.REFUTED
@@ -150,7 +157,12 @@ def test_what_never_came_counts_as_the_end_and_is_told():
 
 def test_circuits_are_compared_by_what_two_members_share():
     members = [
-        member(plan.member, induction() if plan.init_seed else reflected(), init=plan.init_seed, data=plan.data_seed)
+        member(
+            plan.member,
+            induction() if plan.init_seed else reflected(),
+            init=plan.init_seed,
+            data=plan.data_seed,
+        )
         for plan in CROSSED.members()
     ]
     found = {each.what: (each.equal, each.pairs) for each in events.alike(members, CROSSED)}

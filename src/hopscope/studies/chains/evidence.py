@@ -48,8 +48,8 @@ class FollowedPath:
 
     @property
     def place(self) -> str:
-        """Layer and head, counted from 1 as the paper does."""
-        return f"{self.layer + 1}.{self.head + 1}"
+        """Layer and head, counted from 0."""
+        return f"{self.layer}.{self.head}"
 
     @property
     def read(self) -> str:

@@ -85,7 +85,8 @@ def task_section(config: ChainsConfig, numbers: Numbers) -> Block:
         "task",
         "The task, and the models",
         text(
-            f"A sample holds {config.chains} chains of symbols, {symbol(0)} → … → {symbol(config.steps)}. Each step of a chain is shown once, as a pair of two symbols; the pairs of all chains are mixed, the "
+            f"A sample holds {config.chains} chains of symbols, {symbol(0)} → … → {symbol(config.steps)}. Each step of a "
+            "chain is shown once, as a pair of two symbols; the pairs of all chains are mixed, the "
             "last step comes first. At the end stand the first symbols, and for each the model must say what its "
             "chain leads to: every symbol of it. Symbols are new random vectors in every sample."
         ),
@@ -139,9 +140,7 @@ def circuit_section(config: ChainsConfig, members: Sequence[Member], numbers: Nu
                 config,
                 read[:MOST_PLAYERS],
                 "The circuits, drawn",
-                "Columns are the tokens of one chain and the query, layers go upwards. A line says that the upper "
-                "token reads the lower one; its width is the mean attention at the chosen step of training, its "
-                "colour what the path brings. Choose a line to see the head's attention and what its loss costs.",
+                "",
             )
         )
     blocks.append(
@@ -153,7 +152,7 @@ def circuit_section(config: ChainsConfig, members: Sequence[Member], numbers: Nu
                 "heads",
                 "paths",
                 "circuits found",
-                "model",
+                "loss",
                 "rules",
                 "recomputed",
                 "random",
@@ -204,7 +203,7 @@ def reads_section(members: Sequence[Member], numbers: Numbers) -> Block | None:
         ),
         figure(
             "reads",
-            "Reads against models: each cell is a head (layer.head, counted from 1) that does this read, darker the "
+            "Reads against models: each cell is a head (layer.head, counted from 0) that does this read, darker the "
             "more of its attention lies there.",
             "Heat map of the reads of every model, labelled by layer and head.",
         ),

@@ -9,7 +9,7 @@ from typing import Any
 from hopscope.claims.crossings import Crossing, Order, order
 from hopscope.claims.precedence import Precedence, precedence
 from hopscope.claims.variance import Shares, variance_shares
-from hopscope.studies.chains.evidence import Member
+from hopscope.studies.chains.evidence import Member, step_of
 from hopscope.studies.emergence.config import EmergenceConfig, clamps_name
 from hopscope.studies.words import symbol
 
@@ -182,3 +182,8 @@ def trained_again(members: Sequence[Member], config: EmergenceConfig) -> list[Ag
             if "runs" in record:
                 found.append(Again(member, record["start"], record["steps"], record["runs"], file))
     return found
+
+
+def clamp_words(run: str) -> str:
+    """What a run is called on the page."""
+    return f"the read for {symbol(step_of(run))} clamped" if run.startswith("step_") else run

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from hopscope.studies.chains.evidence import Member, seeds_of
+from hopscope.studies.chains.evidence import Member, seeds_of, step_of
 from hopscope.studies.chains.figures import Draw, timeline
 from hopscope.studies.chains.figures import circuits as drawn
 from hopscope.studies.chains.figures.gallery import GALLERY, draw_gallery
@@ -13,6 +13,7 @@ from hopscope.studies.emergence.events import (
     alive,
     before,
     both,
+    clamp_words,
     events,
     hop_events,
     loss_events,
@@ -139,26 +140,20 @@ def draw_alignment(config: EmergenceConfig, members: Sequence[Member]) -> Drawn:
 
 def clamp_rows(config: EmergenceConfig, members: Sequence[Member]) -> list[Row]:
     """Partial losses of every run."""
-    rows: list[Row] = []
-    for again in trained_again(members, config):
-        for run in again.runs:
-            words = run["name"].replace("step_", "x") if run["clamped"] else run["name"]
-            label = f"{_clamp_words(run['name'])}: {run['clamped']}" if run["clamped"] else words
-            for name, values in run["losses"].items():
-                if name.startswith("loss_step_"):
-                    rows += [
-                        {"panel": f"{again.member.name}, {symbol(int(name.removeprefix('loss_step_')))}",
-                         "run": _clamp_words(run["name"]), "clamped": label, "step": step, "loss": short(value)}
-                        for step, value in zip(again.steps, values, strict=True)
-                    ]  # fmt: skip
-    return rows
-
-
-def _clamp_words(name: str) -> str:
-    """What a run is called in the figure."""
-    return (
-        f"a path for {symbol(int(name.removeprefix('step_')))} clamped" if name.startswith("step_") else name
-    )
+    return [
+        {
+            "panel": f"{again.member.name}, {symbol(step_of(name.removeprefix('loss_')))}",
+            "run": clamp_words(run["name"]),
+            "clamped": ", ".join(run["clamped"]),
+            "step": step,
+            "loss": short(value),
+        }
+        for again in trained_again(members, config)
+        for run in again.runs
+        for name, values in run["losses"].items()
+        if name.startswith("loss_step_")
+        for step, value in zip(again.steps, values, strict=True)
+    ]
 
 
 def draw_clamps(config: EmergenceConfig, members: Sequence[Member]) -> Drawn:

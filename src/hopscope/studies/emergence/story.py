@@ -20,6 +20,7 @@ from hopscope.studies.emergence.events import (
     before,
     both,
     censored,
+    clamp_words,
     events,
     hop_events,
     loss_events,
@@ -220,8 +221,8 @@ def _clamps_section(config: EmergenceConfig, members: Sequence[Member], numbers:
                 [
                     again.member.name,
                     f"{again.start:,}",
-                    run["name"].replace("step_", "a path for x"),
-                    run["clamped"] or DASH,
+                    clamp_words(run["name"]),
+                    ", ".join(run["clamped"]) or DASH,
                     *(
                         numbers.add(
                             run["losses"][f"loss_step_{step}"][-1],
@@ -235,13 +236,14 @@ def _clamps_section(config: EmergenceConfig, members: Sequence[Member], numbers:
             )
     return section(
         "clamps",
-        "What needs what: training again with a path clamped",
+        "What needs what: training again with a read clamped",
         text(
             "That one thing comes before another does not make it the cause. So some models were trained again from a "
             "checkpoint at which none of the clamped paths had formed, on the very same samples, while the rows of one "
-            "path read uniformly throughout. What no longer forms, or forms later, needed that path. Two runs stand "
-            "beside: one in which nothing is clamped, and one in which the same rows of a head outside of every "
-            "circuit are. (Checkpoints within a training keep no state of the optimiser; all runs begin with a fresh "
+            "read, in every head of the circuit that does it, read uniformly throughout. What no longer forms, or "
+            "forms later, needed it. Two runs stand beside: one in which nothing is clamped, and one in which the same "
+            "rows of as many heads outside of every circuit are. (Checkpoints within a training keep no state of the "
+            "optimiser; all runs begin with a fresh "
             "one.)"
         ),
         figure(
@@ -253,7 +255,7 @@ def _clamps_section(config: EmergenceConfig, members: Sequence[Member], numbers:
             ["model", "from step", "clamped", "where", *(f"{symbol(step)} at the end" for step in
              range(1, config.steps + 1))],
             rows,
-            "Held-out partial losses at the end of each run.",
+            "Held-out partial losses at the end of each run. Where: layer.head and the rows that were clamped.",
         ),
     )  # fmt: skip
 

@@ -30,7 +30,7 @@ def gallery_rows(config: ChainsConfig, members: Sequence[Member]) -> list[Row]:
             rows.append(
                 {
                     "seed": member.name,
-                    "head": f"{layer + 1}.{head + 1}",
+                    "head": f"{layer}.{head}",
                     "query": int(query),
                     "key": int(key),
                     "attention": round(int(last[layer, head, query, key]) / 255.0, 2),
@@ -43,7 +43,7 @@ def draw_gallery(config: ChainsConfig, members: Sequence[Member]) -> Drawn:
     """A panel for each head, a row of panels for each member."""
     rows = gallery_rows(config, members)
     shown = members[: config.galleries]
-    heads = [f"{layer + 1}.{head + 1}" for layer in range(config.layers) for head in range(config.heads)]
+    heads = [f"{layer}.{head}" for layer in range(config.layers) for head in range(config.heads)]
     size = max(46, WIDTH // len(heads) - 12)
     positions = config.task().positions
     scale = alt.Scale(domain=list(range(positions)), padding=0)
