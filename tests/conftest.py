@@ -97,3 +97,9 @@ def whole_run(processes, processes_module) -> Path:
 def depth_run(processes, processes_module) -> Path:
     """A finished run of `DEPTH`."""
     return processes.shared_run("depth", processes_module.DEPTH)
+
+
+@pytest.fixture(scope="session")
+def emergence_run(processes, processes_module) -> Path:
+    """A finished run of `EMERGENCE`, whose members have learned."""
+    return processes.shared_run("emergence", processes_module.EMERGENCE)

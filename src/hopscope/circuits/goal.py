@@ -76,10 +76,13 @@ class Goal:
         intact: Float[Tensor, "1 batch readout output"],
         batch: Batch,
     ) -> str | None:
-        """The first learned target whose partial loss rises by `LEARNED` or more from an intact pass, if any does."""
+        """The first learned target whose partial loss is half way from an intact pass to the plateau, or beyond."""
         now, before = self.task.losses(predictions, batch), self.task.losses(intact, batch)
-        rises = {name: float(now[f"loss_{name}"]) - float(before[f"loss_{name}"]) for name in self.names}
-        return next((name for name, rise in rises.items() if rise >= LEARNED), None)
+        for name in self.names:
+            least = (float(before[f"loss_{name}"]) + self.task.config.plateau) / 2.0
+            if float(now[f"loss_{name}"]) >= least:
+                return name
+        return None
 
     def reached(
         self,

@@ -50,7 +50,8 @@ class PathEvidence:
     Attributes:
         mean_attention: on the rule's keys, in the unedited model; of a mean map, the share that follows it.
         removed: loss without it, by mode.
-        needed_for: the first target that is lost without it where patterns are recomputed, if any is.
+        needed_for: the first target that is lost without this read, in whatever heads of the circuit it is done, where
+            patterns are recomputed; `None` if none is.
         carries: what it brings (`x_2`, `position`), with the rise of the loss if that alone is exchanged.
         composition: its uses, the strongest first.
     """
@@ -218,9 +219,9 @@ class _Reader:
             "random_circuits": [self._random(len(inside), n) for n in range(self.config.random_circuits)],
         }
         flow = Flow(fresh, goal, assignment)
-        carried = flow.carries(self.task)
+        carried, needed = flow.carries(self.task), self._needed_for(assignment)
         evidence = tuple(
-            self._path_evidence(assignment, slot, carried[slot], flow.composition(slot))
+            self._path_evidence(assignment, slot, carried[slot], needed[slot], flow.composition(slot))
             for slot in sorted(inside)
         )
         worst = goal.worst(passed["recomputed"], batch)
@@ -247,23 +248,40 @@ class _Reader:
         return self._loss(fresh.assigned(fresh.untouched(), rules))
 
     def _path_evidence(
-        self, assignment: Assignment, slot: Slot, carries: dict[str, float], uses: Sequence[Composition]
+        self,
+        assignment: Assignment,
+        slot: Slot,
+        carries: dict[str, float],
+        needed_for: str | None,
+        uses: Sequence[Composition],
     ) -> PathEvidence:
         fresh, goal = self.fresh, self.goal
         without = fresh.assigned(assignment, {slot: Uniform()})
         alone = fresh.assigned(fresh.untouched(), {slot: Uniform()})
         batch = fresh.grammar.batch
-        recomputed = fresh.run(without, "recomputed").predictions
         removed = {
             "rules": self._loss(without),
             "clean": self._loss(alone),
-            "recomputed": goal.loss(recomputed, batch),
+            "recomputed": goal.loss(fresh.run(without, "recomputed").predictions, batch),
         }
-        intact = fresh.run(assignment, "recomputed").predictions
-        lost = goal.first_lost(recomputed, intact, batch)
         attention = followed(fresh, slot, assignment.rules[slot])
         strong = {name: rise for name, rise in carries.items() if rise >= LEAST_EFFECT}
-        return PathEvidence(attention, removed, lost, strong, tuple(uses))
+        return PathEvidence(attention, removed, needed_for, strong, tuple(uses))
+
+    def _needed_for(self, assignment: Assignment) -> dict[Slot, str | None]:
+        """For each path, the first target that is lost without its read, in whatever heads that is done."""
+        fresh, batch = self.fresh, self.fresh.grammar.batch
+        intact = fresh.run(assignment, "recomputed").predictions
+        reads: dict[tuple[int, str], list[Slot]] = {}
+        for slot in assignment.circuit:
+            target = fresh.grammar.target(slot[2], assignment.rules[slot]) or str(slot)
+            reads.setdefault((slot[2], target), []).append(slot)
+        found: dict[Slot, str | None] = {}
+        for slots in reads.values():
+            without = fresh.assigned(assignment, dict.fromkeys(slots, Uniform()))
+            lost = self.goal.first_lost(fresh.run(without, "recomputed").predictions, intact, batch)
+            found |= dict.fromkeys(slots, lost)
+        return found
 
     def _merges(self, circuit: Circuit) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
         """Pairs of heads of which the second could do what both do (paper, section 8.2, ii)."""

@@ -29,7 +29,7 @@ class FollowedPath:
     Attributes:
         layer, head, query, target, rule: where it is and what it reads, in words.
         attention: at each checkpoint.
-        needed_for: the step of the chain that is lost without it, if any is.
+        needed_for: the first step of the chain that is lost without its read, if any is.
         mean_attention: at the end, on other sequences.
         carries: what it brings.
         removed: loss without it, by mode.

@@ -85,8 +85,8 @@ def task_section(config: ChainsConfig, numbers: Numbers) -> Block:
         "task",
         "The task, and the models",
         text(
-            f"A sample holds {config.chains} chains of symbols, {symbol(0)} → … → {symbol(config.steps)}. Each step of a "
-            "chain is shown once, as a pair of two symbols; the pairs of all chains are mixed, the "
+            f"A sample holds {config.chains} chains of symbols, {symbol(0)} → … → {symbol(config.steps)}. Each step "
+            "of a chain is shown once, as a pair of two symbols; the pairs of all chains are mixed, the "
             "last step comes first. At the end stand the first symbols, and for each the model must say what its "
             "chain leads to: every symbol of it. Symbols are new random vectors in every sample."
         ),

@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hopscope.runs import RunFolder
-from hopscope.studies.figures import write_figure
-from hopscope.studies.rows import Drawn
+from hopscope.studies.figures import data_url, write_figure
+from hopscope.studies.rows import WIDTH, Drawn
 
 if TYPE_CHECKING:
+    import altair
+
     from hopscope.studies.chains.evidence import Member
 
 Draw = Callable[[Any, "Sequence[Member]"], Drawn]
@@ -23,4 +25,15 @@ def write_figures(
         UserError: a file cannot be written.
     """
     for name, draw in figures.items():
-        write_figure(run, name, *draw(config, members))
+        chart, rows = draw(config, members)
+        write_figure(run, name, chart if rows else _nothing(name), rows)
+
+
+def _nothing(name: str) -> "altair.TopLevelMixin":
+    """What stands in for a chart without data, which cannot be drawn in panels."""
+    import altair
+
+    words = altair.InlineData(values=[{"words": "nothing to show: no model of this run has it"}])
+    said = altair.Chart(words).mark_text().encode(text="words:N")
+    chart = altair.layer(said, data=data_url(name, {"nothing": "string"}))
+    return chart.properties(width=WIDTH, height=40)

@@ -1,0 +1,178 @@
+"""The studies of circuits and of emergence from end to end, on a small run whose members learn."""
+
+import csv
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from hopscope.claims.crossings import first_crossing
+from hopscope.report.record import read_run
+from hopscope.runs import RunFolder
+from hopscope.studies.chains.config import ChainsConfig
+from hopscope.studies.chains.evidence import gather
+from hopscope.studies.chains.figures import write_figures
+from hopscope.studies.chains.names import maps_name
+from hopscope.studies.circuits import figures as circuit_figures
+from hopscope.studies.circuits.config import FIGURE_NAMES, CircuitsConfig
+from hopscope.studies.circuits.ledger import judge
+from hopscope.studies.circuits.story import write_story
+from hopscope.studies.emergence import figures as emergence_figures
+from hopscope.studies.emergence.config import EmergenceConfig, figure_names
+from hopscope.studies.emergence.events import hop_events, trained_again
+
+
+@pytest.fixture(scope="module")
+def run(emergence_run):
+    return RunFolder.open(emergence_run)
+
+
+@pytest.fixture(scope="module")
+def config(run):
+    return EmergenceConfig.model_validate(run.config)
+
+
+@pytest.fixture(scope="module")
+def members(run, config):
+    return gather(run, config)
+
+
+def rows_of(run, name):
+    with (run.path / "figures" / f"{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_run_is_done_with_every_figure_and_picture(run, config):
+    assert (run.path / "DONE").is_file()
+    for name in figure_names(config):
+        for suffix in ("vl.json", "csv", "svg", "png"):
+            assert (run.path / "figures" / f"{name}.{suffix}").is_file(), name
+    assert (run.path / "figures" / "circuit-0.svg").is_file()
+
+
+def test_figures_are_named_before_they_are_drawn(config):
+    assert tuple(emergence_figures.figures(config)) == figure_names(config)
+    assert tuple(circuit_figures.FIGURES) == FIGURE_NAMES
+
+
+def test_members_learned_and_were_read(members):
+    assert [(member.init_seed, member.data_seed) for member in members] == [(0, 0), (1, 1), (0, 1), (1, 0)]
+    assert all(member.learned == (1,) for member in members)
+    assert sum(member.was_read for member in members) >= 3
+
+
+def test_crossed_members_begin_alike_and_differ_later(run, members):
+    weights = {}
+    for member in members:
+        place = next(record.index for record in run.members if record.member == member.member)
+        for step in (0, 200):
+            _, tensors, _ = member.unit.checkpoint(step)
+            flat = [tensors[name][place].ravel() for name in sorted(tensors) if name.startswith("weights/")]
+            weights[member.init_seed, member.data_seed, step] = np.concatenate(flat)
+    assert np.array_equal(weights[0, 0, 0], weights[0, 1, 0])
+    assert not np.array_equal(weights[0, 0, 0], weights[1, 0, 0])
+    assert not np.array_equal(weights[0, 0, 200], weights[0, 1, 200])
+
+
+def test_attention_at_the_end_is_what_the_reader_measured_on_other_sequences(members):
+    pairs = [(path.attention[-1], path.mean_attention) for member in members for path in member.paths]
+    assert pairs
+    for followed, measured in pairs:
+        assert followed == pytest.approx(measured, abs=0.1)
+
+
+def test_paths_form_while_the_model_learns(members):
+    for member in members:
+        if member.was_read:
+            assert max(path.attention[0] for path in member.paths) < 0.75
+            formed = hop_events(1)[0].of(member)
+            assert formed is None or formed.time is None or formed.time > 0
+
+
+def test_crossings_of_the_figure_are_those_of_the_attention_on_record(run, members):
+    rows = {row["event"]: row for row in rows_of(run, "crossings")}
+    member = members[0]
+    for path in member.paths:
+        found = first_crossing(member.checkpoints, path.attention, 0.5)
+        row = rows[f"{member.name}: {path.name}"]
+        assert row["seen"] == ("crossed" if found.time is not None else "not within training")
+        assert float(row["step"]) == pytest.approx(found.time or found.censored_at, rel=1e-4)
+
+
+def test_the_gallery_shows_the_last_map_of_every_head(run, config, members):
+    kept = members[0].unit.read_analysis(maps_name(0), config.training_steps)
+    last = kept["maps"][-1]
+    assert last.shape == (3, 2, config.task().positions, config.task().positions)
+    # Causal rows add up to one, but for the rounding of each cell.
+    assert np.abs(last.astype(float).sum(-1) / 255.0 - 1.0).max() < 0.05
+    shown = rows_of(run, "gallery")
+    assert len(shown) == int((last >= 8).sum())
+    row = shown[7]
+    layer, head = map(int, row["head"].split("."))
+    assert float(row["attention"]) == pytest.approx(
+        last[layer, head, int(row["query"]), int(row["key"])] / 255, abs=0.01
+    )
+
+
+def test_a_member_was_trained_again_from_its_own_checkpoint(config, members):
+    (again,) = trained_again(members, config)
+    names = [each["name"] for each in again.runs]
+    assert names[0] == "nothing clamped"
+    assert "step_1" in names
+    assert again.steps[0] == again.start
+    assert again.steps[-1] == config.training_steps
+    by_name = {each["name"]: each["losses"]["loss_step_1"] for each in again.runs}
+    # Nothing clamped, the model at the checkpoint is the one that training had there.
+    at_start = dict(zip(*again.member.curves[1], strict=True))[again.start]
+    assert by_name["nothing clamped"][0] == pytest.approx(at_start, abs=1e-3)
+    assert by_name["nothing clamped"][-1] < 0.3
+    pairs = zip(by_name["step_1"], by_name["nothing clamped"], strict=True)
+    assert max(abs(held - alone) for held, alone in pairs) > 0.01
+
+
+def test_every_number_of_the_story_is_used_and_has_its_source(run):
+    story = json.loads((run.path / "story.json").read_text(encoding="utf-8"))
+    words = json.dumps(story["sections"], ensure_ascii=False)
+    used = set(re.findall(r"\{(n\d+)\}", words))
+    assert used == set(story["numbers"])
+    for number in story["numbers"].values():
+        assert (run.path / number["file"]).exists()
+
+
+def test_the_page_holds_the_circuits(run):
+    record = read_run(run.path)
+    blocks = [block for section in record.story.sections for block in section.blocks]
+    (player,) = (block for block in blocks if block.kind == "circuit")
+    assert [named.view.member for named in player.circuits] == [0, 1, 2, 3]
+    assert 'id="run-1-clamps"' in (run.path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def as_circuits(run, config, members, tmp_path_factory):
+    """The same members on the page of the study of circuits."""
+    folder = tmp_path_factory.mktemp("circuits") / run.hash
+    shutil.copytree(run.path, folder)
+    copy = RunFolder.open(folder)
+    shared = {name: getattr(config, name) for name in ChainsConfig.model_fields}
+    as_config = CircuitsConfig(**shared)
+    judged = judge(members, as_config)
+    copy.write_json("claims.json", [claim.to_json() for claim, _ in judged])
+    write_figures(copy, circuit_figures.FIGURES, as_config, members)
+    write_story(copy, as_config, members, judged)
+    return copy
+
+
+def test_the_page_of_circuits_is_whole(as_circuits):
+    record = read_run(as_circuits.path)
+    assert [section.id for section in record.story.sections] == [
+        "task", "verdicts", "circuits", "reads", "modes", "controls", "learning", "gallery",
+    ]  # fmt: skip
+    assert [claim.id for claim in record.claims] == ["R4", "R5", "R6", "R7"]
+
+
+def test_reads_of_the_figure_are_the_paths_of_the_members(as_circuits, members):
+    rows = rows_of(as_circuits, "reads")
+    wanted = [(member.name, path.read, path.place) for member in members for path in member.paths]
+    assert [(row["seed"], row["read"], row["head"]) for row in rows] == wanted
