@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.rules import Learned, MeanMap, Rule, reads_nothing
+from hopscope.circuits.rules import Learned, Rule, reads_nothing
 from hopscope.models.transformer import Transformer
 
 Slot = tuple[int, int, int]
@@ -119,14 +119,13 @@ class Execution:
             own[layer][0, :, head] = torch.where(rows, not reads_nothing(rule), own[layer][0, :, head])
         return replace(base, rules={**base.rules, **changes}, given=tuple(given), own=tuple(own))
 
-    def rule_pattern(self, slot: Slot, rule: Rule) -> Float[Tensor, "*batch query key"]:
+    def rule_pattern(self, slot: Slot, rule: Rule) -> Float[Tensor, "batch query key"]:
         """The pattern of a rule, for a given head where that matters."""
-        layer, head, _ = slot
+        layer, head, role = slot
+        own = self.patterns[layer][0, :, head]
         if isinstance(rule, Learned):
-            return self.patterns[layer][0, :, head]
-        if isinstance(rule, MeanMap):
-            return self.patterns[layer][0, :, head].mean(0)
-        return self.grammar.pattern(rule)
+            return own
+        return self.grammar.of_head(role, rule, own)
 
     # Passes.
 

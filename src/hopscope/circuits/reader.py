@@ -23,21 +23,21 @@ import torch
 from hopscope import rng
 from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.execution import Assignment, Execution, Slot
-from hopscope.circuits.flow import LEAST_EFFECT, Composition, Flow
-from hopscope.circuits.goal import Goal
+from hopscope.circuits.flow import Carried, Composition, Flow
+from hopscope.circuits.goal import Setting
 from hopscope.circuits.grammar import Grammar
+from hopscope.circuits.permutation_goal import PermutationSetting
 from hopscope.circuits.rules import Identity, MeanMap, Rule, Uniform, reads_nothing
 from hopscope.circuits.search import Search
+from hopscope.circuits.vector_goal import VectorSetting
 from hopscope.config import Config
 from hopscope.models.transformer import Transformer
+from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.vector_task import VectorTask
 
 NOT_LEARNED = "no circuit: above plateau"
 READ = "read"
 UNEXPLAINED = "unexplained"
-
-STILL_LEARNED = 0.5
-"""Partial loss that every learned target must keep where patterns are recomputed on fresh samples (paper, §7.2)."""
 
 _MOST_CIRCUITS = 12
 """Minimal circuits after which no further ones are looked for."""
@@ -47,17 +47,18 @@ class ReaderConfig(Config):
     """How a model is read.
 
     Attributes:
-        threshold: τ; by default max(0.05, 1.5 × the loss of the model).
-        samples: sequences that the search uses.
-        validation: fresh sequences for everything that is reported.
+        threshold: τ; by default that of the task's goal.
+        samples: sequences that the search uses (of each sort, where there are several); by default as many as suit
+            the task.
+        validation: fresh sequences for everything that is reported; likewise.
         orders: random orders of elimination.
         random_circuits: of equal size, for comparison.
         seed: of orders, random circuits and sequences.
     """
 
     threshold: float | None = None
-    samples: int = 48
-    validation: int = 256
+    samples: int | None = None
+    validation: int | None = None
     orders: int = 4
     random_circuits: int = 20
     seed: int = 0
@@ -70,13 +71,13 @@ class PathEvidence:
     Attributes:
         mean_attention: on the rule's keys, in the unedited model; of a mean map, the share that follows it.
         removed: loss without it, by mode.
-        carries: what it brings (`x_2`, `position`), with the rise of the loss if that alone is exchanged.
+        carries: what it could bring (`x_2`, `position`), and what becomes of the answers if that alone is exchanged.
         composition: its uses, the strongest first.
     """
 
     mean_attention: float
     removed: dict[str, float]
-    carries: dict[str, float]
+    carries: tuple[Carried, ...]
     composition: tuple[Composition, ...]
 
 
@@ -92,7 +93,8 @@ class Reading:
         evidence: for each path of the circuit.
         loss: over the learned targets: `full`, `rules`, `recomputed`, `complement` (everything but the circuit, as it
             is), and `random_circuits`, a list.
-        worst: largest partial loss of a learned target in mode recomputed.
+        worst: largest partial loss of a learned target in mode recomputed; of a permutation model the largest accuracy
+            lost of a learned skill.
         role_words: row roles in words, by number.
         merges: (head, head) where all paths of the first could be moved to the second.
         verdict: `READ`, `UNEXPLAINED` with the reason, or `NOT_LEARNED`.
@@ -116,7 +118,7 @@ Stages = MutableMapping[str, Any]
 
 def read_circuit(
     model: Transformer,
-    task: VectorTask,
+    task: VectorTask | PermutationTask,
     config: ReaderConfig | None = None,
     *,
     stages: Stages | None = None,
@@ -134,31 +136,39 @@ def read_circuit(
     Raises:
         UserError: the threshold is below the loss of the unablated model.
     """
-    return _Reader(model, task, config or ReaderConfig(), {} if stages is None else stages, progress).read()
+    setting = PermutationSetting(task) if isinstance(task, PermutationTask) else VectorSetting(task)
+    return _Reader(
+        model, setting, config or ReaderConfig(), {} if stages is None else stages, progress
+    ).read()
 
 
 class _Reader:
     def __init__(
         self,
         model: Transformer,
-        task: VectorTask,
+        setting: Setting,
         config: ReaderConfig,
         stages: Stages,
         progress: Callable[[str], None],
     ):
-        self.config, self.stages, self.progress, self.task, self.model = config, stages, progress, task, model
-        self.fresh = self._execution(1, config.validation)
-        self.goal = Goal.of(task, self.fresh.clean.predictions, self.fresh.grammar.batch, config.threshold)
+        self.config, self.stages, self.progress, self.setting, self.model = (
+            config, stages, progress, setting, model
+        )  # fmt: skip
+        self.fresh = self._execution(config.validation or setting.validation, fresh=True)
+        clean = self.fresh.clean.predictions
+        self.goal = setting.goal(clean, self.fresh.grammar.batch, config.threshold)
 
-    def _execution(self, step: int, samples: int) -> Execution:
-        batch = self.task.sample(torch.tensor([self.config.seed]), "circuit", step, samples)
-        grammar = Grammar(batch, causal=self.model.config.causal, words=self.task.role_values)
-        return Execution(self.model, grammar)
+    def _execution(self, samples: int, *, fresh: bool) -> Execution:
+        batch = self.setting.batch(self.config.seed, samples, fresh=fresh)
+        return Execution(
+            self.model, Grammar(batch, causal=self.model.config.causal, words=self.setting.words)
+        )
 
     def read(self) -> Reading:
         if not self.goal.names:
             return Reading((), self.goal.threshold, Circuit(paths=()), (), (), {}, 0.0, (), (), NOT_LEARNED)
-        self.search = Search(self._execution(0, self.config.samples), self.goal)
+        execution = self._execution(self.config.samples or self.setting.samples, fresh=False)
+        self.search = Search(execution, self.goal.on(execution.clean.predictions, execution.grammar.batch))
         found = self._minimal_circuits()
         return self._validated(_smallest(circuit for circuit, _ in found), found)
 
@@ -236,7 +246,7 @@ class _Reader:
             "random_circuits": [self._random(len(inside), n) for n in range(self.config.random_circuits)],
         }
         flow = Flow(fresh, goal, assignment)
-        carried = flow.carries(self.task)
+        carried = flow.carries(self.setting.exchanges(self.model, batch))
         evidence = tuple(
             self._path_evidence(assignment, slot, carried[slot], flow.composition(slot))
             for slot in sorted(inside)
@@ -244,7 +254,7 @@ class _Reader:
         worst = goal.worst(passed["recomputed"], batch)
         merges = self._merges(circuit)
         words = tuple(map(fresh.grammar.words, fresh.grammar.roles))
-        verdict = self._verdict(circuit, loss["rules"], worst)
+        verdict = self._verdict(circuit, goal.fault(passed, batch))
         return Reading(
             goal.names, goal.threshold, circuit, tuple(found), evidence, loss, worst, words, merges, verdict
         )
@@ -265,7 +275,7 @@ class _Reader:
         return self._loss(fresh.assigned(fresh.untouched(), rules))
 
     def _path_evidence(
-        self, assignment: Assignment, slot: Slot, carries: dict[str, float], uses: Sequence[Composition]
+        self, assignment: Assignment, slot: Slot, carries: tuple[Carried, ...], uses: Sequence[Composition]
     ) -> PathEvidence:
         fresh, goal = self.fresh, self.goal
         without = fresh.assigned(assignment, {slot: Uniform()})
@@ -279,12 +289,10 @@ class _Reader:
         layer, head, role = slot
         rows = fresh.grammar.rows[role]
         own = fresh.patterns[layer][0, :, head][rows]
-        wanted = fresh.rule_pattern(slot, assignment.rules[slot]).expand(rows.shape[0], -1, -1)[rows]
+        wanted = fresh.rule_pattern(slot, assignment.rules[slot])[rows]
         # A mean map is everywhere above zero: of it, what both have in common.
         shared = own.minimum(wanted) if isinstance(assignment.rules[slot], MeanMap) else own * (wanted > 0)
-        attention = float(shared.sum(-1).mean())
-        strong = {name: rise for name, rise in carries.items() if rise >= LEAST_EFFECT}
-        return PathEvidence(attention, removed, strong, tuple(uses))
+        return PathEvidence(float(shared.sum(-1).mean()), removed, carries, tuple(uses))
 
     def _merges(self, circuit: Circuit) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
         """Pairs of heads of which the second could do what both do (paper, section 8.2, ii)."""
@@ -310,17 +318,14 @@ class _Reader:
     def _kept(self, base: Assignment, changes: dict[Slot, Rule]) -> bool:
         execution = self.search.execution
         passed = execution.run(execution.assigned(base, changes), "rules")
-        return self.goal.reached("rules", passed.predictions, execution.grammar.batch)
+        return self.search.goal.reached("rules", passed.predictions, execution.grammar.batch)
 
-    def _verdict(self, circuit: Circuit, loss: float, worst: float) -> str:
+    @staticmethod
+    def _verdict(circuit: Circuit, fault: str | None) -> str:
         unexplained = [str(path) for path in circuit.paths if path.rule.kind == "learned"]
         if unexplained:
             return f"{UNEXPLAINED}: no rule for {'; '.join(unexplained)}"
-        if loss > self.goal.threshold:
-            return f"{UNEXPLAINED}: loss {loss:.3f} on fresh samples under the rules, τ is {self.goal.threshold:.3f}"
-        if worst >= STILL_LEARNED:
-            return f"{UNEXPLAINED}: a learned target has partial loss {worst:.3f} on fresh samples when recomputed"
-        return READ
+        return READ if fault is None else f"{UNEXPLAINED}: {fault}"
 
 
 def _smallest(circuits: Iterable[Circuit]) -> Circuit:

@@ -5,20 +5,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hopscope.circuits.circuit import Path
-from hopscope.circuits.flow import Composition
+from hopscope.circuits.flow import LEAST_EFFECT, Composition
 from hopscope.circuits.reader import ReaderConfig, Reading, read_circuit
 from hopscope.circuits.rules import said
-from hopscope.errors import UserError
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.files import remove
 from hopscope.runs.hashing import content_hash
 from hopscope.tasks.conditional import ConditionalTask
-from hopscope.tasks.config import ConditionalConfig, RetrievalConfig
+from hopscope.tasks.config import ConditionalConfig, RetrievalConfig, TaskConfig
+from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.tasks.vector_task import VectorTask
 from hopscope.training.restore import load_ensemble, member_record, unit_plan
 
-_REVISION = 1
+_REVISION = 2
 """Raised when the reader's results change: readings on record are then made anew."""
 
 
@@ -42,7 +42,7 @@ def read_member(
         JSON values: what `hopscope circuit --json` prints.
 
     Raises:
-        UserError: no such member or checkpoint, a task without a reader, or a threshold below the unablated loss.
+        UserError: no such member or checkpoint, or a threshold below the unablated loss.
     """
     config = config or ReaderConfig()
     record = member_record(run, member)
@@ -51,7 +51,7 @@ def read_member(
     name = f"circuit-{member}-{content_hash([_REVISION, config.model_dump(mode='json')])}"
     if unit.analysis_path(name, step).is_file():
         return unit.read_analysis(name, step)
-    task = _task(run, unit)
+    task = _task(unit_plan(unit).task)
     model = load_ensemble(unit, step).select([record.index])
     stages = _StoredStages(unit, f"{name}-stages", step)
     reading = read_circuit(model, task, config, stages=stages, progress=progress)
@@ -61,16 +61,10 @@ def read_member(
     return found
 
 
-def _task(run: RunFolder, unit: UnitFolder) -> VectorTask:
-    task = unit_plan(unit).task
-    if isinstance(task, RetrievalConfig):
-        return RetrievalTask(task)
-    if isinstance(task, ConditionalConfig):
-        return ConditionalTask(task)
-    raise UserError(
-        f"{run.path}: expected a run whose task has chains to follow, found study '{run.study}' with task "
-        f"{task.kind!r}; choose a run of another study"
-    )
+def _task(config: TaskConfig) -> VectorTask | PermutationTask:
+    if isinstance(config, RetrievalConfig):
+        return RetrievalTask(config)
+    return ConditionalTask(config) if isinstance(config, ConditionalConfig) else PermutationTask(config)
 
 
 class _StoredStages(UserDict[str, Any]):
@@ -112,7 +106,7 @@ def as_json(reading: Reading, member: int, checkpoint: int) -> dict[str, Any]:
             {
                 **_path(path),
                 "mean_attention": evidence.mean_attention,
-                "carries": list(evidence.carries),
+                "carries": [carried.name for carried in evidence.carries if carried.rise >= LEAST_EFFECT],
                 "composition": [_use(use, reading.role_words) for use in evidence.composition],
                 "loss_if_removed": evidence.removed,
             }
@@ -120,6 +114,19 @@ def as_json(reading: Reading, member: int, checkpoint: int) -> dict[str, Any]:
         ],
         "loss": losses,
         "worst_recomputed": reading.worst,
+        "exchanges": [
+            {
+                "layer": path.layer,
+                "head": path.head,
+                "query_role": path.query,
+                "exchanged": carried.name,
+                "rise": carried.rise,
+                "answers_kept": carried.kept,
+                "answers_follow": carried.follows,
+            }
+            for path, evidence in zip(reading.circuit.paths, reading.evidence, strict=True)
+            for carried in evidence.carries
+        ],
         "minimal_circuits": [
             {"found": found, "paths": [_path(path) for path in circuit.paths]}
             for circuit, found in reading.minimal

@@ -14,6 +14,7 @@ from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slo
 from hopscope.circuits.goal import Goal
 from hopscope.circuits.rules import (
     NOTHING,
+    History,
     Learned,
     MeanMap,
     Rule,
@@ -124,11 +125,15 @@ class Search:
             layer, head, role = slot
             grammar, own = self.execution.grammar, self.execution.patterns[layer][0, :, head]
             found = list(self._distances(slot))
-            two = grammar.two_targets(role, own, [rule for rule, _ in found])
-            if two is not None:
-                found.append((two, grammar.distance(role, two, own)))
+            singles = [rule for rule, _ in found]
+            two = grammar.two_targets(role, own, singles)
+            further = [*([] if two is None else [two]), *grammar.weighted(role, own)]
+            found += [(rule, grammar.distance(role, rule, own)) for rule in further]
             farthest = min(min((distance for _, distance in found), default=1.0) + _NEAR, _SHARP)
-            self._near[slot] = [*(rule for rule, distance in found if distance <= farthest), MeanMap()]
+            # Where there are chains a mean map says the least that can be said: it may be far.
+            near = [rule for rule, distance in found if distance <= farthest]
+            near += [] if grammar.kinds else [MeanMap()]
+            self._near[slot] = sorted(near, key=description_length)
         return self._near[slot]
 
     def nearest_distance(self, slot: Slot) -> float:
@@ -188,4 +193,4 @@ class Search:
 
     @staticmethod
     def _unnamed(state: State, slot: Slot) -> bool:
-        return isinstance(state.assignment.rules[slot], Learned | MeanMap | TwoTargets)
+        return isinstance(state.assignment.rules[slot], Learned | MeanMap | History | TwoTargets)
