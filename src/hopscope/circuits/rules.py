@@ -94,6 +94,7 @@ class MeanMap(Config):
 Single = Annotated[Related | OverRole | OwnChain | Identity, Field(discriminator="kind")]
 """What one of two targets can be."""
 
+
 class TwoTargets(Config):
     """Two targets at once.
 

@@ -56,6 +56,7 @@ class Search:
         self.execution, self.goal = execution, goal
         self.share = 1.0
         self._near: dict[Slot, list[Rule]] = {}
+        self._far: dict[Slot, list[Rule]] = {}
         self._distant: dict[Slot, list[tuple[Rule, float]]] = {}
 
     # States.
@@ -116,8 +117,9 @@ class Search:
         return state
 
     def _simpler(self, state: State, slot: Slot) -> list[Rule]:
-        length = description_length(state.assignment.rules[slot])
-        return [rule for rule in self.near(slot) if description_length(rule) < length]
+        now = state.assignment.rules[slot]
+        rules = [*self.near(slot), *(self._far[slot] if isinstance(now, Learned) else [])]
+        return [rule for rule in rules if description_length(rule) < description_length(now)]
 
     def near(self, slot: Slot) -> list[Rule]:
         """Rules that could be what a head's row does: those near to its pattern, the simplest first."""
@@ -130,10 +132,13 @@ class Search:
             further = [*([] if two is None else [two]), *grammar.weighted(role, own)]
             found += [(rule, grammar.distance(role, rule, own)) for rule in further]
             farthest = min(min((distance for _, distance in found), default=1.0) + _NEAR, _SHARP)
-            # Where there are chains a mean map says the least that can be said: it may be far.
+            found.sort(key=lambda pair: description_length(pair[0]))
             near = [rule for rule, distance in found if distance <= farthest]
-            near += [] if grammar.kinds else [MeanMap()]
-            self._near[slot] = sorted(near, key=description_length)
+            # Where there are chains a mean map says the least that can be said: it may be far.
+            self._near[slot] = near if grammar.kinds else [*near, MeanMap()]
+            # Mean weights are near to everything: a rule that a row needs can be farther than they are.
+            far = [rule for rule, distance in found if farthest < distance <= _SHARP]
+            self._far[slot] = far if grammar.kinds else []
         return self._near[slot]
 
     def nearest_distance(self, slot: Slot) -> float:
