@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex
 from pydantic import ValidationError
 
 from hopscope.circuits.circuit import Circuit
-from hopscope.circuits.reader import ReaderConfig
+from hopscope.circuits.config import ReaderConfig
 from hopscope.circuits.record import read_member
 from hopscope.config import validation_line
 from hopscope.errors import UserError

@@ -21,7 +21,8 @@ WITNESS, UNTRAINED = MEMBERS
 TASK = RetrievalConfig(steps=2, chains=3, position="pair")
 KEYS = {"member", "checkpoint", "paths", "loss", "minimal_circuits", "verdict"}
 PATH_KEYS = {
-    "layer", "head", "query_role", "rule", "target_role", "mean_attention", "carries", "composition", "loss_if_removed"
+    "layer", "head", "query_role", "rule", "target_role", "mean_attention", "carries", "composition", "loss_if_removed",
+    "needed_for",
 }  # fmt: skip
 
 
@@ -202,6 +203,8 @@ def test_the_circuit_of_a_permutation_model(hopscope, lookup):
     ]
     assert found["threshold"] == pytest.approx(found["loss"]["full"] + 0.02)
     assert [path["carries"] for path in found["paths"]] == [["y"], ["y"], ["y"], ["y"], ["x position"]]
+    needed = [path["needed_for"] for path in found["paths"]]
+    assert needed == [None, None, "elimination", "recall", "recall"]
     assert all([use["reader"] for use in path["composition"]] == ["readout"] for path in found["paths"])
     (pointer,) = [
         each for each in found["exchanges"] if each["head"] == 1 and each["exchanged"] == "x position"

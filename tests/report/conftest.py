@@ -30,3 +30,9 @@ def forward_cases():
 def run_path(tmp_path: Path, synthetic) -> Path:
     """A fresh made-up run folder."""
     return synthetic.write_synthetic_run(tmp_path / "runs")
+
+
+@pytest.fixture(scope="session")
+def circuit_cases():
+    """A made-up circuit."""
+    return _load(Path(__file__).with_name("circuit_cases.py"))

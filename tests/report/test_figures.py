@@ -1,11 +1,10 @@
 import json
-import struct
 
 import altair
 import pytest
 
 from hopscope.errors import UserError
-from hopscope.report.figures import VL_VERSION, figure_names, inline_figure, render_all, render_figure
+from hopscope.report.figures import VL_VERSION, inline_figure, render_figure
 from hopscope.report.theme import chart_config, with_theme
 
 
@@ -44,26 +43,6 @@ def test_theme_lies_under_the_specification():
     assert themed["axis"] == {**chart_config()["axis"], "gridColor": "red"}
     assert themed["font"] == "serif"
     assert themed["view"] == chart_config()["view"]
-
-
-def test_drawing_is_deterministic_and_png_is_twice_as_large(run_path):
-    figures = run_path / "figures"
-    paths = render_all(run_path)
-    assert [path.name for path in paths] == [
-        f"{name}.{kind}" for name in ("attention", "loss", "recall") for kind in ("svg", "png")
-    ]
-    first = [path.read_bytes() for path in paths]
-    render_all(run_path)
-    assert [path.read_bytes() for path in paths] == first
-    svg, png = first[2].decode(), first[3]
-    width = int(svg.split('width="')[1].split('"')[0])
-    assert struct.unpack(">I", png[16:20])[0] == 2 * width
-    assert svg.count("role-mark") >= 3
-    assert figure_names(figures) == ["attention", "loss", "recall"]
-
-
-def test_run_without_figures_has_none_to_draw(tmp_path):
-    assert render_all(tmp_path) == []
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.rules import Learned, Rule, reads_nothing
+from hopscope.circuits.rules import Learned, MeanMap, Rule, reads_nothing
 from hopscope.models.transformer import Transformer
 
 Slot = tuple[int, int, int]
@@ -151,3 +151,16 @@ class Execution:
                 stream = block.under(stream, pattern)
                 streams.append(stream)
             return Passed(tuple(streams), self._read_out(stream))
+
+
+def followed(execution: Execution, slot: Slot, rule: Rule) -> float:
+    """How much of the attention of a slot's rows, in the unedited model, lies on what a rule reads: 0 … 1.
+
+    A mean map is everywhere above zero: of it, what both have in common.
+    """
+    layer, head, role = slot
+    rows = execution.grammar.rows[role]
+    own = execution.patterns[layer][0, :, head][rows]
+    wanted = execution.rule_pattern(slot, rule)[rows]
+    shared = own.minimum(wanted) if isinstance(rule, MeanMap) else own * (wanted > 0)
+    return float(shared.sum(-1).mean())

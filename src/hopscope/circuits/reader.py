@@ -22,7 +22,8 @@ import torch
 
 from hopscope import rng
 from hopscope.circuits.circuit import Circuit
-from hopscope.circuits.execution import Assignment, Execution, Slot
+from hopscope.circuits.config import ReaderConfig
+from hopscope.circuits.execution import Assignment, Execution, Slot, followed
 from hopscope.circuits.flow import Carried, Composition, Flow
 from hopscope.circuits.goal import Setting
 from hopscope.circuits.grammar import Grammar
@@ -30,7 +31,6 @@ from hopscope.circuits.permutation_goal import PermutationSetting
 from hopscope.circuits.rules import Identity, MeanMap, Rule, Uniform, reads_nothing
 from hopscope.circuits.search import Search
 from hopscope.circuits.vector_goal import VectorSetting
-from hopscope.config import Config
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.vector_task import VectorTask
@@ -43,27 +43,6 @@ _MOST_CIRCUITS = 12
 """Minimal circuits after which no further ones are looked for."""
 
 
-class ReaderConfig(Config):
-    """How a model is read.
-
-    Attributes:
-        threshold: τ; by default that of the task's goal.
-        samples: sequences that the search uses (of each sort, where there are several); by default as many as suit
-            the task.
-        validation: fresh sequences for everything that is reported; likewise.
-        orders: random orders of elimination.
-        random_circuits: of equal size, for comparison.
-        seed: of orders, random circuits and sequences.
-    """
-
-    threshold: float | None = None
-    samples: int | None = None
-    validation: int | None = None
-    orders: int = 4
-    random_circuits: int = 20
-    seed: int = 0
-
-
 @dataclass(frozen=True)
 class PathEvidence:
     """What the removal of one path does.
@@ -71,12 +50,14 @@ class PathEvidence:
     Attributes:
         mean_attention: on the rule's keys, in the unedited model; of a mean map, the share that follows it.
         removed: loss without it, by mode.
+        needed_for: the first that was learned and is lost without it where patterns are recomputed, if any is.
         carries: what it could bring (`x_2`, `position`), and what becomes of the answers if that alone is exchanged.
         composition: its uses, the strongest first.
     """
 
     mean_attention: float
     removed: dict[str, float]
+    needed_for: str | None
     carries: tuple[Carried, ...]
     composition: tuple[Composition, ...]
 
@@ -281,18 +262,16 @@ class _Reader:
         without = fresh.assigned(assignment, {slot: Uniform()})
         alone = fresh.assigned(fresh.untouched(), {slot: Uniform()})
         batch = fresh.grammar.batch
+        recomputed = fresh.run(without, "recomputed").predictions
         removed = {
             "rules": self._loss(without),
             "clean": self._loss(alone),
-            "recomputed": goal.loss(fresh.run(without, "recomputed").predictions, batch),
+            "recomputed": goal.loss(recomputed, batch),
         }
-        layer, head, role = slot
-        rows = fresh.grammar.rows[role]
-        own = fresh.patterns[layer][0, :, head][rows]
-        wanted = fresh.rule_pattern(slot, assignment.rules[slot])[rows]
-        # A mean map is everywhere above zero: of it, what both have in common.
-        shared = own.minimum(wanted) if isinstance(assignment.rules[slot], MeanMap) else own * (wanted > 0)
-        return PathEvidence(float(shared.sum(-1).mean()), removed, carries, tuple(uses))
+        intact = fresh.run(assignment, "recomputed").predictions
+        lost = goal.first_lost(recomputed, intact, batch)
+        attention = followed(fresh, slot, assignment.rules[slot])
+        return PathEvidence(attention, removed, lost, carries, tuple(uses))
 
     def _merges(self, circuit: Circuit) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
         """Pairs of heads of which the second could do what both do (paper, section 8.2, ii)."""

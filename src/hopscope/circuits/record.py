@@ -5,21 +5,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hopscope.circuits.circuit import Path
+from hopscope.circuits.config import ReaderConfig, reading_name
 from hopscope.circuits.flow import LEAST_EFFECT, Composition
-from hopscope.circuits.reader import ReaderConfig, Reading, read_circuit
+from hopscope.circuits.reader import Reading, read_circuit
 from hopscope.circuits.rules import said
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.files import remove
-from hopscope.runs.hashing import content_hash
 from hopscope.tasks.conditional import ConditionalTask
 from hopscope.tasks.config import ConditionalConfig, RetrievalConfig, TaskConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.tasks.vector_task import VectorTask
 from hopscope.training.restore import load_ensemble, member_record, unit_plan
-
-_REVISION = 2
-"""Raised when the reader's results change: readings on record are then made anew."""
 
 
 def read_member(
@@ -48,7 +45,7 @@ def read_member(
     record = member_record(run, member)
     unit = run.unit(record.unit)
     step = unit.checkpoint(step)[0]
-    name = f"circuit-{member}-{content_hash([_REVISION, config.model_dump(mode='json')])}"
+    name = reading_name(member, config)
     if unit.analysis_path(name, step).is_file():
         return unit.read_analysis(name, step)
     task = _task(unit_plan(unit).task)
@@ -104,11 +101,12 @@ def as_json(reading: Reading, member: int, checkpoint: int) -> dict[str, Any]:
         "threshold": reading.threshold,
         "paths": [
             {
-                **_path(path),
+                **path_json(path),
                 "mean_attention": evidence.mean_attention,
                 "carries": [carried.name for carried in evidence.carries if carried.rise >= LEAST_EFFECT],
                 "composition": [_use(use, reading.role_words) for use in evidence.composition],
                 "loss_if_removed": evidence.removed,
+                "needed_for": evidence.needed_for,
             }
             for path, evidence in zip(reading.circuit.paths, reading.evidence, strict=True)
         ],
@@ -128,7 +126,11 @@ def as_json(reading: Reading, member: int, checkpoint: int) -> dict[str, Any]:
             for carried in evidence.carries
         ],
         "minimal_circuits": [
-            {"found": found, "paths": [_path(path) for path in circuit.paths]}
+            {
+                "found": found,
+                "paths": [path_json(path) for path in circuit.paths],
+                "circuit": circuit.model_dump(mode="json"),
+            }
             for circuit, found in reading.minimal
         ],
         "merges": [[list(one), list(other)] for one, other in reading.merges],
@@ -149,7 +151,8 @@ def _use(use: Composition, words: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _path(path: Path) -> dict[str, Any]:
+def path_json(path: Path) -> dict[str, Any]:
+    """Where a path is and what it reads, in the words of `hopscope circuit --json`."""
     return {
         "layer": path.layer,
         "head": path.head,

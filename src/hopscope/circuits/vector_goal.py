@@ -56,6 +56,12 @@ class VectorGoal:
         losses = self.task.losses(predictions, batch)
         return max(float(losses[f"loss_{name}"]) for name in self.names)
 
+    def first_lost(self, predictions: Predictions, intact: Predictions, batch: Batch) -> str | None:
+        """The first learned target whose partial loss rises by `LEARNED` or more from an intact pass, if any does."""
+        now, before = self.task.losses(predictions, batch), self.task.losses(intact, batch)
+        rises = {name: float(now[f"loss_{name}"]) - float(before[f"loss_{name}"]) for name in self.names}
+        return next((name for name, rise in rises.items() if rise >= LEARNED), None)
+
     def reached(self, mode: str, predictions: Predictions, batch: Batch, share: float = 1.0) -> bool:
         """Whether a pass is under τ where patterns are given, and every target still learned where not."""
         if mode == "rules":

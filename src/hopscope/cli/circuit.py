@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     """Run the command; a model without a circuit is a result, not a failure."""
     options = parse(Options, arguments, "circuit")
     run = find_run(options.path)
-    from hopscope.circuits.reader import ReaderConfig
+    from hopscope.circuits.config import ReaderConfig
     from hopscope.circuits.record import read_member
 
     config = ReaderConfig(threshold=options.tau)

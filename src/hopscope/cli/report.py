@@ -28,8 +28,8 @@ def main(arguments: list[str]) -> int:
             "report: expected at least one PATH, found none; name a run folder; see hopscope report --help"
         )
     runs = find_runs(options.paths)
-    from hopscope.report.figures import render_all
     from hopscope.report.page import build_report
+    from hopscope.report.pictures import render_all
 
     for run in runs:
         render_all(run.path)

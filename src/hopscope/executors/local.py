@@ -152,8 +152,8 @@ def run_study(
 
 def finish(run: RunFolder) -> None:
     """Metrics, claims, figures, story and page of a run whose units are all done; then mark it done."""
-    from hopscope.report.figures import render_all
     from hopscope.report.page import build_report
+    from hopscope.report.pictures import render_all
 
     compact(run.path)
     find_study(run.study).conclude(run)

@@ -7,6 +7,7 @@ import jinja2
 from markupsafe import Markup
 from pydantic import JsonValue
 
+from hopscope.report.circuit_player import shown_circuits
 from hopscope.report.numbers import format_number, tie
 from hopscope.report.worked import format_probability, format_published, in_words, marks, pairs
 
@@ -30,7 +31,7 @@ def environment() -> jinja2.Environment:
         pairs=pairs,
         in_words=in_words,
     )
-    made.globals.update(marks=marks)
+    made.globals.update(marks=marks, shown_circuits=shown_circuits)
     return made
 
 

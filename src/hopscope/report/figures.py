@@ -81,16 +81,6 @@ def render_figure(figures_dir: Path, name: str) -> tuple[Path, Path]:
     return paths
 
 
-def render_all(run_path: Path) -> list[Path]:
-    """Draw every figure of a run; returns the paths written, in name order.
-
-    Raises:
-        UserError: as `render_figure`.
-    """
-    figures_dir = run_path / "figures"
-    return [path for name in figure_names(figures_dir) for path in render_figure(figures_dir, name)]
-
-
 def _renumber(svg: str) -> str:
     """The SVG with its gradients and clips numbered from 0: the library counts through the whole process."""
     numbers: dict[str, int] = {}

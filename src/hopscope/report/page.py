@@ -15,7 +15,7 @@ from hopscope.errors import UserError
 from hopscope.report.environment import asset, environment
 from hopscope.report.figures import VL_VERSION, inline_figure
 from hopscope.report.prose import Prose
-from hopscope.report.record import ExplorerBlock, FigureBlock, RunRecord, read_run
+from hopscope.report.record import FigureBlock, RunRecord, read_run
 from hopscope.report.verdicts import VerdictRow, verdict_counts, verdict_rows
 from hopscope.runs.files import write_atomic
 
@@ -84,7 +84,7 @@ def _render(views: list[RunView]) -> str:
         .render(
             runs=views,
             title=_title(views),
-            style=Markup("\n").join([asset("style.css"), asset("worked.css")]),
+            style=Markup("\n").join(map(asset, _styles(views))),
             scripts=[asset(name) for name in _scripts(views)],
             libraries=Markup(_libraries()) if any(view.figures for view in views) else "",
             command=shlex.join(["hopscope", "report", *sources]),
@@ -93,9 +93,22 @@ def _render(views: list[RunView]) -> str:
 
 
 def _scripts(views: list[RunView]) -> list[str]:
+    kinds = _kinds(views)
+    names = ["page.js"]
+    if "explorer" in kinds:
+        names += ["forward.js", "explorer.js"]
+    if "circuit" in kinds:
+        names += ["circuit_map.js", "circuit.js"]
+    return names
+
+
+def _styles(views: list[RunView]) -> list[str]:
+    return ["style.css", "worked.css", *(["circuit.css"] if "circuit" in _kinds(views) else [])]
+
+
+def _kinds(views: list[RunView]) -> set[str]:
     sections = (section for view in views for section in view.record.story.sections)
-    explores = any(isinstance(block, ExplorerBlock) for section in sections for block in section.blocks)
-    return ["page.js", *(("forward.js", "explorer.js") if explores else ())]
+    return {block.kind for section in sections for block in section.blocks}
 
 
 def _title(views: list[RunView]) -> str:

@@ -3,9 +3,6 @@
 The shapes are those of the run folder's documentation; a file that differs is an error that names the field.
 """
 
-import base64
-import binascii
-import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -14,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 from hopscope.claims import Claim, read_ledger
 from hopscope.config import Config
 from hopscope.errors import UserError
+from hopscope.report.circuits import CircuitBlock
+from hopscope.report.packed import PackedArray
 from hopscope.runs.files import read_json
 
 Cell = str | int | float | None
@@ -152,24 +151,6 @@ class WorkedBlock(WorkedSequence):
     key: str
 
 
-class PackedArray(Config):
-    """An array as base64 of little-endian float32 in row-major order."""
-
-    shape: list[Annotated[int, Field(ge=1)]]
-    data: str
-
-    @model_validator(mode="after")
-    def _fills_its_shape(self) -> Self:
-        expected = 4 * math.prod(self.shape)
-        try:
-            found = len(base64.b64decode(self.data, validate=True))
-        except binascii.Error:
-            raise ValueError(f"base64 of {expected} bytes") from None
-        if found != expected:
-            raise ValueError(f"{expected} bytes for the shape {self.shape}, not {found}")
-        return self
-
-
 class ExplorerConfig(Config):
     """The shape of a one-layer token model, as far as its forward pass needs it."""
 
@@ -235,7 +216,14 @@ class ExplorerBlock(Config):
 
 
 Block = Annotated[
-    TextBlock | SequenceBlock | FigureBlock | TableBlock | VerdictsBlock | WorkedBlock | ExplorerBlock,
+    TextBlock
+    | SequenceBlock
+    | FigureBlock
+    | TableBlock
+    | VerdictsBlock
+    | WorkedBlock
+    | ExplorerBlock
+    | CircuitBlock,
     Field(discriminator="kind"),
 ]
 

@@ -3,7 +3,7 @@
 from hopscope.errors import UserError
 from hopscope.studies.base import Study
 
-STUDY_NAMES = ("permutation", "depth")
+STUDY_NAMES = ("permutation", "depth", "circuits", "emergence")
 
 
 def find_study(name: str) -> Study:
@@ -16,10 +16,18 @@ def find_study(name: str) -> Study:
         raise UserError(
             f"study: expected one of {', '.join(STUDY_NAMES)}, found {name!r}; see `hopscope studies`"
         )
+    if name == "permutation":
+        from hopscope.studies.permutation import PermutationStudy
+
+        return PermutationStudy()
     if name == "depth":
         from hopscope.studies.depth import DepthStudy
 
         return DepthStudy()
-    from hopscope.studies.permutation import PermutationStudy
+    if name == "circuits":
+        from hopscope.studies.circuits import CircuitsStudy
 
-    return PermutationStudy()
+        return CircuitsStudy()
+    from hopscope.studies.emergence import EmergenceStudy
+
+    return EmergenceStudy()

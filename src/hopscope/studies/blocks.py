@@ -30,3 +30,16 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -
         "rows": [list(row) for row in rows],
         "caption": caption,
     }
+
+
+def chain_example() -> Block:
+    """Two chains of two steps, as a model sees them."""
+    order = (("XQ", 2), ("YR", 2), ("BY", 1), ("AX", 1))
+    cells = [
+        {"token": token, "role": role, "note": f"step {step}"}
+        for pair, step in order
+        for token, role in zip(pair, ("first", "second"), strict=True)
+    ]
+    cells += [{"token": token, "role": "query", "note": "asked"} for token in "BA"]
+    caption = "Two chains of two steps, A → X → Q and B → Y → R. Query B is asked for Y, and for R."
+    return {"kind": "sequence", "cells": cells, "caption": caption}

@@ -45,7 +45,7 @@ class DepthStudy:
 
     def evaluator(self, unit: UnitFolder, plan: "UnitPlan", task: "RetrievalTask") -> "Evaluate":
         """Losses and accuracies on held-out samples."""
-        from hopscope.studies.depth.analysis import evaluator
+        from hopscope.studies.retrieval import evaluator
 
         config = DepthStudyConfig.model_validate(unit.run.config)
         return evaluator(task, config.evaluation_samples)
@@ -54,7 +54,7 @@ class DepthStudy:
         self, unit: UnitFolder, plan: "UnitPlan", task: "RetrievalTask", budget: "TimeBudget", device: str
     ) -> None:
         """Losses and accuracies of the trained members on many held-out samples."""
-        from hopscope.studies.depth.analysis import analyse
+        from hopscope.studies.retrieval import analyse
 
         config = DepthStudyConfig.model_validate(unit.run.config)
         analyse(unit, plan, task, config.analysis_samples, device)

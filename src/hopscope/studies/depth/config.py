@@ -1,21 +1,21 @@
 """Grid, presets and protocol of the depth study."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from hopscope.models.config import TransformerConfig
-from hopscope.studies.base import StudyConfig
 from hopscope.studies.depth.configurations import Asked, Configuration, Reading, every_reading
-from hopscope.tasks.config import RetrievalConfig, TimeOrder
-from hopscope.training.config import Beta, MemberPlan, TrainingConfig, UnitPlan
+from hopscope.studies.recipe import RecipeConfig
+from hopscope.tasks.config import RetrievalConfig
+from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
 
 SWEEPS = ("steps", "specification")
 
 Layers = tuple[Annotated[int, Field(ge=1, le=64)], ...]
 
 
-class DepthStudyConfig(StudyConfig):
+class DepthStudyConfig(RecipeConfig):
     """How many layers does retrieval take (paper, section 7)?  What the paper leaves open has a documented default.
 
     Attributes:
@@ -30,34 +30,6 @@ class DepthStudyConfig(StudyConfig):
         sweep_seeds: seeds of a sweep's configurations.
         sweep_layers: numbers of layers of the specification sweep; empty means 1, the middle and the largest.
         most_steps: largest D of the sweep over D.
-        chains: chains N of a sample.
-        symbol_dim: dimensions K of a symbol, and of a position code.
-        order: in which order the steps are shown.
-        position: a position code for every token, or one for the tokens of a pair.
-        frequencies: of the position codes.
-        pool: number of training samples of each seed; none draws fresh ones without end.
-        split_seed: seed of the held-out samples.
-        heads: heads per layer.
-        width: size of the residual stream.
-        mlp_ratio: hidden size of the MLPs in widths; 0 means no MLP.
-        causal: whether a position is kept from attending to later ones.
-        training_steps: optimiser steps.
-        batch_size: samples per step.
-        learning_rate: of AdamW.
-        beta1: decay of the optimiser's first moment.
-        beta2: decay of its second moment.
-        weight_decay: decoupled.
-        decay: whether weight decay touches matrices only, or every weight.
-        warmup_steps: steps over which the rate rises.
-        clip_norm: largest gradient norm of a member; none by default.
-        precision: of the matrix products in training.
-        checkpoint_every: steps between checkpoints.
-        evaluate_every: steps between evaluations.
-        final_window: last steps whose mean held-out loss is the final loss (100 in the paper).
-        final_every: steps between evaluations in the final window.
-        evaluation_samples: held-out samples of every evaluation.
-        analysis_samples: held-out samples on which the last checkpoint is measured.
-        members_per_unit: most members that are trained as one program.
     """
 
     seeds: int = Field(3, ge=1)
@@ -70,34 +42,6 @@ class DepthStudyConfig(StudyConfig):
     sweep_seeds: int = Field(2, ge=1)
     sweep_layers: Layers = ()
     most_steps: int = Field(5, ge=1, le=64)
-    chains: int = Field(4, ge=1, le=64)
-    symbol_dim: int = Field(4, ge=2)
-    order: TimeOrder = "deepest-first"
-    position: Literal["token", "pair"] = "token"
-    frequencies: Literal["harmonic", "geometric"] = "harmonic"
-    pool: int | None = Field(None, ge=1)
-    split_seed: int = Field(0, ge=0)
-    heads: int = Field(4, ge=1)
-    width: int = Field(64, ge=1)
-    mlp_ratio: float = Field(0.0, ge=0.0)
-    causal: bool = True
-    training_steps: int = Field(2_500, ge=1, le=10**8)
-    batch_size: int = Field(64, ge=1)
-    learning_rate: float = Field(1e-3, gt=0.0)
-    beta1: Beta = 0.9
-    beta2: Beta = 0.95
-    weight_decay: float = Field(0.1, ge=0.0)
-    decay: Literal["matrices", "all"] = "matrices"
-    warmup_steps: int = Field(0, ge=0)
-    clip_norm: float | None = Field(None, gt=0.0)
-    precision: Literal["float32", "bfloat16"] = "float32"
-    checkpoint_every: int = Field(500, ge=1)
-    evaluate_every: int = Field(50, ge=1)
-    final_window: int = Field(100, ge=0)
-    final_every: int = Field(20, ge=1)
-    evaluation_samples: int = Field(512, ge=1)
-    analysis_samples: int = Field(4096, ge=2)
-    members_per_unit: int = Field(3, ge=1)
 
     @model_validator(mode="after")
     def _plans(self) -> Self:
@@ -108,11 +52,6 @@ class DepthStudyConfig(StudyConfig):
         if not self.layers and not self.layers_last:
             raise ValueError(
                 "layers: expected at least one number of layers in layers or layers_last, found none"
-            )
-        if self.pool is not None and self.pool < self.batch_size:
-            raise ValueError(
-                f"pool: expected at least the {self.batch_size} samples of a batch, found {self.pool}; "
-                f"enlarge pool or lower batch_size"
             )
         unknown = [name for name in self.sweeps if name not in SWEEPS]
         if unknown:
@@ -190,58 +129,15 @@ class DepthStudyConfig(StudyConfig):
     def task(self, configuration: Configuration) -> RetrievalConfig:
         """The task of a configuration."""
         here = self.of(configuration)
-        return RetrievalConfig(
-            steps=configuration.steps,
-            targets="ic" if configuration.asked == "IC" else "last",
-            chains=here.chains,
-            symbol_dim=here.symbol_dim,
-            order=here.order,
-            position=here.position,
-            frequencies=here.frequencies,
-            pool=here.pool,
-            split_seed=here.split_seed,
-        )
+        return here.task_of(configuration.steps, "ic" if configuration.asked == "IC" else "last")
 
     def model(self, configuration: Configuration) -> TransformerConfig:
         """The model of a configuration: GPT-2's blocks on vectors that carry their position (paper, section 7.1)."""
-        here, task = self.of(configuration), self.task(configuration)
-        return TransformerConfig(
-            layers=configuration.layers,
-            heads=here.heads,
-            width=here.width,
-            mlp_ratio=here.mlp_ratio,
-            activation="gelu",
-            norm="pre",
-            causal=here.causal,
-            positions="carried",
-            position_size=task.symbol_dim,
-            length=task.positions,
-            input_kind="vectors",
-            input_size=2 * task.symbol_dim,
-            output_size=len(task.asked) * task.symbol_dim,
-            readout=tuple(range(task.positions - task.chains, task.positions)),
-            init="gpt2",
-        )
+        return self.of(configuration).model_of(self.task(configuration), configuration.layers)
 
     def training(self, configuration: Configuration) -> TrainingConfig:
         """The training of a configuration."""
-        here = self.of(configuration)
-        return TrainingConfig(
-            steps=here.training_steps,
-            batch_size=here.batch_size,
-            optimizer="adamw",
-            learning_rate=here.learning_rate,
-            betas=(here.beta1, here.beta2),
-            weight_decay=here.weight_decay,
-            decay=here.decay,
-            warmup_steps=here.warmup_steps,
-            clip_norm=here.clip_norm,
-            checkpoint_every=here.checkpoint_every,
-            evaluate_every=here.evaluate_every,
-            final_window=here.final_window,
-            final_every=here.final_every,
-            precision=here.precision,
-        )
+        return self.of(configuration).adamw()
 
     def departures(self, configuration: Configuration) -> list[str]:
         """How a configuration departs from what the paper states (section 7.1), in words; none is at scale."""

@@ -2,18 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from statistics import fmean
 from typing import Any
-
-import numpy as np
 
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.errors import UserError
 from hopscope.runs import MemberRecord, RunFolder, frozen_members
-from hopscope.studies.depth.analysis import RETRIEVAL
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.configurations import Configuration, Reading
+from hopscope.studies.metrics import Metrics
+from hopscope.studies.retrieval import RETRIEVAL
 from hopscope.studies.rows import Curve
 
 LEARNED = 0.5
@@ -84,7 +81,7 @@ def gather(run: RunFolder, config: DepthStudyConfig) -> dict[Configuration, Evid
     of: dict[Configuration, list[MemberRecord]] = {each: [] for each in config.grid()}
     for record in run.members:
         of[Configuration.from_overrides(record.overrides)].append(record)
-    metrics = _Metrics(run)
+    metrics = Metrics(run)
     return {each: _of_one(run, config, each, records, metrics) for each, records in of.items()}
 
 
@@ -98,37 +95,12 @@ def of_reading(evidence: Evidences, reading: Reading) -> dict[Configuration, Evi
     }
 
 
-class _Metrics:
-    """The held-out metrics of a run, by metric and member."""
-
-    def __init__(self, run: RunFolder):
-        table = run.metrics()
-        held_out = table["split"].to_numpy(zero_copy_only=False) == "held_out"
-        names = table["metric"].to_numpy(zero_copy_only=False)[held_out]
-        members, steps, values = (table[name].to_numpy()[held_out] for name in ("member", "step", "value"))
-        order = np.lexsort((steps, members, names))
-        self.curves: dict[tuple[str, int], Curve] = {}
-        keys = list(zip(names[order].tolist(), members[order].tolist(), strict=True))
-        bounds = [0, *(n for n in range(1, len(keys)) if keys[n] != keys[n - 1]), len(keys)]
-        for start, stop in pairwise(bounds):
-            chosen = order[start:stop]
-            self.curves[keys[start]] = (steps[chosen].tolist(), values[chosen].tolist())
-
-    def curve(self, metric: str, member: int) -> Curve:
-        return self.curves.get((metric, member), ([], []))
-
-    def final(self, metric: str, member: int, steps: Iterable[int]) -> float:
-        """Mean over the evaluations of the final window."""
-        wanted = set(steps)
-        return fmean(value for at, value in zip(*self.curve(metric, member), strict=True) if at in wanted)
-
-
 def _of_one(
     run: RunFolder,
     config: DepthStudyConfig,
     configuration: Configuration,
     records: list[MemberRecord],
-    metrics: _Metrics,
+    metrics: Metrics,
 ) -> Evidence:
     training, task = config.training(configuration), config.task(configuration)
     analyses = [_analysis(run, record, training.steps) for record in records]

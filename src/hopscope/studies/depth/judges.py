@@ -8,7 +8,7 @@ from hopscope.claims import Criterion, Judgement, combine_parts, judge_always, j
 from hopscope.claims.crossings import Order, order
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.evidence import LEARNED, Evidence, Evidences
-from hopscope.studies.depth.theory import exact_of
+from hopscope.studies.theory import exact_of
 from hopscope.theory.information_flow import Mask, exact_layers, theorem_bound
 
 Judge = Callable[[Evidences, DepthStudyConfig], Judgement]

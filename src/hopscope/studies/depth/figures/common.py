@@ -1,6 +1,6 @@
 """What the figures of the depth study share."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,13 +25,3 @@ class Figure:
     name: str
     shown: Callable[[DepthStudyConfig], bool]
     draw: "Callable[[DepthStudyConfig, Evidences], Drawn]"
-
-
-def symbol(step: int) -> str:
-    """The name of a chain's symbol, such as x₃."""
-    return "x" + str(step).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
-
-
-def symbols(steps: Iterable[int]) -> list[str]:
-    """Several of them."""
-    return [symbol(step) for step in steps]

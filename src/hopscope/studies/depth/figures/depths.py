@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 import altair as alt
 
 from hopscope.studies.depth.config import DepthStudyConfig
-from hopscope.studies.depth.figures.common import Figure, symbol, symbols
-from hopscope.studies.depth.theory import exact_by_step, exact_of
+from hopscope.studies.depth.figures.common import Figure
 from hopscope.studies.figures import data_url
 from hopscope.studies.marks import QUIET_INK, colour, given, seeds_and_means
 from hopscope.studies.rows import SUMMARY, WIDTH, Drawn, Row, short, summary_rows
+from hopscope.studies.theory import exact_by_step, exact_of
+from hopscope.studies.words import symbol, symbols
 from hopscope.theory.information_flow import theorem_bound
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ import math
 
 import altair as alt
 
-from hopscope.studies.depth.figures.common import symbol
 from hopscope.studies.figures import data_url
 from hopscope.studies.marks import INK, QUIET_INK
 from hopscope.studies.rows import WIDTH, Drawn, Row
+from hopscope.studies.words import symbol
 from hopscope.theory.attention_plans import two_target_plan
 from hopscope.theory.information_flow import Mask, Order, Run, held_pieces, pair_order
 

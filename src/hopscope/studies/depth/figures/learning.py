@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 import altair as alt
 
 from hopscope.studies.depth.config import DepthStudyConfig
-from hopscope.studies.depth.figures.common import Figure, symbol, symbols
+from hopscope.studies.depth.figures.common import Figure
 from hopscope.studies.figures import data_url
 from hopscope.studies.marks import QUIET_INK, broken_labels, colour, facet, given, shape
 from hopscope.studies.rows import WIDTH, Drawn, Row, short, thinned, thinning
+from hopscope.studies.words import symbol, symbols
 
 if TYPE_CHECKING:
     from hopscope.studies.depth.evidence import Evidences

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.figures.common import Figure
 from hopscope.studies.depth.figures.information_flow import information_flow_chart
-from hopscope.studies.depth.theory import mask_and_order
 from hopscope.studies.rows import Drawn
+from hopscope.studies.theory import mask_and_order
 
 if TYPE_CHECKING:
     from hopscope.studies.depth.evidence import Evidences

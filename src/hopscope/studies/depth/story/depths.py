@@ -3,9 +3,9 @@
 from hopscope.studies.blocks import Block, figure, section, table, text
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.evidence import LEARNED, Evidence, Evidences
-from hopscope.studies.depth.figures.common import symbol
 from hopscope.studies.depth.story.numbers import Numbers, final
-from hopscope.studies.depth.theory import exact_by_step, exact_of
+from hopscope.studies.theory import exact_by_step, exact_of
+from hopscope.studies.words import symbol
 from hopscope.theory.information_flow import bound_layers, theorem_bound
 
 

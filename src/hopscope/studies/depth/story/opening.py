@@ -1,11 +1,9 @@
 """The opening of the page: the task and the verdicts."""
 
-from typing import Any
-
-from hopscope.studies.blocks import Block, section, text
+from hopscope.studies.blocks import Block, chain_example, section, text
 from hopscope.studies.depth.config import DepthStudyConfig
-from hopscope.studies.depth.figures.common import symbol
 from hopscope.studies.depth.story.numbers import Numbers
+from hopscope.studies.words import symbol
 
 
 def task_section(config: DepthStudyConfig, numbers: Numbers) -> Block:
@@ -24,11 +22,7 @@ def task_section(config: DepthStudyConfig, numbers: Numbers) -> Block:
             "it has to find the pair that begins with the query, take what stands beside it, find the pair that "
             "begins with that, and so on: each step is one more retrieval."
         ),
-        {
-            "kind": "sequence",
-            "cells": _example(),
-            "caption": "Two chains of two steps, A → X → Q and B → Y → R. Query B is asked for Y, and for R.",
-        },
+        chain_example(),
         text(
             f"Symbols are vectors of {config.symbol_dim} random numbers, new in every sample: nothing can be learned "
             "by heart, and every score below is measured on samples that no training has drawn. The error is the "
@@ -42,16 +36,6 @@ def task_section(config: DepthStudyConfig, numbers: Numbers) -> Block:
             "that easy steps are rewarded before hard ones. Without it (non-IC) only the last symbol counts."
         ),
     )
-
-
-def _example() -> list[dict[str, Any]]:
-    order = (("XQ", 2), ("YR", 2), ("BY", 1), ("AX", 1))
-    cells = []
-    for pair, step in order:
-        for token, role in zip(pair, ("first", "second"), strict=True):
-            cells.append({"token": token, "role": role, "note": f"step {step}"})
-    cells += [{"token": token, "role": "query", "note": "asked"} for token in "BA"]
-    return cells
 
 
 def verdict_section(config: DepthStudyConfig) -> Block:

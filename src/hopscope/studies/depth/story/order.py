@@ -4,10 +4,10 @@ from hopscope.claims.crossings import Crossing, median
 from hopscope.studies.blocks import Block, figure, section, table, text
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.evidence import LEARNED, Evidence, Evidences
-from hopscope.studies.depth.figures.common import symbol
 from hopscope.studies.depth.judges import out_of_order
 from hopscope.studies.depth.story.numbers import METRICS, Numbers, members
 from hopscope.studies.numbers import DASH
+from hopscope.studies.words import symbol
 
 
 def order_section(config: DepthStudyConfig, evidence: Evidences, numbers: Numbers) -> Block | None:

@@ -11,7 +11,7 @@ from hopscope.studies.depth.figures.sweeps import grouped_readings, reading_labe
 from hopscope.studies.depth.judges import last_step_by_depth
 from hopscope.studies.depth.ledger import ENTRIES, by_reading, reading_name
 from hopscope.studies.depth.story.numbers import METRICS, Numbers
-from hopscope.studies.depth.theory import exact_of
+from hopscope.studies.theory import exact_of
 from hopscope.theory.information_flow import theorem_bound
 
 

@@ -1,0 +1,33 @@
+"""How a model is read, and under what name a reading is on record.  Loads no torch."""
+
+from hopscope.config import Config
+from hopscope.runs.hashing import content_hash
+
+_REVISION = 3
+"""Raised when the reader's results change: readings on record are then made anew."""
+
+
+class ReaderConfig(Config):
+    """How a model is read.
+
+    Attributes:
+        threshold: τ; by default that of the task's goal.
+        samples: sequences that the search uses (of each sort, where there are several); by default as many as suit
+            the task.
+        validation: fresh sequences for everything that is reported; likewise.
+        orders: random orders of elimination.
+        random_circuits: of equal size, for comparison.
+        seed: of orders, random circuits and sequences.
+    """
+
+    threshold: float | None = None
+    samples: int | None = None
+    validation: int | None = None
+    orders: int = 4
+    random_circuits: int = 20
+    seed: int = 0
+
+
+def reading_name(member: int, config: ReaderConfig) -> str:
+    """Name of the analysis that holds a member's reading."""
+    return f"circuit-{member}-{content_hash([_REVISION, config.model_dump(mode='json')])}"

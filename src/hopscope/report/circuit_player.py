@@ -1,0 +1,236 @@
+"""What the page shows of a circuit: drawings, the table of its paths, and what its script needs to know.
+
+Everything that is computed or put into words is made here; the script shows, hides, and changes widths and marks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+from pydantic import JsonValue
+
+from hopscope.report.circuit_graph import CASING, THICKEST, THINNEST, circuit_svg
+from hopscope.report.circuit_layout import graph_width
+from hopscope.report.circuit_timeline import timeline_places, timeline_svg
+from hopscope.report.circuit_words import (
+    carries_words,
+    head_name,
+    reads_words,
+    symbol,
+    title_words,
+    use_sign,
+    use_words,
+)
+from hopscope.report.circuits import (
+    CircuitBlock,
+    CircuitPath,
+    CircuitView,
+    NamedCircuit,
+    RemovalLoss,
+    Target,
+    Token,
+)
+
+_MOST_USES = 4
+_LEAST_SCALE = 0.69
+"""Of the graph's letters on a narrow screen: a graph of five columns just fits a phone, wider ones are scrolled."""
+
+_ON_CHAIN = ("pair_mate", "same_symbol", "own_chain")
+
+
+@dataclass(frozen=True)
+class PathRow:
+    """A row of the table of paths."""
+
+    head: str
+    query: str
+    reads: str
+    carries: str
+    attention: float
+    uses: str
+    removed: RemovalLoss
+
+
+@dataclass(frozen=True)
+class ShownCircuit:
+    """One circuit as the template sees it.
+
+    Attributes:
+        name, file, key: of the block.
+        found: verdict and losses in words.
+        graph, timeline: SVG elements.
+        least_width: of the graph in pixels, below which its words could not be read.
+        rows: of the table of paths.
+        data: for the script.
+    """
+
+    name: str
+    file: str
+    key: str
+    found: str
+    graph: Markup
+    least_width: int
+    timeline: Markup
+    rows: list[PathRow]
+    data: dict[str, JsonValue]
+
+
+def shown_circuits(block: CircuitBlock) -> list[ShownCircuit]:
+    """Every circuit of a block, ready to be put on the page."""
+    return [_shown(circuit) for circuit in block.circuits]
+
+
+def _shown(circuit: NamedCircuit) -> ShownCircuit:
+    view = circuit.view
+    # Both drawings escape the words in them; that is what makes them markup.
+    graph, timeline = Markup(circuit_svg(view)), Markup(timeline_svg(view))
+    return ShownCircuit(
+        name=circuit.name,
+        file=circuit.file,
+        key=circuit.key,
+        found=_found(view),
+        graph=graph,
+        least_width=round(_LEAST_SCALE * graph_width(view)),
+        timeline=timeline,
+        rows=[_row(path) for path in view.paths],
+        data=_data(view),
+    )
+
+
+def _row(path: CircuitPath) -> PathRow:
+    return PathRow(
+        head=head_name(path),
+        query=path.query_role,
+        reads=reads_words(path),
+        carries=", ".join(map(symbol, path.brings)) or "–",
+        attention=path.mean_attention,
+        uses=", ".join(list(dict.fromkeys(map(use_sign, path.composition)))[:_MOST_USES]) or "–",
+        removed=path.loss_if_removed,
+    )
+
+
+def _found(view: CircuitView) -> str:
+    """What was read, and how well it does, in words."""
+    where = f"Seed {view.seed}, step {view.checkpoint:,}, {view.layers} layers, {view.heads} heads each. "
+    if view.heads == 1:
+        where = f"Seed {view.seed}, step {view.checkpoint:,}, {view.layers} layers, one head each. "
+    verdict = "The circuit was read." if view.verdict == "read" else f"Verdict: {view.verdict}."
+    loss = view.loss
+    if loss.full is None or loss.rules is None:
+        return where + verdict
+    words = f"Loss of the model {loss.full:.3f}, under the circuit’s rules alone {loss.rules:.3f}"
+    if loss.recomputed is not None:
+        words += f", of the circuit with its own attention {loss.recomputed:.3f}"
+    if loss.complement is not None:
+        words += f"; of everything but the circuit {loss.complement:.3f}"
+    return f"{where}{verdict} {words} (threshold {view.threshold:.3f})."
+
+
+# For the script.
+
+
+def _data(view: CircuitView) -> dict[str, JsonValue]:
+    return {
+        "checkpoints": list[JsonValue](view.checkpoints),
+        "shown": view.shown,
+        "places": [round(place, 2) for place in timeline_places(view)],
+        "width": {"thinnest": THINNEST, "thickest": THICKEST, "casing": CASING},
+        "partial": [
+            {"name": symbol(name), "loss": list[JsonValue](losses)} for name, losses in view.partial.items()
+        ],
+        "threshold": view.threshold,
+        "loss": view.loss.model_dump(mode="json"),
+        "tokens": [
+            {"label": token.label, "chain": mark}
+            for token, mark in zip(view.tokens, chain_marks(view), strict=True)
+        ],
+        "groups": [
+            {"words": words, "start": start, "end": end} for words, start, end in role_groups(view.tokens)
+        ],
+        "paths": [_path(view, at) for at in range(len(view.paths))],
+        "maps": {f"{found.layer}.{found.head}": found.data for found in view.maps},
+        "first": _most_needed(view.paths),
+    }
+
+
+def _path(view: CircuitView, at: int) -> dict[str, JsonValue]:
+    path = view.paths[at]
+    hop = "" if path.hop is None else f" This makes hop {path.hop}."
+    return {
+        "head": head_name(path),
+        "title": title_words(path),
+        "query": path.query_role,
+        "reads": reads_words(path) + ".",
+        "carries": carries_words(path) + "." + hop,
+        "uses": [f"{use_words(use)} (+{use.rise:.2f})" for use in path.composition],
+        "users": _users(view, path),
+        "attention": list[JsonValue](path.attention),
+        "removed": path.loss_if_removed.model_dump(),
+        "rows": [row for row, token in enumerate(view.tokens) if token.role == path.query_role],
+        "cells": [[row, key] for row, key in target_cells(view.tokens, path)],
+    }
+
+
+def _users(view: CircuitView, path: CircuitPath) -> list[JsonValue]:
+    """Numbers of the paths that use a path."""
+    readers = [use.reader for use in path.composition if use.reader != "readout"]
+    known = {(reader.layer, reader.head, reader.query_role) for reader in readers}
+    return [at for at, other in enumerate(view.paths) if (*other.place, other.query_role) in known]
+
+
+def _most_needed(paths: Sequence[CircuitPath]) -> int | None:
+    """The path whose removal costs most: the one to look at first."""
+    if not paths:
+        return None
+    return max(range(len(paths)), key=lambda at: (paths[at].loss_if_removed.clean, -at))
+
+
+# The example sequence.
+
+
+def chain_marks(view: CircuitView) -> list[str]:
+    """A letter for the chain of each token; a dot for tokens on no chain that anybody asks about."""
+    asked = sorted({token.chain for token in view.tokens if token.role == view.rows[0]})
+    letters = {chain: chr(ord("a") + at) for at, chain in enumerate(asked[:26])}
+    return [letters.get(token.chain, "·") for token in view.tokens]
+
+
+def role_groups(tokens: Sequence[Token]) -> list[tuple[str, int, int]]:
+    """Blocks of the sequence: (their roles in words, first position, last position).
+
+    A block ends where a new role follows roles that have come again: first 2, second 2, first 2, second 2 | first 1 ….
+    """
+    groups: list[tuple[str, int, int]] = []
+    start = 0
+    for at in range(1, len(tokens) + 1):
+        roles = [token.role for token in tokens[start:at]]
+        ends = at == len(tokens) or (tokens[at].role not in roles and len(set(roles)) < len(roles))
+        if ends:
+            groups.append((", ".join(dict.fromkeys(roles)), start, at - 1))
+            start = at
+    return groups
+
+
+def target_cells(tokens: Sequence[Token], path: CircuitPath) -> list[tuple[int, int]]:
+    """Cells (row, key) of the attention map that a path's rule names, as far as roles and chains tell."""
+    return [
+        (row, key)
+        for row, token in enumerate(tokens)
+        if token.role == path.query_role
+        for target in path.targets
+        for key in _keys(tokens, row, target)
+    ]
+
+
+def _keys(tokens: Sequence[Token], row: int, target: Target) -> list[int]:
+    if target.rule == "previous":
+        return [row - 1] if row > 0 and target.role in (tokens[row - 1].role, "any") else []
+    if target.role == "itself":
+        return [row]
+    found = [key for key, token in enumerate(tokens) if token.role == target.role]
+    if target.every:
+        return found
+    if target.rule in _ON_CHAIN or target.rule.startswith("hop_"):
+        own = [key for key in found if tokens[key].chain == tokens[row].chain]
+        return own if len(own) == 1 else []
+    return []

@@ -1,0 +1,130 @@
+"use strict";
+// The attention map of one head on the example sequence, as an SVG: rows read, columns are read.
+(() => {
+  const SVG = "http://www.w3.org/2000/svg";
+  const CELLS = 300;
+  const LEFT = 62, TOP = 6, UNDER = 74, SCALE = 16;
+  const RAMP = [[255, 255, 255], [207, 227, 243], [106, 174, 214], [33, 113, 181], [8, 48, 107]];
+
+  function drawn(name, attributes = {}, ...children) {
+    const made = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    made.append(...children);
+    return made;
+  }
+
+  function words(x, y, text, more = {}) {
+    return drawn("text", { x, y, fill: "#1f2933", "font-size": 10, "text-anchor": "middle", ...more }, text);
+  }
+
+  // From white (nothing) to dark blue (all of it), in even steps of lightness.
+  function colour(share) {
+    const at = Math.min(0.9999, Math.max(0, share)) * (RAMP.length - 1);
+    const low = RAMP[Math.floor(at)], high = RAMP[Math.floor(at) + 1];
+    return low.map((from, n) => Math.round(from + (high[n] - from) * (at % 1)));
+  }
+
+  function bytes(base64) {
+    return Uint8Array.from(atob(base64), letter => letter.charCodeAt(0));
+  }
+
+  function picture(pattern, size) {
+    const canvas = document.createElement("canvas");
+    canvas.width = canvas.height = size;
+    const context = canvas.getContext("2d");
+    const image = context.createImageData(size, size);
+    for (let at = 0; at < size * size; at += 1) {
+      image.data.set([...colour(pattern[at] / 255), 255], 4 * at);
+    }
+    context.putImageData(image, 0, 0);
+    return canvas.toDataURL();
+  }
+
+  const cellsOf = tokens => CELLS / tokens.length;
+
+  // Names of tokens beside rows and under columns, where there is room for them.
+  function tokenNames(tokens, rows) {
+    const cell = cellsOf(tokens);
+    if (cell < 9) return [];
+    const size = Math.min(11, 0.72 * cell);
+    return tokens.flatMap((token, at) => {
+      const weight = rows.includes(at) ? 700 : 400;
+      const x = LEFT + (at + 0.5) * cell, y = TOP + (at + 0.5) * cell + 0.36 * size;
+      const under = TOP + CELLS + 12;
+      return [
+        words(LEFT - 4, y, `${token.label} ${token.chain}`, { "font-size": size, "text-anchor": "end", "font-weight": weight }),
+        words(x, under, token.label, { "font-size": size }),
+        words(x, under + 11, token.chain, { "font-size": size }),
+      ];
+    });
+  }
+
+  function groupNames(tokens, groups) {
+    const cell = cellsOf(tokens), line = { stroke: "#52606d", "stroke-width": 1 };
+    return groups.flatMap(group => {
+      const from = group.start * cell, to = (group.end + 1) * cell, middle = (from + to) / 2;
+      const low = TOP + CELLS + 29, left = LEFT - 42;
+      // A short block has its roles one below the other.
+      const lines = group.words.length * 4.6 > to - from ? group.words.split(", ") : [group.words];
+      return [
+        drawn("path", { d: `M${LEFT + from + 1} ${low}H${LEFT + to - 1}`, ...line }),
+        ...lines.map((text, n) => words(LEFT + middle, low + 11 + 10 * n, text, { "font-size": 9 })),
+        drawn("path", { d: `M${left} ${TOP + from + 1}V${TOP + to - 1}`, ...line }),
+        ...lines.map((text, n) => words(0, 0, text, {
+          "font-size": 9, transform: `translate(${left - 4 - 10 * (lines.length - 1 - n)} ${TOP + middle}) rotate(-90)`,
+        })),
+      ];
+    });
+  }
+
+  // Rows of other roles are veiled, cells that the rule names are outlined.
+  function marks(tokens, path) {
+    const cell = cellsOf(tokens);
+    const veils = tokens.flatMap((_, at) => path.rows.includes(at) ? [] : [
+      drawn("rect", { x: LEFT, y: TOP + at * cell, width: CELLS, height: cell, fill: "#f5f6f7", "fill-opacity": 0.62, class: "veil" }),
+    ]);
+    const outlines = path.cells.map(([row, key]) =>
+      drawn("rect", {
+        x: LEFT + key * cell + 0.6, y: TOP + row * cell + 0.6, width: cell - 1.2, height: cell - 1.2,
+        fill: "none", stroke: "#d55e00", "stroke-width": Math.min(2, cell / 6), class: "named",
+      }));
+    return [...veils, ...outlines];
+  }
+
+  function scale(hasCells) {
+    const y = TOP + CELLS + UNDER, width = 8;
+    const steps = Array.from({ length: 11 }, (_, n) =>
+      drawn("rect", { x: LEFT + 52 + n * width, y: y - 9, width, height: 9, fill: `rgb(${colour(n / 10)})`, stroke: "#cbd2d9", "stroke-width": 0.4 }));
+    const left = { "font-size": 10, "text-anchor": "start" };
+    const named = [
+      drawn("rect", { x: LEFT + 172, y: y - 9, width: 9, height: 9, fill: "none", stroke: "#d55e00", "stroke-width": 2 }),
+      words(LEFT + 186, y, "named by the rule", left),
+    ];
+    return [words(LEFT - 8, y, "attention 0", left), ...steps, words(LEFT + 144, y, "1", left), ...(hasCells ? named : [])];
+  }
+
+  // pattern: numbers of 0 … 255, row by row.
+  function map(tokens, groups, path, pattern) {
+    const box = `0 0 ${LEFT + CELLS + 4} ${TOP + CELLS + UNDER + SCALE - 10}`;
+    const said = `Attention of head ${path.head} on the example sequence. Rows of ${path.query} read ${path.reads}`;
+    return drawn("svg", { viewBox: box, role: "img", "aria-label": said, "font-family": "Arial, Helvetica, sans-serif" },
+      drawn("image", { x: LEFT, y: TOP, width: CELLS, height: CELLS, href: picture(pattern, tokens.length), preserveAspectRatio: "none", style: "image-rendering: pixelated" }),
+      ...marks(tokens, path),
+      drawn("rect", { x: LEFT, y: TOP, width: CELLS, height: CELLS, fill: "none", stroke: "#cbd2d9" }),
+      ...tokenNames(tokens, path.rows),
+      ...groupNames(tokens, groups),
+      ...scale(path.cells.length > 0),
+    );
+  }
+
+  // Row and key under a pointer, or null.
+  function cellAt(svg, event, count) {
+    const box = svg.getBoundingClientRect(), unit = (LEFT + CELLS + 4) / box.width;
+    const key = Math.floor(((event.clientX - box.left) * unit - LEFT) / (CELLS / count));
+    const row = Math.floor(((event.clientY - box.top) * unit - TOP) / (CELLS / count));
+    const inside = [row, key].every(at => at >= 0 && at < count);
+    return inside ? { row, key } : null;
+  }
+
+  globalThis.hopscopeMap = { map, bytes, cellAt };
+})();

@@ -1,0 +1,107 @@
+"""One configuration, many seeds: how it is trained, and how its members are read."""
+
+from typing import ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from hopscope.circuits.config import ReaderConfig
+from hopscope.models.config import TransformerConfig
+from hopscope.studies.recipe import RecipeConfig
+from hopscope.tasks.config import RetrievalConfig
+from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+
+
+class ChainsConfig(RecipeConfig):
+    """A model that follows chains, trained with many seeds; what the paper leaves open has a documented default.
+
+    Attributes:
+        seeds: seeds 0 … seeds - 1.
+        layers: of the model.
+        head_size: size of a head; width / heads by default.
+        steps: retrieval steps D; all symbols of the chain are asked for (IC).
+        orders: random orders of elimination by which a circuit is looked for.
+        random_circuits: of the same size, that stand beside it.
+        galleries: seeds whose attention maps are shown on the page, all heads at the end of training.
+    """
+
+    paper: ClassVar[dict[str, float | None]] = {}
+    """What the paper states of its model, by field."""
+
+    seeds: int = Field(8, ge=1)
+    layers: int = Field(8, ge=1, le=64)
+    heads: int = Field(1, ge=1)
+    head_size: int | None = Field(None, ge=1)
+    steps: int = Field(2, ge=1, le=64)
+    checkpoint_every: int = Field(100, ge=1)
+    evaluate_every: int = Field(25, ge=1)
+    members_per_unit: int = Field(4, ge=1)
+    orders: int = Field(4, ge=0)
+    random_circuits: int = Field(20, ge=2)
+    galleries: int = Field(3, ge=1)
+
+    @model_validator(mode="after")
+    def _plans(self) -> Self:
+        # Whatever is wrong with a model or a task is wrong with the study: say so before anything is written.
+        self.model()
+        self.training()
+        return self
+
+    def task(self) -> RetrievalConfig:
+        """What is asked."""
+        return self.task_of(self.steps, "ic")
+
+    def model(self) -> TransformerConfig:
+        """Who answers."""
+        return self.model_of(self.task(), self.layers, self.head_size)
+
+    def training(self) -> TrainingConfig:
+        """How it learns."""
+        return self.adamw()
+
+    def reader(self) -> ReaderConfig:
+        """How members are read."""
+        return ReaderConfig(orders=self.orders, random_circuits=self.random_circuits)
+
+    def members(self) -> list[MemberPlan]:
+        """The members, numbered."""
+        return [MemberPlan(member=seed, seed=seed) for seed in range(self.seeds)]
+
+    @property
+    def name(self) -> str:
+        """The configuration for people."""
+        heads = "1 head" if self.heads == 1 else f"{self.heads} heads"
+        return f"D={self.steps}, {self.layers} layers of {heads}"
+
+    @property
+    def departures(self) -> list[str]:
+        """How this departs from what the paper states, in words; none is at scale."""
+        found = {**self.model_dump(), "head_size": self.model().head_size}
+        changed = [
+            f"{name.replace('_', ' ')} {_written(found[name])}, not {_written(said)}"
+            for name, said in self.paper.items()
+            if found[name] != said and name != "training_steps"
+        ]
+        said = self.paper.get("training_steps")
+        if said is not None and self.training_steps < said:
+            changed.insert(0, f"{self.training_steps:,} of {said:,} training steps")
+        return changed
+
+
+def _written(value: float | None) -> str:
+    return "without end" if value is None else f"{value:,g}" if value < 1e5 else f"{value:,.0f}"
+
+
+def plan(config: ChainsConfig) -> list[UnitPlan]:
+    """Units of a configuration."""
+    members, size = config.members(), config.members_per_unit
+    return [
+        UnitPlan(
+            label=f"{config.name}, members {start}–{start + len(part) - 1}" if len(part) > 1 else config.name,
+            task=config.task(),
+            model=config.model(),
+            training=config.training(),
+            members=tuple(part),
+        )
+        for start in range(0, len(members), size)
+        for part in [members[start : start + size]]
+    ]

@@ -1,0 +1,236 @@
+"""What a run says of its members: losses, circuits, and when each path formed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from hopscope.circuits.circuit import Circuit
+from hopscope.circuits.config import reading_name
+from hopscope.circuits.emergence import FORMED
+from hopscope.circuits.reader import READ
+from hopscope.claims.crossings import Crossing, first_crossing
+from hopscope.claims.precedence import latest
+from hopscope.runs import MemberRecord, RunFolder, UnitFolder, frozen_members
+from hopscope.studies.chains.config import ChainsConfig
+from hopscope.studies.chains.names import formation_name
+from hopscope.studies.metrics import Metrics
+from hopscope.studies.rows import Curve
+from hopscope.training.config import MemberPlan
+
+FALLEN = 0.5
+"""A partial loss below this counts as learned (paper, section 7.2)."""
+
+
+@dataclass(frozen=True)
+class FollowedPath:
+    """A path of a member's circuit through training.
+
+    Attributes:
+        layer, head, query, target, rule: where it is and what it reads, in words.
+        attention: at each checkpoint.
+        needed_for: the step of the chain that is lost without it, if any is.
+        mean_attention: at the end, on other sequences.
+        carries: what it brings.
+        removed: loss without it, by mode.
+    """
+
+    layer: int
+    head: int
+    query: str
+    target: str
+    rule: str
+    attention: tuple[float, ...]
+    needed_for: int | None
+    mean_attention: float
+    carries: tuple[str, ...]
+    removed: dict[str, float]
+
+    @property
+    def place(self) -> str:
+        """Layer and head, counted from 0."""
+        return f"{self.layer}.{self.head}"
+
+    @property
+    def read(self) -> str:
+        """What it reads."""
+        return f"{self.query} → {self.target or self.rule}"
+
+    @property
+    def name(self) -> str:
+        """Both."""
+        return f"{self.place} {self.read}"
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of a run.
+
+    Attributes:
+        member, seed, init_seed, data_seed: which one.
+        frozen: whether its training broke off because it diverged.
+        loss: final held-out loss, the mean over the final window; `None` if frozen.
+        partial: step k → final partial loss.
+        curves: step k → held-out partial loss through training.
+        held_out, train: the loss over all targets through training.
+        reading: what the reader found, as `hopscope circuit --json` prints it.
+        checkpoints: steps at which attention was followed.
+        paths: those that were.
+        tokens, rows: of the example sequence and of the row roles, see the analysis.
+        reading_file, formation_file: where both are in the run.
+        unit: where its checkpoints are.
+    """
+
+    member: int
+    seed: int
+    init_seed: int
+    data_seed: int
+    frozen: bool
+    loss: float | None
+    partial: dict[int, float]
+    curves: dict[int, Curve]
+    held_out: Curve
+    train: Curve
+    reading: dict[str, Any]
+    checkpoints: tuple[int, ...]
+    paths: tuple[FollowedPath, ...]
+    tokens: list[dict[str, Any]]
+    rows: list[str]
+    reading_file: str
+    formation_file: str
+    unit: UnitFolder
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        if self.init_seed == self.data_seed:
+            return f"seed {self.seed}"
+        return f"init {self.init_seed}, data {self.data_seed}"
+
+    @property
+    def learned(self) -> tuple[int, ...]:
+        """Steps of the chain that it has learned, by the reader's measure."""
+        return tuple(map(step_of, self.reading["learned"]))
+
+    @property
+    def learned_all(self) -> bool:
+        """Whether it has learned the whole chain."""
+        return len(self.learned) == len(self.partial)
+
+    @property
+    def was_read(self) -> bool:
+        """Whether a circuit by rules accounts for what it has learned."""
+        return bool(self.reading["verdict"] == READ)
+
+    @cached_property
+    def circuit(self) -> Circuit:
+        """Its smallest circuit."""
+        return Circuit.model_validate(self.reading["circuit"])
+
+    @property
+    def heads(self) -> list[tuple[int, int]]:
+        """Heads that read something by a rule."""
+        return sorted({(path.layer, path.head) for path in self.paths})
+
+    def fallen(self, step: int) -> Crossing:
+        """When the partial loss of a step fell under 0.5."""
+        return first_crossing(*self.curves[step], FALLEN, rising=False)
+
+    def formed(self, path: FollowedPath) -> Crossing:
+        """When the mean attention on a path rose over 0.5."""
+        return first_crossing(self.checkpoints, path.attention, FORMED)
+
+    def hop(self, step: int) -> list[FollowedPath]:
+        """Paths without which a step of the chain is the first that is lost."""
+        return [path for path in self.paths if path.needed_for == step]
+
+    def hop_formed(self, step: int) -> Crossing | None:
+        """When the last path of a hop had formed; `None` if the hop has no path of its own."""
+        paths = self.hop(step)
+        return latest([self.formed(path) for path in paths]) if paths else None
+
+
+def step_of(target: str) -> int:
+    """The step of a target's name: `step_3` → 3."""
+    return int(target.removeprefix("step_"))
+
+
+def gather(run: RunFolder, config: ChainsConfig) -> list[Member]:
+    """Every member of a run, from the metrics and analyses on disk.
+
+    Raises:
+        UserError: a file is missing or damaged.
+    """
+    held_out, train = Metrics(run), Metrics(run, "train")
+    plans = {plan.member: plan for plan in config.members()}
+    return [_member(run, config, record, plans[record.member], held_out, train) for record in run.members]
+
+
+def seeds_of(members: Sequence[Member]) -> list[Member]:
+    """Members whose weights and data have one seed: independent of each other."""
+    return [member for member in members if member.init_seed == member.data_seed]
+
+
+def _member(
+    run: RunFolder,
+    config: ChainsConfig,
+    record: MemberRecord,
+    plan: MemberPlan,
+    held_out: Metrics,
+    train: Metrics,
+) -> Member:
+    training, unit, number = config.training(), run.unit(record.unit), record.member
+    frozen = record.index in frozen_members(unit, training.steps)
+    name = reading_name(number, config.reader())
+    reading = unit.read_analysis(name, training.steps)
+    followed = unit.read_analysis(formation_name(number), training.steps)
+    final = training.final_steps()
+    asked = config.task().asked
+
+    def file(analysis: str) -> str:
+        return str(unit.analysis_path(analysis, training.steps).relative_to(run.path))
+
+    return Member(
+        member=number,
+        seed=record.seed,
+        init_seed=plan.init_seed,
+        data_seed=plan.data_seed,
+        frozen=frozen,
+        loss=None if frozen else held_out.final("loss", number, final),
+        partial={} if frozen else {k: held_out.final(f"loss_step_{k}", number, final) for k in asked},
+        curves={k: held_out.curve(f"loss_step_{k}", number) for k in asked},
+        held_out=held_out.curve("loss", number),
+        train=train.curve("loss", number),
+        reading=reading,
+        checkpoints=tuple(followed["checkpoints"]),
+        paths=_paths(reading, followed),
+        tokens=followed["tokens"],
+        rows=followed["rows"],
+        reading_file=file(name),
+        formation_file=file(formation_name(number)),
+        unit=unit,
+    )
+
+
+def _paths(reading: dict[str, Any], followed: dict[str, Any]) -> tuple[FollowedPath, ...]:
+    of = {_key(path): path for path in reading["paths"]}
+    return tuple(
+        FollowedPath(
+            layer=path["layer"],
+            head=path["head"],
+            query=path["query_role"],
+            target=path["target_role"] or "",
+            rule=path["rule"],
+            attention=tuple(path["attention"]),
+            needed_for=None if found["needed_for"] is None else step_of(found["needed_for"]),
+            mean_attention=found["mean_attention"],
+            carries=tuple(found["carries"]),
+            removed=found["loss_if_removed"],
+        )
+        for path in followed["paths"]
+        for found in [of[_key(path)]]
+    )
+
+
+def _key(path: dict[str, Any]) -> tuple[int, int, str]:
+    return path["layer"], path["head"], path["query_role"]

@@ -1,0 +1,52 @@
+"""What the studies of circuits and of emergence do alike; see `hopscope.studies.base.Study`."""
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from hopscope.runs import UnitFolder
+from hopscope.studies.chains.config import ChainsConfig, plan
+from hopscope.studies.chains.names import names
+from hopscope.tasks.config import RetrievalConfig
+
+if TYPE_CHECKING:
+    from hopscope.tasks.retrieval import RetrievalTask
+    from hopscope.training.budget import TimeBudget
+    from hopscope.training.config import UnitPlan
+    from hopscope.training.trainer import Evaluate
+
+
+class ChainsStudy:
+    """One model, many seeds, every member read and followed; torch is imported when it is needed."""
+
+    config_type: ClassVar[type[ChainsConfig]]
+
+    def config_of(self, unit: UnitFolder) -> ChainsConfig:
+        """The configuration of a unit's run."""
+        return self.config_type.model_validate(unit.run.config)
+
+    def plan(self, config: ChainsConfig) -> "list[UnitPlan]":
+        """Units of the members."""
+        return plan(config)
+
+    def analyses(self, config: ChainsConfig, plan: "UnitPlan") -> dict[str, str]:
+        """What is measured of a unit."""
+        return names(config, plan)
+
+    def task(self, plan: "UnitPlan", device: str) -> "RetrievalTask":
+        """The training data of a unit."""
+        from hopscope.tasks.retrieval import RetrievalTask
+
+        return RetrievalTask(cast(RetrievalConfig, plan.task), device)
+
+    def evaluator(self, unit: UnitFolder, plan: "UnitPlan", task: "RetrievalTask") -> "Evaluate":
+        """Losses and accuracies on held-out samples."""
+        from hopscope.studies.retrieval import evaluator
+
+        return evaluator(task, self.config_of(unit).evaluation_samples)
+
+    def analyse(
+        self, unit: UnitFolder, plan: "UnitPlan", task: "RetrievalTask", budget: "TimeBudget", device: str
+    ) -> None:
+        """Losses on many samples, circuits, and how their paths formed."""
+        from hopscope.studies.chains.analysis import analyse
+
+        analyse(self.config_of(unit), unit, plan, task, budget, device)

@@ -1,0 +1,150 @@
+"""From members to judgements: claims R4 to R7 (paper, section 8 and appendix E)."""
+
+from collections.abc import Callable, Sequence
+
+from hopscope.circuits.rules import MeanMap
+from hopscope.claims import Criterion, Judgement, combine_parts, judge_always, judge_mean, not_run
+from hopscope.studies.chains.config import ChainsConfig
+from hopscope.studies.chains.evidence import FollowedPath, Member
+from hopscope.studies.theory import exact_of
+
+Judge = Callable[[Sequence[Member], ChainsConfig], Judgement]
+
+PAPER_MODELS = 3
+"""Transformers A, B and C."""
+
+LEAST_MODELS = 8
+"""Models that a distribution of circuits takes."""
+
+R4 = Criterion(at_most=0.01)
+R5 = {"heads that read": Criterion(at_most=6.0), "first one links a pair": Criterion(at_least=1.0)}
+R6 = {
+    "share of other seeds with another circuit": Criterion(at_least=0.5, unit="fraction"),
+    "heads beyond the minimum": Criterion(at_least=1.0),
+}
+R7 = {
+    "loss under the rules": Criterion(at_most=0.05),
+    "least loss without a path of a later layer": Criterion(at_least=0.17),
+    "largest loss without a path of a later layer": Criterion(at_most=0.89),
+    "loss without the first head": Criterion(between=(0.05, 0.1)),
+}
+
+
+def read_members(members: Sequence[Member]) -> list[Member]:
+    """Members that have learned the whole chain and were read."""
+    return [member for member in members if member.learned_all and member.was_read]
+
+
+def _missing(members: Sequence[Member], config: ChainsConfig) -> str:
+    frozen = sum(member.frozen for member in members)
+    return ", ".join([*config.departures, *([f"{frozen} diverged runs left out"] if frozen else [])])
+
+
+def r4(members: Sequence[Member], config: ChainsConfig) -> Judgement:
+    """What the models reach."""
+    missing = _missing(members, config)
+    losses = [member.loss for member in members if member.loss is not None]
+    return judge_mean(losses, R4, min_seeds=LEAST_MODELS, at_scale=not missing, missing=missing)
+
+
+def links_a_pair(path: FollowedPath) -> bool:
+    """Whether a path joins the two tokens of a pair: the second reads the first, or the other way round."""
+    query, target = path.query.split(), path.target.split()
+    return (
+        len(query) == len(target) == 2
+        and {query[0], target[0]} == {"first", "second"}
+        and query[1] == target[1]
+    )
+
+
+def first_head(member: Member) -> list[FollowedPath]:
+    """Paths of the first head that reads something."""
+    return [path for path in member.paths if (path.layer, path.head) == member.heads[0]]
+
+
+def r5(members: Sequence[Member], config: ChainsConfig) -> Judgement:
+    """Few heads matter, and the first of them links the tokens of a pair."""
+    found = read_members(members)
+    if not found:
+        return not_run("no member that learned the chain was read")
+    missing = _missing(members, config)
+    names = list(R5)
+    links = [float(any(map(links_a_pair, first_head(member)))) for member in found]
+    return combine_parts(
+        {
+            names[0]: judge_mean(
+                [float(len(member.heads)) for member in found], R5[names[0]], min_seeds=LEAST_MODELS,
+                at_scale=not missing, missing=missing,
+            ),
+            names[1]: judge_always(links, R5[names[1]], source_n=PAPER_MODELS, at_scale=not missing),
+        }
+    )  # fmt: skip
+
+
+def others_differ(members: Sequence[Member]) -> list[float]:
+    """For each member, the share of the others whose circuit does other reads."""
+    return [
+        sum(member.circuit != other.circuit for other in members if other is not member) / (len(members) - 1)
+        for member in members
+    ]
+
+
+def heads_needed(member: Member) -> int:
+    """Heads of a member's circuit, less one if two of them could be one (paper, section 8.2, ii)."""
+    return len(member.heads) - min(1, len(member.reading["merges"]))
+
+
+def r6(members: Sequence[Member], config: ChainsConfig) -> Judgement:
+    """Circuits differ between seeds, and none makes do with the least number of heads."""
+    found = read_members(members)
+    if len(found) < 2:
+        return not_run("fewer than two members that learned the chain were read")
+    missing = _missing(members, config)
+    # A layer has one head in the paper, so the least number of layers is that of heads.
+    names, least = list(R6), exact_of(config, config.steps)
+    beyond = [float(heads_needed(member) - least) for member in found]
+    return combine_parts(
+        {
+            names[0]: judge_mean(
+                others_differ(found),
+                R6[names[0]],
+                min_seeds=LEAST_MODELS,
+                at_scale=not missing,
+                missing=missing,
+            ),
+            names[1]: judge_always(beyond, R6[names[1]], source_n=PAPER_MODELS, at_scale=not missing),
+        }
+    )
+
+
+def named_removals(member: Member) -> tuple[list[float], list[float]]:
+    """Loss without each path, under the rules: of the first head that reads something, and of all later layers."""
+    named = [path for path in member.paths if path.rule != MeanMap().kind]
+    first = member.heads[0]
+    return (
+        [path.removed["rules"] for path in named if (path.layer, path.head) == first],
+        [path.removed["rules"] for path in named if path.layer > first[0]],
+    )
+
+
+def r7(members: Sequence[Member], config: ChainsConfig) -> Judgement:
+    """What the circuit alone reaches, and what taking one path away costs, in the paper's mode."""
+    found = [member for member in read_members(members) if named_removals(member)[1]]
+    if not found:
+        return not_run("no member that learned the chain was read")
+    missing = _missing(members, config)
+    values = {
+        "loss under the rules": [member.reading["loss"]["rules"] for member in found],
+        "least loss without a path of a later layer": [min(named_removals(member)[1]) for member in found],
+        "largest loss without a path of a later layer": [max(named_removals(member)[1]) for member in found],
+        "loss without the first head": [max(named_removals(member)[0]) for member in found],
+    }
+    return combine_parts(
+        {
+            name: judge_mean(
+                values[name], criterion, min_seeds=LEAST_MODELS, at_scale=not missing,
+                missing=missing if number == 0 else "",
+            )
+            for number, (name, criterion) in enumerate(R7.items())
+        }
+    )  # fmt: skip

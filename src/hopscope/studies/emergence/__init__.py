@@ -1,0 +1,63 @@
+"""The study of emergence (paper, section 9): in which order heads form, and what needs what."""
+
+from typing import TYPE_CHECKING, cast
+
+from hopscope.runs import RunFolder, UnitFolder
+from hopscope.studies.chains.config import ChainsConfig
+from hopscope.studies.chains.study import ChainsStudy
+from hopscope.studies.emergence.config import (
+    COSTS,
+    PRESETS,
+    EmergenceConfig,
+    candidates,
+    clamps_name,
+    figure_names,
+)
+
+if TYPE_CHECKING:
+    from hopscope.tasks.retrieval import RetrievalTask
+    from hopscope.training.budget import TimeBudget
+    from hopscope.training.config import UnitPlan
+
+
+class EmergenceStudy(ChainsStudy):
+    """See `hopscope.studies.base.Study`."""
+
+    name = "emergence"
+    summary = "the heads of a circuit as they form: in which order, with which losses, and what needs what"
+    presets = PRESETS
+    costs = COSTS
+    config_type = EmergenceConfig
+
+    def analyses(self, config: ChainsConfig, plan: "UnitPlan") -> dict[str, str]:
+        """What is measured of a unit."""
+        again = candidates(cast(EmergenceConfig, config), plan)
+        return super().analyses(config, plan) | {clamps_name(member.member): "json" for _, member in again}
+
+    def figures(self, config: EmergenceConfig) -> tuple[str, ...]:
+        """Names of the figures that there is something to draw of."""
+        return figure_names(config)
+
+    def analyse(
+        self, unit: UnitFolder, plan: "UnitPlan", task: "RetrievalTask", budget: "TimeBudget", device: str
+    ) -> None:
+        """As for all studies of chains; then some members are trained again."""
+        from hopscope.studies.emergence.clamps import analyse
+
+        super().analyse(unit, plan, task, budget, device)
+        analyse(cast(EmergenceConfig, self.config_of(unit)), unit, plan, task, budget)
+
+    def conclude(self, run: RunFolder) -> None:
+        """Claims, figures and story."""
+        from hopscope.studies.chains.evidence import gather
+        from hopscope.studies.chains.figures import write_figures
+        from hopscope.studies.emergence.figures import figures
+        from hopscope.studies.emergence.ledger import judge
+        from hopscope.studies.emergence.story import write_story
+
+        config = EmergenceConfig.model_validate(run.config)
+        members = gather(run, config)
+        judged = judge(members, config)
+        run.write_json("claims.json", [claim.to_json() for claim, _ in judged])
+        write_figures(run, figures(config), config, members)
+        write_story(run, config, members, judged)

@@ -1,0 +1,90 @@
+"""Grid and presets of the study of emergence (paper, section 9)."""
+
+from typing import ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from hopscope.studies.chains.config import ChainsConfig
+from hopscope.training.config import MemberPlan, UnitPlan
+
+
+class EmergenceConfig(ChainsConfig):
+    """In which order do heads form, and what needs what (paper, section 9)?  What it leaves open has a default.
+
+    Attributes:
+        crossed: of so many seeds, the initial weights of each are also trained on the samples of each other one, so
+            that what depends on the weights can be told from what depends on the data.
+        clamped: members, from the first, that are trained again with paths clamped (those of them that were read).
+    """
+
+    paper: ClassVar[dict[str, float | None]] = {
+        "steps": 4, "chains": 4, "symbol_dim": 4, "layers": 24, "heads": 1, "width": 512, "head_size": 16,
+        "mlp_ratio": 0.0, "training_steps": 6_400, "pool": 2**18, "learning_rate": 1e-3, "weight_decay": 0.1,
+    }  # fmt: skip
+    """The batch is not among them: the paper's epochs and its batch size disagree, and both readings are presets."""
+
+    crossed: int = Field(3, ge=0)
+    clamped: int = Field(2, ge=0)
+
+    @model_validator(mode="after")
+    def _crosses_its_seeds(self) -> Self:
+        if self.crossed == 1 or self.crossed > self.seeds:
+            raise ValueError(
+                f"crossed: expected 0, or 2 to {self.seeds} (the number of seeds), found {self.crossed}"
+            )
+        return self
+
+    def members(self) -> list[MemberPlan]:
+        """Seeds as they are, then the crossed ones."""
+        plans = super().members()
+        for init in range(self.crossed):
+            for data in range(self.crossed):
+                if init != data:
+                    overrides = {"init_seed": init, "data_seed": data}
+                    plans.append(MemberPlan(member=len(plans), seed=init, overrides=overrides))
+        return plans
+
+
+def figure_names(config: EmergenceConfig) -> tuple[str, ...]:
+    """Names of the figures that there is something to draw of."""
+    names = ["timeline", "crossings", "precedence", "alignment", "reads", "controls", "modes"]
+    names += ["clamps"] if config.clamped else []
+    names += ["variance"] if config.crossed else []
+    return (*names, "gallery")
+
+
+def clamps_name(member: int) -> str:
+    """Name of the analysis that holds a member's re-runs."""
+    return f"clamps-{member}"
+
+
+def candidates(config: EmergenceConfig, plan: UnitPlan) -> list[tuple[int, MemberPlan]]:
+    """Members of a unit that are trained again if they were read, with their places in it: the first `clamped`."""
+    return [(index, member) for index, member in enumerate(plan.members) if member.member < config.clamped]
+
+
+_D = EmergenceConfig(
+    seeds=8, layers=24, heads=1, width=512, head_size=16, mlp_ratio=0.0, steps=4, pool=2**18, training_steps=6_400,
+    batch_size=256, beta2=0.999, precision="bfloat16", checkpoint_every=80, evaluate_every=8, final_every=8,
+    evaluation_samples=1024, members_per_unit=4, crossed=4, clamped=2,
+)  # fmt: skip
+
+PRESETS = {
+    "smoke": EmergenceConfig(
+        seeds=2, layers=4, heads=2, width=32, steps=1, training_steps=500, batch_size=32, checkpoint_every=50,
+        evaluate_every=25, evaluation_samples=256, analysis_samples=512, orders=1, random_circuits=5, galleries=1,
+        members_per_unit=2, crossed=2, clamped=1,
+    ),
+    "laptop": EmergenceConfig(
+        seeds=6, layers=6, heads=2, steps=2, training_steps=2_000, checkpoint_every=50, crossed=3, clamped=2,
+        members_per_unit=3, orders=2,
+    ),
+    "paper": _D,
+    "paper-batch-32768": _D.model_copy(update={"batch_size": 32_768, "crossed": 0, "members_per_unit": 1}),
+}  # fmt: skip
+COSTS = {
+    "smoke": "under a minute on two cores",
+    "laptop": "under 10 min on two cores",
+    "paper": "20 models of 24 layers; made for a GPU",
+    "paper-batch-32768": "8 models of 24 layers at 128 times the batch; made for a GPU",
+}

@@ -1,0 +1,138 @@
+"""The paper's recipe (sections 7.1, 8.1 and 9.1): GPT-2's blocks on vectors that carry their position, and AdamW."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from hopscope.models.config import TransformerConfig
+from hopscope.studies.base import StudyConfig
+from hopscope.tasks.config import RetrievalConfig, Targets, TimeOrder
+from hopscope.training.config import Beta, TrainingConfig
+
+
+class RecipeConfig(StudyConfig):
+    """Task, model and training as the paper tells them; what it leaves open has a documented default.
+
+    Attributes:
+        seeds: number of seeds of every configuration.
+        chains: chains N of a sample.
+        symbol_dim: dimensions K of a symbol, and of a position code.
+        order: in which order the steps are shown.
+        position: a position code for every token, or one for the tokens of a pair.
+        frequencies: of the position codes.
+        pool: number of training samples of each seed; none draws fresh ones without end.
+        split_seed: seed of the held-out samples.
+        heads: heads per layer.
+        width: size of the residual stream.
+        mlp_ratio: hidden size of the MLPs in widths; 0 means no MLP.
+        causal: whether a position is kept from attending to later ones.
+        training_steps: optimiser steps.
+        batch_size: samples per step.
+        learning_rate: of AdamW.
+        beta1: decay of the optimiser's first moment.
+        beta2: decay of its second moment.
+        weight_decay: decoupled.
+        decay: whether weight decay touches matrices only, or every weight.
+        warmup_steps: steps over which the rate rises.
+        clip_norm: largest gradient norm of a member; none by default.
+        precision: of the matrix products in training.
+        checkpoint_every: steps between checkpoints.
+        evaluate_every: steps between evaluations.
+        final_window: last steps whose mean held-out loss is the final loss (100 in the paper).
+        final_every: steps between evaluations in the final window.
+        evaluation_samples: held-out samples of every evaluation.
+        analysis_samples: held-out samples on which the last checkpoint is measured.
+        members_per_unit: most members that are trained as one program.
+    """
+
+    chains: int = Field(4, ge=1, le=64)
+    symbol_dim: int = Field(4, ge=2)
+    order: TimeOrder = "deepest-first"
+    position: Literal["token", "pair"] = "token"
+    frequencies: Literal["harmonic", "geometric"] = "harmonic"
+    pool: int | None = Field(None, ge=1)
+    split_seed: int = Field(0, ge=0)
+    heads: int = Field(4, ge=1)
+    width: int = Field(64, ge=1)
+    mlp_ratio: float = Field(0.0, ge=0.0)
+    causal: bool = True
+    training_steps: int = Field(2_500, ge=1, le=10**8)
+    batch_size: int = Field(64, ge=1)
+    learning_rate: float = Field(1e-3, gt=0.0)
+    beta1: Beta = 0.9
+    beta2: Beta = 0.95
+    weight_decay: float = Field(0.1, ge=0.0)
+    decay: Literal["matrices", "all"] = "matrices"
+    warmup_steps: int = Field(0, ge=0)
+    clip_norm: float | None = Field(None, gt=0.0)
+    precision: Literal["float32", "bfloat16"] = "float32"
+    checkpoint_every: int = Field(500, ge=1)
+    evaluate_every: int = Field(50, ge=1)
+    final_window: int = Field(100, ge=0)
+    final_every: int = Field(20, ge=1)
+    evaluation_samples: int = Field(512, ge=1)
+    analysis_samples: int = Field(4096, ge=2)
+    members_per_unit: int = Field(3, ge=1)
+
+    @model_validator(mode="after")
+    def _pool_holds_a_batch(self) -> Self:
+        if self.pool is not None and self.pool < self.batch_size:
+            raise ValueError(
+                f"pool: expected at least the {self.batch_size} samples of a batch, found {self.pool}; "
+                f"enlarge pool or lower batch_size"
+            )
+        return self
+
+    def task_of(self, steps: int, targets: Targets) -> RetrievalConfig:
+        """The task with D = `steps`."""
+        return RetrievalConfig(
+            steps=steps,
+            targets=targets,
+            chains=self.chains,
+            symbol_dim=self.symbol_dim,
+            order=self.order,
+            position=self.position,
+            frequencies=self.frequencies,
+            pool=self.pool,
+            split_seed=self.split_seed,
+        )
+
+    def model_of(self, task: RetrievalConfig, layers: int, head_size: int | None = None) -> TransformerConfig:
+        """The model for a task: GPT-2's blocks on vectors that carry their position."""
+        return TransformerConfig(
+            layers=layers,
+            heads=self.heads,
+            width=self.width,
+            head_dim=head_size,
+            mlp_ratio=self.mlp_ratio,
+            activation="gelu",
+            norm="pre",
+            causal=self.causal,
+            positions="carried",
+            position_size=task.symbol_dim,
+            length=task.positions,
+            input_kind="vectors",
+            input_size=2 * task.symbol_dim,
+            output_size=len(task.asked) * task.symbol_dim,
+            readout=tuple(range(task.positions - task.chains, task.positions)),
+            init="gpt2",
+        )
+
+    def adamw(self) -> TrainingConfig:
+        """The training."""
+        return TrainingConfig(
+            steps=self.training_steps,
+            batch_size=self.batch_size,
+            optimizer="adamw",
+            learning_rate=self.learning_rate,
+            betas=(self.beta1, self.beta2),
+            weight_decay=self.weight_decay,
+            decay=self.decay,
+            warmup_steps=self.warmup_steps,
+            clip_norm=self.clip_norm,
+            checkpoint_every=self.checkpoint_every,
+            evaluate_every=self.evaluate_every,
+            final_window=self.final_window,
+            final_every=self.final_every,
+            precision=self.precision,
+        )

@@ -1,0 +1,33 @@
+import json
+import struct
+
+from hopscope.report.figures import figure_names
+from hopscope.report.pictures import render_all
+
+
+def test_drawing_is_deterministic_and_png_is_twice_as_large(run_path):
+    figures = run_path / "figures"
+    paths = render_all(run_path)
+    assert [path.name for path in paths] == [
+        f"{name}.{kind}" for name in ("attention", "loss", "recall") for kind in ("svg", "png")
+    ]
+    first = [path.read_bytes() for path in paths]
+    render_all(run_path)
+    assert [path.read_bytes() for path in paths] == first
+    svg, png = first[2].decode(), first[3]
+    width = int(svg.split('width="')[1].split('"')[0])
+    assert struct.unpack(">I", png[16:20])[0] == 2 * width
+    assert svg.count("role-mark") >= 3
+    assert figure_names(figures) == ["attention", "loss", "recall"]
+
+
+def test_circuits_of_the_page_are_pictures_too(run_path, circuit_cases):
+    story = json.loads((run_path / "story.json").read_text())
+    story["sections"][0]["blocks"].append(circuit_cases.block())
+    (run_path / "story.json").write_text(json.dumps(story))
+    views = [named["view"]["member"] for named in circuit_cases.block()["circuits"]]
+    paths = render_all(run_path)
+    for member in views:
+        assert run_path / "figures" / f"circuit-{member}.png" in paths
+        svg = (run_path / "figures" / f"circuit-{member}.svg").read_text()
+        assert svg.startswith("<svg")

@@ -1,0 +1,119 @@
+"""Members of runs that never were."""
+
+from collections.abc import Mapping, Sequence
+
+from hopscope.circuits.circuit import Circuit, Path
+from hopscope.circuits.rules import OwnChain
+from hopscope.studies.chains.evidence import FollowedPath, Member
+
+CHECKPOINTS = tuple(range(0, 1001, 100))
+
+ROLES = {"query": (2, 0), "first 1": (0, 1), "second 1": (1, 1), "first 2": (0, 2), "second 2": (1, 2)}
+
+
+def falling(at: float | None, low: float = 0.05) -> tuple[list[int], list[float]]:
+    """A loss that falls through one half at a step, within 20 steps; or never."""
+    steps = list(range(0, 1001, 10))
+    return steps, [0.75 if at is None or step < at else low for step in steps]
+
+
+def path(
+    layer: int, query: str, target: str, formed: float | None, needed_for: int | None, **removed: float
+) -> FollowedPath:
+    """A path of head 0 whose attention rises from 0.1 to 0.9 between the checkpoints around a step."""
+    return FollowedPath(
+        layer=layer,
+        head=0,
+        query=query,
+        target=target,
+        rule="own_chain",
+        attention=tuple(0.1 if formed is None or step <= formed else 0.9 for step in CHECKPOINTS),
+        needed_for=needed_for,
+        mean_attention=0.9,
+        carries=("x_1",),
+        removed={"rules": 0.5, "clean": 0.4, "recomputed": 0.6, **removed},
+    )
+
+
+def _of_circuit(found: FollowedPath) -> Path:
+    query, target = ROLES[found.query], ROLES[found.target]
+    return Path(
+        layer=found.layer,
+        head=found.head,
+        roles={"kind": query[0], "step": query[1]},
+        rule=OwnChain(keys={"kind": target[0], "step": target[1]}),
+        query=found.query,
+        target=found.target,
+    )
+
+
+def member(
+    number: int = 0,
+    paths: Sequence[FollowedPath] = (),
+    *,
+    falls: Mapping[int, float | None] | None = None,
+    loss: float | None = 0.005,
+    verdict: str = "read",
+    learned: Sequence[int] = (1, 2),
+    rules: float = 0.04,
+    init: int | None = None,
+    data: int | None = None,
+    merges: int = 0,
+    full: float = 0.01,
+) -> Member:
+    """A member of a task of two steps; by default one that learned both and was read."""
+    falls = {1: 300.0, 2: 600.0} if falls is None else falls
+    frozen = loss is None
+    circuit = Circuit(paths=tuple(map(_of_circuit, paths)))
+    return Member(
+        member=number,
+        seed=number if init is None else init,
+        init_seed=number if init is None else init,
+        data_seed=number if data is None else data,
+        frozen=frozen,
+        loss=loss,
+        partial={} if frozen else {step: 0.05 if at is not None else 0.75 for step, at in falls.items()},
+        curves={step: falling(at) for step, at in falls.items()},
+        held_out=falling(500.0),
+        train=falling(480.0),
+        reading={
+            "learned": [f"step_{step}" for step in learned],
+            "verdict": verdict,
+            "threshold": 0.05,
+            "checkpoint": 1000,
+            "circuit": circuit.model_dump(mode="json"),
+            "merges": [[[0, 0], [1, 0]]] * merges,
+            "minimal_circuits": [{"found": 3, "paths": []}],
+            "paths": [
+                {"layer": each.layer, "head": each.head, "query_role": each.query, "composition": []} for each in paths
+            ],
+            "loss": {"full": full, "rules": rules, "recomputed": 0.05, "complement": 0.9, "random_circuits": 0.95,
+                     "random_circuits_range": [0.8, 1.1]},
+        },
+        checkpoints=CHECKPOINTS,
+        paths=tuple(paths),
+        tokens=[],
+        rows=list(ROLES),
+        reading_file=f"units/a/analysis/circuit-{number}.json",
+        formation_file=f"units/a/analysis/formation-{number}.json",
+        unit=None,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def induction(formed: float = 150.0, later: float = 450.0) -> list[FollowedPath]:
+    """Three paths: a pair is linked, the query reads x₁, then x₂."""
+    return [
+        path(0, "second 1", "first 1", formed, 1, rules=0.07),
+        path(1, "query", "second 1", formed, 1, rules=0.8),
+        path(2, "query", "second 2", later, 2, rules=0.3),
+    ]
+
+
+def reflected(formed: float = 150.0, later: float = 450.0) -> list[FollowedPath]:
+    """Another circuit for the same: the query first reads the first token that holds its symbol."""
+    return [
+        path(0, "query", "first 1", formed, 1, rules=0.08),
+        path(1, "query", "second 1", formed, 1, rules=0.8),
+        path(2, "second 1", "second 2", later, 2, rules=0.3),
+        path(3, "query", "second 1", later, 2, rules=0.4),
+    ]
