@@ -3,6 +3,7 @@
 import torch
 
 from hopscope.circuits.rules import (
+    History,
     Identity,
     Learned,
     MeanMap,
@@ -36,8 +37,11 @@ def keys(batch, causal, rule, sample, row) -> list[int]:
     return [row]
 
 
-def weights(batch, causal, rule, sample, row) -> torch.Tensor:
-    """A row of the pattern that a rule stands for; where it leads nowhere, the row itself."""
+def weights(batch, causal, rule, sample, row, alike=None) -> torch.Tensor:
+    """A row of the pattern that a rule stands for; where it leads nowhere, the row itself.
+
+    `alike` are the head's own patterns on the samples in which this row has the same role, by sample.
+    """
     found = torch.zeros(batch.inputs.shape[2])
     if isinstance(rule, TwoTargets):
         parts = [(rule.first, rule.share), (rule.second, 1.0 - rule.share)]
@@ -45,8 +49,25 @@ def weights(batch, causal, rule, sample, row) -> torch.Tensor:
             return sum(share * weights(batch, causal, part, sample, row) for part, share in parts)
         found[row] = 1.0
         return found
+    if isinstance(rule, History | MeanMap):
+        found = mean_weights(batch, rule, sample, row, alike)
+        return found / found.sum() if found.sum() > 0 else torch.eye(len(found))[row]
     chosen = keys(batch, causal, rule, sample, row) or [row]
     found[chosen] = 1.0 / len(chosen)
+    return found
+
+
+def mean_weights(batch, rule, sample, row, alike) -> torch.Tensor:
+    """Mean weight of every key that a rule reads, over the other samples, or those with the same symbol there."""
+    found = torch.zeros(batch.inputs.shape[2])
+    for key in range(len(found)):
+        if isinstance(rule, MeanMap) or has(batch, rule.keys, sample, key):
+            same = [
+                pattern[row, key]
+                for other, pattern in alike.items()
+                if rule.by == "position" or batch.inputs[0, other, key] == batch.inputs[0, sample, key]
+            ]
+            found[key] = sum(same) / len(same)
     return found
 
 
@@ -72,9 +93,10 @@ def predictions(model, batch, roles, rules, mode: str) -> torch.Tensor:
                 return own[row]
             if isinstance(rule, Learned):
                 return clean[sample][layer][head, row]
-            if isinstance(rule, MeanMap):
-                return sum(patterns[layer][head, row] for patterns in clean) / len(clean)
-            return weights(batch, model.config.causal, rule, sample, row)
+            alike = {
+                other: clean[other][layer][head] for other in every if has(batch, roles[role], other, row)
+            }
+            return weights(batch, model.config.causal, rule, sample, row, alike)
 
         found.append(forward(model, batch.inputs[0, sample], row_of)[list(model.config.readout_positions)])
     return torch.stack(found)

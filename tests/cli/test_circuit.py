@@ -7,6 +7,8 @@ import torch
 
 import hopscope as library
 from hopscope.circuits import record
+from hopscope.circuits.permutation_goal import PermutationSetting
+from hopscope.circuits.planted_permutation import planted_permutations
 from hopscope.models.constructions import witness
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.models.transformer import Transformer
@@ -19,16 +21,20 @@ WITNESS, UNTRAINED = MEMBERS
 TASK = RetrievalConfig(steps=2, chains=3, position="pair")
 KEYS = {"member", "checkpoint", "paths", "loss", "minimal_circuits", "verdict"}
 PATH_KEYS = {
-    "layer", "head", "query_role", "rule", "target_role", "mean_attention", "carries", "composition", "loss_if_removed"
+    "layer", "head", "query_role", "rule", "target_role", "mean_attention", "carries", "composition", "loss_if_removed",
+    "needed_for",
 }  # fmt: skip
 
 
 def make_run(root) -> RunFolder:
     """The second checkpoint holds the witness and an untrained model, the first one two untrained ones."""
-    built = witness(TASK)
+    return made_of(root, "depth", TASK, witness(TASK))
+
+
+def made_of(root, study, task, built) -> RunFolder:
     plan = UnitPlan(
-        label="witness",
-        task=TASK,
+        label="built",
+        task=task,
         model=built.config,
         training=TrainingConfig(steps=STEPS[-1]),
         members=tuple(MemberPlan(member=member, seed=member) for member in MEMBERS),
@@ -37,7 +43,7 @@ def make_run(root) -> RunFolder:
         {"member": member, "unit": UNIT, "index": index, "seed": member, "overrides": {}}
         for index, member in enumerate(MEMBERS)
     ]
-    run = RunFolder.create(root, "depth", {"made": "up"}, entries, None)
+    run = RunFolder.create(root, study, {"made": "up"}, entries, None)
     unit = run.unit(UNIT).create({"label": plan.label, "plan": plan.model_dump(mode="json")})
     for step in STEPS:
         model = Transformer.initial(built.config, torch.tensor([13, 17]))
@@ -166,3 +172,63 @@ def test_a_run_without_checkpoints_is_one_line(hopscope, tmp_path):
         path.unlink()
     said = hopscope("circuit", run.path, "--member", WITNESS)
     assert "expected a checkpoint, found none" in said.complaint
+
+
+# Permutation lookup.
+
+
+@pytest.fixture(scope="module")
+def lookup(tmp_path_factory):
+    """The matching head is the second one."""
+    (plant,) = [plant for plant in planted_permutations() if plant.name == "recall: V = 4, matching head 1"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PermutationSetting, "samples", 32)
+        yield made_of(tmp_path_factory.mktemp("lookup"), "permutation", plant.task, plant.model)
+
+
+def test_the_circuit_of_a_permutation_model(hopscope, lookup):
+    said = hopscope("circuit", lookup.path, "--member", WITNESS, "--json")
+    assert (said.status, said.err) == (0, "")
+    found = json.loads(said.out)
+    assert found.keys() >= KEYS
+    assert (found["verdict"], found["learned"]) == ("read", ["elimination", "recall"])
+    assert all(path.keys() == PATH_KEYS for path in found["paths"])
+    reads = [(path["head"], path["query_role"], path["rule"], path["target_role"]) for path in found["paths"]]
+    assert reads == [
+        (0, "x 2", "previous", "y 1"),
+        (0, "x 3", "over_role", "all y"),
+        (0, "x 4", "history", "all y"),
+        (0, "x 4 repeat", "history", "all y"),
+        (1, "x 4 repeat", "same_symbol", "any"),
+    ]
+    assert found["threshold"] == pytest.approx(found["loss"]["full"] + 0.02)
+    assert [path["carries"] for path in found["paths"]] == [["y"], ["y"], ["y"], ["y"], ["x position"]]
+    needed = [path["needed_for"] for path in found["paths"]]
+    assert needed == [None, None, "elimination", "recall", "recall"]
+    assert all([use["reader"] for use in path["composition"]] == ["readout"] for path in found["paths"])
+    (pointer,) = [
+        each for each in found["exchanges"] if each["head"] == 1 and each["exchanged"] == "x position"
+    ]
+    assert (pointer["query_role"], pointer["answers_kept"], pointer["answers_follow"]) == (
+        "x 4 repeat",
+        0.0,
+        1.0,
+    )
+
+
+def test_the_table_of_a_permutation_model(hopscope, lookup):
+    said = hopscope("circuit", lookup.path, "--member", WITNESS)
+    assert said.status == 0
+    for words in ("x 4 repeat", "same_symbol", "history", "x position", "readout", "elimination, recall"):
+        assert words in said.out
+    assert library.read_circuit(lookup, WITNESS).verdict == "read"
+
+
+def test_an_untrained_permutation_model_has_no_circuit(hopscope, lookup):
+    said = hopscope("circuit", lookup.path, "--member", UNTRAINED)
+    assert (said.status, said.out) == (0, f"member {UNTRAINED}, step 11: no circuit: above plateau\n")
+
+
+def test_a_threshold_for_a_permutation_model(hopscope, lookup):
+    said = hopscope("circuit", lookup.path, "--member", WITNESS, "--tau", 0.5)
+    assert said.complaint.startswith("hopscope: tau: expected at least the loss of the unablated model, 0.79")

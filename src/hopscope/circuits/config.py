@@ -3,7 +3,7 @@
 from hopscope.config import Config
 from hopscope.runs.hashing import content_hash
 
-_REVISION = 3
+_REVISION = 4
 """Raised when the reader's results change: readings on record are then made anew."""
 
 
@@ -11,17 +11,18 @@ class ReaderConfig(Config):
     """How a model is read.
 
     Attributes:
-        threshold: τ; by default max(0.05, 1.5 × the loss of the model).
-        samples: sequences that the search uses.
-        validation: fresh sequences for everything that is reported.
+        threshold: τ; by default that of the task's goal.
+        samples: sequences that the search uses (of each sort, where there are several); by default as many as suit
+            the task.
+        validation: fresh sequences for everything that is reported; likewise.
         orders: random orders of elimination.
         random_circuits: of equal size, for comparison.
         seed: of orders, random circuits and sequences.
     """
 
     threshold: float | None = None
-    samples: int = 48
-    validation: int = 256
+    samples: int | None = None
+    validation: int | None = None
     orders: int = 4
     random_circuits: int = 20
     seed: int = 0

@@ -119,14 +119,13 @@ class Execution:
             own[layer][0, :, head] = torch.where(rows, not reads_nothing(rule), own[layer][0, :, head])
         return replace(base, rules={**base.rules, **changes}, given=tuple(given), own=tuple(own))
 
-    def rule_pattern(self, slot: Slot, rule: Rule) -> Float[Tensor, "*batch query key"]:
+    def rule_pattern(self, slot: Slot, rule: Rule) -> Float[Tensor, "batch query key"]:
         """The pattern of a rule, for a given head where that matters."""
-        layer, head, _ = slot
+        layer, head, role = slot
+        own = self.patterns[layer][0, :, head]
         if isinstance(rule, Learned):
-            return self.patterns[layer][0, :, head]
-        if isinstance(rule, MeanMap):
-            return self.patterns[layer][0, :, head].mean(0)
-        return self.grammar.pattern(rule)
+            return own
+        return self.grammar.of_head(role, rule, own)
 
     # Passes.
 
@@ -162,6 +161,6 @@ def followed(execution: Execution, slot: Slot, rule: Rule) -> float:
     layer, head, role = slot
     rows = execution.grammar.rows[role]
     own = execution.patterns[layer][0, :, head][rows]
-    wanted = execution.rule_pattern(slot, rule).expand(rows.shape[0], -1, -1)[rows]
+    wanted = execution.rule_pattern(slot, rule)[rows]
     shared = own.minimum(wanted) if isinstance(rule, MeanMap) else own * (wanted > 0)
     return float(shared.sum(-1).mean())

@@ -1,14 +1,15 @@
 """What a path carries, and what its readers do with it.
 
-*Carries* (interchange): the path alone reads values from a run in which one thing is exchanged everywhere: the symbol
-of one step in every chain, for that of another sample, or the position codes.  What follows is recomputed.  If the loss
-rises, the path brings that thing to where it is needed.
+*Carries* (interchange): the path alone reads values from a run in which one thing is exchanged everywhere: the symbols
+in some place, or the position codes.  What follows is recomputed.  If the loss rises, the path brings that thing to
+where it is needed; where answers are choices, one can also count how many become what the exchanged thing says.
 
 *Composition*: the path is removed, but only one reader notices, and only in one of its inputs: its queries (Q), its
-keys (K) or its values (V); or the readout, directly.  What follows is recomputed.
+keys (K) or its values (V); or the readout, which notices without any later head: along the stream, its norms and MLPs.
+What follows is recomputed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,9 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from hopscope.circuits.execution import Assignment, Execution, Passed, Slot
-from hopscope.circuits.goal import Goal
+from hopscope.circuits.goal import NO_ANSWER, Exchange, Goal, Predictions
 from hopscope.circuits.rules import Uniform
-from hopscope.tasks.vector_task import VectorTask
 
 Part = Literal["Q", "K", "V"]
 
@@ -40,6 +40,24 @@ class Composition:
     reader: Slot | None
     part: Part | None
     rise: float
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What happens if one thing is exchanged in what one path reads.
+
+    Attributes:
+        name: of the thing.
+        rise: of the loss.
+        kept: share of the answers at the path's rows that are right all the same, of those for which another would
+            follow; `None` where answers are no choices or none would follow.
+        follows: share of them that are what would follow.
+    """
+
+    name: str
+    rise: float
+    kept: float | None = None
+    follows: float | None = None
 
 
 class Flow:
@@ -70,23 +88,33 @@ class Flow:
 
     # Carrying.
 
-    def carries(self, task: VectorTask) -> dict[Slot, dict[str, float]]:
-        """Rise of the loss by what is exchanged, for every path: symbols `x_0`, `x_1` … and `position`."""
-        others = exchanged(task, self.execution.grammar.batch.inputs, self.execution.grammar.batch.roles)
-        streams = {name: self._under_base(inputs) for name, inputs in others.items()}
+    def carries(self, exchanges: Sequence[Exchange]) -> dict[Slot, tuple[Carried, ...]]:
+        """What becomes of every path's readers if one thing is exchanged in what it reads."""
+        others = [(exchange, self._under_base(exchange.stream)) for exchange in exchanges]
         return {
-            slot: {
-                name: self._finished(slot, self._read(slot, self._patterns[slot[0]], theirs[slot[0]]))
-                - self.loss
-                for name, theirs in streams.items()
-            }
+            slot: tuple(self._carried(slot, exchange, streams) for exchange, streams in others)
             for slot in self.assignment.circuit
         }
 
-    def _under_base(self, inputs: Tensor) -> list[Tensor]:
+    def _carried(self, slot: Slot, exchange: Exchange, streams: Sequence[Tensor]) -> Carried:
+        layer = slot[0]
+        predictions = self._finished(slot, self._read(slot, self._patterns[layer], streams[layer]))
+        rise = self._loss(predictions) - self.loss
+        if exchange.right is None or exchange.follows is None:
+            return Carried(exchange.name, rise)
+        rows = self.execution.grammar.rows[slot[2]][:, list(self.execution.model.config.readout_positions)]
+        right, follows = exchange.right[0], exchange.follows[0]
+        told = rows & (right != NO_ANSWER) & (follows != NO_ANSWER) & (follows != right)
+        if not bool(told.any()):
+            return Carried(exchange.name, rise)
+        answers = predictions[0].argmax(-1)[told]
+        kept, followed = (float((answers == each[told]).float().mean()) for each in (right, follows))
+        return Carried(exchange.name, rise, kept, followed)
+
+    def _under_base(self, embedded: Tensor) -> list[Tensor]:
         """Streams of other inputs under the patterns of the base."""
+        streams = [embedded]
         with torch.no_grad():
-            streams = [self.execution.model.embedded(inputs)]
             for block, pattern in zip(self.execution.model.blocks, self._patterns, strict=True):
                 streams.append(block.under(streams[-1], pattern))
         return streams
@@ -97,8 +125,8 @@ class Flow:
         with torch.no_grad():
             return self.execution.model.blocks[layer].heads_under(values, pattern)[:, :, head]
 
-    def _finished(self, slot: Slot, read: Float[Tensor, "1 batch query head_dim"]) -> float:
-        """Loss where the slot's rows have read this instead, and everything later is recomputed."""
+    def _finished(self, slot: Slot, read: Float[Tensor, "1 batch query head_dim"]) -> Predictions:
+        """Predictions where the slot's rows have read this instead, and everything later is recomputed."""
         layer, head, role = slot
         block, stream = self.execution.model.blocks[layer], self.base.streams[layer]
         rows = self.execution.grammar.rows[role]
@@ -107,8 +135,7 @@ class Flow:
             heads[:, :, head] = torch.where(rows[..., None], read, heads[:, :, head])
             stream = block.after_heads(stream, heads)
         started = Passed((*self.base.streams[: layer + 1], stream), self.base.predictions)
-        later = self.execution.run(self.assignment, "recomputed", layer + 1, started)
-        return self._loss(later.predictions)
+        return self.execution.run(self.assignment, "recomputed", layer + 1, started).predictions
 
     # Composition.
 
@@ -116,18 +143,18 @@ class Flow:
         """Uses of a path, the strongest first; see `LEAST_EFFECT`."""
         without = self.execution.assigned(self.assignment, {slot: Uniform()})
         ablated = self.execution.run(without, "recomputed", slot[0], self.base)
-        found = [Composition(None, None, self._direct(slot, without) - self.loss)]
+        found = [Composition(None, None, self._loss(self._direct(slot, without)) - self.loss)]
         for reader in self.assignment.circuit:
             if reader[0] > slot[0]:
                 parts: tuple[Part, ...] = ("Q", "K", "V")
                 found += [
-                    Composition(reader, part, self._partly(reader, part, ablated) - self.loss)
+                    Composition(reader, part, self._loss(self._partly(reader, part, ablated)) - self.loss)
                     for part in parts
                 ]
         return sorted((use for use in found if use.rise >= LEAST_EFFECT), key=lambda use: -use.rise)
 
-    def _partly(self, reader: Slot, part: Part, ablated: Passed) -> float:
-        """Loss where one input of one path comes from the run without the other path."""
+    def _partly(self, reader: Slot, part: Part, ablated: Passed) -> Predictions:
+        """Predictions where one input of one path comes from the run without the other path."""
         layer = reader[0]
         stream, other = self.base.streams[layer], ablated.streams[layer]
         with torch.no_grad():
@@ -137,45 +164,17 @@ class Flow:
             pattern = self._pattern(layer, queries, keys)
         return self._finished(reader, self._read(reader, pattern, stream))
 
-    def _direct(self, slot: Slot, without: Assignment) -> float:
-        """Loss where only the readout is without what the path has written."""
+    def _direct(self, slot: Slot, without: Assignment) -> Predictions:
+        """Predictions where no later head notices that the path is gone."""
         layer, head, role = slot
-        block, stream = self.execution.model.blocks[layer], self.base.streams[layer]
-        rows = self.execution.grammar.rows[role]
+        rows, blocks = self.execution.grammar.rows[role], self.execution.model.blocks
         with torch.no_grad():
-            heads = block.heads_under(stream, self._patterns[layer])
-            pattern = torch.where(
-                rows[:, None, :, None], without.given[layer][0, :, head][:, None], self._patterns[layer][0]
-            )[None]
-            fewer = torch.zeros_like(heads)
-            change = block.heads_under(stream, pattern)[:, :, head] - heads[:, :, head]
-            fewer[:, :, head] = torch.where(rows[..., None], change, 0.0)
-            bias = block.projected(torch.zeros_like(heads))
-            final = self.base.streams[-1] + block.projected(fewer) - bias
-            predictions = self.execution.model.read_out(final[:, :, self.execution.model.rows])
-        return self._loss(predictions)
-
-
-def exchanged(
-    task: VectorTask, inputs: Float[Tensor, "1 batch position feature"], roles: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """The same sequences with one thing exchanged for that of another sample.
-
-    Returns:
-        `x_NODE` for each node of the chains: its symbol, in all chains and at every token that holds it; `position`:
-        all position codes, each moved by one tuple of two.
-    """
-    size = task.config.symbol_dim
-    symbols, codes = inputs[0, ..., :size], inputs[0, ..., size:]
-    holds, chain = roles["holds"][0], roles["chain"][0]
-    found = {}
-    for node in holds.unique().tolist():
-        changed = symbols.clone()
-        for number in range(task.config.chains):
-            here = (holds == node) & (chain == number)
-            first = here.int().argmax(-1)
-            symbol = symbols[torch.arange(len(first)), first]
-            changed = torch.where(here[..., None], symbol.roll(1, 0)[:, None], changed)
-        found[f"x_{node}"] = torch.cat((changed, codes), -1)[None]
-    found["position"] = torch.cat((symbols, codes.roll(2, 1)), -1)[None]
-    return found
+            stream = self.base.streams[layer]
+            heads = blocks[layer].heads_under(stream, self._patterns[layer]).clone()
+            fewer = self._read(slot, without.given[layer], stream)
+            heads[:, :, head] = torch.where(rows[..., None], fewer, heads[:, :, head])
+            stream = blocks[layer].after_heads(stream, heads)
+            for later in range(layer + 1, len(blocks)):
+                heads = blocks[later].heads_under(self.base.streams[later], self._patterns[later])
+                stream = blocks[later].after_heads(stream, heads)
+            return self.execution.model.read_out(stream[:, :, self.execution.model.rows])

@@ -1,103 +1,138 @@
-"""What a circuit has to account for: the targets that a model has learned, and how well.
+"""What the reader of circuits must know of a task: what a circuit has to account for, and what can be exchanged.
 
-A model that never learned has no circuit, and one that learned the first hop only has a circuit for the first hop: a
-target counts as learned with a partial loss under 0.25.  Its circuit must keep the loss over the learned targets under
-τ = max(0.05, 1.5 × the loss of the model itself); the paper (appendix E) asks for 0.05.
+A model that never learned has no circuit, and one that learned half of its task has a circuit for that half.  Tasks
+differ in what counts as learned and in how much of it a circuit may lose: each has a `Goal`, set by a model's own
+predictions, and a `Setting` that hands out sequences.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from hopscope.errors import UserError
+from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
-from hopscope.tasks.vector_task import VectorTask
 
-LEARNED = 0.25
-"""Partial loss under which a target counts as learned."""
+Predictions = Float[Tensor, "1 batch readout output"]
 
-LEAST_THRESHOLD, SLACK = 0.05, 1.5
-"""τ is the larger of the first, and the second times the unablated loss."""
+NO_ANSWER = -1
+"""Where no single answer is right, or none would follow."""
+
+
+@runtime_checkable
+class Goal(Protocol):
+    """What a circuit of one model has to reach on one batch."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the model has learned, and so what its circuit must account for."""
+        ...
+
+    @property
+    def full(self) -> float:
+        """Loss of the model itself over that."""
+        ...
+
+    @property
+    def threshold(self) -> float:
+        """τ: what the loss may be."""
+        ...
+
+    def on(self, predictions: Predictions, batch: Batch) -> "Goal":
+        """The same goal on another batch, for which the model itself predicts this."""
+        ...
+
+    def loss(self, predictions: Predictions, batch: Batch) -> float:
+        """Loss over what was learned."""
+        ...
+
+    def worst(self, predictions: Predictions, batch: Batch) -> float:
+        """How badly it stands with what has suffered most: larger is worse."""
+        ...
+
+    def first_lost(self, predictions: Predictions, intact: Predictions, batch: Batch) -> str | None:
+        """The first of what was learned that an intact pass has and this one has not, if there is any."""
+        ...
+
+    def reached(self, mode: str, predictions: Predictions, batch: Batch, share: float = 1.0) -> bool:
+        """Whether a pass is good enough while searching.
+
+        Args:
+            mode: `"rules"` or `"recomputed"`.
+            predictions, batch: of the pass.
+            share: of what may be lost, that the pass may use up.
+        """
+        ...
+
+    def fault(self, passed: Mapping[str, Predictions], batch: Batch) -> str | None:
+        """What is wrong with a circuit on fresh samples, from its predictions by mode; `None` if nothing is."""
+        ...
 
 
 @dataclass(frozen=True)
-class Goal:
-    """The loss over the learned targets, and what it may be.
+class Exchange:
+    """Other sequences, in which one thing is not what it was.
 
     Attributes:
-        task: what predictions are of.
-        names: the learned targets.
-        full: loss of the model itself over them.
-        threshold: τ.
+        name: of the thing, such as `x_2` or `position`.
+        stream: before the first layer.
+        right: the answers of the sequences as they were, `NO_ANSWER` where several are right; `None` where answers are
+            no choices.
+        follows: the answers if the thing decides them, `NO_ANSWER` where it should not; `None` where nothing is said.
     """
 
-    task: VectorTask
-    names: tuple[str, ...]
-    full: float
-    threshold: float
+    name: str
+    stream: Float[Tensor, "1 batch position model"]
+    right: Int[Tensor, "1 batch readout"] | None = None
+    follows: Int[Tensor, "1 batch readout"] | None = None
 
-    @classmethod
-    def of(
-        cls,
-        task: VectorTask,
-        predictions: Float[Tensor, "1 batch readout output"],
-        batch: Batch,
-        threshold: float | None = None,
-    ) -> "Goal":
+
+@runtime_checkable
+class Setting(Protocol):
+    """How a task is put to the reader.
+
+    Attributes:
+        samples, validation: how many sequences are searched on and reported on, if not told otherwise; of each sort
+            where there are several.
+    """
+
+    samples: int
+    validation: int
+
+    @property
+    def words(self) -> Mapping[str, Sequence[str]]:
+        """Words of roles whose numbers have names, as `Task.role_values`."""
+        ...
+
+    def batch(self, seed: int, samples: int, *, fresh: bool) -> Batch:
+        """Annotated sequences of one member: to search on, or fresh ones for everything that is reported."""
+        ...
+
+    def goal(self, predictions: Predictions, batch: Batch, threshold: float | None) -> Goal:
         """The goal that a model's own predictions set.
 
         Raises:
             UserError: a threshold that the model itself does not meet.
         """
-        losses = task.losses(predictions, batch)
-        names = tuple(name for name in task.names if float(losses[f"loss_{name}"]) < LEARNED)
-        full = sum(float(losses[f"loss_{name}"]) for name in names) / max(1, len(names))
-        if threshold is not None and names and threshold < full:
-            raise UserError(
-                f"tau: expected at least the loss of the unablated model, {full:.4f}, found {threshold}; "
-                "take a larger one or leave it out"
-            )
-        return cls(task, names, full, threshold or max(LEAST_THRESHOLD, SLACK * full))
+        ...
 
-    def loss(self, predictions: Float[Tensor, "1 batch readout output"], batch: Batch) -> float:
-        """Mean squared error over the learned targets."""
-        losses = self.task.losses(predictions, batch)
-        return sum(float(losses[f"loss_{name}"]) for name in self.names) / len(self.names)
+    def exchanges(self, model: Transformer, batch: Batch) -> list[Exchange]:
+        """The batch with one thing exchanged, for everything that a path could carry."""
+        ...
 
-    def worst(self, predictions: Float[Tensor, "1 batch readout output"], batch: Batch) -> float:
-        """Largest partial loss of a learned target."""
-        losses = self.task.losses(predictions, batch)
-        return max(float(losses[f"loss_{name}"]) for name in self.names)
 
-    def first_lost(
-        self,
-        predictions: Float[Tensor, "1 batch readout output"],
-        intact: Float[Tensor, "1 batch readout output"],
-        batch: Batch,
-    ) -> str | None:
-        """The first learned target whose partial loss is half way from an intact pass to the plateau, or beyond."""
-        now, before = self.task.losses(predictions, batch), self.task.losses(intact, batch)
-        for name in self.names:
-            least = (float(before[f"loss_{name}"]) + self.task.config.plateau) / 2.0
-            if float(now[f"loss_{name}"]) >= least:
-                return name
-        return None
+def checked_threshold(threshold: float | None, full: float, default: float) -> float:
+    """τ: what was asked for, or the default.
 
-    def reached(
-        self,
-        mode: str,
-        predictions: Float[Tensor, "1 batch readout output"],
-        batch: Batch,
-        share: float = 1.0,
-    ) -> bool:
-        """Whether a pass is good enough: under τ where patterns are given, and every target still learned where not.
-
-        Args:
-            mode: `"rules"` or `"recomputed"`.
-            predictions, batch: of the pass.
-            share: of what the loss may rise by, that it may use up.
-        """
-        if mode == "rules":
-            return self.loss(predictions, batch) <= self.full + share * (self.threshold - self.full)
-        return self.worst(predictions, batch) <= share * LEARNED
+    Raises:
+        UserError: the model itself does not meet it.
+    """
+    if threshold is not None and threshold < full:
+        raise UserError(
+            f"tau: expected at least the loss of the unablated model, {full:.4f}, found {threshold}; "
+            "take a larger one or leave it out"
+        )
+    return default if threshold is None else threshold

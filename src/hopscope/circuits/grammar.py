@@ -6,9 +6,13 @@ from itertools import product
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 from hopscope.circuits.rules import (
+    By,
+    History,
     Identity,
+    MeanMap,
     OverRole,
     OwnChain,
     Related,
@@ -16,6 +20,7 @@ from hopscope.circuits.rules import (
     TwoTargets,
     Uniform,
     description_length,
+    weights_by,
 )
 from hopscope.models.edits import selected, visible_keys
 from hopscope.models.interventions import Roles
@@ -27,6 +32,8 @@ row does may not depend on which of the equal chains it is on."""
 
 _LEAST_EXISTING = 0.9
 """Share of a role's rows on which a rule must lead somewhere.  (The very first token has no previous one.)"""
+
+_BY: tuple[By, ...] = ("position", "symbol")
 
 
 class Grammar:
@@ -65,29 +72,65 @@ class Grammar:
 
     # Patterns.
 
-    def pattern(self, rule: Rule) -> Float[Tensor, "batch query key"]:
+    def mean_map(
+        self, role: int, own: Float[Tensor, "batch query key"], by: By
+    ) -> Float[Tensor, "batch query key"]:
+        """A head's mean weights, over the samples in which the row at a position has a role; zeros for other rows.
+
+        Args:
+            role: number of the rows' role.
+            own: the head's patterns.
+            by: whether keys with different symbols have weights of their own.
+        """
+        rows = self.rows[role].float()
+        if by == "position":
+            mean = torch.einsum("bqk,bq->qk", own, rows) / rows.sum(0).clamp(min=1.0)[:, None]
+            return mean * self.rows[role][..., None]
+        holds = functional.one_hot(self.batch.inputs[0]).float()
+        total = torch.einsum("bqk,bq,bks->qks", own, rows, holds)
+        table = total / torch.einsum("bq,bks->qks", rows, holds).clamp(min=1.0)
+        return torch.einsum("qks,bks,bq->bqk", table, holds, rows)
+
+    def pattern(
+        self, rule: Rule, mean: Float[Tensor, "batch query key"] | None = None
+    ) -> Float[Tensor, "batch query key"]:
         """The attention pattern that a rule stands for; rows on which it leads nowhere read themselves.
 
-        Raises:
-            ValueError: the rule is a mean map or a head's own softmax, which depend on the head.
-        """
-        return self._resolve(rule)[0]
+        Args:
+            rule: any but a head's own softmax.
+            mean: the head's mean weights (`mean_map`), for rules that take them (`weights_by`).
 
-    def _resolve(self, rule: Rule) -> tuple[Float[Tensor, "batch query key"], Bool[Tensor, "batch query"]]:
+        Raises:
+            ValueError: the rule is a head's own softmax, or the mean pattern is missing.
+        """
+        return self._resolve(rule, mean)[0]
+
+    def of_head(
+        self, role: int, rule: Rule, own: Float[Tensor, "batch query key"]
+    ) -> Float[Tensor, "batch query key"]:
+        """The pattern of a rule for the rows of a role of a head, whose own patterns are given."""
+        by = weights_by(rule)
+        return self.pattern(rule, None if by is None else self.mean_map(role, own, by))
+
+    def _resolve(
+        self, rule: Rule, mean: Float[Tensor, "batch query key"] | None
+    ) -> tuple[Float[Tensor, "batch query key"], Bool[Tensor, "batch query"]]:
         """The pattern, and on which rows the rule leads somewhere."""
         name = rule.model_dump_json()
-        if name not in self._resolved:
-            keys = self._keys(rule)
-            total = keys.sum(-1, keepdim=True)
-            exists = total[..., 0] > 0
-            itself = torch.eye(keys.shape[-1], device=keys.device)
-            self._resolved[name] = (
-                torch.where(exists[..., None], keys / total.clamp(min=1e-9), itself),
-                exists,
-            )
-        return self._resolved[name]
+        if name in self._resolved:
+            return self._resolved[name]
+        keys = self._keys(rule, mean)
+        total = keys.sum(-1, keepdim=True)
+        exists = total[..., 0] > 0
+        itself = torch.eye(keys.shape[-1], device=keys.device)
+        found = torch.where(exists[..., None], keys / total.clamp(min=1e-9), itself), exists
+        if weights_by(rule) is None:
+            self._resolved[name] = found
+        return found
 
-    def _keys(self, rule: Rule) -> Float[Tensor, "batch query key"]:
+    def _keys(
+        self, rule: Rule, mean: Float[Tensor, "batch query key"] | None
+    ) -> Float[Tensor, "batch query key"]:
         """Keys that a rule reads, with weights; none where it leads nowhere."""
         samples, positions = self.batch.inputs.shape[1:3]
         if isinstance(rule, Uniform):
@@ -103,13 +146,19 @@ class Grammar:
             chain = self.batch.roles["chain"][0]
             found = selected(self.batch, rule.keys)[0][:, None, :] & (chain[:, :, None] == chain[:, None, :])
         elif isinstance(rule, TwoTargets):
-            return self._both(rule)
+            return self._both(rule, mean)
+        elif isinstance(rule, History | MeanMap) and mean is not None:
+            # Mean weights are zero wherever a row sees nothing.
+            keys = selected(self.batch, rule.keys if isinstance(rule, History) else {})[0]
+            return mean * keys[:, None, :]
         else:
             raise ValueError(f"rule: expected one that roles and relations tell, found {rule.kind!r}")
         return (found & self.visible).expand(samples, -1, -1).float()
 
-    def _both(self, rule: TwoTargets) -> Float[Tensor, "batch query key"]:
-        (first, one), (second, other) = self._resolve(rule.first), self._resolve(rule.second)
+    def _both(
+        self, rule: TwoTargets, mean: Float[Tensor, "batch query key"] | None
+    ) -> Float[Tensor, "batch query key"]:
+        (first, one), (second, other) = self._resolve(rule.first, mean), self._resolve(rule.second, mean)
         return (rule.share * first + (1.0 - rule.share) * second) * (one & other)[..., None]
 
     # Candidates.
@@ -123,10 +172,17 @@ class Grammar:
     def _conceivable(self) -> list[Rule]:
         rules: list[Rule] = [Uniform(), Identity()]
         rules += [Related(relation=name) for name in self.batch.relations]
-        rules += [OverRole(keys=roles) for roles in self.roles]
+        rules += [OverRole(keys=roles) for roles in (*self.roles, *self.kinds)]
         if "chain" in self.batch.roles:
             rules += [OwnChain(keys=roles) for roles in self.roles if self._once_a_chain(roles)]
         return sorted(rules, key=description_length)
+
+    @property
+    def kinds(self) -> list[Roles]:
+        """Kinds of tokens, where those of one kind can be read as one: where there are no chains to tell them apart."""
+        if "chain" in self.batch.roles:
+            return []
+        return [{"kind": kind} for kind in self.batch.roles["kind"].unique().tolist()]
 
     def _once_a_chain(self, roles: Roles) -> bool:
         chain = self.batch.roles["chain"][0]
@@ -138,7 +194,7 @@ class Grammar:
         rows = self.rows[role]
         kept: list[tuple[Rule, Tensor]] = []
         for rule in rules:
-            pattern, exists = self._resolve(rule)
+            pattern, exists = self._resolve(rule, None)
             here = pattern[rows]
             new = not any(torch.equal(here, other) for _, other in kept)
             if exists[rows].float().mean() >= _LEAST_EXISTING and new:
@@ -177,10 +233,25 @@ class Grammar:
             return None
         return TwoTargets.model_validate({"first": first, "second": second, "share": share})
 
+    def weighted(self, role: int, own: Float[Tensor, "batch query key"]) -> list[Rule]:
+        """Rules with a head's mean weights: histories and mean maps, by position and by symbol.
+
+        There are none where there are chains: tokens of one kind are not alike there.
+        """
+        if not self.kinds:
+            return []
+        mean = self.mean_map(role, own, "position")
+        found: list[Rule] = []
+        for by in _BY if self.batch.inputs.dtype == torch.int64 else _BY[:1]:
+            histories = [History(keys=kind, by=by) for kind in self.kinds]
+            found += [each for each in histories if bool(self._resolve(each, mean)[1][self.rows[role]].all())]
+            found.append(MeanMap(by=by))
+        return found
+
     def distance(self, role: int, rule: Rule, own: Float[Tensor, "batch query key"]) -> float:
         """Total variation between a head's pattern and a rule's, mean over the rows of a role: 0 … 1."""
         rows = self.rows[role]
-        return float((own[rows] - self.pattern(rule)[rows]).abs().sum(-1).mean()) / 2.0
+        return float((own[rows] - self.of_head(role, rule, own)[rows]).abs().sum(-1).mean()) / 2.0
 
     # Words.
 
@@ -191,13 +262,13 @@ class Grammar:
             for name, value in roles.items()
             if name != "slot" or "node" not in roles
         ]
-        return " ".join(part for part in parts if part != "0")
+        return " ".join(part for part in parts if part not in ("0", ""))
 
     def target(self, role: int, rule: Rule) -> str:
         """What the rows of a role read under a rule, in words."""
         if isinstance(rule, TwoTargets):
             return f"{self.target(role, rule.first)} + {self.target(role, rule.second)}"
-        if isinstance(rule, OverRole):
+        if isinstance(rule, OverRole | History):
             return f"all {self.words(rule.keys)}"
         if not isinstance(rule, Related | OwnChain):
             return {"uniform": "all", "identity": "itself"}.get(rule.kind, "")

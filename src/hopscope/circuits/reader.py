@@ -24,20 +24,20 @@ from hopscope import rng
 from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.config import ReaderConfig
 from hopscope.circuits.execution import Assignment, Execution, Slot, followed
-from hopscope.circuits.flow import LEAST_EFFECT, Composition, Flow
-from hopscope.circuits.goal import Goal
+from hopscope.circuits.flow import Carried, Composition, Flow
+from hopscope.circuits.goal import Setting
 from hopscope.circuits.grammar import Grammar
+from hopscope.circuits.permutation_goal import PermutationSetting
 from hopscope.circuits.rules import Identity, MeanMap, Rule, Uniform, reads_nothing
 from hopscope.circuits.search import Search
+from hopscope.circuits.vector_goal import VectorSetting
 from hopscope.models.transformer import Transformer
+from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.vector_task import VectorTask
 
 NOT_LEARNED = "no circuit: above plateau"
 READ = "read"
 UNEXPLAINED = "unexplained"
-
-STILL_LEARNED = 0.5
-"""Partial loss that every learned target must keep where patterns are recomputed on fresh samples (paper, §7.2)."""
 
 _MOST_CIRCUITS = 12
 """Minimal circuits after which no further ones are looked for."""
@@ -52,14 +52,14 @@ class PathEvidence:
         removed: loss without it, by mode.
         needed_for: the first target that is lost without this read, in whatever heads of the circuit it is done, where
             patterns are recomputed; `None` if none is.
-        carries: what it brings (`x_2`, `position`), with the rise of the loss if that alone is exchanged.
+        carries: what it could bring (`x_2`, `position`), and what becomes of the answers if that alone is exchanged.
         composition: its uses, the strongest first.
     """
 
     mean_attention: float
     removed: dict[str, float]
     needed_for: str | None
-    carries: dict[str, float]
+    carries: tuple[Carried, ...]
     composition: tuple[Composition, ...]
 
 
@@ -75,7 +75,8 @@ class Reading:
         evidence: for each path of the circuit.
         loss: over the learned targets: `full`, `rules`, `recomputed`, `complement` (everything but the circuit, as it
             is), and `random_circuits`, a list.
-        worst: largest partial loss of a learned target in mode recomputed.
+        worst: largest partial loss of a learned target in mode recomputed; of a permutation model the largest accuracy
+            lost of a learned skill.
         role_words: row roles in words, by number.
         merges: (head, head) where all paths of the first could be moved to the second.
         verdict: `READ`, `UNEXPLAINED` with the reason, or `NOT_LEARNED`.
@@ -99,7 +100,7 @@ Stages = MutableMapping[str, Any]
 
 def read_circuit(
     model: Transformer,
-    task: VectorTask,
+    task: VectorTask | PermutationTask,
     config: ReaderConfig | None = None,
     *,
     stages: Stages | None = None,
@@ -117,31 +118,39 @@ def read_circuit(
     Raises:
         UserError: the threshold is below the loss of the unablated model.
     """
-    return _Reader(model, task, config or ReaderConfig(), {} if stages is None else stages, progress).read()
+    setting = PermutationSetting(task) if isinstance(task, PermutationTask) else VectorSetting(task)
+    return _Reader(
+        model, setting, config or ReaderConfig(), {} if stages is None else stages, progress
+    ).read()
 
 
 class _Reader:
     def __init__(
         self,
         model: Transformer,
-        task: VectorTask,
+        setting: Setting,
         config: ReaderConfig,
         stages: Stages,
         progress: Callable[[str], None],
     ):
-        self.config, self.stages, self.progress, self.task, self.model = config, stages, progress, task, model
-        self.fresh = self._execution(1, config.validation)
-        self.goal = Goal.of(task, self.fresh.clean.predictions, self.fresh.grammar.batch, config.threshold)
+        self.config, self.stages, self.progress, self.setting, self.model = (
+            config, stages, progress, setting, model
+        )  # fmt: skip
+        self.fresh = self._execution(config.validation or setting.validation, fresh=True)
+        clean = self.fresh.clean.predictions
+        self.goal = setting.goal(clean, self.fresh.grammar.batch, config.threshold)
 
-    def _execution(self, step: int, samples: int) -> Execution:
-        batch = self.task.sample(torch.tensor([self.config.seed]), "circuit", step, samples)
-        grammar = Grammar(batch, causal=self.model.config.causal, words=self.task.role_values)
-        return Execution(self.model, grammar)
+    def _execution(self, samples: int, *, fresh: bool) -> Execution:
+        batch = self.setting.batch(self.config.seed, samples, fresh=fresh)
+        return Execution(
+            self.model, Grammar(batch, causal=self.model.config.causal, words=self.setting.words)
+        )
 
     def read(self) -> Reading:
         if not self.goal.names:
             return Reading((), self.goal.threshold, Circuit(paths=()), (), (), {}, 0.0, (), (), NOT_LEARNED)
-        self.search = Search(self._execution(0, self.config.samples), self.goal)
+        execution = self._execution(self.config.samples or self.setting.samples, fresh=False)
+        self.search = Search(execution, self.goal.on(execution.clean.predictions, execution.grammar.batch))
         found = self._minimal_circuits()
         return self._validated(_smallest(circuit for circuit, _ in found), found)
 
@@ -219,7 +228,8 @@ class _Reader:
             "random_circuits": [self._random(len(inside), n) for n in range(self.config.random_circuits)],
         }
         flow = Flow(fresh, goal, assignment)
-        carried, needed = flow.carries(self.task), self._needed_for(assignment)
+        carried = flow.carries(self.setting.exchanges(self.model, batch))
+        needed = self._needed_for(assignment)
         evidence = tuple(
             self._path_evidence(assignment, slot, carried[slot], needed[slot], flow.composition(slot))
             for slot in sorted(inside)
@@ -227,7 +237,7 @@ class _Reader:
         worst = goal.worst(passed["recomputed"], batch)
         merges = self._merges(circuit)
         words = tuple(map(fresh.grammar.words, fresh.grammar.roles))
-        verdict = self._verdict(circuit, loss["rules"], worst)
+        verdict = self._verdict(circuit, goal.fault(passed, batch))
         return Reading(
             goal.names, goal.threshold, circuit, tuple(found), evidence, loss, worst, words, merges, verdict
         )
@@ -251,7 +261,7 @@ class _Reader:
         self,
         assignment: Assignment,
         slot: Slot,
-        carries: dict[str, float],
+        carries: tuple[Carried, ...],
         needed_for: str | None,
         uses: Sequence[Composition],
     ) -> PathEvidence:
@@ -265,8 +275,7 @@ class _Reader:
             "recomputed": goal.loss(fresh.run(without, "recomputed").predictions, batch),
         }
         attention = followed(fresh, slot, assignment.rules[slot])
-        strong = {name: rise for name, rise in carries.items() if rise >= LEAST_EFFECT}
-        return PathEvidence(attention, removed, needed_for, strong, tuple(uses))
+        return PathEvidence(attention, removed, needed_for, carries, tuple(uses))
 
     def _needed_for(self, assignment: Assignment) -> dict[Slot, str | None]:
         """For each path, the first target that is lost without its read, in whatever heads that is done."""
@@ -307,17 +316,14 @@ class _Reader:
     def _kept(self, base: Assignment, changes: dict[Slot, Rule]) -> bool:
         execution = self.search.execution
         passed = execution.run(execution.assigned(base, changes), "rules")
-        return self.goal.reached("rules", passed.predictions, execution.grammar.batch)
+        return self.search.goal.reached("rules", passed.predictions, execution.grammar.batch)
 
-    def _verdict(self, circuit: Circuit, loss: float, worst: float) -> str:
+    @staticmethod
+    def _verdict(circuit: Circuit, fault: str | None) -> str:
         unexplained = [str(path) for path in circuit.paths if path.rule.kind == "learned"]
         if unexplained:
             return f"{UNEXPLAINED}: no rule for {'; '.join(unexplained)}"
-        if loss > self.goal.threshold:
-            return f"{UNEXPLAINED}: loss {loss:.3f} on fresh samples under the rules, τ is {self.goal.threshold:.3f}"
-        if worst >= STILL_LEARNED:
-            return f"{UNEXPLAINED}: a learned target has partial loss {worst:.3f} on fresh samples when recomputed"
-        return READ
+        return READ if fault is None else f"{UNEXPLAINED}: {fault}"
 
 
 def _smallest(circuits: Iterable[Circuit]) -> Circuit:

@@ -6,14 +6,14 @@ from typing import Any
 
 from hopscope.circuits.circuit import Path
 from hopscope.circuits.config import ReaderConfig, reading_name
-from hopscope.circuits.flow import Composition
+from hopscope.circuits.flow import LEAST_EFFECT, Composition
 from hopscope.circuits.reader import Reading, read_circuit
 from hopscope.circuits.rules import said
-from hopscope.errors import UserError
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.files import remove
 from hopscope.tasks.conditional import ConditionalTask
-from hopscope.tasks.config import ConditionalConfig, RetrievalConfig
+from hopscope.tasks.config import ConditionalConfig, RetrievalConfig, TaskConfig
+from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.tasks.vector_task import VectorTask
 from hopscope.training.restore import load_ensemble, member_record, unit_plan
@@ -39,7 +39,7 @@ def read_member(
         JSON values: what `hopscope circuit --json` prints.
 
     Raises:
-        UserError: no such member or checkpoint, a task without a reader, or a threshold below the unablated loss.
+        UserError: no such member or checkpoint, or a threshold below the unablated loss.
     """
     config = config or ReaderConfig()
     record = member_record(run, member)
@@ -48,7 +48,7 @@ def read_member(
     name = reading_name(member, config)
     if unit.analysis_path(name, step).is_file():
         return unit.read_analysis(name, step)
-    task = _task(run, unit)
+    task = _task(unit_plan(unit).task)
     model = load_ensemble(unit, step).select([record.index])
     stages = _StoredStages(unit, f"{name}-stages", step)
     reading = read_circuit(model, task, config, stages=stages, progress=progress)
@@ -58,16 +58,10 @@ def read_member(
     return found
 
 
-def _task(run: RunFolder, unit: UnitFolder) -> VectorTask:
-    task = unit_plan(unit).task
-    if isinstance(task, RetrievalConfig):
-        return RetrievalTask(task)
-    if isinstance(task, ConditionalConfig):
-        return ConditionalTask(task)
-    raise UserError(
-        f"{run.path}: expected a run whose task has chains to follow, found study '{run.study}' with task "
-        f"{task.kind!r}; choose a run of another study"
-    )
+def _task(config: TaskConfig) -> VectorTask | PermutationTask:
+    if isinstance(config, RetrievalConfig):
+        return RetrievalTask(config)
+    return ConditionalTask(config) if isinstance(config, ConditionalConfig) else PermutationTask(config)
 
 
 class _StoredStages(UserDict[str, Any]):
@@ -109,7 +103,7 @@ def as_json(reading: Reading, member: int, checkpoint: int) -> dict[str, Any]:
             {
                 **path_json(path),
                 "mean_attention": evidence.mean_attention,
-                "carries": list(evidence.carries),
+                "carries": [carried.name for carried in evidence.carries if carried.rise >= LEAST_EFFECT],
                 "composition": [_use(use, reading.role_words) for use in evidence.composition],
                 "loss_if_removed": evidence.removed,
                 "needed_for": evidence.needed_for,
@@ -118,6 +112,19 @@ def as_json(reading: Reading, member: int, checkpoint: int) -> dict[str, Any]:
         ],
         "loss": losses,
         "worst_recomputed": reading.worst,
+        "exchanges": [
+            {
+                "layer": path.layer,
+                "head": path.head,
+                "query_role": path.query,
+                "exchanged": carried.name,
+                "rise": carried.rise,
+                "answers_kept": carried.kept,
+                "answers_follow": carried.follows,
+            }
+            for path, evidence in zip(reading.circuit.paths, reading.evidence, strict=True)
+            for carried in evidence.carries
+        ],
         "minimal_circuits": [
             {
                 "found": found,

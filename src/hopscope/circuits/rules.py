@@ -6,7 +6,8 @@ the same patterns on the rows of a role are the same read, and the simpler name 
 `previous` and `pair_mate` are one.
 
 By description length: uniform, identity, previous token, pair mate, same symbol, uniform over a role, one token of the
-own chain, two targets, the head's mean map by position, and its own softmax, which is no rule but the lack of one.
+own chain, two targets, all tokens with a role weighted by position, the head's mean map by position, both by position
+and symbol, and the head's own softmax, which is no rule but the lack of one.
 """
 
 from typing import Annotated, Literal
@@ -62,6 +63,34 @@ class OwnChain(Config):
     keys: Roles
 
 
+By = Literal["position", "symbol"]
+"""On what mean weights depend: on the positions of row and key alone, or on the key's symbol too."""
+
+
+class History(Config):
+    """All visible tokens with certain roles, each with the head's own mean weight for it.
+
+    Attributes:
+        keys: their roles.
+        by: what the weights depend on.
+    """
+
+    kind: Literal["history"] = "history"
+    keys: Roles
+    by: By = "position"
+
+
+class MeanMap(Config):
+    """The head's own mean pattern at the rows of a role, over a reference batch: what it does whatever the row holds.
+
+    Attributes:
+        by: what the weights depend on.
+    """
+
+    kind: Literal["mean_map"] = "mean_map"
+    by: By = "position"
+
+
 Single = Annotated[Related | OverRole | OwnChain | Identity, Field(discriminator="kind")]
 """What one of two targets can be."""
 
@@ -80,12 +109,6 @@ class TwoTargets(Config):
     share: float = Field(gt=0.0, lt=1.0)
 
 
-class MeanMap(Config):
-    """The head's own mean pattern over a reference batch: what it does by position alone."""
-
-    kind: Literal["mean_map"] = "mean_map"
-
-
 class Learned(Config):
     """The head's own softmax.  A circuit with such a path is not explained."""
 
@@ -93,10 +116,10 @@ class Learned(Config):
 
 
 Rule = Annotated[
-    Uniform | Identity | Related | OverRole | OwnChain | TwoTargets | MeanMap | Learned,
+    Uniform | Identity | Related | OverRole | OwnChain | TwoTargets | History | MeanMap | Learned,
     Field(discriminator="kind"),
 ]
-"""Any of the eight."""
+"""Any of the nine."""
 
 NOTHING = (Uniform(), Identity())
 """What a row does that reads nothing in particular."""
@@ -121,7 +144,14 @@ def description_length(rule: Rule) -> tuple[int, ...]:
         return (8,)
     if isinstance(rule, TwoTargets):
         return (9, *description_length(rule.first), *description_length(rule.second))
-    return (10,) if isinstance(rule, MeanMap) else (11,)
+    if isinstance(rule, History | MeanMap):
+        return (10 + isinstance(rule, MeanMap) + 2 * (rule.by == "symbol"),)
+    return (14,)
+
+
+def weights_by(rule: Rule) -> By | None:
+    """On what the weights depend that a rule takes from a head's mean pattern; `None` if it takes none."""
+    return rule.by if isinstance(rule, History | MeanMap) else None
 
 
 def reads_nothing(rule: Rule) -> bool:
@@ -135,4 +165,4 @@ def said(rule: Rule) -> str:
         return rule.relation
     if isinstance(rule, TwoTargets):
         return f"{said(rule.first)} {rule.share:.0%} + {said(rule.second)}"
-    return rule.kind
+    return rule.kind if weights_by(rule) != "symbol" else f"{rule.kind} by symbol"

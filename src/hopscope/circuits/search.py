@@ -14,6 +14,7 @@ from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slo
 from hopscope.circuits.goal import Goal
 from hopscope.circuits.rules import (
     NOTHING,
+    History,
     Learned,
     MeanMap,
     Rule,
@@ -55,6 +56,7 @@ class Search:
         self.execution, self.goal = execution, goal
         self.share = 1.0
         self._near: dict[Slot, list[Rule]] = {}
+        self._far: dict[Slot, list[Rule]] = {}
         self._distant: dict[Slot, list[tuple[Rule, float]]] = {}
 
     # States.
@@ -115,8 +117,9 @@ class Search:
         return state
 
     def _simpler(self, state: State, slot: Slot) -> list[Rule]:
-        length = description_length(state.assignment.rules[slot])
-        return [rule for rule in self.near(slot) if description_length(rule) < length]
+        now = state.assignment.rules[slot]
+        rules = [*self.near(slot), *(self._far[slot] if isinstance(now, Learned) else [])]
+        return [rule for rule in rules if description_length(rule) < description_length(now)]
 
     def near(self, slot: Slot) -> list[Rule]:
         """Rules that could be what a head's row does: those near to its pattern, the simplest first."""
@@ -124,11 +127,18 @@ class Search:
             layer, head, role = slot
             grammar, own = self.execution.grammar, self.execution.patterns[layer][0, :, head]
             found = list(self._distances(slot))
-            two = grammar.two_targets(role, own, [rule for rule, _ in found])
-            if two is not None:
-                found.append((two, grammar.distance(role, two, own)))
+            singles = [rule for rule, _ in found]
+            two = grammar.two_targets(role, own, singles)
+            further = [*([] if two is None else [two]), *grammar.weighted(role, own)]
+            found += [(rule, grammar.distance(role, rule, own)) for rule in further]
             farthest = min(min((distance for _, distance in found), default=1.0) + _NEAR, _SHARP)
-            self._near[slot] = [*(rule for rule, distance in found if distance <= farthest), MeanMap()]
+            found.sort(key=lambda pair: description_length(pair[0]))
+            near = [rule for rule, distance in found if distance <= farthest]
+            # Where there are chains a mean map says the least that can be said: it may be far.
+            self._near[slot] = near if grammar.kinds else [*near, MeanMap()]
+            # Mean weights are near to everything: a rule that a row needs can be farther than they are.
+            far = [rule for rule, distance in found if farthest < distance <= _SHARP]
+            self._far[slot] = far if grammar.kinds else []
         return self._near[slot]
 
     def nearest_distance(self, slot: Slot) -> float:
@@ -188,4 +198,4 @@ class Search:
 
     @staticmethod
     def _unnamed(state: State, slot: Slot) -> bool:
-        return isinstance(state.assignment.rules[slot], Learned | MeanMap | TwoTargets)
+        return isinstance(state.assignment.rules[slot], Learned | MeanMap | History | TwoTargets)

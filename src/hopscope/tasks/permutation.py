@@ -20,6 +20,9 @@ from hopscope.tasks.splits import ENUMERATED_VALUES, MappingSplit
 
 KINDS = ("x", "y")
 
+REPEATS = ("", "repeat")
+"""Words of the role `repeat`: a token that is none needs no word."""
+
 _LARGEST_DRAW = 2**31
 """Bound of one random integer: up to V = 8 mapping and order are drawn as one number, which halves the work."""
 
@@ -39,7 +42,7 @@ class PermutationTask:
     """
 
     input_kind = "tokens"
-    role_values: Mapping[str, tuple[str, ...]] = {"kind": KINDS}
+    role_values: Mapping[str, tuple[str, ...]] = {"kind": KINDS, "repeat": REPEATS}
 
     def __init__(self, config: PermutationConfig, device: torch.device | str = "cpu"):
         self.config, self.device = config, torch.device(device)

@@ -1,0 +1,142 @@
+"""The tasks on vectors as the reader sees them: chains to follow, and the partial losses of their steps.
+
+A target counts as learned with a partial loss under 0.25.  Its circuit must keep the loss over the learned targets
+under τ = max(0.05, 1.5 × the loss of the model itself); the paper (appendix E) asks for 0.05.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from hopscope.circuits.goal import Exchange, Predictions, checked_threshold
+from hopscope.models.transformer import Transformer
+from hopscope.tasks.batch import Batch
+from hopscope.tasks.vector_task import VectorTask
+
+LEARNED = 0.25
+"""Partial loss under which a target counts as learned."""
+
+LEAST_THRESHOLD, SLACK = 0.05, 1.5
+"""τ is the larger of the first, and the second times the unablated loss."""
+
+STILL_LEARNED = 0.5
+"""Partial loss that every learned target must keep where patterns are recomputed on fresh samples (paper, §7.2)."""
+
+
+@dataclass(frozen=True)
+class VectorGoal:
+    """The loss over the learned targets, and what it may be.
+
+    Attributes:
+        task: what predictions are of.
+        names: the learned targets.
+        full: mean squared error of the model itself over them.
+        threshold: τ.
+    """
+
+    task: VectorTask
+    names: tuple[str, ...]
+    full: float
+    threshold: float
+
+    def on(self, predictions: Predictions, batch: Batch) -> "VectorGoal":
+        """The same goal: τ is absolute."""
+        return self
+
+    def loss(self, predictions: Predictions, batch: Batch) -> float:
+        """Mean squared error over the learned targets."""
+        losses = self.task.losses(predictions, batch)
+        return sum(float(losses[f"loss_{name}"]) for name in self.names) / max(1, len(self.names))
+
+    def worst(self, predictions: Predictions, batch: Batch) -> float:
+        """Largest partial loss of a learned target."""
+        losses = self.task.losses(predictions, batch)
+        return max(float(losses[f"loss_{name}"]) for name in self.names)
+
+    def first_lost(self, predictions: Predictions, intact: Predictions, batch: Batch) -> str | None:
+        """The first learned target whose partial loss is half way from an intact pass to the plateau, or beyond."""
+        now, before = self.task.losses(predictions, batch), self.task.losses(intact, batch)
+        for name in self.names:
+            least = (float(before[f"loss_{name}"]) + self.task.config.plateau) / 2.0
+            if float(now[f"loss_{name}"]) >= least:
+                return name
+        return None
+
+    def reached(self, mode: str, predictions: Predictions, batch: Batch, share: float = 1.0) -> bool:
+        """Whether a pass is under τ where patterns are given, and every target still learned where not."""
+        if mode == "rules":
+            return self.loss(predictions, batch) <= self.full + share * (self.threshold - self.full)
+        return self.worst(predictions, batch) <= share * LEARNED
+
+    def fault(self, passed: Mapping[str, Predictions], batch: Batch) -> str | None:
+        """A loss over τ under the rules, or a target that is no longer learned when recomputed."""
+        loss = self.loss(passed["rules"], batch)
+        if loss > self.threshold:
+            return f"loss {loss:.3f} on fresh samples under the rules, τ is {self.threshold:.3f}"
+        worst = self.worst(passed["recomputed"], batch)
+        if worst >= STILL_LEARNED:
+            return f"a learned target has partial loss {worst:.3f} on fresh samples when recomputed"
+        return None
+
+
+class VectorSetting:
+    """A task on vectors, put to the reader; see `Setting`."""
+
+    samples, validation = 48, 256
+
+    def __init__(self, task: VectorTask):
+        self.task = task
+
+    @property
+    def words(self) -> Mapping[str, Sequence[str]]:
+        """Words of the task's roles."""
+        return self.task.role_values
+
+    def batch(self, seed: int, samples: int, *, fresh: bool) -> Batch:
+        """Samples of the stream `circuit`: its step 0 to search on, step 1 for what is reported."""
+        return self.task.sample(torch.tensor([seed]), "circuit", int(fresh), samples)
+
+    def goal(self, predictions: Predictions, batch: Batch, threshold: float | None) -> VectorGoal:
+        """The goal over those targets whose partial loss is small.
+
+        Raises:
+            UserError: a threshold that the model itself does not meet.
+        """
+        losses = self.task.losses(predictions, batch)
+        names = tuple(name for name in self.task.names if float(losses[f"loss_{name}"]) < LEARNED)
+        full = VectorGoal(self.task, names, 0.0, 0.0).loss(predictions, batch)
+        tau = checked_threshold(threshold if names else None, full, max(LEAST_THRESHOLD, SLACK * full))
+        return VectorGoal(self.task, names, full, tau)
+
+    def exchanges(self, model: Transformer, batch: Batch) -> list[Exchange]:
+        """Symbols of each node, `x_NODE`, and `position`: see `exchanged`."""
+        others = exchanged(self.task, batch.inputs, batch.roles)
+        return [Exchange(name, model.embedded(inputs)) for name, inputs in others.items()]
+
+
+def exchanged(
+    task: VectorTask, inputs: Float[Tensor, "1 batch position feature"], roles: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The same sequences with one thing exchanged for that of another sample.
+
+    Returns:
+        `x_NODE` for each node of the chains: its symbol, in all chains and at every token that holds it; `position`:
+        all position codes, each moved by one tuple of two.
+    """
+    size = task.config.symbol_dim
+    symbols, codes = inputs[0, ..., :size], inputs[0, ..., size:]
+    holds, chain = roles["holds"][0], roles["chain"][0]
+    found = {}
+    for node in holds.unique().tolist():
+        changed = symbols.clone()
+        for number in range(task.config.chains):
+            here = (holds == node) & (chain == number)
+            first = here.int().argmax(-1)
+            symbol = symbols[torch.arange(len(first)), first]
+            changed = torch.where(here[..., None], symbol.roll(1, 0)[:, None], changed)
+        found[f"x_{node}"] = torch.cat((changed, codes), -1)[None]
+    found["position"] = torch.cat((symbols, codes.roll(2, 1)), -1)[None]
+    return found
