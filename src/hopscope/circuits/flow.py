@@ -106,8 +106,8 @@ class Flow:
             heads = block.heads_under(stream, self._patterns[layer]).clone()
             heads[:, :, head] = torch.where(rows[..., None], read, heads[:, :, head])
             stream = block.after_heads(stream, heads)
-        started = Passed((*self.base.streams[: layer + 1], stream), self.base.predictions)
-        later = self.execution.run(self.assignment, "recomputed", layer + 1, started)
+        before = (*self.base.streams[: layer + 1], stream)
+        later = self.execution.onward(self.assignment, "recomputed", before)
         return self._loss(later.predictions)
 
     # Composition.

@@ -13,7 +13,7 @@ have become, rows outside of the circuit read nothing.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ import torch
 
 from hopscope import rng
 from hopscope.circuits.circuit import Circuit
-from hopscope.circuits.execution import Assignment, Execution, Slot
+from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slot
 from hopscope.circuits.flow import LEAST_EFFECT, Composition, Flow
 from hopscope.circuits.goal import Goal
 from hopscope.circuits.grammar import Grammar
@@ -227,21 +227,21 @@ class _Reader:
         batch = fresh.grammar.batch
         rules = circuit.rules(fresh.grammar, fresh.slots)
         assignment = fresh.assigned(fresh.untouched(), rules)
-        passed = {mode: fresh.run(assignment, mode).predictions for mode in ("rules", "recomputed")}
+        flow = Flow(fresh, goal, assignment)
+        passed: dict[Mode, Passed] = {"rules": fresh.run(assignment, "rules"), "recomputed": flow.base}
         inside = [slot for slot, rule in rules.items() if not reads_nothing(rule)]
         loss: dict[str, Any] = {
             "full": goal.full,
-            **{mode: goal.loss(predictions, batch) for mode, predictions in passed.items()},
+            **{mode: goal.loss(each.predictions, batch) for mode, each in passed.items()},
             "complement": self._loss(fresh.assigned(fresh.untouched(), dict.fromkeys(inside, Uniform()))),
-            "random_circuits": [self._random(len(inside), n) for n in range(self.config.random_circuits)],
+            "random_circuits": self._random_circuits(len(inside)),
         }
-        flow = Flow(fresh, goal, assignment)
         carried = flow.carries(self.task)
         evidence = tuple(
-            self._path_evidence(assignment, slot, carried[slot], flow.composition(slot))
+            self._path_evidence(assignment, passed, slot, carried[slot], flow.composition(slot))
             for slot in sorted(inside)
         )
-        worst = goal.worst(passed["recomputed"], batch)
+        worst = goal.worst(flow.base.predictions, batch)
         merges = self._merges(circuit)
         words = tuple(map(fresh.grammar.words, fresh.grammar.roles))
         verdict = self._verdict(circuit, loss["rules"], worst)
@@ -249,34 +249,51 @@ class _Reader:
             goal.names, goal.threshold, circuit, tuple(found), evidence, loss, worst, words, merges, verdict
         )
 
-    def _loss(self, assignment: Assignment) -> float:
-        return self.goal.loss(self.fresh.run(assignment, "rules").predictions, self.fresh.grammar.batch)
+    def _loss(
+        self, assignment: Assignment, mode: Mode = "rules", start: int = 0, base: Passed | None = None
+    ) -> float:
+        """Loss on the fresh samples; arguments as of `Execution.run`."""
+        passed = self.fresh.run(assignment, mode, start, base)
+        return self.goal.loss(passed.predictions, self.fresh.grammar.batch)
 
-    def _random(self, size: int, number: int) -> float:
-        """Loss under a random circuit: other rows, other rules, the same number of them."""
+    def _random_circuits(self, size: int) -> list[float]:
+        """Losses under random circuits: other rows, other rules, the same number of them."""
+        fresh = self.fresh
+        nothing = fresh.assigned(fresh.untouched(), dict.fromkeys(fresh.slots, Uniform()))
+        passed, losses = fresh.run(nothing, "rules"), []
+        for number in range(self.config.random_circuits):
+            rules = self._random_rules(size, number)
+            first = min((slot[0] for slot in rules), default=0)
+            losses.append(self._loss(fresh.assigned(nothing, rules), "rules", first, passed))
+        return losses
+
+    def _random_rules(self, size: int, number: int) -> dict[Slot, Rule]:
         fresh = self.fresh
         slots = self._shuffled(self.search.reachable(), 1000 + number)[:size]
         words = rng.bits(self.config.seed, "circuit", 5000 + number, torch.arange(len(slots)))[:, 0].tolist()
-        rules: dict[Slot, Rule] = dict.fromkeys(fresh.slots, Uniform())
+        rules: dict[Slot, Rule] = {}
         for slot, word in zip(slots, words, strict=True):
             choices = [rule for rule in fresh.grammar.rules(slot[2]) if not reads_nothing(rule)]
             if choices:
                 rules[slot] = choices[word % len(choices)]
-        return self._loss(fresh.assigned(fresh.untouched(), rules))
+        return rules
 
     def _path_evidence(
-        self, assignment: Assignment, slot: Slot, carries: dict[str, float], uses: Sequence[Composition]
+        self,
+        assignment: Assignment,
+        passed: Mapping[Mode, Passed],
+        slot: Slot,
+        carries: dict[str, float],
+        uses: Sequence[Composition],
     ) -> PathEvidence:
-        fresh, goal = self.fresh, self.goal
+        fresh, (layer, head, role) = self.fresh, slot
         without = fresh.assigned(assignment, {slot: Uniform()})
         alone = fresh.assigned(fresh.untouched(), {slot: Uniform()})
-        batch = fresh.grammar.batch
         removed = {
-            "rules": self._loss(without),
-            "clean": self._loss(alone),
-            "recomputed": goal.loss(fresh.run(without, "recomputed").predictions, batch),
+            "rules": self._loss(without, "rules", layer, passed["rules"]),
+            "clean": self._loss(alone, "rules", layer, fresh.clean),
+            "recomputed": self._loss(without, "recomputed", layer, passed["recomputed"]),
         }
-        layer, head, role = slot
         rows = fresh.grammar.rows[role]
         own = fresh.patterns[layer][0, :, head][rows]
         wanted = fresh.rule_pattern(slot, assignment.rules[slot]).expand(rows.shape[0], -1, -1)[rows]
