@@ -22,6 +22,10 @@ $(VENV)/installed-bench: $(VENV)/installed
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,bench]'
 	@touch $@
 
+$(VENV)/installed-nnsight: $(VENV)/installed
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,nnsight]'
+	@touch $@
+
 demo: $(VENV)/installed
 	$(BIN)/hopscope run permutation --out $(OUT)
 

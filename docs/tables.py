@@ -126,6 +126,34 @@ def _cost(row: dict[str, Any]) -> list[str]:
     ]
 
 
+def reading(file: str = "reading") -> str:
+    """What it costs to read the circuit of a deep model."""
+    result = _json(BENCH / f"{file}.json")
+
+    def seconds(spread: dict[str, Any]) -> str:
+        return f"{spread['median']:.1f} ({spread['min']:.1f} to {spread['max']:.1f})"
+
+    searches = [("search, lower layers kept", "kept"), ("search, every pass from the bottom", "afresh")]
+    passes, layers = result["search_passes"], result["search_layers"]
+    rows = [
+        ["whole reading", seconds(result["seconds"]), seconds(result["cpu_seconds"]), "", ""],
+        *(
+            [
+                words,
+                seconds(result["search_seconds"][way]),
+                seconds(result["search_cpu_seconds"][way]),
+                f"{passes[way]:,}",
+                f"{layers[way]:,}",
+            ]
+            for words, way in searches
+        ),
+    ]
+    gain = result["search_afresh_over_kept"]
+    ratio = f"{gain['median']:.2f} ({gain['min']:.2f} to {gain['max']:.2f})"
+    table = _markdown(["what", "seconds", "of a core", "passes", "layers run"], rows)
+    return f"{table}\nFrom the bottom ÷ kept, within a round: {ratio}.\n"
+
+
 def theory() -> str:
     """Layers that a chain of D steps needs: the published bound and the counted minima."""
     from hopscope.theory.attention_plans import exact_layers_single_target
@@ -209,6 +237,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "story": story,
     "speed": speed,
     "growth": growth,
+    "reading": reading,
     "witnesses": witnesses,
     "witness-plan": witness_plan,
     "theory": theory,

@@ -33,6 +33,7 @@ def started(monkeypatch):
         ),
         (("--model", "depth-mlp"), "compare.py", ["--model", "depth-mlp"]),
         (("--growth",), "growth.py", []),
+        (("--reading", "--rounds", 7), "reading.py", ["--rounds", "7"]),
         (("--suite", "gpu", "--rounds", 2), "gpu.py", ["--rounds", "2"]),
         (
             ("--growth", "--model", "depth", "--rounds", 7, "--seconds", 3, "--out", "here.json"),
@@ -73,6 +74,10 @@ def test_what_the_script_refuses_is_one_line_and_status_2(tmp_path, growth, word
         (("--growth", "--suite", "gpu"), ["expected neither --growth nor --model"]),
         (("--growth", "--model", "depth-mlp"), ["expected permutation or depth", "depth-mlp"]),
         (("--model", "width"), ["--model", "'width'"]),
+        (("--reading", "--growth"), ["expected none of --suite gpu, --growth"]),
+        (("--reading", "--model", "depth"), ["expected none of --suite gpu, --growth"]),
+        (("--reading", "--suite", "gpu"), ["expected none of --suite gpu, --growth"]),
+        (("--reading", "--seconds", 3), ["expected none of --suite gpu, --growth"]),
     ],
 )
 def test_what_the_command_refuses_starts_nothing(hopscope, started, words, found):

@@ -8,7 +8,7 @@ as they have become, and all other rows what they are given.
 A change in one layer leaves the layers below as they are: their streams are kept and used again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -140,10 +140,19 @@ class Execution:
         """
         if base is None:
             base, start = self.clean, 0
-        streams = list(base.streams[: start + 1])
+        return self.onward(assignment, mode, base.streams[: start + 1])
+
+    def onward(self, assignment: Assignment, mode: Mode, before: Sequence[Stream]) -> Passed:
+        """Run the layers that are left.
+
+        Args:
+            assignment, mode: as of `run`.
+            before: streams before each layer that is done, and before the first that is left.
+        """
+        streams = list(before)
         stream = streams[-1]
         with torch.no_grad():
-            for layer in range(start, len(self.model.blocks)):
+            for layer in range(len(before) - 1, len(self.model.blocks)):
                 block, pattern = self.model.blocks[layer], assignment.given[layer]
                 own = assignment.own[layer]
                 if mode == "recomputed" and bool(own.any()):

@@ -134,8 +134,8 @@ class Flow:
             heads = block.heads_under(stream, self._patterns[layer]).clone()
             heads[:, :, head] = torch.where(rows[..., None], read, heads[:, :, head])
             stream = block.after_heads(stream, heads)
-        started = Passed((*self.base.streams[: layer + 1], stream), self.base.predictions)
-        return self.execution.run(self.assignment, "recomputed", layer + 1, started).predictions
+        before = (*self.base.streams[: layer + 1], stream)
+        return self.execution.onward(self.assignment, "recomputed", before).predictions
 
     # Composition.
 

@@ -13,17 +13,18 @@ have become, rows outside of the circuit read nothing.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from hopscope import rng
 from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.config import ReaderConfig
-from hopscope.circuits.execution import Assignment, Execution, Slot, followed
+from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slot, followed
 from hopscope.circuits.flow import Carried, Composition, Flow
 from hopscope.circuits.goal import Setting
 from hopscope.circuits.grammar import Grammar
@@ -219,68 +220,82 @@ class _Reader:
         batch = fresh.grammar.batch
         rules = circuit.rules(fresh.grammar, fresh.slots)
         assignment = fresh.assigned(fresh.untouched(), rules)
-        passed = {mode: fresh.run(assignment, mode).predictions for mode in ("rules", "recomputed")}
+        flow = Flow(fresh, goal, assignment)
+        passed: dict[Mode, Passed] = {"rules": fresh.run(assignment, "rules"), "recomputed": flow.base}
         inside = [slot for slot, rule in rules.items() if not reads_nothing(rule)]
         loss: dict[str, Any] = {
             "full": goal.full,
-            **{mode: goal.loss(predictions, batch) for mode, predictions in passed.items()},
+            **{mode: goal.loss(each.predictions, batch) for mode, each in passed.items()},
             "complement": self._loss(fresh.assigned(fresh.untouched(), dict.fromkeys(inside, Uniform()))),
-            "random_circuits": [self._random(len(inside), n) for n in range(self.config.random_circuits)],
+            "random_circuits": self._random_circuits(len(inside)),
         }
-        flow = Flow(fresh, goal, assignment)
         carried = flow.carries(self.setting.exchanges(self.model, batch))
-        needed = self._needed_for(assignment)
+        needed = self._needed_for(assignment, flow.base)
         evidence = tuple(
-            self._path_evidence(assignment, slot, carried[slot], needed[slot], flow.composition(slot))
+            self._path_evidence(assignment, passed, slot, carried[slot], needed[slot], flow.composition(slot))
             for slot in sorted(inside)
         )
-        worst = goal.worst(passed["recomputed"], batch)
+        worst = goal.worst(flow.base.predictions, batch)
         merges = self._merges(circuit)
         words = tuple(map(fresh.grammar.words, fresh.grammar.roles))
-        verdict = self._verdict(circuit, goal.fault(passed, batch))
+        answers: dict[str, Tensor] = {mode: each.predictions for mode, each in passed.items()}
+        verdict = self._verdict(circuit, goal.fault(answers, batch))
         return Reading(
             goal.names, goal.threshold, circuit, tuple(found), evidence, loss, worst, words, merges, verdict
         )
 
-    def _loss(self, assignment: Assignment) -> float:
-        return self.goal.loss(self.fresh.run(assignment, "rules").predictions, self.fresh.grammar.batch)
+    def _loss(
+        self, assignment: Assignment, mode: Mode = "rules", start: int = 0, base: Passed | None = None
+    ) -> float:
+        """Loss on the fresh samples; arguments as of `Execution.run`."""
+        passed = self.fresh.run(assignment, mode, start, base)
+        return self.goal.loss(passed.predictions, self.fresh.grammar.batch)
 
-    def _random(self, size: int, number: int) -> float:
-        """Loss under a random circuit: other rows, other rules, the same number of them."""
+    def _random_circuits(self, size: int) -> list[float]:
+        """Losses under random circuits: other rows, other rules, the same number of them."""
+        fresh = self.fresh
+        nothing = fresh.assigned(fresh.untouched(), dict.fromkeys(fresh.slots, Uniform()))
+        passed, losses = fresh.run(nothing, "rules"), []
+        for number in range(self.config.random_circuits):
+            rules = self._random_rules(size, number)
+            first = min((slot[0] for slot in rules), default=0)
+            losses.append(self._loss(fresh.assigned(nothing, rules), "rules", first, passed))
+        return losses
+
+    def _random_rules(self, size: int, number: int) -> dict[Slot, Rule]:
         fresh = self.fresh
         slots = self._shuffled(self.search.reachable(), 1000 + number)[:size]
         words = rng.bits(self.config.seed, "circuit", 5000 + number, torch.arange(len(slots)))[:, 0].tolist()
-        rules: dict[Slot, Rule] = dict.fromkeys(fresh.slots, Uniform())
+        rules: dict[Slot, Rule] = {}
         for slot, word in zip(slots, words, strict=True):
             choices = [rule for rule in fresh.grammar.rules(slot[2]) if not reads_nothing(rule)]
             if choices:
                 rules[slot] = choices[word % len(choices)]
-        return self._loss(fresh.assigned(fresh.untouched(), rules))
+        return rules
 
     def _path_evidence(
         self,
         assignment: Assignment,
+        passed: Mapping[Mode, Passed],
         slot: Slot,
         carries: tuple[Carried, ...],
         needed_for: str | None,
         uses: Sequence[Composition],
     ) -> PathEvidence:
-        fresh, goal = self.fresh, self.goal
+        fresh, layer = self.fresh, slot[0]
         without = fresh.assigned(assignment, {slot: Uniform()})
         alone = fresh.assigned(fresh.untouched(), {slot: Uniform()})
-        batch = fresh.grammar.batch
         removed = {
-            "rules": self._loss(without),
-            "clean": self._loss(alone),
-            "recomputed": goal.loss(fresh.run(without, "recomputed").predictions, batch),
+            "rules": self._loss(without, "rules", layer, passed["rules"]),
+            "clean": self._loss(alone, "rules", layer, fresh.clean),
+            "recomputed": self._loss(without, "recomputed", layer, passed["recomputed"]),
         }
         attention = followed(fresh, slot, assignment.rules[slot])
         return PathEvidence(attention, removed, needed_for, carries, tuple(uses))
 
-    def _needed_for(self, assignment: Assignment) -> dict[Slot, str | None]:
+    def _needed_for(self, assignment: Assignment, intact: Passed) -> dict[Slot, str | None]:
         """For each path, the first target that is lost without its read, in whatever heads that is done."""
         fresh, batch = self.fresh, self.fresh.grammar.batch
-        intact = fresh.run(assignment, "recomputed").predictions
         reads: dict[tuple[int, str], list[Slot]] = {}
         for slot in assignment.circuit:
             target = fresh.grammar.target(slot[2], assignment.rules[slot]) or str(slot)
@@ -288,7 +303,9 @@ class _Reader:
         found: dict[Slot, str | None] = {}
         for slots in reads.values():
             without = fresh.assigned(assignment, dict.fromkeys(slots, Uniform()))
-            lost = self.goal.first_lost(fresh.run(without, "recomputed").predictions, intact, batch)
+            start = min(layer for layer, _, _ in slots)
+            predictions = fresh.run(without, "recomputed", start, intact).predictions
+            lost = self.goal.first_lost(predictions, intact.predictions, batch)
             found |= dict.fromkeys(slots, lost)
         return found
 

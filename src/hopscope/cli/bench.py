@@ -15,7 +15,7 @@ BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
 @dataclasses.dataclass
 class Options:
-    """Measure training speed: side by side with other ways to train the same model, or as the work grows."""
+    """Measure training speed, side by side with other ways to train the same model or as the work grows; or reading."""
 
     suite: Literal["cpu", "gpu"] = "cpu"
     """Where: beside other programs on this machine's CPU, or Figure 4's models on its GPU."""
@@ -23,8 +23,10 @@ class Options:
     """Trained on a CPU: the presentation's model (default), or the paper's deep ones, without or with MLP."""
     growth: bool = False
     """Measure what training costs by members, size of the task, layers and width instead."""
+    reading: bool = False
+    """Measure what it costs to read the circuit of a deep model instead."""
     rounds: int | None = None
-    """Rounds; in each, every contestant (or point) runs once (default: 5, with --growth or on a GPU 3)."""
+    """Rounds; in each, every contestant (or point) runs once (default: 5, with --growth, --reading or on a GPU 3)."""
     seconds: float | None = None
     """Seconds of training that are timed in each round (default: 4, with --growth 2, on a GPU 1)."""
     out: Path | None = None
@@ -45,6 +47,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _script(options: Options) -> str:
+    if options.reading:
+        if options.suite == "gpu" or options.growth or options.model or options.seconds is not None:
+            raise UserError(
+                "--reading: expected none of --suite gpu, --growth, --model and --seconds, found one; leave it out"
+            )
+        return "reading.py"
     if options.suite == "gpu":
         if options.growth or options.model is not None:
             raise UserError("--suite gpu: expected neither --growth nor --model, found one; leave it out")
