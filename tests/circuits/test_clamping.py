@@ -69,7 +69,7 @@ def test_each_member_is_clamped_in_its_own_way_as_by_an_intervention():
 def test_a_run_that_is_left_alone_is_the_training_itself():
     task = RetrievalTask(TASK)
     start = model_of(task)
-    found = rerun(start, task, TRAINING, 17, 0, {"alone": ()}, every=3, samples=19)
+    found = rerun(start, task, TRAINING, 17, 0, {"alone": ()}, steps=99, every=3, samples=19)
     trained = start.select([0])
     optimizer = Optimizer(trained.parameters, TRAINING)
     steps = TrainingSteps("general", trained, task, TRAINING, torch.tensor([17]), optimizer)
@@ -109,7 +109,7 @@ def test_runs_side_by_side_are_the_runs_one_by_one(order):
     task = RetrievalTask(TASK.model_copy(update={"order": order}))
     start = model_of(task)
     names = {str(number): clamp for number, clamp in enumerate(CLAMPS)}
-    found = rerun(start, task, TRAINING, 17, 0, names, every=100, samples=19)
+    found = rerun(start, task, TRAINING, 17, 0, names, steps=99, every=100, samples=19)
     for name, clamp in names.items():
         loss, moved = reference_run(task, start, clamp, 17)
         assert moved > 1e-3
@@ -120,11 +120,20 @@ def test_runs_side_by_side_are_the_runs_one_by_one(order):
 def test_a_later_start_takes_the_samples_of_its_steps():
     task = RetrievalTask(TASK)
     start = model_of(task)
-    early = rerun(start, task, TRAINING, 17, 0, {"alone": ()}, every=100, samples=19)
-    late = rerun(start, task, TRAINING, 17, 4, {"alone": ()}, every=100, samples=19)
+    early = rerun(start, task, TRAINING, 17, 0, {"alone": ()}, steps=99, every=100, samples=19)
+    late = rerun(start, task, TRAINING, 17, 4, {"alone": ()}, steps=99, every=100, samples=19)
     assert late.steps == (4, 7)
     assert early.losses["alone"]["loss"][0] == late.losses["alone"]["loss"][0]
     assert early.losses["alone"]["loss"][-1] != late.losses["alone"]["loss"][-1]
+
+
+def test_a_run_takes_as_many_steps_as_are_asked_for():
+    task = RetrievalTask(TASK)
+    start = model_of(task)
+    whole = rerun(start, task, TRAINING, 17, 0, {"alone": ()}, steps=99, every=1, samples=19)
+    part = rerun(start, task, TRAINING, 17, 0, {"alone": ()}, steps=4, every=3, samples=19)
+    assert part.steps == (0, 3, 4)
+    assert part.losses["alone"]["loss"][-1] == whole.losses["alone"]["loss"][4]
 
 
 def test_what_the_check_raises_ends_the_runs():
@@ -134,7 +143,7 @@ def test_what_the_check_raises_ends_the_runs():
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        rerun(model_of(task), task, TRAINING, 17, 0, {"alone": ()}, every=2, samples=3, check=late)
+        rerun(model_of(task), task, TRAINING, 17, 0, {"alone": ()}, steps=99, every=2, samples=3, check=late)
 
 
 def test_a_control_is_the_nearest_head_that_reads_nothing_in_these_rows():

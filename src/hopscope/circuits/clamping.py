@@ -116,17 +116,19 @@ def rerun(
     start: int,
     clamps: Mapping[str, Clamp],
     *,
+    steps: int,
     every: int,
     samples: int,
     check: Callable[[], None] = lambda: None,
 ) -> Rerun:
-    """Train one member again from a checkpoint to the end, once under each clamp, side by side.
+    """Train one member again from a checkpoint, once under each clamp, side by side.
 
     Args:
         model: the member at the checkpoint, `member == 1`.
         task, training, data_seed: as it was trained.
         start: step of the checkpoint.
         clamps: of each run, by its name.
+        steps: how many are taken at most; the training's own last step is the last in any case.
         every: steps between evaluations.
         samples: held-out samples of every evaluation.
         check: called at every evaluation; what it raises ends the runs.
@@ -136,17 +138,18 @@ def rerun(
     step_of = _Step(runs, task, training, data_seed, list(clamps.values()), optimizer)
     held_out = task.evaluation(samples)
     lowered = Lowered.of(list(clamps.values()), model, held_out)
-    steps, losses = [], []
-    for step in range(start, training.steps + 1):
-        if (step - start) % every == 0 or step == training.steps:
+    evaluated, losses = [], []
+    last = min(start + steps, training.steps)
+    for step in range(start, last + 1):
+        if (step - start) % every == 0 or step == last:
             check()
             with torch.no_grad():
                 losses.append(task.losses(clamped(runs, held_out.inputs, lowered), held_out))
-            steps.append(step)
-        if step < training.steps:
+            evaluated.append(step)
+        if step < last:
             step_of(step, step - start)
     return Rerun(
-        tuple(steps),
+        tuple(evaluated),
         {
             run: {name: tuple(float(each[name][number]) for each in losses) for name in losses[0]}
             for number, run in enumerate(clamps)

@@ -53,8 +53,8 @@ class Goal(Protocol):
         """How badly it stands with what has suffered most: larger is worse."""
         ...
 
-    def first_lost(self, predictions: Predictions, intact: Predictions, batch: Batch) -> str | None:
-        """The first of what was learned that an intact pass has and this one has not, if there is any."""
+    def lost(self, predictions: Predictions, intact: Predictions, batch: Batch) -> list[str]:
+        """What was learned and an intact pass has, but this one has not, in order."""
         ...
 
     def reached(self, mode: str, predictions: Predictions, batch: Batch, share: float = 1.0) -> bool:

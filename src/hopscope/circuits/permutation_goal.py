@@ -77,12 +77,12 @@ class PermutationGoal:
         """Largest accuracy lost of a learned skill."""
         return max(self.accuracies[name] - accuracy(name, predictions, batch) for name in self.names)
 
-    def first_lost(self, predictions: Predictions, intact: Predictions, batch: Batch) -> str | None:
-        """The first learned skill whose accuracy falls by 1 - `LEARNED` or more from an intact pass, if any does."""
+    def lost(self, predictions: Predictions, intact: Predictions, batch: Batch) -> list[str]:
+        """Learned skills whose accuracy falls by 1 - `LEARNED` or more from an intact pass."""
         falls = {
             name: accuracy(name, intact, batch) - accuracy(name, predictions, batch) for name in self.names
         }
-        return next((name for name, fall in falls.items() if fall >= 1.0 - LEARNED), None)
+        return [name for name, fall in falls.items() if fall >= 1.0 - LEARNED]
 
     def reached(self, mode: str, predictions: Predictions, batch: Batch, share: float = 1.0) -> bool:
         """Whether a pass adds and loses little enough; see `EXCESS`, `MOST_LOST` and `SLACK`."""

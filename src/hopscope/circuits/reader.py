@@ -29,7 +29,7 @@ from hopscope.circuits.flow import Carried, Composition, Flow
 from hopscope.circuits.goal import Setting
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.permutation_goal import PermutationSetting
-from hopscope.circuits.rules import Identity, MeanMap, Rule, Uniform, reads_nothing
+from hopscope.circuits.rules import NOTHING, Identity, MeanMap, Rule, Uniform, reads_nothing
 from hopscope.circuits.search import Search
 from hopscope.circuits.vector_goal import VectorSetting
 from hopscope.models.transformer import Transformer
@@ -51,8 +51,8 @@ class PathEvidence:
     Attributes:
         mean_attention: on the rule's keys, in the unedited model; of a mean map, the share that follows it.
         removed: loss without it, by mode.
-        needed_for: the first target that is lost without this read, in whatever heads of the circuit it is done, where
-            patterns are recomputed; `None` if none is.
+        needed_for: the first target that is lost without this read, in whatever heads of the circuit it is done, and
+            whether its rows then read uniformly or themselves, where patterns are recomputed; `None` if none is.
         carries: what it could bring (`x_2`, `position`), and what becomes of the answers if that alone is exchanged.
         composition: its uses, the strongest first.
     """
@@ -295,19 +295,27 @@ class _Reader:
 
     def _needed_for(self, assignment: Assignment, intact: Passed) -> dict[Slot, str | None]:
         """For each path, the first target that is lost without its read, in whatever heads that is done."""
-        fresh, batch = self.fresh, self.fresh.grammar.batch
+        fresh = self.fresh
         reads: dict[tuple[int, str], list[Slot]] = {}
         for slot in assignment.circuit:
             target = fresh.grammar.target(slot[2], assignment.rules[slot]) or str(slot)
             reads.setdefault((slot[2], target), []).append(slot)
         found: dict[Slot, str | None] = {}
         for slots in reads.values():
-            without = fresh.assigned(assignment, dict.fromkeys(slots, Uniform()))
-            start = min(layer for layer, _, _ in slots)
-            predictions = fresh.run(without, "recomputed", start, intact).predictions
-            lost = self.goal.first_lost(predictions, intact.predictions, batch)
-            found |= dict.fromkeys(slots, lost)
+            lost = [self._lost(assignment, slots, nothing, intact) for nothing in NOTHING]
+            # To read uniformly may do harm of its own: what is needed is lost however nothing is read.
+            both = [name for name in lost[0] if all(name in other for other in lost)]
+            found |= dict.fromkeys(slots, both[0] if both else None)
         return found
+
+    def _lost(
+        self, assignment: Assignment, slots: Sequence[Slot], nothing: Rule, intact: Passed
+    ) -> list[str]:
+        """What is lost where some paths read nothing and the rest is recomputed."""
+        fresh = self.fresh
+        without = fresh.assigned(assignment, dict.fromkeys(slots, nothing))
+        passed = fresh.run(without, "recomputed", min(layer for layer, _, _ in slots), intact)
+        return self.goal.lost(passed.predictions, intact.predictions, fresh.grammar.batch)
 
     def _merges(self, circuit: Circuit) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
         """Pairs of heads of which the second could do what both do (paper, section 8.2, ii)."""

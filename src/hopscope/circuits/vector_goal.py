@@ -56,14 +56,15 @@ class VectorGoal:
         losses = self.task.losses(predictions, batch)
         return max(float(losses[f"loss_{name}"]) for name in self.names)
 
-    def first_lost(self, predictions: Predictions, intact: Predictions, batch: Batch) -> str | None:
-        """The first learned target whose partial loss is half way from an intact pass to the plateau, or beyond."""
+    def lost(self, predictions: Predictions, intact: Predictions, batch: Batch) -> list[str]:
+        """Learned targets whose partial loss is half way from an intact pass to the plateau, or beyond."""
         now, before = self.task.losses(predictions, batch), self.task.losses(intact, batch)
-        for name in self.names:
-            least = (float(before[f"loss_{name}"]) + self.task.config.plateau) / 2.0
-            if float(now[f"loss_{name}"]) >= least:
-                return name
-        return None
+        plateau = self.task.config.plateau
+        return [
+            name
+            for name in self.names
+            if float(now[f"loss_{name}"]) >= (float(before[f"loss_{name}"]) + plateau) / 2.0
+        ]
 
     def reached(self, mode: str, predictions: Predictions, batch: Batch, share: float = 1.0) -> bool:
         """Whether a pass is under τ where patterns are given, and every target still learned where not."""

@@ -1,6 +1,8 @@
 """A claim before it is judged."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hopscope.claims import Claim, Criterion, Judgement
 
@@ -32,3 +34,14 @@ class Statement:
             threshold=self.thresholds,
             trust=self.trust,
         )
+
+
+def told(judged: Sequence[tuple[Claim, Judgement]]) -> dict[str, dict[str, Any]]:
+    """What a story says of each claim: the words, and the values seed by seed."""
+    return {
+        claim.id: {
+            "words": judgement.words,
+            "per_seed": {name: list(values) for name, values in judgement.per_seed.items()},
+        }
+        for claim, judgement in judged
+    }

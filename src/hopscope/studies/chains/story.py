@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from hopscope.claims import Claim, Judgement
-from hopscope.claims.intervals import bootstrap_mean, mean
 from hopscope.runs import RunFolder
 from hopscope.studies.blocks import Block, chain_example, figure, section, table, text
 from hopscope.studies.chains.config import ChainsConfig
@@ -11,6 +10,7 @@ from hopscope.studies.chains.evidence import Member
 from hopscope.studies.chains.figures.circuits import MODE_WORDS
 from hopscope.studies.chains.figures.gallery import LEFT_OUT
 from hopscope.studies.chains.view import player
+from hopscope.studies.ledger import told
 from hopscope.studies.numbers import DASH, PageNumbers
 from hopscope.studies.words import counted, symbol
 
@@ -26,20 +26,6 @@ class Numbers(PageNumbers):
     def of(self, member: Member, value: float, key: str, style: str = ".3f") -> str:
         """A number of one member's reading."""
         return self.add(value, format(value, style), member.reading_file, key)
-
-    def estimate(self, values: Sequence[float], what: str, file: str = METRICS, style: str = ".3f") -> str:
-        """A mean with its 95 % bootstrap interval over members; a dash where there is no value."""
-        if not values:
-            return DASH
-        shown = self.add(mean(values), format(mean(values), style), file, f"mean of {what}")
-        ends = bootstrap_mean(values)
-        if ends is None:
-            return shown
-        low, high = (
-            self.add(end, format(end, style), file, f"95 % interval of the mean of {what}: {side}")
-            for end, side in zip(ends, ("low", "high"), strict=True)
-        )
-        return f"{shown} [{low}, {high}]"
 
     def count(self, of: Iterable[bool], what: str, file: str = "units") -> str:
         """How many of some things something holds for."""
@@ -63,13 +49,7 @@ def write_page(
             "title": title,
             "subtitle": subtitle,
             "numbers": numbers.entries,
-            "claims": {
-                claim.id: {
-                    "words": judgement.words,
-                    "per_seed": {name: list(values) for name, values in judgement.per_seed.items()},
-                }
-                for claim, judgement in judged
-            },
+            "claims": told(judged),
             "sections": [each for each in sections if each is not None],
         },
     )
@@ -264,8 +244,8 @@ def controls_section(members: Sequence[Member], numbers: Numbers) -> Block | Non
         return None
     random = [member.reading["loss"]["random_circuits"] for member in found]
     rules = [member.reading["loss"]["rules"] for member in found]
-    means = numbers.estimate(random, "loss.random_circuits over members", "units")
-    own = numbers.estimate(rules, "loss.rules over members", "units")
+    means = numbers.estimated(random, "loss.random_circuits over members", "units")
+    own = numbers.estimated(rules, "loss.rules over members", "units")
     unread = [member for member in members if member.learned and not member.was_read]
     blocks = [
         text(

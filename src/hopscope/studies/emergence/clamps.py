@@ -58,7 +58,7 @@ def _rerun(
         clamps[CONTROL] = control
     found = rerun(
         load_ensemble(unit, start).select([index]), task, plan.training, member.data_seed, start, clamps,
-        every=config.checkpoint_every, samples=config.evaluation_samples, check=budget.check,
+        steps=config.clamp_steps, every=config.checkpoint_every, samples=config.evaluation_samples, check=budget.check,
     )  # fmt: skip
     rows = {str(path.roles): path.query for paths in chosen.values() for path in paths}
     return {

@@ -15,6 +15,7 @@ class EmergenceConfig(ChainsConfig):
         crossed: of so many seeds, the initial weights of each are also trained on the samples of each other one, so
             that what depends on the weights can be told from what depends on the data.
         clamped: members, from the first, that are trained again with paths clamped (those of them that were read).
+        clamp_steps: optimiser steps of these runs.
     """
 
     paper: ClassVar[dict[str, float | None]] = {
@@ -25,6 +26,7 @@ class EmergenceConfig(ChainsConfig):
 
     crossed: int = Field(3, ge=0)
     clamped: int = Field(2, ge=0)
+    clamp_steps: int = Field(800, ge=1)
 
     @model_validator(mode="after")
     def _crosses_its_seeds(self) -> Self:
@@ -66,7 +68,7 @@ def candidates(config: EmergenceConfig, plan: UnitPlan) -> list[tuple[int, Membe
 _D = EmergenceConfig(
     seeds=8, layers=24, heads=1, width=512, head_size=16, mlp_ratio=0.0, steps=4, pool=2**18, training_steps=6_400,
     batch_size=256, beta2=0.999, precision="bfloat16", checkpoint_every=80, evaluate_every=8, final_every=8,
-    evaluation_samples=1024, members_per_unit=4, crossed=4, clamped=2,
+    evaluation_samples=1024, members_per_unit=4, crossed=4, clamped=2, clamp_steps=2_400,
 )  # fmt: skip
 
 PRESETS = {
@@ -76,7 +78,7 @@ PRESETS = {
         members_per_unit=2, crossed=2, clamped=1,
     ),
     "laptop": EmergenceConfig(
-        seeds=6, layers=6, heads=2, steps=2, training_steps=2_000, checkpoint_every=50, crossed=3, clamped=2,
+        seeds=4, layers=6, heads=2, steps=2, training_steps=2_000, checkpoint_every=50, crossed=3, clamped=2,
         members_per_unit=3, orders=2,
     ),
     "paper": _D,

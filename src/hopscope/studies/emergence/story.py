@@ -157,7 +157,7 @@ def _event_row(
     wait = (
         ""
         if earlier is None
-        else numbers.estimate(
+        else numbers.estimated(
             waits(seeds, earlier, event), f"steps from {earlier.name} to {event.name}", FILES, ",.0f"
         )
     )
@@ -190,7 +190,7 @@ def _alignment_section(config: EmergenceConfig, members: Sequence[Member], numbe
     for hop, loss in pairs:
         lags = waits(alive(members), hop, loss)
         if lags:
-            lag = numbers.estimate(lags, f"steps from {hop.name} to {loss.name}", FILES, "+,.0f")
+            lag = numbers.estimated(lags, f"steps from {hop.name} to {loss.name}", FILES, "+,.0f")
             apart = len(both(members, hop, loss))
             words.append(f"{symbol(hop.step)}: {lag} steps ({len(lags)} of {counted(apart, 'model')}).")
     return section(

@@ -10,6 +10,7 @@ from hopscope.studies.depth.story.numbers import Numbers
 from hopscope.studies.depth.story.opening import task_section, verdict_section
 from hopscope.studies.depth.story.order import order_section
 from hopscope.studies.depth.story.sweeps import specification_section, steps_section
+from hopscope.studies.ledger import told
 
 SCHEMA_VERSION = 1
 
@@ -35,13 +36,7 @@ def write_story(
         "title": "Following a chain: how many layers does each step take?",
         "subtitle": f"{len(evidence)} configurations, {models} models, measured on held-out samples",
         "numbers": numbers.entries,
-        "claims": {
-            claim.id: {
-                "words": judgement.words,
-                "per_seed": {name: list(values) for name, values in judgement.per_seed.items()},
-            }
-            for claim, judgement in judged
-        },
+        "claims": told(judged),
         "sections": [_with_figures(each, figure_names(config)) for each in sections if each is not None],
     }
     run.write_json("story.json", story)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-from hopscope.claims.intervals import bootstrap_mean, mean
 from hopscope.studies.depth.evidence import Evidence, known
 from hopscope.studies.numbers import DASH, PageNumbers
 
@@ -25,19 +24,7 @@ class Numbers(PageNumbers):
         style: str = ".3f",
     ) -> str:
         """The mean over seeds with its 95 % bootstrap interval; a dash where there is no value."""
-        measured = known(values)
-        if not measured:
-            return DASH
-        over = f"{what} over {members(found)}"
-        shown = self.add(mean(measured), format(mean(measured), style), file, f"mean of {over}")
-        interval = bootstrap_mean(measured)
-        if interval is None:
-            return shown
-        low, high = (
-            self.add(end, format(end, style), file, f"95 % interval of mean of {over}: {side}")
-            for end, side in zip(interval, ("low", "high"), strict=True)
-        )
-        return f"{shown} [{low}, {high}]"
+        return self.estimated(known(values), f"{what} over {members(found)}", file, style)
 
     def range(
         self,
