@@ -13,9 +13,11 @@ from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.planted import Planted, planted_models
 from hopscope.circuits.reader import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfig, Reading, read_circuit
 from hopscope.circuits.rules import MeanMap, OverRole
+from hopscope.circuits.vector_goal import VectorSetting
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
+from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.retrieval import RetrievalTask
 
 QUICK = ReaderConfig(samples=16, validation=32, orders=1, random_circuits=2)
@@ -112,6 +114,35 @@ def test_what_was_planted_is_found(number):
 def test_everything_that_was_planted_is_found(number):
     plant = suite()[number]
     check(plant, read_circuit(plant.model, RetrievalTask(plant.task), QUICK))
+
+
+@pytest.mark.parametrize("number", quick_ones())
+def test_every_path_of_an_only_circuit_is_needed_for_something(number):
+    plant, reading = suite()[number], quick_reading(number)
+    if not plant.explained or len(plant.minimal) > 1:
+        return
+    needed = {
+        path.query: each.needed_for
+        for path, each in zip(reading.circuit.paths, reading.evidence, strict=True)
+    }
+    assert None not in needed.values()
+    if plant.task.steps == 1:
+        assert set(needed.values()) == {"step_1"}
+
+
+def test_what_is_lost_is_judged_against_the_plateau():
+    task = RetrievalTask(RetrievalConfig(steps=2, chains=4))
+    batch = task.evaluation(64)
+    exact = batch.targets.clone()
+    goal = VectorSetting(task).goal(exact, batch, None)
+    near, far = exact.clone(), exact.clone()
+    near[..., 4:] += 0.55  # a squared error of 0.30: less than half of the plateau, 0.75
+    far[..., 4:] += 0.65
+    assert goal.names == ("step_1", "step_2")
+    assert goal.lost(near, exact, batch) == []
+    assert goal.lost(far, exact, batch) == ["step_2"]
+    assert goal.lost(torch.zeros_like(exact), exact, batch) == ["step_1", "step_2"]
+    assert goal.lost(far, near, batch) == []  # against a pass that is itself no better than this
 
 
 def test_the_suite_is_large():

@@ -3,7 +3,7 @@
 from hopscope.config import Config
 from hopscope.runs.hashing import content_hash
 
-_REVISION = 5
+_REVISION = 6
 """Raised when the reader's results change: readings on record are then made anew."""
 
 

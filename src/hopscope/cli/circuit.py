@@ -42,7 +42,9 @@ def main(arguments: list[str]) -> int:
     run = find_run(options.path)
     from hopscope.circuits.config import ReaderConfig
     from hopscope.circuits.record import read_member
+    from hopscope.training.threads import prepare
 
+    prepare(threads=1)  # the passes are many and small: more threads mostly wait for each other
     config = ReaderConfig(threshold=options.tau)
     found = read_member(run, options.member, options.checkpoint, config, progress=_progress())
     if options.json:
