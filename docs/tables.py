@@ -154,6 +154,38 @@ def reading(file: str = "reading") -> str:
     return f"{table}\nFrom the bottom ÷ kept, within a round: {ratio}.\n"
 
 
+def permutation_circuits() -> str:
+    """What was read of some members of the permutation study, one file for each (`hopscope circuit --json`)."""
+    of = {each["member"]: each["overrides"] for each in _json(RESULTS / "permutation/paper/members.json")}
+    named = {member: f"d{each['width']}/{each['heads']} {each['data']}" for member, each in of.items()}
+    rows = []
+    for path in sorted((RESULTS / "permutation/circuits").glob("*.json"), key=lambda path: int(path.stem)):
+        found = _json(path)
+        loss = found["loss"]
+        own = [f"{each['query_role']} ({each['layer']}.{each['head']})" for each in found["paths"]
+               if each["rule"] == "learned"]  # fmt: skip
+        rules = sorted(
+            {f"{each['rule']} {each['target_role'] or ''}".strip() for each in found["paths"]} - {"learned"}
+        )
+        rows.append(
+            [
+                path.stem,
+                named[found["member"]],
+                ", ".join(found["learned"]),
+                found["verdict"].partition(":")[0],
+                ", ".join(own) or "–",
+                "; ".join(rules),
+                *(
+                    f"{loss[name]:.3f}"
+                    for name in ("full", "rules", "recomputed", "complement", "random_circuits")
+                ),
+            ]
+        )
+    columns = ["member", "configuration", "learned", "verdict", "rows without a rule", "rules of the others",
+               "model", "rules", "recomputed", "complement", "random"]  # fmt: skip
+    return _markdown(columns, rows)
+
+
 def theory() -> str:
     """Layers that a chain of D steps needs: the published bound and the counted minima."""
     from hopscope.theory.attention_plans import exact_layers_single_target
@@ -238,6 +270,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "speed": speed,
     "growth": growth,
     "reading": reading,
+    "permutation-circuits": permutation_circuits,
     "witnesses": witnesses,
     "witness-plan": witness_plan,
     "theory": theory,

@@ -36,7 +36,7 @@ def path(
 
 
 def _of_circuit(found: FollowedPath) -> Path:
-    query, target = ROLES[found.query], ROLES[found.target]
+    query, target = ROLES[found.query], ROLES[found.target.removeprefix("all ")]
     return Path(
         layer=found.layer,
         head=found.head,

@@ -1,5 +1,7 @@
 """Claims R4 to R7 on members whose answers are known."""
 
+import dataclasses
+
 import pytest
 
 from hopscope.claims import Verdict
@@ -61,6 +63,15 @@ def test_r5_counts_heads_and_looks_at_the_first_of_them():
     some = judges.r5(alternating(), PAPER)
     assert some.verdict is Verdict.REFUTED
     assert some.value["first one links a pair"] == 0.5
+
+
+def test_heads_that_read_all_tokens_of_a_role_alike_are_no_first_useful_head():
+    vague = dataclasses.replace(path(0, "first 2", "first 2", 100, 2), target="all first 2")
+    later = [dataclasses.replace(each, layer=each.layer + 1) for each in induction()]
+    found = member(0, [vague, *later])
+    assert [each.read for each in found.first_reads] == ["second 1 → first 1"]
+    assert judges.removals(found) == ([0.07], [0.8, 0.3])
+    assert len(found.heads) == 4
 
 
 def test_r5_and_r6_leave_out_members_that_were_not_read_or_did_not_learn_the_chain():

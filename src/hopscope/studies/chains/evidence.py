@@ -57,6 +57,11 @@ class FollowedPath:
         return f"{self.query} → {self.target or self.rule}"
 
     @property
+    def to_one_token(self) -> bool:
+        """Whether it reads a single token: not all tokens of a role alike, and no mixture."""
+        return bool(self.target) and not self.target.startswith("all ") and " + " not in self.target
+
+    @property
     def name(self) -> str:
         """Both."""
         return f"{self.place} {self.read}"
@@ -131,6 +136,12 @@ class Member:
     def heads(self) -> list[tuple[int, int]]:
         """Heads that read something by a rule."""
         return sorted({(path.layer, path.head) for path in self.paths})
+
+    @property
+    def first_reads(self) -> list[FollowedPath]:
+        """Reads of single tokens by the first head that does any; none in a circuit without."""
+        sharp = [path for path in self.paths if path.to_one_token]
+        return [path for path in sharp if (path.layer, path.head) == (sharp[0].layer, sharp[0].head)]
 
     def fallen(self, step: int) -> Crossing:
         """When the partial loss of a step fell under 0.5."""

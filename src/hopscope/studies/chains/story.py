@@ -214,8 +214,9 @@ def modes_section(members: Sequence[Member], numbers: Numbers) -> Block | None:
                 "model's loss",
                 *(words.split(":")[0] for words in MODE_WORDS.values()),
             ],
-            [_first(member, numbers) for member in found],
-            "Loss over the learned symbols without the costliest path of the first head that reads something, by mode.",
+            [_first(member, numbers) for member in found if member.first_reads],
+            "Loss over the learned symbols without the costliest read of the first head that reads a single token, by "
+            "mode.",
         ),
         figure(
             "modes",
@@ -226,8 +227,7 @@ def modes_section(members: Sequence[Member], numbers: Numbers) -> Block | None:
 
 
 def _first(member: Member, numbers: Numbers) -> list[str]:
-    paths = [path for path in member.paths if (path.layer, path.head) == member.heads[0]]
-    path = max(paths, key=lambda path: path.removed["recomputed"])
+    path = max(member.first_reads, key=lambda path: path.removed["recomputed"])
     place = f"paths of layer {path.layer}, head {path.head}, {path.query}"
     return [
         member.name,

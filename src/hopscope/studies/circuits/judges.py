@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from hopscope.circuits.rules import MeanMap
 from hopscope.claims import Criterion, Judgement, combine_parts, judge_always, judge_mean, not_run
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.evidence import FollowedPath, Member
@@ -57,19 +56,14 @@ def links_a_pair(path: FollowedPath) -> bool:
     )
 
 
-def first_head(member: Member) -> list[FollowedPath]:
-    """Paths of the first head that reads something."""
-    return [path for path in member.paths if (path.layer, path.head) == member.heads[0]]
-
-
 def r5(members: Sequence[Member], config: ChainsConfig) -> Judgement:
-    """Few heads matter, and the first of them links the tokens of a pair."""
+    """Few heads matter, and the first that reads a single token links the tokens of a pair."""
     found = read_members(members)
     if not found:
         return not_run("no member that learned the chain was read")
     missing = _missing(members, config)
     names = list(R5)
-    links = [float(any(map(links_a_pair, first_head(member)))) for member in found]
+    links = [float(any(map(links_a_pair, member.first_reads))) for member in found]
     return combine_parts(
         {
             names[0]: judge_mean(
@@ -117,27 +111,24 @@ def r6(members: Sequence[Member], config: ChainsConfig) -> Judgement:
     )
 
 
-def named_removals(member: Member) -> tuple[list[float], list[float]]:
-    """Loss without each path, under the rules: of the first head that reads something, and of all later layers."""
-    named = [path for path in member.paths if path.rule != MeanMap().kind]
-    first = member.heads[0]
-    return (
-        [path.removed["rules"] for path in named if (path.layer, path.head) == first],
-        [path.removed["rules"] for path in named if path.layer > first[0]],
-    )
+def removals(member: Member) -> tuple[list[float], list[float]]:
+    """Loss under the rules without each read of a single token: by the first head that does any, by later layers."""
+    first = member.first_reads
+    later = [path for path in member.paths if path.to_one_token and first and path.layer > first[0].layer]
+    return [path.removed["rules"] for path in first], [path.removed["rules"] for path in later]
 
 
 def r7(members: Sequence[Member], config: ChainsConfig) -> Judgement:
     """What the circuit alone reaches, and what taking one path away costs, in the paper's mode."""
-    found = [member for member in read_members(members) if named_removals(member)[1]]
+    found = [member for member in read_members(members) if removals(member)[1]]
     if not found:
         return not_run("no member that learned the chain was read")
     missing = _missing(members, config)
     values = {
         "loss under the rules": [member.reading["loss"]["rules"] for member in found],
-        "least loss without a path of a later layer": [min(named_removals(member)[1]) for member in found],
-        "largest loss without a path of a later layer": [max(named_removals(member)[1]) for member in found],
-        "loss without the first head": [max(named_removals(member)[0]) for member in found],
+        "least loss without a path of a later layer": [min(removals(member)[1]) for member in found],
+        "largest loss without a path of a later layer": [max(removals(member)[1]) for member in found],
+        "loss without the first head": [max(removals(member)[0]) for member in found],
     }
     return combine_parts(
         {

@@ -22,7 +22,7 @@ ENTRIES = (
         "Only a few heads do anything useful, and the first of them links the two tokens of a pair.",
         "paper §8.2",
         "of members that learned the whole chain and were read: heads with a path in the smallest circuit (of 12 in "
-        "the paper), and whether a path of the first of them joins the tokens of a pair",
+        "the paper), and whether the first of them that reads a single token joins the tokens of a pair",
         judges.R5,
         judge=judges.r5,
     ),
@@ -41,7 +41,8 @@ ENTRIES = (
         "without the first head.",
         "paper, appendix E",
         "of the same members, on 256 fresh sequences, every attention matrix replaced by its rule (the paper's mode): "
-        "loss of the whole circuit, and with one path reading uniformly; of the first head, its costliest path",
+        "loss of the whole circuit, and with one read of a single token made uniform; of the first head that does "
+        "such a read, the costliest",
         judges.R7,
         judge=judges.r7,
     ),
