@@ -173,6 +173,13 @@ def test_the_page_of_circuits_is_whole(as_circuits):
 
 
 def test_reads_of_the_figure_are_the_paths_of_the_members(as_circuits, members):
-    rows = rows_of(as_circuits, "reads")
-    wanted = [(member.name, path.read, path.place) for member in members for path in member.paths]
-    assert [(row["seed"], row["read"], row["head"]) for row in rows] == wanted
+    rows = {(row["seed"], row["read"]): row for row in rows_of(as_circuits, "reads")}
+    for member in members:
+        for read in {path.read for path in member.paths}:
+            paths = [path for path in member.paths if path.read == read]
+            row = rows.pop((member.name, read))
+            assert row["heads"] == ", ".join(path.place for path in paths)
+            assert float(row["attention"]) == pytest.approx(
+                max(path.mean_attention for path in paths), rel=1e-3
+            )
+    assert not rows

@@ -183,8 +183,8 @@ def reads_section(members: Sequence[Member], numbers: Numbers) -> Block | None:
         ),
         figure(
             "reads",
-            "Reads against models: each cell is a head (layer.head, counted from 0) that does this read, darker the "
-            "more of its attention lies there.",
+            "Reads against models: each cell names the heads (layer.head, counted from 0) that do this read, darker "
+            "the more of the attention of one of them lies there.",
             "Heat map of the reads of every model, labelled by layer and head.",
         ),
     )
@@ -199,9 +199,9 @@ def modes_section(members: Sequence[Member], numbers: Numbers) -> Block | None:
         "modes",
         "What is a path worth? It depends on how one asks",
         text(
-            "Each path was taken away once more, in three modes. In mode *rules*, the paper's, every attention matrix "
+            "Each path was taken away once more, in three modes. In mode “rules”, the paper's, every attention matrix "
             "is given, and the path's rows read uniformly: only what the path hands on as a value is missed. In mode "
-            "*clean* all other patterns are those of the intact model. In mode *recomputed* everything later is "
+            "“clean” all other patterns are those of the intact model. In mode “recomputed” everything later is "
             "computed from what is left, so that a path which serves to find things, whose output later heads use as "
             "keys or queries, is missed as well.\n\nThe first useful head shows the difference. Its output is what "
             "later heads look for: given their patterns, they find it anyway, and the head looks almost free; left to "

@@ -26,52 +26,54 @@ def with_paths(members: Sequence[Member]) -> list[Member]:
 
 
 def read_rows(members: Sequence[Member]) -> list[Row]:
-    """Every path of every member, by what it reads."""
-    return [
-        {
-            "seed": member.name,
-            "read": path.read,
-            "head": path.place,
-            "attention": short(path.mean_attention),
-            "carries": ", ".join(path.carries),
-            "rule": path.rule,
-        }
-        for member in with_paths(members)
-        for path in member.paths
-    ]
+    """Every read of every member, with the heads that do it, and the attention of the one with most."""
+    rows: list[Row] = []
+    for member in with_paths(members):
+        for read in dict.fromkeys(path.read for path in member.paths):
+            paths = [path for path in member.paths if path.read == read]
+            rows.append(
+                {
+                    "seed": member.name,
+                    "read": read,
+                    "heads": ", ".join(path.place for path in paths),
+                    "attention": short(max(path.mean_attention for path in paths)),
+                    "carries": ", ".join(sorted({thing for path in paths for thing in path.carries})),
+                }
+            )
+    return rows
 
 
 def draw_reads(config: ChainsConfig, members: Sequence[Member]) -> Drawn:
-    """Reads against seeds: which head does it, and with how much attention."""
+    """Reads against seeds: which heads do it, and with how much attention."""
     rows = read_rows(members)
     reads = sorted(
         {row["read"] for row in rows}, key=lambda read: (-sum(row["read"] == read for row in rows), read)
     )
     seeds = list(dict.fromkeys(row["seed"] for row in rows))
-    base = alt.Chart(data_url(READS, {"seed": "string", "read": "string", "head": "string", "attention": "number",
-                                      "carries": "string", "rule": "string"}))  # fmt: skip
-    x = alt.X("seed:N", title=None, sort=seeds, axis=alt.Axis(orient="top", labelAngle=0, grid=False))
-    y = alt.Y("read:N", title=None, sort=reads, axis=alt.Axis(labelLimit=0, grid=True))
-    offset = alt.XOffset("head:N")
-    marks = base.mark_rect(stroke="white").encode(
-        x=x,
-        y=y,
-        xOffset=offset,
+    types = {
+        "seed": "string",
+        "read": "string",
+        "heads": "string",
+        "attention": "number",
+        "carries": "string",
+    }
+    base = alt.Chart(data_url(READS, types)).encode(
+        x=alt.X("seed:N", title=None, sort=seeds, axis=alt.Axis(orient="top", labelAngle=0, grid=False)),
+        y=alt.Y("read:N", title=None, sort=reads, axis=alt.Axis(labelLimit=0, grid=False)),
+        tooltip=["seed:N", "read:N", "heads:N", "attention:Q", "carries:N"],
+    )
+    cells = base.mark_rect(stroke="white").encode(
         color=alt.Color(
             "attention:Q",
             scale=alt.Scale(domain=[0.0, 1.0], scheme="blues"),
             legend=alt.Legend(title="mean attention on it", orient="top", gradientLength=160),
-        ),
-        tooltip=["seed:N", "read:N", "head:N", "attention:Q", "carries:N", "rule:N"],
+        )
     )
-    words = base.mark_text(fontSize=9).encode(
-        x=x,
-        y=y,
-        xOffset=offset,
-        text="head:N",
+    words = base.mark_text(fontSize=10).encode(
+        text="heads:N",
         color=alt.condition("datum.attention > 0.55", alt.value("white"), alt.value("#222222")),
     )
-    return (marks + words).properties(width=max(WIDTH - 140, 60 * len(seeds)), height=alt.Step(20)), rows
+    return (cells + words).properties(width=max(WIDTH - 140, 62 * len(seeds)), height=alt.Step(20)), rows
 
 
 def mode_rows(members: Sequence[Member]) -> list[Row]:
