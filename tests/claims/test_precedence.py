@@ -1,7 +1,7 @@
 import pytest
 
 from hopscope.claims.crossings import Crossing
-from hopscope.claims.precedence import Precedence, latest, precedence
+from hopscope.claims.precedence import Precedence, earliest, latest, precedence
 
 NEVER = Crossing(None, None, None, 100.0)
 
@@ -53,3 +53,10 @@ def test_all_never_come_if_one_never_does():
 def test_the_latest_of_none_is_refused():
     with pytest.raises(ValueError, match="expected at least 1"):
         latest([])
+
+
+def test_the_earliest_of_several_is_the_first_to_come():
+    assert earliest([NEVER, crossed(30, 40), crossed(20, 30)]) == crossed(20, 30)
+    assert earliest([NEVER, NEVER]) == NEVER
+    with pytest.raises(ValueError, match="expected at least 1"):
+        earliest([])

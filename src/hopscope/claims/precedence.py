@@ -1,5 +1,6 @@
 """What forms before what, counted over seeds: ties and events that never came are counted, not dropped."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,6 +55,17 @@ def precedence(first: Sequence[Crossing], second: Sequence[Crossing]) -> Precede
         ties=orders.count(Order.TIE),
         unknown=orders.count(Order.UNKNOWN),
     )
+
+
+def earliest(crossings: Sequence[Crossing]) -> Crossing:
+    """When the first of several events happened; never, if none of them came.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not crossings:
+        raise ValueError("the earliest of several events: expected at least 1, found 0")
+    return min(crossings, key=lambda crossing: math.inf if crossing.time is None else crossing.time)
 
 
 def latest(crossings: Sequence[Crossing]) -> Crossing:

@@ -32,10 +32,17 @@ def test_presets_of_the_paper_depart_in_nothing():
     assert PAPER.departures == ["steps 2, not 4"]
 
 
-def test_a_hop_has_formed_when_its_last_path_has():
+def test_a_hop_has_formed_when_its_last_read_has():
     found = member(0, [path(0, "second 1", "first 1", 110, 1), path(1, "query", "second 1", 310, 1)])
     assert (found.hop_formed(1).low, found.hop_formed(1).high) == (300, 400)
     assert found.hop_formed(2) is None
+
+
+def test_a_read_has_formed_when_the_first_of_its_heads_has():
+    twice = [path(0, "second 1", "first 1", 510, 1), path(1, "second 1", "first 1", 110, 1)]
+    found = member(0, [*twice, path(2, "query", "second 1", 310, 1)])
+    assert (found.hop_formed(1).low, found.hop_formed(1).high) == (300, 400)
+    assert member(0, twice).hop_formed(1).low == 100
 
 
 def test_a_hop_of_which_one_path_never_formed_has_not():

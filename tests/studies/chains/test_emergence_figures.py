@@ -10,7 +10,7 @@ from .made_up import CHECKPOINTS, induction, member, path
 
 CONFIG = EmergenceConfig(seeds=3, crossed=3, steps=2, training_steps=1_000)
 
-HOP_1, LOSS_1, HOP_2 = "paths for x₁ formed", "loss of x₁ fell", "paths for x₂ formed"
+HOP_1, LOSS_1, HOP_2 = "reads for x₁ formed", "loss of x₁ fell", "reads for x₂ formed"
 
 
 def members():

@@ -10,7 +10,7 @@ from hopscope.circuits.config import reading_name
 from hopscope.circuits.emergence import FORMED
 from hopscope.circuits.reader import READ
 from hopscope.claims.crossings import Crossing, first_crossing
-from hopscope.claims.precedence import latest
+from hopscope.claims.precedence import earliest, latest
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder, frozen_members
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.names import formation_name
@@ -156,9 +156,14 @@ class Member:
         return [path for path in self.paths if path.needed_for == step]
 
     def hop_formed(self, step: int) -> Crossing | None:
-        """When the last path of a hop had formed; `None` if the hop has no path of its own."""
-        paths = self.hop(step)
-        return latest([self.formed(path) for path in paths]) if paths else None
+        """When the last read of a hop had formed; `None` if the hop has no read of its own.
+
+        Several heads may do one read; it has formed when the first of them has.
+        """
+        by_read: dict[str, list[Crossing]] = {}
+        for path in self.hop(step):
+            by_read.setdefault(path.read, []).append(self.formed(path))
+        return latest([earliest(times) for times in by_read.values()]) if by_read else None
 
 
 def step_of(target: str) -> int:

@@ -30,9 +30,9 @@ class Event:
 
 
 def hop_events(steps: int) -> list[Event]:
-    """All paths that a step needs have formed."""
+    """All reads that a step needs have formed."""
     return [
-        Event(f"paths for {symbol(k)} formed", k, methodcaller("hop_formed", k)) for k in range(1, steps + 1)
+        Event(f"reads for {symbol(k)} formed", k, methodcaller("hop_formed", k)) for k in range(1, steps + 1)
     ]
 
 

@@ -112,7 +112,7 @@ def draw_alignment(config: EmergenceConfig, members: Sequence[Member]) -> Drawn:
     types = {"member": "string", "symbol": "string", "formed": "number", "fell": "number", "low": "number",
              "high": "number"}  # fmt: skip
     x = alt.X(
-        "formed:Q", title="step at which the last path of the step had formed", axis=alt.Axis(format="~s")
+        "formed:Q", title="step at which the last read of the step had formed", axis=alt.Axis(format="~s")
     )
     y = alt.Y("fell:Q", title="step at which its partial loss fell under 0.5", axis=alt.Axis(format="~s"))
     diagonal = given([{"formed": 0, "fell": 0}, {"formed": end, "fell": end}]).mark_line(
@@ -121,7 +121,7 @@ def draw_alignment(config: EmergenceConfig, members: Sequence[Member]) -> Drawn:
     base = alt.Chart()
     by = colour("symbol", symbols(range(1, config.steps + 1)))
     spread = base.mark_rule(strokeWidth=1.2).encode(
-        x=alt.X("low:Q", title="step at which the last path of the step had formed"),
+        x=alt.X("low:Q", title="step at which the last read of the step had formed"),
         x2="high:Q",
         y=y,
         color=by,

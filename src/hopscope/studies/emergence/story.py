@@ -100,8 +100,9 @@ def _order_section(config: EmergenceConfig, members: Sequence[Member], numbers: 
         "order",
         "In which order",
         text(
-            "A path belongs to the step of the chain that is the first to be lost if the path is taken away. The paths "
-            "of a step have formed when the last of them has. " + " ".join(words)
+            "A read belongs to the step of the chain that is the first to be lost if it is taken away, in whatever heads "
+            "it is done. A read has formed when the first of its heads has, and those of a step when the last has. "
+            + " ".join(words)
         ),
         table(
             [
@@ -197,7 +198,7 @@ def _alignment_section(config: EmergenceConfig, members: Sequence[Member], numbe
         "alignment",
         "Does a loss fall when its heads form?",
         text(
-            "If the circuit is what makes a loss fall, the loss of a step must fall about when the last of its paths "
+            "If the circuit is what makes a loss fall, the loss of a step must fall about when the last of its reads "
             "has formed. Steps from the one to the other, mean over models with 95 % interval: "
             + (" ".join(words) or "in no model did both happen.")
         ),

@@ -127,9 +127,7 @@ def draw_crossings(config: ChainsConfig, members: Sequence[Member]) -> Drawn:
         y=y,
         color=by,
         shape=shape("kind", [PATH, LOSS]),
-        opacity=alt.Opacity(
-            "seen:O", scale=alt.Scale(domain=[SEEN, NEVER], range=[1.0, 0.35]), legend=legend()
-        ),
+        opacity=alt.Opacity("seen:O", scale=alt.Scale(domain=[SEEN, NEVER], range=[1.0, 0.35]), legend=None),
         tooltip=["event:N", "kind:N", "symbol:N", "seen:N", "step:Q", "low:Q", "high:Q"],
     )
     types = {"event": "string", "kind": "string", "symbol": "string", "seen": "string", "step": "number",
