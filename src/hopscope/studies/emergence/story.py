@@ -100,9 +100,9 @@ def _order_section(config: EmergenceConfig, members: Sequence[Member], numbers: 
         "order",
         "In which order",
         text(
-            "A read belongs to the step of the chain that is the first to be lost if it is taken away, in whatever heads "
-            "it is done. A read has formed when the first of its heads has, and those of a step when the last has. "
-            + " ".join(words)
+            "A read belongs to the step of the chain that is the first to be lost if it is taken away, in whatever "
+            "heads it is done. A read has formed when the first of its heads has, and those of a step when the last "
+            "has. " + " ".join(words)
         ),
         table(
             [
