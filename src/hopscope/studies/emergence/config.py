@@ -79,7 +79,7 @@ PRESETS = {
     ),
     "laptop": EmergenceConfig(
         seeds=4, layers=6, heads=2, steps=2, training_steps=2_000, checkpoint_every=50, crossed=3, clamped=2,
-        members_per_unit=2, orders=2,
+        members_per_unit=3, orders=2,
     ),
     "paper": _D,
     "paper-batch-32768": _D.model_copy(update={"batch_size": 32_768, "crossed": 0, "members_per_unit": 1}),
