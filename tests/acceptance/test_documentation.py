@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,8 +43,26 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+def readme_examples() -> list[str]:
+    """Python of the README; the last is run where nnsight is, in `tests/models/test_export_nnsight.py`."""
+    examples: list[str] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(examples) == 3
+    return examples
+
+
+def test_readme_circuit_example_runs(emergence_run: Path, tmp_path: Path) -> None:
+    example = readme_examples()[1]
+    assert len([line for line in example.splitlines() if line.strip()]) <= 5
+    copy = shutil.copytree(emergence_run, tmp_path / "run")  # a reading is kept in the run's folder
+    code = f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r})\n{example.replace('runs/emergence', str(copy))}"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=180)
+    assert re.match(r"(read|unexplained)", done.stdout)
+    assert "second 1 → first 1" in done.stdout
+
+
 def test_readme_library_example_runs(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    example = readme_examples()[0]
     lines = [line for line in example.splitlines() if line.strip()]
     assert len(lines) <= 5
     fewer = 'preset="smoke", samples_per_epoch=2048, batch_size=64, measurements="basic"'

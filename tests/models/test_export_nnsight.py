@@ -1,6 +1,7 @@
 """An exported member is a plain torch module: nnsight traces it, and finds and changes what Hopscope does itself."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,9 +12,12 @@ import numpy as np
 import pytest
 import torch
 
+import hopscope
 from hopscope.models.edits import lower
 from hopscope.models.export import export_module, load_module
 from hopscope.models.interventions import AblateHead, ReplacePattern
+from hopscope.runs import RunFolder
+from hopscope.training.restore import load_member
 
 from .samples import BATCH, HEAD_DIM, HEADS, OUTPUT, POSITIONS, WIDTH, batch, config, lively, only
 
@@ -125,3 +129,24 @@ def test_nnsight_is_missed_only_where_it_may_be():
         require(False, {})
     with pytest.raises(pytest.fail.Exception, match="HOPSCOPE_REQUIRE_NNSIGHT=1 asks for it"):
         require(False, {"HOPSCOPE_REQUIRE_NNSIGHT": "1"})
+
+
+def test_readme_example_runs(emergence_run, tmp_path):
+    require(find_spec("nnsight") is not None, os.environ)
+    run, readme = RunFolder.open(emergence_run), Path(__file__).parents[2] / "README.md"
+    export_module(load_member(run, 0), tmp_path / "member0", {"run": run.hash, "step": 200})
+    example = re.findall(r"```python\n(.*?)```", readme.read_text(encoding="utf-8"), re.DOTALL)[-1]
+    # The run of the tests has fewer positions and smaller heads.
+    smaller = {"member0": str(tmp_path / "member0"), "1, 20, 8": "1, 6, 8", ":32]": ":16]"}
+    for theirs, ours in smaller.items():
+        assert theirs in example
+        example = example.replace(theirs, ours)
+    script = tmp_path / "example.py"  # nnsight reads the source of what it traces
+    script.write_text(f"{example}\nprint(tuple(predictions.shape))\n")
+    root = str(Path(hopscope.__file__).parents[1])
+    known = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env=known, timeout=180
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith("(1, 2, 4)")

@@ -169,9 +169,14 @@ class _Step:
         clamps: Sequence[Clamp],
         optimizer: Optimizer,
     ):
-        self.model, self.task, self.training, self.clamps = model, task, training, clamps
-        self.optimizer, self.seeds = optimizer, torch.tensor([data_seed])
-        self.weights = [weight.requires_grad_() for weight in model.weights.values()]
+        self.model, self.task, self.training, self.clamps = (
+            model.at(training.precision),
+            task,
+            training,
+            clamps,
+        )
+        self.optimizer, self.seeds = optimizer, torch.tensor([data_seed], device=task.device)
+        self.weights = [weight.requires_grad_() for weight in self.model.weights.values()]
         self._kept: Lowered | None = None
 
     def __call__(self, step: int, taken: int) -> None:

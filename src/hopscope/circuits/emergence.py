@@ -14,7 +14,7 @@ from torch import Tensor
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.execution import Execution, followed
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.rules import MeanMap
+from hopscope.circuits.rules import Learned, MeanMap
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.vector_task import VectorTask
@@ -51,7 +51,8 @@ def formation(
 ) -> Formation:
     """Follow the paths of a circuit through training.
 
-    Rows that only a mean map describes read nothing that could form; they are left out.
+    Rows that only a mean map describes read nothing that could form, and what rows without a rule read nobody can say:
+    both are left out.
 
     Args:
         circuit: read from the last of the models.
@@ -59,7 +60,7 @@ def formation(
         task: what the member is trained on.
         batch: of `watched`.
     """
-    paths = tuple(path for path in circuit.paths if not isinstance(path.rule, MeanMap))
+    paths = tuple(path for path in circuit.paths if not isinstance(path.rule, MeanMap | Learned))
     steps: list[int] = []
     attention: list[list[float]] = [[] for _ in paths]
     for step, model in models:

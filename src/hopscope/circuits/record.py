@@ -50,7 +50,7 @@ def read_member(
         return unit.read_analysis(name, step)
     task = _task(unit_plan(unit).task)
     model = load_ensemble(unit, step).select([record.index])
-    stages = _StoredStages(unit, f"{name}-stages", step)
+    stages = StoredStages(unit, f"{name}-stages", step)
     reading = read_circuit(model, task, config, stages=stages, progress=progress)
     found = as_json(reading, member, step)
     unit.write_analysis(name, step, found)
@@ -64,8 +64,8 @@ def _task(config: TaskConfig) -> VectorTask | PermutationTask:
     return ConditionalTask(config) if isinstance(config, ConditionalConfig) else PermutationTask(config)
 
 
-class _StoredStages(UserDict[str, Any]):
-    """Finished stages of a reading, in a file of the unit's analysis folder."""
+class StoredStages(UserDict[str, Any]):
+    """Finished stages of long work, in a file of the unit's analysis folder."""
 
     def __init__(self, unit: UnitFolder, name: str, step: int):
         self._unit, self._name, self._step = unit, name, step
@@ -78,7 +78,7 @@ class _StoredStages(UserDict[str, Any]):
         self._unit.write_analysis(self._name, self._step, self.data)
 
     def discard(self) -> None:
-        """Remove the file: the reading is whole."""
+        """Remove the file: the work is whole."""
         remove(self._unit.analysis_path(self._name, self._step))
 
 

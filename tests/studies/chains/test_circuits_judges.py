@@ -92,6 +92,18 @@ def test_r6_counts_other_seeds_with_another_circuit():
     assert judges.others_differ(found) == [0.5, 0.5, 1.0]
 
 
+def test_r6s_interval_resamples_members_and_not_pairs():
+    alike = [member(n, induction()) for n in range(5)]
+    assert judges.share_that_differs(alike) == (0.0, (0.0, 0.0))
+    mixed = judges.share_that_differs(alternating(6))
+    assert mixed[0] == pytest.approx(3 / 5)
+    assert mixed[1][0] < 3 / 5 < mixed[1][1] <= 1.0
+
+
+def test_a_diverged_member_has_learned_nothing():
+    assert not member(0, induction(), loss=None).learned_all
+
+
 def test_r6_holds_heads_against_the_exact_minimum():
     judged = judges.r6(alternating(), PAPER)
     # D = 3 takes three layers: three heads are none too many, four are one.

@@ -1,5 +1,7 @@
 """Orders, alignments and crossed seeds on members whose answers are known; claim R8."""
 
+import dataclasses
+
 import pytest
 
 from hopscope.claims import Verdict
@@ -63,6 +65,24 @@ def test_orders_over_members_count_ties_and_what_never_came():
     assert (found.before, found.after, found.ties, found.unknown) == (2, 1, 1, 0)
 
 
+def test_a_step_that_was_not_learned_is_censored_and_not_left_out():
+    late = member(0, induction(), learned=(1,))
+    assert late.hop_formed(2).censored_at == 1000.0
+    found = events.before([late, member(1, induction())], *hops())
+    assert (found.before, found.known) == (2, 2)
+
+
+def test_members_that_were_not_read_have_no_reads_that_form():
+    unread = member(0, induction(), verdict="unexplained: no rule")
+    assert unread.hop_formed(1) is None
+    assert events.before([unread], *hops()).known == 0
+
+
+def test_reads_of_all_tokens_of_a_role_are_no_reads_of_a_hop():
+    vague = dataclasses.replace(path(0, "first 2", "second 2", 50, 1), target="all second 2")
+    assert vague not in member(0, [*induction(), vague]).hop(1)
+
+
 def test_waits_are_between_events_that_both_came():
     members = [
         member(0, induction(100, 400)),
@@ -92,9 +112,12 @@ def test_disorder_is_a_later_hop_that_formed_first(paths, wanted):
 def test_paths_before_the_induction_head_are_those_of_later_steps_only():
     early = path(0, "second 1", "second 2", 50, 2)
     helper = path(0, "first 2", "second 2", 50, None)
-    assert judges.before_induction(member(0, [*induction(), early, helper])) == 1
+    vague = dataclasses.replace(early, layer=1, target="all second 2")
+    assert judges.before_induction(member(0, [*induction(), early, helper, vague])) == 1
     assert judges.before_induction(member(0, induction())) == 0
     assert judges.before_induction(member(0, [path(0, "query", "second 1", 150, 1)])) is None
+    never = [path(0, "query", "second 1", None, 1), path(1, "query", "second 2", None, 2)]
+    assert judges.before_induction(member(0, never)) is None  # no order is known
 
 
 def test_r8_needs_losses_in_the_range_and_the_order_in_every_seed():
@@ -106,7 +129,7 @@ def test_r8_needs_losses_in_the_range_and_the_order_in_every_seed():
             "loss": 0.031,
             "loss under the rules": 0.045,
             "hops out of order": 0.0,
-            "paths before the induction head": 0.0,
+            "reads before the induction head": 0.0,
         }
     )
     swapped = [*good[1:], member(0, induction(450, 150), loss=0.031, rules=0.045)]
@@ -160,6 +183,14 @@ def test_what_never_came_counts_as_the_end_and_is_told():
     members = crossed(lambda init, data: None if init == data else 150)
     assert events.censored(members, CROSSED, hops()[0]) == 3
     assert events.shares(members, CROSSED, hops()[0]).rows == pytest.approx(0.0)
+
+
+def test_a_crossed_member_that_says_nothing_leaves_no_shares():
+    members = crossed(lambda init, data: 150 + 200 * init)
+    members[4] = member(members[4].member, induction(), verdict="unexplained", init=members[4].init_seed,
+                        data=members[4].data_seed)  # fmt: skip
+    assert events.shares(members, CROSSED, hops()[0]) is None
+    assert events.censored(members, CROSSED, hops()[0]) == 0
 
 
 def test_circuits_are_compared_by_what_two_members_share():

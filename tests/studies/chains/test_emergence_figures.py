@@ -42,7 +42,11 @@ def test_a_tie_is_before_in_neither_direction():
 
 
 def test_alignment_has_a_point_for_each_model_and_step_to_which_both_happened():
-    some = [*members()[:2], member(7, induction(150, None), falls={1: 300.0, 2: 600.0}), member(8)]
+    some = [
+        *members()[:2],
+        member(7, induction(150, None), falls={1: 300.0, 2: 600.0}),
+        member(8),
+    ]  # 8 was read, but has no reads
     rows = alignment_rows(CONFIG, some)
     assert [(row["member"], row["symbol"]) for row in rows] == [
         ("seed 0", "x₁"), ("seed 1", "x₁"), ("seed 7", "x₁"), ("seed 0", "x₂"), ("seed 1", "x₂"),

@@ -45,7 +45,8 @@ def analyse(
         budget.check()
         reading = read_member(unit.run, member.member, step, config.reader())
         if not unit.analysis_path(formation_name(member.member), step).is_file():
-            _follow(unit, task, index, member.member, reading)
+            # Circuits are read and followed by the CPU, wherever the unit was trained.
+            _follow(unit, RetrievalTask(task.config), index, member.member, reading)
 
 
 def _follow(unit: UnitFolder, task: RetrievalTask, index: int, member: int, reading: dict[str, Any]) -> None:

@@ -22,6 +22,10 @@ FALLEN = 0.5
 """A partial loss below this counts as learned (paper, section 7.2)."""
 
 
+DIVERGED = "diverged"
+"""Stands for a verdict on a member whose training broke off."""
+
+
 @dataclass(frozen=True)
 class FollowedPath:
     """A path of a member's circuit through training.
@@ -120,7 +124,7 @@ class Member:
     @property
     def learned_all(self) -> bool:
         """Whether it has learned the whole chain."""
-        return len(self.learned) == len(self.partial)
+        return not self.frozen and len(self.learned) == len(self.partial)
 
     @property
     def was_read(self) -> bool:
@@ -134,7 +138,12 @@ class Member:
 
     @property
     def heads(self) -> list[tuple[int, int]]:
-        """Heads that read something by a rule."""
+        """Heads with a path in its smallest circuit."""
+        return [] if self.frozen else self.circuit.heads
+
+    @property
+    def followed_heads(self) -> list[tuple[int, int]]:
+        """Those of them with a path that is followed through training."""
         return sorted({(path.layer, path.head) for path in self.paths})
 
     @property
@@ -152,14 +161,24 @@ class Member:
         return first_crossing(self.checkpoints, path.attention, FORMED)
 
     def hop(self, step: int) -> list[FollowedPath]:
-        """Paths without which a step of the chain is the first that is lost."""
-        return [path for path in self.paths if path.needed_for == step]
+        """Reads of single tokens without which a step of the chain is the first that is lost.
+
+        Rows that read all tokens of a role alike do so by position, many of them from the first step on.
+        """
+        return [path for path in self.paths if path.needed_for == step and path.to_one_token]
 
     def hop_formed(self, step: int) -> Crossing | None:
-        """When the last read of a hop had formed; `None` if the hop has no read of its own.
+        """When the last read of a hop had formed; never, for a step that the member has not learned.
 
         Several heads may do one read; it has formed when the first of them has.
+
+        Returns:
+            None for a member that was not read, or has learned the step without a read of its own for it.
         """
+        if not self.was_read:
+            return None
+        if step not in self.learned:
+            return Crossing(None, None, None, float(self.checkpoints[-1]))
         by_read: dict[str, list[Crossing]] = {}
         for path in self.hop(step):
             by_read.setdefault(path.read, []).append(self.formed(path))
@@ -199,6 +218,8 @@ def _member(
     frozen = record.index in frozen_members(unit, training.steps)
     name = reading_name(number, config.reader())
     reading = unit.read_analysis(name, training.steps)
+    if frozen:  # what was read of its last weights says nothing
+        reading = {**reading, "verdict": DIVERGED, "learned": [], "paths": [], "minimal_circuits": []}
     followed = unit.read_analysis(formation_name(number), training.steps)
     final = training.final_steps()
     asked = config.task().asked
@@ -219,7 +240,7 @@ def _member(
         train=train.curve("loss", number),
         reading=reading,
         checkpoints=tuple(followed["checkpoints"]),
-        paths=_paths(reading, followed),
+        paths=() if frozen else _paths(reading, followed),
         tokens=followed["tokens"],
         rows=followed["rows"],
         reading_file=file(name),

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hopscope.claims import Claim, Judgement, not_run
+from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.evidence import Member
 from hopscope.studies.ledger import Statement
+from hopscope.studies.words import counted
 
 
 def _nobody(members: Sequence[Member], config: Any) -> Judgement:
@@ -34,3 +36,11 @@ def judged_entries(
     """Every claim with its judgement, in the order of the ledger."""
     judgements = [(entry, entry.judge(members, config)) for entry in entries]
     return [(entry.judged(judgement), judgement) for entry, judgement in judgements]
+
+
+def missing(members: Sequence[Member], config: ChainsConfig) -> str:
+    """What a run lacks of the paper's protocol, in words; nothing where it is at scale."""
+    frozen = sum(member.frozen for member in members)
+    return ", ".join(
+        [*config.departures, *([f"{counted(frozen, 'diverged run')} left out"] if frozen else [])]
+    )

@@ -6,7 +6,7 @@ from hopscope.claims import Claim, Judgement
 from hopscope.runs import RunFolder
 from hopscope.studies.blocks import Block, chain_example, figure, section, table, text
 from hopscope.studies.chains.config import ChainsConfig
-from hopscope.studies.chains.evidence import Member
+from hopscope.studies.chains.evidence import FollowedPath, Member, seeds_of
 from hopscope.studies.chains.figures.circuits import MODE_WORDS
 from hopscope.studies.chains.figures.gallery import LEFT_OUT
 from hopscope.studies.chains.view import player
@@ -16,6 +16,9 @@ from hopscope.studies.words import counted, symbol
 
 METRICS = "metrics.parquet"
 SCHEMA_VERSION = 1
+CHEAP, DEAR = 0.15, 0.5
+"""Losses without a head that looks almost free, and without one that is needed."""
+
 MOST_PLAYERS = 6
 """Members whose circuits the page's player holds."""
 
@@ -74,7 +77,7 @@ def task_section(config: ChainsConfig, numbers: Numbers) -> Block:
         text(
             f"The models have {counted(config.layers, 'layer')} of {counted(config.heads, 'attention head')}, {mlp}. "
             f"A model that knows which symbols a step could lead to, but not which of them, pays {plateau} for it: "
-            "the plateau. Everything here was measured on samples that no training has drawn."
+            "the plateau. But for the training loss, everything was measured on samples that no training has drawn."
         ),
     )
 
@@ -149,7 +152,7 @@ def circuit_section(config: ChainsConfig, members: Sequence[Member], numbers: Nu
 def _row(member: Member, numbers: Numbers) -> list[str]:
     learned = ", ".join(map(symbol, member.learned)) or "nothing"
     reading = member.reading
-    if not member.paths:
+    if not reading["paths"]:
         return [member.name, learned, reading["verdict"], *[DASH] * 7]
     loss = reading["loss"]
     return [
@@ -157,7 +160,7 @@ def _row(member: Member, numbers: Numbers) -> list[str]:
         learned,
         reading["verdict"],
         numbers.of(member, len(member.heads), "heads of paths", "d"),
-        numbers.of(member, len(member.paths), "number of paths by rules", "d"),
+        numbers.of(member, len(reading["paths"]), "number of paths", "d"),
         numbers.of(member, len(reading["minimal_circuits"]), "number of minimal_circuits", "d"),
         *(
             numbers.of(member, loss[key], f"loss.{key}")
@@ -203,9 +206,9 @@ def modes_section(members: Sequence[Member], numbers: Numbers) -> Block | None:
             "is given, and the path's rows read uniformly: only what the path hands on as a value is missed. In mode "
             "“clean” all other patterns are those of the intact model. In mode “recomputed” everything later is "
             "computed from what is left, so that a path which serves to find things, whose output later heads use as "
-            "keys or queries, is missed as well.\n\nThe first useful head shows the difference. Its output is what "
-            "later heads look for: given their patterns, they find it anyway, and the head looks almost free; left to "
-            "themselves, they find nothing."
+            "keys or queries, is missed as well.\n\nThe first useful head shows the difference. What it writes is what "
+            "later heads look for: given their patterns they find it all the same, and the head looks almost free. "
+            + _free_words(found, numbers)
         ),
         table(
             [
@@ -226,8 +229,30 @@ def modes_section(members: Sequence[Member], numbers: Numbers) -> Block | None:
     )
 
 
+def _free_words(found: Sequence[Member], numbers: Numbers) -> str:
+    """In how many models the first useful head looks free where patterns are given, and is not where they follow."""
+    firsts = [_costliest(member) for member in found if member.first_reads]
+    free = [path for path in firsts if path.removed["rules"] < CHEAP]
+    dear = [path for path in free if path.removed["recomputed"] >= DEAR]
+    few = numbers.count(
+        (path in free for path in firsts), f"first heads without which the loss by rules is under {CHEAP}"
+    )
+    many = numbers.count(
+        (path in dear for path in free), f"of these, with a recomputed loss of {DEAR} or more"
+    )
+    return (
+        f"In {few} of {counted(len(firsts), 'model')} the loss without it stays under {CHEAP} by the rules; in {many} "
+        f"of these it is {DEAR} or more where the rest follows."
+    )
+
+
+def _costliest(member: Member) -> FollowedPath:
+    """The costliest read of a single token by the first head that does any."""
+    return max(member.first_reads, key=lambda path: path.removed["recomputed"])
+
+
 def _first(member: Member, numbers: Numbers) -> list[str]:
-    path = max(member.first_reads, key=lambda path: path.removed["recomputed"])
+    path = _costliest(member)
     place = f"paths of layer {path.layer}, head {path.head}, {path.query}"
     return [
         member.name,
@@ -242,15 +267,16 @@ def controls_section(members: Sequence[Member], numbers: Numbers) -> Block | Non
     found = [member for member in members if member.paths]
     if not found:
         return None
-    random = [member.reading["loss"]["random_circuits"] for member in found]
-    rules = [member.reading["loss"]["rules"] for member in found]
+    independent = seeds_of(found)
+    random = [member.reading["loss"]["random_circuits"] for member in independent]
+    rules = [member.reading["loss"]["rules"] for member in independent]
     means = numbers.estimated(random, "loss.random_circuits over members", "units")
     own = numbers.estimated(rules, "loss.rules over members", "units")
     unread = [member for member in members if member.learned and not member.was_read]
     blocks = [
         text(
-            f"Circuits by their rules lose {own}; random circuits of the same size, {means} (means over models with "
-            "95 % intervals). Everything but the circuit, as it is, should know nothing."
+            f"Circuits by their rules lose {own}; random circuits of the same size, {means} (means over independent "
+            "seeds with 95 % intervals). Everything but the circuit, as it is, should know nothing."
         ),
         figure(
             "controls",

@@ -93,5 +93,5 @@ def _maps(
             "shape": [len(steps), *maps.shape[-2:]],
             "data": base64.b64encode(np.ascontiguousarray(maps[places, layer, head]).tobytes()).decode(),
         }
-        for layer, head in member.heads
+        for layer, head in member.followed_heads
     ]

@@ -2,9 +2,21 @@
 
 from collections.abc import Callable, Sequence
 
-from hopscope.claims import Criterion, Judgement, combine_parts, judge_always, judge_mean, not_run
+import numpy as np
+
+from hopscope.claims import (
+    Criterion,
+    Judgement,
+    combine_parts,
+    judge_always,
+    judge_interval,
+    judge_mean,
+    not_run,
+)
+from hopscope.claims.intervals import Interval, mean
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.evidence import FollowedPath, Member
+from hopscope.studies.chains.ledger import missing
 from hopscope.studies.theory import exact_of
 
 Judge = Callable[[Sequence[Member], ChainsConfig], Judgement]
@@ -34,16 +46,11 @@ def read_members(members: Sequence[Member]) -> list[Member]:
     return [member for member in members if member.learned_all and member.was_read]
 
 
-def _missing(members: Sequence[Member], config: ChainsConfig) -> str:
-    frozen = sum(member.frozen for member in members)
-    return ", ".join([*config.departures, *([f"{frozen} diverged runs left out"] if frozen else [])])
-
-
 def r4(members: Sequence[Member], config: ChainsConfig) -> Judgement:
     """What the models reach."""
-    missing = _missing(members, config)
+    lack = missing(members, config)
     losses = [member.loss for member in members if member.loss is not None]
-    return judge_mean(losses, R4, min_seeds=LEAST_MODELS, at_scale=not missing, missing=missing)
+    return judge_mean(losses, R4, min_seeds=LEAST_MODELS, at_scale=not lack, missing=lack)
 
 
 def links_a_pair(path: FollowedPath) -> bool:
@@ -61,16 +68,16 @@ def r5(members: Sequence[Member], config: ChainsConfig) -> Judgement:
     found = read_members(members)
     if not found:
         return not_run("no member that learned the chain was read")
-    missing = _missing(members, config)
+    lack = missing(members, config)
     names = list(R5)
     links = [float(any(map(links_a_pair, member.first_reads))) for member in found]
     return combine_parts(
         {
             names[0]: judge_mean(
                 [float(len(member.heads)) for member in found], R5[names[0]], min_seeds=LEAST_MODELS,
-                at_scale=not missing, missing=missing,
+                at_scale=not lack, missing=lack,
             ),
-            names[1]: judge_always(links, R5[names[1]], source_n=PAPER_MODELS, at_scale=not missing),
+            names[1]: judge_always(links, R5[names[1]], source_n=PAPER_MODELS, at_scale=not lack),
         }
     )  # fmt: skip
 
@@ -83,6 +90,23 @@ def others_differ(members: Sequence[Member]) -> list[float]:
     ]
 
 
+def share_that_differs(members: Sequence[Member], resamples: int = 2_000) -> tuple[float, Interval]:
+    """Share of pairs of members whose circuits differ, with a 95 % interval.
+
+    Pairs share members, so members are resampled, not pairs; two copies of one member are no pair.
+    """
+    circuits = [member.circuit for member in members]
+    differs = np.array([[one != other for other in circuits] for one in circuits], dtype=np.float64)
+    generator = np.random.Generator(np.random.Philox(key=0))
+    shares = []
+    for drawn in generator.integers(len(members), size=(resamples, len(members))):
+        pairs = drawn[:, None] != drawn[None, :]
+        if pairs.any():
+            shares.append(differs[np.ix_(drawn, drawn)][pairs].mean())
+    low, high = np.quantile(shares, [0.025, 0.975])
+    return mean(others_differ(members)), (float(low), float(high))
+
+
 def heads_needed(member: Member) -> int:
     """Heads of a member's circuit, less one if two of them could be one (paper, section 8.2, ii)."""
     return len(member.heads) - min(1, len(member.reading["merges"]))
@@ -93,22 +117,20 @@ def r6(members: Sequence[Member], config: ChainsConfig) -> Judgement:
     found = read_members(members)
     if len(found) < 2:
         return not_run("fewer than two members that learned the chain were read")
-    missing = _missing(members, config)
+    lack = missing(members, config)
     # A layer has one head in the paper, so the least number of layers is that of heads.
     names, least = list(R6), exact_of(config, config.steps)
     beyond = [float(heads_needed(member) - least) for member in found]
+    enough = len(found) >= LEAST_MODELS
     return combine_parts(
         {
-            names[0]: judge_mean(
-                others_differ(found),
-                R6[names[0]],
-                min_seeds=LEAST_MODELS,
-                at_scale=not missing,
-                missing=missing,
+            names[0]: judge_interval(
+                *share_that_differs(found), R6[names[0]], n=len(found), at_scale=not lack and enough,
+                missing=lack or f"{len(found)} of {LEAST_MODELS} read models",
             ),
-            names[1]: judge_always(beyond, R6[names[1]], source_n=PAPER_MODELS, at_scale=not missing),
+            names[1]: judge_always(beyond, R6[names[1]], source_n=PAPER_MODELS, at_scale=not lack),
         }
-    )
+    )  # fmt: skip
 
 
 def removals(member: Member) -> tuple[list[float], list[float]]:
@@ -122,8 +144,10 @@ def r7(members: Sequence[Member], config: ChainsConfig) -> Judgement:
     """What the circuit alone reaches, and what taking one path away costs, in the paper's mode."""
     found = [member for member in read_members(members) if removals(member)[1]]
     if not found:
-        return not_run("no member that learned the chain was read")
-    missing = _missing(members, config)
+        return not_run(
+            "no member that learned the chain was read, with two reads of single tokens in different layers"
+        )
+    lack = missing(members, config)
     values = {
         "loss under the rules": [member.reading["loss"]["rules"] for member in found],
         "least loss without a path of a later layer": [min(removals(member)[1]) for member in found],
@@ -133,8 +157,8 @@ def r7(members: Sequence[Member], config: ChainsConfig) -> Judgement:
     return combine_parts(
         {
             name: judge_mean(
-                values[name], criterion, min_seeds=LEAST_MODELS, at_scale=not missing,
-                missing=missing if number == 0 else "",
+                values[name], criterion, min_seeds=LEAST_MODELS, at_scale=not lack,
+                missing=lack if number == 0 else "",
             )
             for number, (name, criterion) in enumerate(R7.items())
         }

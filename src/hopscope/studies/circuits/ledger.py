@@ -21,8 +21,9 @@ ENTRIES = (
         "R5",
         "Only a few heads do anything useful, and the first of them links the two tokens of a pair.",
         "paper §8.2",
-        "of members that learned the whole chain and were read: heads with a path in the smallest circuit (of 12 in "
-        "the paper), and whether the first of them that reads a single token joins the tokens of a pair",
+        "of members that learned the whole chain and were read: heads with a path in the smallest circuit, also one "
+        "that only a mean map describes (of 12 in the paper), and whether the first of them that reads a single "
+        "token joins the tokens of a pair",
         judges.R5,
         judge=judges.r5,
     ),
@@ -30,7 +31,7 @@ ENTRIES = (
         "R6",
         "Seeds learn different circuits, and none uses the least number of heads.",
         "paper §8.2",
-        "of the same members: for each, the share of the others whose smallest circuit does other reads, and the "
+        "of the same members: share of pairs whose smallest circuits do different reads (members resampled), and the "
         "heads of its circuit minus the exact minimum (3 for D = 3), two heads that could be merged counted as one",
         judges.R6,
         judge=judges.r6,

@@ -45,7 +45,7 @@ class EmergenceStudy(ChainsStudy):
         from hopscope.studies.emergence.clamps import analyse
 
         super().analyse(unit, plan, task, budget, device)
-        analyse(cast(EmergenceConfig, self.config_of(unit)), unit, plan, task, budget)
+        analyse(cast(EmergenceConfig, self.config_of(unit)), unit, plan, task, budget, device)
 
     def conclude(self, run: RunFolder) -> None:
         """Claims, figures and story."""

@@ -1,33 +1,39 @@
 """Causal timelines of some members: trained again from a checkpoint, with one read of each hop clamped."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.clamping import Clamp, clamp_of, controls_of, rerun
 from hopscope.circuits.emergence import FORMED
 from hopscope.circuits.reader import READ
-from hopscope.circuits.record import read_member
+from hopscope.circuits.record import StoredStages, read_member
+from hopscope.circuits.rules import OwnChain, Related
 from hopscope.claims.crossings import first_crossing
 from hopscope.models.interventions import ReplacePattern, Roles
 from hopscope.runs import UnitFolder
 from hopscope.studies.chains.names import formation_name
-from hopscope.studies.emergence.config import EmergenceConfig, candidates, clamps_name
+from hopscope.studies.emergence.config import CONTROL, EmergenceConfig, candidates, clamps_name
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan
 from hopscope.training.restore import load_ensemble
 
-LEFT_ALONE, CONTROL = "nothing clamped", "as many rows outside of the circuit clamped"
+LEFT_ALONE = "nothing clamped"
 
 
 def analyse(
-    config: EmergenceConfig, unit: UnitFolder, plan: UnitPlan, task: RetrievalTask, budget: TimeBudget
+    config: EmergenceConfig,
+    unit: UnitFolder,
+    plan: UnitPlan,
+    task: RetrievalTask,
+    budget: TimeBudget,
+    device: str,
 ) -> None:
     """Write the re-runs of a unit's members; those that are there already are kept.
 
     Raises:
-        TimeBudgetReached: within a re-run, which then begins anew.
+        TimeBudgetReached: within a run, which then begins anew; those before it are kept.
     """
     last = plan.training.steps
     for index, member in candidates(config, plan):
@@ -35,11 +41,15 @@ def analyse(
         if unit.analysis_path(name, last).is_file():
             continue
         reading = read_member(unit.run, member.member, last, config.reader())
-        found = _rerun(config, unit, plan, task, budget, index, reading) if _reads(reading) else {}
+        stages = StoredStages(unit, f"{name}-stages", last)
+        found = (
+            _runs(config, unit, plan, task, budget, index, reading, stages, device) if _reads(reading) else {}
+        )
         unit.write_analysis(name, last, {"member": member.member, **found})
+        stages.discard()
 
 
-def _rerun(
+def _runs(
     config: EmergenceConfig,
     unit: UnitFolder,
     plan: UnitPlan,
@@ -47,36 +57,45 @@ def _rerun(
     budget: TimeBudget,
     index: int,
     reading: Mapping[str, Any],
+    stages: MutableMapping[str, Any],
+    device: str,
 ) -> dict[str, Any]:
     member, chosen = plan.members[index], _reads(reading)
     followed = unit.read_analysis(formation_name(member.member), plan.training.steps)
     start = _before(followed, [path for paths in chosen.values() for path in paths])
-    clamps: dict[str, Clamp] = {LEFT_ALONE: ()}
-    clamps |= {name: tuple(map(clamp_of, paths)) for name, paths in chosen.items()}
-    control = controls_of(next(iter(chosen.values())), _used(reading), config.layers, config.heads)
-    if control is not None:
-        clamps[CONTROL] = control
-    found = rerun(
-        load_ensemble(unit, start).select([index]), task, plan.training, member.data_seed, start, clamps,
-        steps=config.clamp_steps, every=config.checkpoint_every, samples=config.evaluation_samples, check=budget.check,
-    )  # fmt: skip
     rows = {str(path.roles): path.query for paths in chosen.values() for path in paths}
-    return {
-        "start": start,
-        "steps": list(found.steps),
-        "runs": [
-            {
+    for name, clamp in _clamps(config, chosen, _used(reading)).items():
+        if name not in stages:
+            found = rerun(
+                load_ensemble(unit, start, device).select([index]), task, plan.training, member.data_seed, start,
+                {name: clamp}, steps=config.clamp_steps, every=config.checkpoint_every,
+                samples=config.evaluation_samples, check=budget.check,
+            )  # fmt: skip
+            stages[name] = {
                 "name": name,
-                "clamped": [_words(clamp, rows) for clamp in clamps[name]],
-                "losses": {key: list(values) for key, values in losses.items()},
+                "clamped": [_words(each, rows) for each in clamp],
+                "steps": list(found.steps),
+                "losses": {key: list(values) for key, values in found.losses[name].items()},
             }
-            for name, losses in found.losses.items()
-        ],
-    }
+    runs = [dict(run) for run in stages.values()]
+    return {"start": start, "steps": runs[0]["steps"], "runs": runs}
+
+
+def _clamps(
+    config: EmergenceConfig, chosen: Mapping[str, Sequence[Path]], used: Sequence[tuple[int, int, Roles]]
+) -> dict[str, Clamp]:
+    """The runs: nothing clamped; the read for each target; and, where heads are left for it, a control for each."""
+    clamps: dict[str, Clamp] = {LEFT_ALONE: ()}
+    for name, paths in chosen.items():
+        clamps[name] = tuple(map(clamp_of, paths))
+        control = controls_of(paths, used, config.layers, config.heads)
+        if control is not None:
+            clamps[f"{CONTROL}{name}"] = control
+    return clamps
 
 
 def _reads(reading: Mapping[str, Any]) -> dict[str, list[Path]]:
-    """For each target, the paths that do the read whose removal costs most of those that it is the first lost without.
+    """For each target, the paths that do the read of a single token whose removal costs most of those for the target.
 
     Several heads may do one read, and while one of them is clamped another would serve.  Nothing for a member that was
     not read.
@@ -85,11 +104,14 @@ def _reads(reading: Mapping[str, Any]) -> dict[str, list[Path]]:
         return {}
     circuit = Circuit.model_validate(reading["circuit"])
     found: dict[str, list[Path]] = {}
-    pairs = zip(circuit.paths, reading["paths"], strict=True)
+    pairs = [
+        (path, words)
+        for path, words in zip(circuit.paths, reading["paths"], strict=True)
+        if isinstance(path.rule, Related | OwnChain) and words["needed_for"] is not None
+    ]
     for path, words in sorted(pairs, key=lambda pair: -pair[1]["loss_if_removed"]["recomputed"]):
-        if words["needed_for"] is not None:
-            same = [each for each in circuit.paths if (each.roles, each.target) == (path.roles, path.target)]
-            found.setdefault(words["needed_for"], same)
+        same = [each for each, _ in pairs if (each.roles, each.target) == (path.roles, path.target)]
+        found.setdefault(words["needed_for"], same)
     return dict(sorted(found.items()))
 
 

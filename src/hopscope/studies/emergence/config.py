@@ -47,6 +47,10 @@ class EmergenceConfig(ChainsConfig):
         return plans
 
 
+CONTROL = "control for "
+"""Begins the name of a run in which rows of unused heads are clamped; the target whose read they match follows."""
+
+
 def figure_names(config: EmergenceConfig) -> tuple[str, ...]:
     """Names of the figures that there is something to draw of."""
     names = ["timeline", "crossings", "precedence", "alignment", "reads", "controls", "modes"]
@@ -66,7 +70,7 @@ def candidates(config: EmergenceConfig, plan: UnitPlan) -> list[tuple[int, Membe
 
 
 _D = EmergenceConfig(
-    seeds=8, layers=24, heads=1, width=512, head_size=16, mlp_ratio=0.0, steps=4, pool=2**18, training_steps=6_400,
+    seeds=12, layers=24, heads=1, width=512, head_size=16, mlp_ratio=0.0, steps=4, pool=2**18, training_steps=6_400,
     batch_size=256, beta2=0.999, precision="bfloat16", checkpoint_every=80, evaluate_every=8, final_every=8,
     evaluation_samples=1024, members_per_unit=4, crossed=4, clamped=2, clamp_steps=2_400,
 )  # fmt: skip
@@ -87,6 +91,6 @@ PRESETS = {
 COSTS = {
     "smoke": "under a minute on two cores",
     "laptop": "under 10 min on two cores",
-    "paper": "20 models of 24 layers; made for a GPU",
-    "paper-batch-32768": "8 models of 24 layers at 128 times the batch; made for a GPU",
+    "paper": "24 models of 24 layers; made for a GPU",
+    "paper-batch-32768": "12 models of 24 layers at 128 times the batch; made for a GPU",
 }

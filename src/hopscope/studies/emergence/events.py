@@ -10,7 +10,7 @@ from hopscope.claims.crossings import Crossing, Order, order
 from hopscope.claims.precedence import Precedence, precedence
 from hopscope.claims.variance import Shares, variance_shares
 from hopscope.studies.chains.evidence import Member, step_of
-from hopscope.studies.emergence.config import EmergenceConfig, clamps_name
+from hopscope.studies.emergence.config import CONTROL, EmergenceConfig, clamps_name
 from hopscope.studies.words import symbol
 
 
@@ -46,14 +46,14 @@ def events(steps: int) -> list[Event]:
     return [event for both in zip(hop_events(steps), loss_events(steps), strict=True) for event in both]
 
 
-def alive(members: Sequence[Member]) -> list[Member]:
-    """Members whose training went to its end."""
-    return [member for member in members if not member.frozen]
+def followed(members: Sequence[Member]) -> list[Member]:
+    """Members that were read, so that their paths could be followed."""
+    return [member for member in members if member.was_read]
 
 
 def both(members: Sequence[Member], first: Event, second: Event) -> list[tuple[Member, Crossing, Crossing]]:
     """Members that have both events, with their times."""
-    found = ((member, first.of(member), second.of(member)) for member in alive(members))
+    found = ((member, first.of(member), second.of(member)) for member in followed(members))
     return [(member, one, other) for member, one, other in found if one is not None and other is not None]
 
 
@@ -99,19 +99,25 @@ def table(
 
 
 def censored(members: Sequence[Member], config: EmergenceConfig, event: Event) -> int:
-    """Crossed members to which an event did not happen."""
-    times = (event.of(member) for row in table(members, config, lambda member: member) for member in row)
-    return sum(time is None or time.time is None for time in times)
+    """Crossed members to which an event did not happen within training."""
+    times = [event.of(member) for row in table(members, config, lambda member: member) for member in row]
+    return sum(time is not None and time.time is None for time in times)
 
 
 def shares(members: Sequence[Member], config: EmergenceConfig, event: Event) -> Shares | None:
-    """How the variance of an event's time splits; what never happened counts as the end of training."""
+    """How the variance of an event's time splits; what never happened counts as the end of training.
 
-    def time(member: Member) -> float:
-        found = event.of(member)
-        return float(config.training_steps) if found is None or found.time is None else found.time
-
-    return variance_shares(table(members, config, time)) if config.crossed else None
+    Returns:
+        None if a crossed member says nothing about the event (it was not read, or needs no read of its own for it), or
+        all times are equal.
+    """
+    if not config.crossed:
+        return None
+    found = table(members, config, event.of)
+    if any(time is None for row in found for time in row):
+        return None
+    end = float(config.training_steps)
+    return variance_shares([[end if time.time is None else time.time for time in row] for row in found])
 
 
 @dataclass(frozen=True)
@@ -130,12 +136,7 @@ class Alike:
 
 def alike(members: Sequence[Member], config: EmergenceConfig) -> list[Alike]:
     """Whether circuits are more alike where the initial weights, or the data, are the same."""
-    crossed = [
-        member
-        for row in table(members, config, lambda member: member)
-        for member in row
-        if member.was_read and member.paths
-    ]
+    crossed = followed([member for row in table(members, config, lambda member: member) for member in row])
     pairs = [(one, other) for n, one in enumerate(crossed) for other in crossed[:n]]
     kinds: dict[str, Callable[[Member, Member], bool]] = {
         "initial weights": lambda one, other: one.init_seed == other.init_seed,
@@ -186,4 +187,6 @@ def trained_again(members: Sequence[Member], config: EmergenceConfig) -> list[Ag
 
 def clamp_words(run: str) -> str:
     """What a run is called on the page."""
+    if run.startswith(CONTROL):
+        return f"control for {symbol(step_of(run.removeprefix(CONTROL)))}"
     return f"the read for {symbol(step_of(run))} clamped" if run.startswith("step_") else run

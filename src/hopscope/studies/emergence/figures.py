@@ -10,7 +10,6 @@ from hopscope.studies.chains.figures import circuits as drawn
 from hopscope.studies.chains.figures.gallery import GALLERY, draw_gallery
 from hopscope.studies.emergence.config import EmergenceConfig, figure_names
 from hopscope.studies.emergence.events import (
-    alive,
     before,
     both,
     clamp_words,
@@ -220,7 +219,7 @@ _DRAWN: dict[str, Draw] = {
     timeline.TIMELINE: _of_seeds(timeline.draw_timeline),
     timeline.CROSSINGS: _of_seeds(timeline.draw_crossings),
     PRECEDENCE: draw_precedence,
-    ALIGNMENT: lambda config, members: draw_alignment(config, alive(members)),
+    ALIGNMENT: lambda config, members: draw_alignment(config, members),
     drawn.READS: drawn.draw_reads,
     drawn.CONTROLS: drawn.draw_controls,
     drawn.MODES: _of_seeds(drawn.draw_modes),

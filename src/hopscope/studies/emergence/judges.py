@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from hopscope.claims import Criterion, Judgement, combine_parts, judge_always, judge_mean, not_run
 from hopscope.claims.crossings import Order, order
 from hopscope.studies.chains.evidence import Member, seeds_of
+from hopscope.studies.chains.ledger import missing
 from hopscope.studies.emergence.config import EmergenceConfig
-from hopscope.studies.emergence.events import alive, out_of_order
+from hopscope.studies.emergence.events import followed, out_of_order
 
 LEAST_MODELS = 8
 """Seeds that stand for the paper's one model."""
@@ -15,30 +16,32 @@ R8 = {
     "loss": Criterion(between=(0.015, 0.06)),
     "loss under the rules": Criterion(between=(0.015, 0.06)),
     "hops out of order": Criterion(at_most=0.0),
-    "paths before the induction head": Criterion(at_most=0.0),
+    "reads before the induction head": Criterion(at_most=0.0),
 }
 
 
 def before_induction(member: Member) -> int | None:
-    """Paths that only later steps need and that had formed before all paths of the first step had.
+    """Reads of single tokens that only later steps need and that had formed before all reads for the first step had.
 
     Returns:
-        None for a member without paths for the first step, or without later ones.
+        None where no such order is known.
     """
     first = member.hop_formed(1)
-    later = [path for path in member.paths if path.needed_for is not None and path.needed_for > 1]
-    if first is None or not later:
+    later = [path for step in member.partial if step > 1 for path in member.hop(step)]
+    if first is None:
         return None
-    return sum(order(member.formed(path), first) is Order.BEFORE for path in later)
+    orders = [order(member.formed(path), first) for path in later]
+    known = [each for each in orders if each is not Order.UNKNOWN]
+    return sum(each is Order.BEFORE for each in known) if known else None
 
 
 def r8(members: Sequence[Member], config: EmergenceConfig) -> Judgement:
     """What the model reaches, what its circuit reaches, and the order in which its heads form."""
-    seeds = alive(seeds_of(members))
-    read = [member for member in seeds if member.was_read and member.paths]
+    seeds = [member for member in seeds_of(members) if not member.frozen]
+    read = [member for member in followed(seeds) if member.learned_all]
     if not seeds:
         return not_run("no member was trained to its end")
-    missing = ", ".join(config.departures)
+    lack = missing(seeds_of(members), config)
     names = list(R8)
     orders = [out_of_order(member, config.steps) for member in read]
     early = [before_induction(member) for member in read]
@@ -48,11 +51,11 @@ def r8(members: Sequence[Member], config: EmergenceConfig) -> Judgement:
     }
     parts = {
         name: judge_mean(
-            values, R8[name], min_seeds=LEAST_MODELS, at_scale=not missing, missing=missing if not n else ""
+            values, R8[name], min_seeds=LEAST_MODELS, at_scale=not lack, missing=lack if not n else ""
         )
         for n, (name, values) in enumerate(losses.items())
     }
     for name, counts in ((names[2], orders), (names[3], early)):
         known = [float(count) for count in counts if count is not None]
-        parts[name] = judge_always(known, R8[name], source_n=1, at_scale=not missing)
+        parts[name] = judge_always(known, R8[name], source_n=1, at_scale=not lack)
     return combine_parts(parts)

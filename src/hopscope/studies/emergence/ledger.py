@@ -14,10 +14,11 @@ ENTRIES = (
         "A model of 24 layers without MLPs reaches an error of 0.031, 0.045 by its circuit alone, and its heads form "
         "in the order of the chain, the induction head first.",
         "paper §9",
-        "independent seeds: final held-out loss, and loss with every attention matrix replaced by its rule; of those "
-        "that were read, neighbouring steps of the chain of which the later one's paths (those without which it is "
-        "the first target lost) had reached a mean attention of 0.5 first, and paths of later steps that had before "
-        "all paths of the first step; ties within one interval between checkpoints count for the claim",
+        "independent seeds: final held-out loss; of those that learned the whole chain and were read, loss with every "
+        "attention matrix replaced by its rule, neighbouring steps of the chain of which the later one's reads (of "
+        "single tokens, without which it is the first target lost) had reached a mean attention of 0.5 first, and "
+        "such reads of later steps that had before those of the first step had; ties within one interval between "
+        "checkpoints count for the claim",
         judges.R8,
         judge=judges.r8,
     ),

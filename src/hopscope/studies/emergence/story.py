@@ -2,26 +2,28 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from hopscope.claims import Claim, Judgement
-from hopscope.claims.crossings import Crossing, median
-from hopscope.claims.intervals import Interval
+from hopscope.claims.crossings import Crossing, first_crossing, median
+from hopscope.claims.intervals import Interval, bootstrap_mean
 from hopscope.claims.precedence import Precedence
 from hopscope.runs import RunFolder
 from hopscope.studies.blocks import Block, figure, section, table, text
 from hopscope.studies.chains import story
-from hopscope.studies.chains.evidence import Member, seeds_of
+from hopscope.studies.chains.evidence import FALLEN, Member, seeds_of
 from hopscope.studies.chains.story import Numbers
 from hopscope.studies.emergence.config import EmergenceConfig
 from hopscope.studies.emergence.events import (
+    Again,
     Event,
     alike,
-    alive,
     before,
     both,
     censored,
     clamp_words,
     events,
+    followed,
     hop_events,
     loss_events,
     shares,
@@ -150,10 +152,13 @@ def _share(found: Precedence, interval: Interval, what: str, numbers: Numbers) -
 def _event_row(
     seeds: Sequence[Member], event: Event, number: int, config: EmergenceConfig, numbers: Numbers
 ) -> list[str]:
-    times = [found for member in alive(seeds) if (found := event.of(member)) is not None]
+    times = [found for member in followed(seeds) if (found := event.of(member)) is not None]
     every = events(config.steps)
     came = sum(time.time is not None for time in times)
     count = numbers.add(came, str(came), FILES, f"number of seeds in which {event.name}")
+    every_one = numbers.add(
+        len(times), str(len(times)), FILES, f"number of read seeds that say something of: {event.name}"
+    )
     earlier = every[number - 1] if number else None
     wait = (
         ""
@@ -165,7 +170,7 @@ def _event_row(
     return [
         event.name,
         _median(times, event, numbers),
-        f"{count} of {len(times)}",
+        f"{count} of {every_one}",
         wait,
         _before_next(seeds, event, every[number + 1], numbers) if number + 1 < len(every) else "",
     ]
@@ -189,18 +194,19 @@ def _alignment_section(config: EmergenceConfig, members: Sequence[Member], numbe
     pairs = list(zip(hop_events(config.steps), loss_events(config.steps), strict=True))
     words = []
     for hop, loss in pairs:
-        lags = waits(alive(members), hop, loss)
+        lags = waits(seeds_of(members), hop, loss)
         if lags:
             lag = numbers.estimated(lags, f"steps from {hop.name} to {loss.name}", FILES, "+,.0f")
-            apart = len(both(members, hop, loss))
-            words.append(f"{symbol(hop.step)}: {lag} steps ({len(lags)} of {counted(apart, 'model')}).")
+            apart = len(both(seeds_of(members), hop, loss))
+            of = f"{symbol(hop.step)}: {lag} steps ({len(lags)} of {counted(apart, 'seed')})"
+            words.append(f"{of}{_side(lags)}.")
     return section(
         "alignment",
         "Does a loss fall when its heads form?",
         text(
-            "If the circuit is what makes a loss fall, the loss of a step must fall about when the last of its reads "
-            "has formed. Steps from the one to the other, mean over models with 95 % interval: "
-            + (" ".join(words) or "in no model did both happen.")
+            "A loss under one half, and attention over one half, are two conventions; they need not come at one time. "
+            "Steps from the last read of a step having formed to the fall of its loss, mean over independent seeds "
+            "with 95 % interval: " + (" ".join(words) or "in no seed did both happen.")
         ),
         figure(
             "alignment",
@@ -211,41 +217,41 @@ def _alignment_section(config: EmergenceConfig, members: Sequence[Member], numbe
     )
 
 
+def _side(lags: Sequence[float]) -> str:
+    """Which of the two came first, where the interval of the mean says so."""
+    ends = bootstrap_mean(lags)
+    if ends is None or ends[0] <= 0.0 <= ends[1]:
+        return ""
+    return ": the loss fell first" if ends[1] < 0.0 else ": the reads had formed first"
+
+
 def _clamps_section(config: EmergenceConfig, members: Sequence[Member], numbers: Numbers) -> Block | None:
     found = trained_again(members, config)
     if not found:
         return None
-    rows = []
-    for again in found:
-        for run in again.runs:
-            rows.append(
-                [
-                    again.member.name,
-                    f"{again.start:,}",
-                    clamp_words(run["name"]),
-                    ", ".join(run["clamped"]) or DASH,
-                    *(
-                        numbers.add(
-                            run["losses"][f"loss_step_{step}"][-1],
-                            f"{run['losses'][f'loss_step_{step}'][-1]:.3f}",
-                            again.file,
-                            f"runs: {run['name']}, last loss_step_{step}",
-                        )
-                        for step in range(1, config.steps + 1)
-                    ),
-                ]
-            )
+    steps = range(1, config.steps + 1)
+    rows = [
+        [
+            again.member.name,
+            f"{again.start:,}",
+            clamp_words(run["name"]),
+            ", ".join(run["clamped"]) or DASH,
+            *(_outcome(again, run, step, numbers) for step in steps),
+        ]
+        for again in found
+        for run in again.runs
+    ]
     return section(
         "clamps",
         "What needs what: training again with a read clamped",
         text(
-            "That one thing comes before another does not make it the cause. So some models were trained again from a "
-            "checkpoint at which none of the clamped paths had formed, on the very same samples, while the rows of one "
-            "read, in every head of the circuit that does it, read uniformly throughout. What no longer forms, or "
-            "forms later, needed it. Two runs stand beside: one in which nothing is clamped, and one in which the same "
-            "rows of as many heads outside of every circuit are. (Checkpoints within a training keep no state of the "
-            "optimiser; all runs begin with a fresh "
-            "one.)"
+            "That one thing comes before another does not make it the cause. So some models were trained again from "
+            "the last checkpoint before any of the clamped heads had formed, on the very same samples, while the rows "
+            "of one read, in every head of the circuit that does it, read uniformly throughout. The heads have other rows "
+            "as well, which are left alone. What no longer forms, or forms later, needed that read. Beside each stands "
+            "its control: the same rows clamped in as many other heads, where no minimal circuit reads anything; and a "
+            "run in which nothing is clamped. (Checkpoints within a training keep no state of the optimiser; all runs "
+            "begin with a fresh one.)"
         ),
         figure(
             "clamps",
@@ -253,12 +259,25 @@ def _clamps_section(config: EmergenceConfig, members: Sequence[Member], numbers:
             "Line charts of partial losses against training steps, one line for each clamp.",
         ),
         table(
-            ["model", "from step", "clamped", "where", *(f"{symbol(step)} at the end" for step in
-             range(1, config.steps + 1))],
+            ["model", "from step", "clamped", "where", *map(symbol, steps)],
             rows,
-            "Held-out partial losses at the end of each run. Where: layer.head and the rows that were clamped.",
+            "Held-out partial losses at the end of each run, and the step at which they fell under 0.5. Where: "
+            "layer.head and the rows that were clamped.",
         ),
     )  # fmt: skip
+
+
+def _outcome(again: Again, run: dict[str, Any], step: int, numbers: Numbers) -> str:
+    """Where a partial loss ends in a run, and when it fell."""
+    values = run["losses"][f"loss_step_{step}"]
+    what = f"runs: {run['name']}, loss_step_{step}"
+    end = numbers.add(values[-1], f"{values[-1]:.3f}", again.file, f"{what}, the last")
+    fell = first_crossing(again.steps, values, FALLEN, rising=False)
+    if fell.time is None:
+        return f"{end}, never"
+    if fell.low == fell.high:
+        return f"{end}, from the start"
+    return f"{end}, at {numbers.add(fell.time, f'{fell.time:,.0f}', again.file, f'{what}, first under {FALLEN}')}"
 
 
 def _variance_section(config: EmergenceConfig, members: Sequence[Member], numbers: Numbers) -> Block | None:
@@ -311,7 +330,9 @@ def _variance_section(config: EmergenceConfig, members: Sequence[Member], number
         table(
             ["event", "never came", "initial weights", "data", "rest"],
             rows,
-            "Shares of the sum of squares; what never came counts as the end of training. p: share of shuffled tables "
+            "Shares of the sum of squares; what never came counts as the end of training; a dash where a model was "
+            "not read, or all times are equal. Every row has two tests: one p under 0.05 in so many is no news. p: share "
+            "of shuffled tables "
             "in which the factor has as much; chance: what it has in them on average.",
         ),
     )
