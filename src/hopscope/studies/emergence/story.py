@@ -247,10 +247,10 @@ def _clamps_section(config: EmergenceConfig, members: Sequence[Member], numbers:
         text(
             "That one thing comes before another does not make it the cause. So some models were trained again from "
             "the last checkpoint before any of the clamped heads had formed, on the very same samples, while the rows "
-            "of one read, in every head of the circuit that does it, read uniformly throughout. The heads have other rows "
-            "as well, which are left alone. What no longer forms, or forms later, needed that read. Beside each stands "
-            "its control: the same rows clamped in as many other heads, where no minimal circuit reads anything; and a "
-            "run in which nothing is clamped. (Checkpoints within a training keep no state of the optimiser; all runs "
+            "of one read, in every head of the circuit that does it, read uniformly throughout. The heads have other "
+            "rows as well, which are left alone. What no longer forms, or forms later, needed that read. Beside each "
+            "stands its control: the same rows clamped in as many other heads, where no minimal circuit reads anything; "
+            "and a run in which nothing is clamped. (Checkpoints within a training keep no state of the optimiser; all runs "
             "begin with a fresh one.)"
         ),
         figure(
@@ -331,8 +331,7 @@ def _variance_section(config: EmergenceConfig, members: Sequence[Member], number
             ["event", "never came", "initial weights", "data", "rest"],
             rows,
             "Shares of the sum of squares; what never came counts as the end of training; a dash where a model was "
-            "not read, or all times are equal. Every row has two tests: one p under 0.05 in so many is no news. p: share "
-            "of shuffled tables "
-            "in which the factor has as much; chance: what it has in them on average.",
+            "not read, or all times are equal. Every row has two tests: one p under 0.05 in so many is no news. p: "
+            "share of shuffled tables in which the factor has as much; chance: what it has in them on average.",
         ),
     )
