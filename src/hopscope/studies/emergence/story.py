@@ -245,13 +245,13 @@ def _clamps_section(config: EmergenceConfig, members: Sequence[Member], numbers:
         "clamps",
         "What needs what: training again with a read clamped",
         text(
-            "That one thing comes before another does not make it the cause. So some models were trained again from "
-            "the last checkpoint before any of the clamped heads had formed, on the very same samples, while the rows "
-            "of one read, in every head of the circuit that does it, read uniformly throughout. The heads have other "
-            "rows as well, which are left alone. What no longer forms, or forms later, needed that read. Beside each "
-            "stands its control: the same rows clamped in as many other heads, where no minimal circuit reads anything; "
-            "and a run in which nothing is clamped. (Checkpoints within a training keep no state of the optimiser; all runs "
-            "begin with a fresh one.)"
+            "That one thing comes before another does not make it the cause. So some models were trained again "
+            "from the last checkpoint before any of the clamped heads had formed, on the very same samples, while "
+            "the rows of one read, in every head of the circuit that does it, read uniformly throughout. The "
+            "heads have other rows as well, which are left alone. What no longer forms, or forms later, needed "
+            "that read. Beside each stands its control: the same rows clamped in as many other heads, where no "
+            "minimal circuit reads anything; and a run in which nothing is clamped. (Checkpoints within a "
+            "training keep no state of the optimiser; all runs begin with a fresh one.)"
         ),
         figure(
             "clamps",
