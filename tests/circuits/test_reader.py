@@ -23,7 +23,7 @@ from hopscope.tasks.retrieval import RetrievalTask
 QUICK = ReaderConfig(samples=16, validation=32, orders=1, random_circuits=2)
 
 
-SMALL = 120
+SMALL = 60
 """Positions times layers times heads of a model that is read in a moment."""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.rules import OwnChain
-from hopscope.studies.chains.evidence import FollowedPath, Member
+from hopscope.studies.chains.evidence import DIVERGED, FollowedPath, Member
 
 CHECKPOINTS = tuple(range(0, 1001, 100))
 
@@ -77,8 +77,8 @@ def member(
         held_out=falling(500.0),
         train=falling(480.0),
         reading={
-            "learned": [f"step_{step}" for step in learned],
-            "verdict": verdict,
+            "learned": [] if frozen else [f"step_{step}" for step in learned],
+            "verdict": DIVERGED if frozen else verdict,
             "threshold": 0.05,
             "checkpoint": 1000,
             "circuit": circuit.model_dump(mode="json"),

@@ -46,7 +46,7 @@ def test_r4_is_about_the_mean_loss(losses, verdict):
 def test_r4_says_so_where_a_member_diverged():
     found = judges.r4([member(n, loss=None if n == 3 else 0.004) for n in range(9)], PAPER)
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert "1 diverged runs left out" in found.words
+    assert "1 diverged run left out" in found.words
 
 
 def test_a_pair_is_linked_in_either_direction_and_only_within_one_step():
