@@ -149,4 +149,4 @@ def test_readme_example_runs(emergence_run, tmp_path):
         [sys.executable, str(script)], capture_output=True, text=True, env=known, timeout=180
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip().endswith("(1, 2, 4)")
+    assert done.stdout.strip().endswith("(1, 6, 4)")  # predictions at every position
