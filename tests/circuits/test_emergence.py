@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from hopscope.circuits.circuit import Circuit, Path
-from hopscope.circuits.emergence import attention_on, execution_on, formation, maps, spaced, watched
+from hopscope.circuits.emergence import attention_on, formation, maps, spaced, watched
+from hopscope.circuits.execution import Execution
+from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.planted import planted_models
 from hopscope.circuits.rules import MeanMap, OverRole, OwnChain
 from hopscope.models.transformer import Transformer
@@ -74,7 +76,9 @@ def test_attention_is_the_mean_over_rows_of_the_mass_on_what_the_rule_reads(plan
         for row in range(pattern.shape[1])
         if kind[sample, row] == 2
     ]  # fmt: skip
-    found = attention_on(execution_on(model, task, batch), path)
+    found = attention_on(
+        Execution(model, Grammar(batch, causal=model.config.causal, words=task.role_values)), path
+    )
     assert found == pytest.approx(sum(masses) / len(masses), abs=1e-5)
 
 

@@ -2,8 +2,8 @@
 
 Attention that rises before a loss falls need not be what makes it fall.  So a member is trained again from a
 checkpoint, on the very samples that it saw, while the rows of one path read uniformly, through training and
-evaluation.  What no longer forms then, needed the path.  Beside it stand a run in which nothing is clamped, and one in
-which the same rows of a head outside of every circuit are: the harm that a clamp does by itself.
+evaluation.  What no longer forms then, needed the path.  Beside it stand a run in which nothing is clamped, and its
+control, in which the same rows of a head that reads nothing there are: the harm that a clamp does by itself.
 
 Checkpoints within a training keep no optimiser state; all runs alike begin with an optimiser that has seen nothing.
 """
@@ -49,7 +49,11 @@ class Lowered:
 
 def clamp_of(path: Path) -> ReplacePattern:
     """Rows of a path read uniformly."""
-    return ReplacePattern(layer=path.layer, heads=(path.head,), rows=path.roles, by="uniform")
+    return _uniform(path.layer, path.head, path.roles)
+
+
+def _uniform(layer: int, head: int, rows: Roles) -> ReplacePattern:
+    return ReplacePattern(layer=layer, heads=(head,), rows=rows, by="uniform")
 
 
 def controls_of(
@@ -74,7 +78,7 @@ def controls_of(
             return None
         layer, head = min(free, key=lambda place: (abs(place[0] - path.layer), place))
         taken.append((layer, head, path.roles))
-        found.append(ReplacePattern(layer=layer, heads=(head,), rows=path.roles, by="uniform"))
+        found.append(_uniform(layer, head, path.roles))
     return tuple(found)
 
 
@@ -169,12 +173,8 @@ class _Step:
         clamps: Sequence[Clamp],
         optimizer: Optimizer,
     ):
-        self.model, self.task, self.training, self.clamps = (
-            model.at(training.precision),
-            task,
-            training,
-            clamps,
-        )
+        self.model = model.at(training.precision)
+        self.task, self.training, self.clamps = task, training, clamps
         self.optimizer, self.seeds = optimizer, torch.tensor([data_seed], device=task.device)
         self.weights = [weight.requires_grad_() for weight in self.model.weights.values()]
         self._kept: Lowered | None = None
@@ -194,6 +194,5 @@ class _Step:
 
 def _same_everywhere(lowered: Lowered) -> bool:
     """Whether every sample has the same rows clamped to the same."""
-    return bool((lowered.on == lowered.on[:, :1]).all()) and bool(
-        (lowered.pattern * lowered.on[..., None] == (lowered.pattern * lowered.on[..., None])[:, :1]).all()
-    )
+    replaced = lowered.pattern * lowered.on[..., None]
+    return bool((lowered.on == lowered.on[:, :1]).all() and (replaced == replaced[:, :1]).all())

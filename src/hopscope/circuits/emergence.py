@@ -63,17 +63,15 @@ def formation(
     paths = tuple(path for path in circuit.paths if not isinstance(path.rule, MeanMap | Learned))
     steps: list[int] = []
     attention: list[list[float]] = [[] for _ in paths]
+    grammar: Grammar | None = None
     for step, model in models:
         steps.append(step)
-        execution = execution_on(model, task, batch)
+        # What rules mean on these sequences is the same at every checkpoint.
+        grammar = grammar or Grammar(batch, causal=model.config.causal, words=task.role_values)
+        execution = Execution(model, grammar)
         for values, path in zip(attention, paths, strict=True):
             values.append(attention_on(execution, path))
     return Formation(tuple(steps), paths, tuple(map(tuple, attention)))
-
-
-def execution_on(model: Transformer, task: VectorTask, batch: Batch) -> Execution:
-    """A model on annotated samples."""
-    return Execution(model, Grammar(batch, causal=model.config.causal, words=task.role_values))
 
 
 def attention_on(execution: Execution, path: Path) -> float:

@@ -1,6 +1,5 @@
 """What is measured of a unit: losses, each member's circuit, how its paths formed, and its attention maps."""
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.emergence import formation, maps, spaced, watched
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.record import path_json, read_member
-from hopscope.models.transformer import Transformer
 from hopscope.runs import UnitFolder
 from hopscope.studies import retrieval
 from hopscope.studies.chains.config import ChainsConfig
@@ -54,9 +52,10 @@ def _follow(unit: UnitFolder, task: RetrievalTask, index: int, member: int, read
     last = reading["checkpoint"]
     batch = watched(task)
     steps = [step for step, _ in unit.checkpoints() if step <= last]
-    found = formation(Circuit.model_validate(reading["circuit"]), _models(unit, index, steps), task, batch)
+    models = [(step, load_ensemble(unit, step).select([index])) for step in steps]
+    found = formation(Circuit.model_validate(reading["circuit"]), models, task, batch)
     shown = spaced(steps, MOST_MAPS)
-    of_heads = [bytes_.numpy() for _, bytes_ in maps(_models(unit, index, shown), batch)]
+    of_heads = [bytes_.numpy() for _, bytes_ in maps((pair for pair in models if pair[0] in shown), batch)]
     unit.write_analysis(maps_name(member), last, {"steps": np.array(shown), "maps": np.stack(of_heads)})
     # Last, because its file says that both are there.
     unit.write_analysis(
@@ -72,11 +71,6 @@ def _follow(unit: UnitFolder, task: RetrievalTask, index: int, member: int, read
             **_example(task, batch),
         },
     )
-
-
-def _models(unit: UnitFolder, index: int, steps: Sequence[int]) -> Iterator[tuple[int, Transformer]]:
-    for step in steps:
-        yield step, load_ensemble(unit, step).select([index])
 
 
 def _example(task: RetrievalTask, batch: Batch) -> dict[str, Any]:
