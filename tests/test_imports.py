@@ -53,6 +53,7 @@ TORCH_FREE = [
     "claims",
     "report",
     "tasks/config",
+    "tasks/text",
     "models/config",
     "training/config",
 ]

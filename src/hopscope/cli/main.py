@@ -13,6 +13,7 @@ COMMANDS = {
     "report": "build the page of one run, or of several",
     "circuit": "the circuit of one trained member, read and proven by ablation",
     "theory": "how many layers a retrieval chain needs: the published bound and the exact minimum",
+    "questions": "retrieval questions in words, for language models",
     "export": "write one trained member as a plain PyTorch module",
     "bench": "training speed beside other ways to do it",
 }
