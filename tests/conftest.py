@@ -10,10 +10,20 @@ from types import ModuleType
 import pytest
 import torch
 from hypothesis import settings
-from jaxtyping import install_import_hook
 
 CHECKED_ROOMS = ("rng", "tasks", "models", "training", "probes", "circuits")
 """Rooms whose annotations are checked at every call, so that the shapes in their signatures are tested facts."""
+
+
+def load(path: Path) -> ModuleType:
+    """A module of the tests by its path; once, so that all folders see the same classes."""
+    name = f"hopscope_tests_{path.stem}"
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]
 
 
 def _annotated_modules() -> list[str]:
@@ -31,7 +41,8 @@ def _annotated_modules() -> list[str]:
 _checked = _annotated_modules()
 _early = sorted(set(_checked) & set(sys.modules))
 assert _checked and not _early, f"expected the hook before the first import, found imported: {_early}"
-install_import_hook(_checked, "beartype.beartype")
+_shape_checks = load(Path(__file__).with_name("shape_checks.py"))
+_shape_checks.install(_checked)
 
 settings.register_profile("hopscope", deadline=None, derandomize=True, database=None)
 settings.load_profile("hopscope")
@@ -49,15 +60,10 @@ def _subnormals_are_kept():
     torch.set_flush_denormal(False)
 
 
-def load(path: Path) -> ModuleType:
-    """A module of the tests by its path; once, so that all folders see the same classes."""
-    name = f"hopscope_tests_{path.stem}"
-    if name not in sys.modules:
-        spec = spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None
-        module = sys.modules[name] = module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return sys.modules[name]
+@pytest.fixture(scope="session")
+def shape_checks() -> ModuleType:
+    """What `shape_checks.py` defines."""
+    return _shape_checks
 
 
 @pytest.fixture(scope="session")

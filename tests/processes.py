@@ -90,6 +90,16 @@ class Ended:
         return line
 
 
+def _share_compiled_loops(package: Path, copy: Path) -> None:
+    """Loops that numba compiled for the source serve its copy too, and the other way round: they take half a minute.
+
+    Numba keeps them beside the bytecode and looks at time and size of the source, which the copy has too.
+    """
+    compiled = package / "training" / "__pycache__"
+    compiled.mkdir(exist_ok=True)
+    (copy / "training" / "__pycache__").symlink_to(compiled)
+
+
 @dataclass
 class Processes:
     """Starts Hopscope, from a copy of its source.
@@ -112,6 +122,7 @@ class Processes:
                 shutil.copytree(
                     package, home / "copying" / "hopscope", ignore=shutil.ignore_patterns("__pycache__")
                 )
+                _share_compiled_loops(package, home / "copying" / "hopscope")
                 (home / "killer").mkdir()
                 (home / "killer" / "sitecustomize.py").write_text(KILLER)
                 (home / "copying").rename(home / "source")

@@ -15,17 +15,14 @@ from hopscope.models.interventions import ReplacePattern
 from hopscope.models.witness_plans import PlannedRead, planned_keys
 from hopscope.tasks.retrieval import FIRST, QUERY, SECOND, RetrievalTask
 
+from .suites import suite
+
 SAMPLES, AT_ONCE = 12, 16
 FEW = 6
 """Samples where a difference is large, or none."""
 
 SOLVED, KEPT, THRESHOLD = 0.02, 0.045, 0.05
 ATTENTION = 0.9
-
-
-@cache
-def suite() -> tuple[Planted, ...]:
-    return tuple(planted_models())
 
 
 @pytest.fixture(params=[pytest.param(3, id="a third"), pytest.param(1, id="all", marks=pytest.mark.soak)])

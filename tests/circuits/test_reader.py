@@ -10,7 +10,7 @@ from hopscope.circuits import circuit as circuits
 from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.planted import Planted, planted_models
+from hopscope.circuits.planted import Planted
 from hopscope.circuits.reader import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfig, Reading, read_circuit
 from hopscope.circuits.rules import MeanMap, OverRole
 from hopscope.circuits.vector_goal import VectorSetting
@@ -20,16 +20,13 @@ from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.retrieval import RetrievalTask
 
+from .suites import suite
+
 QUICK = ReaderConfig(samples=16, validation=32, orders=1, random_circuits=2)
 
 
 SMALL = 60
 """Positions times layers times heads of a model that is read in a moment."""
-
-
-@cache
-def suite() -> tuple[Planted, ...]:
-    return tuple(planted_models())
 
 
 def families() -> dict[str, list[int]]:

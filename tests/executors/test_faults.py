@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from hopscope.cli.main import main
 from hopscope.runs import RunFolder, load_checkpoint
 
 
@@ -35,21 +34,21 @@ def unfinished(copy):
 
 
 @pytest.fixture
-def rerun(processes, processes_module, tmp_path):
-    """Gives the same command as a process of its own."""
-    return lambda: processes.run("run", *processes_module.SMALL, "--out", tmp_path / "runs")
+def rerun(here, processes_module, tmp_path):
+    """Gives the same command once more."""
+    return lambda: here("run", *processes_module.SMALL, "--out", tmp_path / "runs")
 
 
 @pytest.fixture
-def refusal(processes_module, tmp_path, capsys, monkeypatch):
-    """Gives the same command in this process, where it must be refused before any training; returns the line."""
+def refusal(rerun, monkeypatch):
+    """Gives the same command, which must be refused before any training; returns the line."""
 
     def give():
-        monkeypatch.setattr("hopscope.executors.local._Pool", None)
-        status = main(["run", *map(str, processes_module.SMALL), "--out", str(tmp_path / "runs")])
-        captured = capsys.readouterr()
-        assert (status, captured.out) == (2, "")
-        (line,) = captured.err.splitlines()
+        with monkeypatch.context() as untrained:
+            untrained.setattr("hopscope.executors.local._Pool", None)
+            ended = rerun()
+        assert (ended.status, ended.stdout) == (2, "")
+        (line,) = ended.stderr.splitlines()
         assert line.startswith("hopscope: ")
         return line
 
@@ -145,9 +144,9 @@ def test_broken_worker(unfinished, rerun):
     assert "its worker failed" in ended.complaint
 
 
-def test_every_member_diverges(processes, processes_module, tmp_path):
+def test_every_member_diverges(here, processes_module, tmp_path):
     """With the most values, besides: a run that failed is still a whole run, with a page that says so."""
-    ended = processes.run(
+    ended = here(
         "run", *processes_module.SMALL, "--V", 12, "--learning-rate", 1e30, "--out", tmp_path / "runs"
     )
     assert ended.status == 0, ended.stderr
@@ -193,12 +192,12 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("mount") is None, reason="needs mount")
-def test_full_disk(small_disk, processes, processes_module, expected, small_run):
+def test_full_disk(small_disk, here, processes_module, expected, small_run):
     disk, leave = small_disk
     command = ["run", *processes_module.SMALL, "--out", disk / "runs"]
     for free in (500_000, 1_000_000):  # full while training, full while concluding
         leave(free)
-        ended = processes.run(*command)
+        ended = here(*command)
         assert ended.status == 2, ended.stderr
         assert ended.stdout == ""
         assert "No space left on device" in ended.complaint
@@ -210,6 +209,6 @@ def test_full_disk(small_disk, processes, processes_module, expected, small_run)
             load_checkpoint(path)
     assert len(kept) == 5
     leave(10_000_000)
-    ended = processes.run(*command)
+    ended = here(*command)
     assert ended.status == 0, ended.stderr
     assert processes_module.record(disk / "runs" / "permutation" / small_run.name) == expected

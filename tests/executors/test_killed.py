@@ -19,11 +19,11 @@ def command(tmp_path, processes_module):
 
 
 @pytest.fixture
-def finished(processes, processes_module, command, small_run, tmp_path):
+def finished(here, processes_module, command, small_run, tmp_path):
     """Runs the command once more, undisturbed, and returns the record that is there then."""
 
-    def finish():
-        ended = processes.run(*command)
+    def finish(run=here):
+        ended = run(*command)
         assert ended.status == 0, ended.stderr
         assert ended.last_line == str(tmp_path / "runs" / "permutation" / small_run.name)
         return processes_module.record(tmp_path / "runs" / "permutation" / small_run.name)
@@ -52,8 +52,8 @@ def children(process_id):
         return [int(child) for child in file.read().split()]
 
 
-def test_the_record_does_not_depend_on_the_clock_or_the_folder(finished, expected):
-    assert finished() == expected
+def test_the_record_does_not_depend_on_the_clock_or_the_folder(processes, finished, expected):
+    assert finished(processes.run) == expected
     assert {"DONE", "claims.json", "report.html", "story.json", "metrics.parquet"} <= expected.keys()
 
 
@@ -79,6 +79,10 @@ WHILE_CONCLUDING = [
 ]
 
 
+EVERY_SECOND = [slice(None, None, 2), pytest.param(slice(None), marks=pytest.mark.soak)]
+"""Every second moment, which are moments of every kind, and all of them."""
+
+
 def kill_again_and_again(processes, processes_module, command, moments):
     for pattern, count, moment in moments:
         kill = processes_module.Kill(pattern, count, moment, "group")
@@ -87,14 +91,16 @@ def kill_again_and_again(processes, processes_module, command, moments):
         assert ended.stdout == ""
 
 
-def test_killed_while_training(processes, processes_module, command, finished, expected):
+@pytest.mark.parametrize("which", EVERY_SECOND, ids=["every second moment", "every moment"])
+def test_killed_while_training(processes, processes_module, command, finished, expected, which):
     """One kill after the other, each a little later than the one before; every one of them must strike."""
-    kill_again_and_again(processes, processes_module, command, WHILE_TRAINING)
+    kill_again_and_again(processes, processes_module, command, WHILE_TRAINING[which])
     assert finished() == expected
 
 
-def test_killed_while_concluding(processes, processes_module, command, finished, expected):
-    kill_again_and_again(processes, processes_module, command, WHILE_CONCLUDING)
+@pytest.mark.parametrize("which", EVERY_SECOND, ids=["every second moment", "every moment"])
+def test_killed_while_concluding(processes, processes_module, command, finished, expected, which):
+    kill_again_and_again(processes, processes_module, command, WHILE_CONCLUDING[which])
     assert finished() == expected
 
 
@@ -170,11 +176,11 @@ def test_interrupted(processes, command, finished, expected, tmp_path):
     assert finished() == expected
 
 
-def test_time_budget(processes, command, finished, expected, tmp_path):
+def test_time_budget(here, command, finished, expected, tmp_path):
     """However small it is, calls add up to a finished run."""
     statuses, sizes = [], []
     for _ in range(12):
-        ended = processes.run(*command, "--time-budget", 0.01)
+        ended = here(*command, "--time-budget", 0.01)
         statuses.append(ended.status)
         sizes.append(len([path for path in tmp_path.rglob("*") if path.is_file()]))
         if ended.status == 0:

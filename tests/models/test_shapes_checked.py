@@ -37,5 +37,5 @@ def wrong_probe():
 
 @pytest.mark.parametrize("call", [wrong_rng, wrong_task, wrong_model, wrong_training, wrong_probe])
 def test_a_wrong_shape_is_refused(call):
-    with pytest.raises(TypeError, match="Type-check error"):
+    with pytest.raises(TypeError, match="violates type hint"):
         call()

@@ -118,12 +118,9 @@ class Edited:
         out = mlp.clone()
         for item in self._here(AblateMLP):
             for sample in range(mlp.shape[0]):
-                for query in range(mlp.shape[1]):
-                    if self._has(item.rows, sample, query):
-                        mean = None if self.means is None else self.means[2][self.layer, query]
-                        out[sample, query] = self._ablated(
-                            item.by, mlp[self._donor(sample, mlp), query], mean
-                        )
+                for query in self._having(item.rows, sample, mlp.shape[1]):
+                    mean = None if self.means is None else self.means[2][self.layer, query]
+                    out[sample, query] = self._ablated(item.by, mlp[self._donor(sample, mlp), query], mean)
         return out
 
     def _here(self, kind: type[Kind]) -> list[Kind]:
@@ -136,18 +133,23 @@ class Edited:
             (sample, head, query)
             for sample in range(x.shape[0])
             for head in (range(x.shape[1]) if item.heads is None else item.heads)
-            for query in range(x.shape[2])
-            if self._has(item.rows, sample, query)
+            for query in self._having(item.rows, sample, x.shape[2])
         ]
 
-    def _has(self, roles: Roles, sample: int, position: int) -> bool:
+    def _having(self, roles: Roles, sample: int, count: int) -> list[int]:
+        """Of the first `count` positions of a sample those that have these roles."""
         assert self.batch is not None
-        return all(int(self.batch.roles[name][0, sample, position]) == value for name, value in roles.items())
+        held = {name: self.batch.roles[name][0, sample].tolist() for name in roles}
+        return [
+            position
+            for position in range(count)
+            if all(held[name][position] == value for name, value in roles.items())
+        ]
 
     def _position(self, site: Site, sample: int) -> int | None:
         assert self.batch is not None
         count = self.batch.inputs.shape[2]
-        (position,) = [p for p in range(count) if self._has(site.roles, sample, p)]
+        (position,) = self._having(site.roles, sample, count)
         if site.relation is not None:
             position = int(self.batch.relations[site.relation][0, sample, position])
         return position if position >= 0 else None
@@ -174,7 +176,7 @@ class Edited:
         return row
 
     def _seen_keys(self, roles: Roles, sample: int, query: int, keys: int) -> list[int]:
-        return [key for key in range(keys) if self._sees(query, key) and self._has(roles, sample, key)]
+        return [key for key in self._having(roles, sample, keys) if self._sees(query, key)]
 
     def _sees(self, query: int, key: int) -> bool:
         return key <= query or not self.causal
