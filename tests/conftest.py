@@ -12,7 +12,7 @@ import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
-CHECKED_ROOMS = ("rng", "tasks", "models", "training", "probes", "circuits")
+CHECKED_ROOMS = ("rng", "tasks", "models", "training", "probes", "circuits", "llm")
 """Rooms whose annotations are checked at every call, so that the shapes in their signatures are tested facts."""
 
 
