@@ -26,6 +26,10 @@ $(VENV)/installed-nnsight: $(VENV)/installed
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,nnsight]'
 	@touch $@
 
+$(VENV)/installed-llm: $(VENV)/installed
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,llm,hf]'
+	@touch $@
+
 demo: $(VENV)/installed
 	$(BIN)/hopscope run permutation --out $(OUT)
 

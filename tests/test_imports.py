@@ -22,6 +22,7 @@ FLOORS = [
     "training",
     "probes",
     "circuits",
+    "llm",
     "studies",
     "report",
     "executors",
@@ -35,6 +36,7 @@ FORBIDDEN = {
     ("report", "tasks"),
     ("report", "probes"),
     ("report", "circuits"),
+    ("report", "llm"),
     ("claims", "runs"),
     ("claims", "rng"),
     ("theory", "runs"),
@@ -56,6 +58,12 @@ TORCH_FREE = [
     "tasks/text",
     "models/config",
     "training/config",
+    "llm/answers",
+    "llm/answerer",
+    "llm/evaluation",
+    "llm/failures",
+    "llm/matching",
+    "llm/question_sets",
 ]
 
 
