@@ -83,7 +83,33 @@ def test_gpt2_initialisation_is_normal_and_smaller_into_the_residual_stream():
             assert stats.kstest(view.flatten(), "norm", (0.0, deviation)).pvalue > 1e-4, name
 
 
-@pytest.mark.parametrize("init", ["torch", "gpt2"])
+def test_mimetic_initialisation_matches_equal_tokens_and_tells_positions_by_sines():
+    shape = config(layers=2, heads=1, width=64, head_dim=16, norm="pre", init="mimetic", positions="learned")
+    ours = Parameters.initial(shape, torch.arange(5)).views()
+    plain = Parameters.initial(shape.model_copy(update={"init": "torch"}), torch.arange(5)).views()
+    for name, view in ours.items():
+        if name.endswith(("query.weight", "key.weight")):
+            query = ours[name.replace("key", "query")]
+            assert torch.equal(view, query)
+            assert float(query.std()) == pytest.approx(64**-0.5, rel=0.05)
+            # Products of queries and keys are near a multiple of the identity.
+            product = query @ query.transpose(1, 2)
+            diagonal = product.diagonal(dim1=1, dim2=2)
+            assert float(diagonal.mean()) == pytest.approx(16 / 64, rel=0.1)
+            assert float(product.mean()) == pytest.approx(float(diagonal.mean()) / 64, abs=0.01)
+        elif name != "embed.position.weight":
+            assert torch.equal(view, plain[name]), name
+    codes = ours["embed.position.weight"]
+    assert all(torch.equal(codes[0], other) for other in codes)
+    assert float(codes.square().mean()) == pytest.approx(1.0, rel=0.05)
+    products = codes[0] @ codes[0].T
+    for distance in range(1, 4):
+        # What two positions have in common depends on their distance alone.
+        along = products.diagonal(distance)
+        torch.testing.assert_close(along, along[:1].expand_as(along), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("init", ["torch", "gpt2", "mimetic"])
 def test_a_member_starts_alike_whoever_is_beside_it(init):
     seeds = torch.tensor([31, 37, 41, 1 << 62, 43])
     together = Parameters.initial(config(init=init), seeds)

@@ -13,7 +13,8 @@ from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
 from hopscope.runs import RunFolder
-from hopscope.tasks.config import RetrievalConfig
+from hopscope.tasks.config import EquationsConfig, RetrievalConfig
+from hopscope.tasks.equations import EquationsTask
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.tasks.vectors import error_slope
 from hopscope.training import engines, stacked
@@ -362,3 +363,36 @@ def test_without_numba_training_takes_the_general_way(monkeypatch):
             torch.tensor([5]),
             model.parameters.flat,
         )
+
+
+# Language models.
+
+
+@pytest.mark.parametrize("mlp_ratio", [0.0, 1.5])
+def test_tokens_and_learned_positions_equal_autograd(mlp_ratio):
+    task = EquationsTask(EquationsConfig(chains=3, depths=(1, 2)))
+    shape = TransformerConfig(
+        layers=2, heads=3, width=33, mlp_ratio=mlp_ratio, positions="learned", length=task.positions,
+        input_size=task.input_size, output_size=task.output_size, readout=task.readout, init="mimetic",
+    )  # fmt: skip
+    training = TrainingConfig(steps=5, batch_size=19)
+    model, found = model_of(shape), {}
+    for engine in ("general", "stacked"):
+        found[engine] = torch.full_like(model.parameters.flat, 0.0)
+        losses = gradient_of(engine, model, task, training, SEEDS, found[engine])(3)
+        found[f"{engine} losses"] = torch.stack(list(losses.values()))
+    torch.testing.assert_close(found["stacked losses"], found["general losses"])
+    torch.testing.assert_close(found["stacked"], found["general"], rtol=1e-4, atol=1e-6)
+    assert found["general"].abs().max() > 0.01
+
+
+def test_a_small_language_model_is_trained_the_stacked_way():
+    task = EquationsConfig(chains=3, depths=(1,))
+    shape = {"length": task.positions, "input_size": 20, "output_size": 20, "readout": task.readout}
+    plan = UnitPlan(
+        label="language", task=task, model=TransformerConfig(**shape),
+        training=TrainingConfig(steps=1), members=(MemberPlan(member=0, seed=0),),
+    )  # fmt: skip
+    assert engines.chosen_engine(plan, "cpu") == "stacked"
+    blind = plan.model_copy(update={"model": TransformerConfig(**shape, causal=False)})
+    assert engines.chosen_engine(blind, "cpu") == "general"

@@ -9,10 +9,11 @@ from hopscope.circuits.config import ReaderConfig, reading_name
 from hopscope.circuits.flow import LEAST_EFFECT, Composition
 from hopscope.circuits.reader import Reading, read_circuit
 from hopscope.circuits.rules import said
+from hopscope.errors import UserError
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.files import remove
 from hopscope.tasks.conditional import ConditionalTask
-from hopscope.tasks.config import ConditionalConfig, RetrievalConfig, TaskConfig
+from hopscope.tasks.config import ConditionalConfig, EquationsConfig, RetrievalConfig, TaskConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.tasks.vector_task import VectorTask
@@ -59,6 +60,16 @@ def read_member(
 
 
 def _task(config: TaskConfig) -> VectorTask | PermutationTask:
+    """The task of a unit.
+
+    Raises:
+        UserError: the reader has no goal for it.
+    """
+    if isinstance(config, EquationsConfig):
+        raise UserError(
+            "circuit: expected a run on chains of vectors or on permutations, found one on equations; "
+            "score its heads with hopscope heads"
+        )
     if isinstance(config, RetrievalConfig):
         return RetrievalTask(config)
     return ConditionalTask(config) if isinstance(config, ConditionalConfig) else PermutationTask(config)

@@ -57,6 +57,12 @@ def load_answerer(path: Path | str) -> Answerer:
             f"{folder / CONFIG}: expected the configuration of a Hugging Face model, found no model_type; "
             "name the folder that save_pretrained wrote"
         )
+    from hopscope.llm.gpt2_folder import is_folder
+
+    if is_folder(folder):
+        from hopscope.llm.own_answerer import load_own
+
+        return load_own(folder)
     from hopscope.llm.transformers_answerer import load_transformers
 
     return load_transformers(folder)

@@ -39,6 +39,7 @@ class Evaluation(Config):
         identical: unacceptable answers of the same wording in a row after which a question is given up.
         temperature: of sampling, None for the model's own.
         max_tokens: of an answer, None for the model's own.
+        held_out, split_seed: only questions that no training with this split sees; None asks all.
     """
 
     model: str
@@ -52,6 +53,8 @@ class Evaluation(Config):
     identical: int
     temperature: float | None
     max_tokens: int | None
+    held_out: float | None
+    split_seed: int
 
     def identity(self) -> str:
         """Hash of what is asked, under which an evaluation is found again."""
@@ -59,7 +62,7 @@ class Evaluation(Config):
 
     def task_arguments(self) -> dict[str, Any]:
         """Arguments of the Inspect task."""
-        names = ("chains", "count", "seed", "attempts", "identical")
+        names = ("chains", "count", "seed", "attempts", "identical", "held_out", "split_seed")
         depths = None if self.depths is None else list(self.depths)
         return {"depths": depths, **{name: getattr(self, name) for name in names}}
 
@@ -80,6 +83,8 @@ def evaluate(
     max_tokens: int | None = None,
     max_connections: int | None = None,
     base_url: str | None = None,
+    held_out: float | None = None,
+    split_seed: int = 0,
     display: str = "none",
 ) -> "list[EvalLog]":
     """Put the questions to each model, one formulation after the other.
@@ -99,6 +104,8 @@ def evaluate(
         max_tokens: of an answer, None for the model's own.
         max_connections: requests at a time, None for the model's own.
         base_url: of the models' server, if not the provider's own.
+        held_out: only questions that no training with this held-out share sees (equations); None asks all.
+        split_seed: of that split.
         display: what Inspect shows meanwhile: "none", "plain", "rich", "full".
 
     Returns:
@@ -111,7 +118,13 @@ def evaluate(
     """
     check_installed()
     asked = question_set(
-        formulations=tuple(formulations), depths=depths, chains=chains, count=count, seed=seed
+        formulations=tuple(formulations),
+        depths=depths,
+        chains=chains,
+        count=count,
+        seed=seed,
+        held_out=held_out,
+        split_seed=split_seed,
     )
     evaluations = [
         Evaluation(
@@ -126,6 +139,8 @@ def evaluate(
             identical=identical,
             temperature=temperature,
             max_tokens=max_tokens,
+            held_out=held_out,
+            split_seed=split_seed,
         )
         for model in models
         for formulation in asked.formulations

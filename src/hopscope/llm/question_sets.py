@@ -9,6 +9,7 @@ from hopscope.config import Config, validation_line
 from hopscope.errors import UserError
 from hopscope.tasks.text import FORMULATIONS, Question, TextConfig, questions
 from hopscope.tasks.text.config import Formulation
+from hopscope.tasks.text.split import held_out_questions
 
 FREE_DEPTH = ("equations", "lives_with")
 """Formulations that have a depth to choose; the others have the one that the paper gives them."""
@@ -25,6 +26,8 @@ class QuestionSet(Config):
         chains: N of the formulations that have an N to choose; None is each formulation's own.
         count: questions for each formulation and depth.
         seed: of the questions.
+        held_out: only questions that no training with this held-out share sees (equations); None asks all.
+        split_seed: of that split.
     """
 
     formulations: tuple[Formulation, ...]
@@ -32,6 +35,8 @@ class QuestionSet(Config):
     chains: int | None = None
     count: int = 500
     seed: int = 0
+    held_out: float | None = None
+    split_seed: int = 0
 
     @field_validator("formulations")
     @classmethod
@@ -85,7 +90,10 @@ class QuestionSet(Config):
             UserError: as `configs`, or there are not so many different questions.
         """
         for config in self.configs():
-            yield from questions(config, self.count, self.seed)
+            if self.held_out is None:
+                yield from questions(config, self.count, self.seed)
+            else:
+                yield from held_out_questions(config, self.count, self.seed, self.held_out, self.split_seed)
 
 
 def question_set(**fields: Any) -> QuestionSet:

@@ -35,6 +35,8 @@ def _retrieval_task(name: str, formulations: tuple[str, ...]) -> Callable[..., T
         attempts: int = 10,
         identical: int = 3,
         timeout: int | None = 50,
+        held_out: float | None = None,
+        split_seed: int = 0,
     ) -> Task:
         """Questions whose answer is found by going along a chain of facts, or by conditional retrieval.
 
@@ -47,11 +49,19 @@ def _retrieval_task(name: str, formulations: tuple[str, ...]) -> Callable[..., T
             identical: unacceptable answers of the same wording in a row after which a question is given up.
             timeout: seconds after which a request, with its retries, is given up; one try has half of them.
                 Null for none.
+            held_out: only questions that no training of `tiny-lm` with this held-out share sees (equations).
+            split_seed: of that split.
         """
         try:
             _check_limits(attempts, identical, timeout)
             asked = question_set(
-                formulations=formulations, depths=depths, chains=chains, count=count, seed=seed
+                formulations=formulations,
+                depths=depths,
+                chains=chains,
+                count=count,
+                seed=seed,
+                held_out=held_out,
+                split_seed=split_seed,
             )
             dataset = MemoryDataset(_samples(asked), name=name)
         except UserError as error:

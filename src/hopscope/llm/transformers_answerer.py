@@ -37,7 +37,7 @@ class TransformersAnswerer:
         tokens = [self._tokens(prompt) for prompt in prompts]
         self._check_length(max((len(one) for one in tokens), default=0) + max_tokens)
         answers = [""] * len(prompts)
-        for rows in _equal_lengths(tokens):
+        for rows in equal_lengths(tokens):
             given = torch.tensor([tokens[row] for row in rows])
             words = self._continue(given, temperature, torch.tensor([seeds[row] for row in rows]), max_tokens)
             for row, found in zip(rows, words.tolist(), strict=True):
@@ -112,7 +112,7 @@ def choose(
     return torch.searchsorted(cumulative, drawn, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
 
 
-def _equal_lengths(tokens: Sequence[Sequence[int]]) -> list[list[int]]:
+def equal_lengths(tokens: Sequence[Sequence[int]]) -> list[list[int]]:
     """Rows of equal length together, `BATCH` at most: such batches need neither padding nor a mask."""
     groups: dict[int, list[int]] = {}
     for row, one in enumerate(tokens):

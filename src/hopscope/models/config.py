@@ -25,7 +25,9 @@ class TransformerConfig(Config):
         output_size: size of a prediction.
         readout: positions whose predictions are wanted; `None` means all.
         init: `"torch"` starts as `torch.nn.TransformerEncoderLayer` and `torch.nn.Embedding` do; `"gpt2"` draws
-            N(0, 0.02) and divides the projections into the residual stream by √(2·layers).
+            N(0, 0.02) and divides the projections into the residual stream by √(2·layers); `"mimetic"` is `"torch"`,
+            but keys start with the weights of queries, so that equal tokens attend to each other, and learned position
+            codes as sines (after Trockman and Kolter 2023, Mimetic initialization of self-attention layers).
     """
 
     layers: int = Field(1, ge=1)
@@ -43,7 +45,7 @@ class TransformerConfig(Config):
     input_size: int = Field(ge=1)
     output_size: int = Field(ge=1)
     readout: tuple[int, ...] | None = None
-    init: Literal["torch", "gpt2"] = "gpt2"
+    init: Literal["torch", "gpt2", "mimetic"] = "gpt2"
 
     @property
     def head_size(self) -> int:

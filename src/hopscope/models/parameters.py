@@ -54,7 +54,7 @@ def parameter_specs(config: TransformerConfig) -> list[ParameterSpec]:
 
 
 def _embedding_specs(config: TransformerConfig) -> list[ParameterSpec]:
-    spread = 1.0 if config.init == "torch" else 0.02
+    spread = 0.02 if config.init == "gpt2" else 1.0
     if config.input_kind == "tokens":
         specs = [
             ParameterSpec("embed.token.weight", (config.input_size, config.width), "normal", spread, False)
@@ -150,6 +150,8 @@ class Parameters:
             zip(parameters.specs, parameters.views().values(), strict=True)
         ):
             view.copy_(_drawn(spec, number, seeds.to(device)))
+        if config.init == "mimetic":
+            _mimic(config, parameters.views())
         return parameters
 
     def views(self, flat: Tensor | None = None) -> dict[str, Tensor]:
@@ -175,6 +177,28 @@ class Parameters:
                     f"{name}: expected shape {tuple(view.shape)}, found {tuple(weights[name].shape)}"
                 )
             view.copy_(weights[name])
+
+
+_LONGEST_WAVE = 200.0
+"""Of the sines that position codes begin with, over the shortest: texts of the tasks are no longer than that."""
+
+
+def _mimic(config: TransformerConfig, weights: Mapping[str, Tensor]) -> None:
+    """Begin with products of queries and keys near a multiple of the identity, and with sines as position codes.
+
+    A query weight gets the deviation 1 / √width: two equal normed vectors then have a score of about √head_dim.
+    """
+    for layer in range(config.layers):
+        query, key = (weights[f"layers.{layer}.attention.{part}.weight"] for part in ("query", "key"))
+        bound = math.sqrt(6.0 / (config.width + 3 * config.heads * config.head_size))
+        query.mul_(math.sqrt(3.0 / config.width) / bound)
+        key.copy_(query)
+    if config.position_count:
+        codes = weights["embed.position.weight"]
+        waves = torch.arange((config.width + 1) // 2, device=codes.device) / max(1, config.width // 2)
+        angle = torch.arange(config.position_count, device=codes.device)[:, None] * _LONGEST_WAVE**-waves
+        sines = torch.cat((angle.sin(), angle.cos()), -1)[:, : config.width] * math.sqrt(2.0)
+        codes.copy_(sines.expand_as(codes))
 
 
 def _drawn(spec: ParameterSpec, number: int, seeds: Int[Tensor, " member"]) -> Tensor:

@@ -104,3 +104,14 @@ class Task(Protocol):
     ) -> Mapping[str, Float[Tensor, " member"]]:
         """Mean losses per member; `"loss"` is what training minimises, the others are its parts."""
         ...
+
+
+@runtime_checkable
+class SlopedTask(Task, Protocol):
+    """A task that writes out the derivative of its loss, for training without autograd."""
+
+    def slope(
+        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
+    ) -> Float[Tensor, "member batch readout output"]:
+        """Gradient of `"loss"` by the predictions."""
+        ...

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from hopscope.config import Config
+from hopscope.tasks.text import TextConfig
+from hopscope.tasks.text.tokens import equations_vocabulary, question_words
 
 SMALLEST_VALUES, LARGEST_VALUES = 3, 12
 
@@ -348,5 +350,87 @@ class ConditionalConfig(VectorTaskConfig):
         return self
 
 
-TaskConfig = Annotated[PermutationConfig | RetrievalConfig | ConditionalConfig, Field(discriminator="kind")]
+LARGEST_MAPPING = 6
+"""Chains of equations, at most: a table of all their mappings is kept."""
+
+
+class EquationsConfig(Config):
+    """Questions in equations (paper, section 4 and Appendix A.1) as tokens, for a small language model.
+
+    A training text is a question, its answer and an end mark, then the lines of the question once more in another
+    order.  The model predicts the answer, the mark, and the right side of every repeated line.
+
+    Attributes:
+        chains: interleaved chains N.
+        depths: how many rounds D a question may have, ascending.
+        mixture: how often each of them is drawn: all alike, or with a probability in proportion to 1 / D (Zipf).
+        lines: what the right side of a line may be in training: a symbol of the round before, each once, as in the
+            paper ("paper"), or any name of an earlier round or value ("earlier"), so that a question with D rounds
+            takes 1 to D steps.  Held-out questions are the paper's always.
+        asked: in training, what a question is about: a name of the last round, as in the paper, or any.
+        repeated: whether the lines are repeated behind the answer in training.
+        held_out_share: of all N! mappings of names to values, those that training never sees.
+        split_seed: seed of that split.
+    """
+
+    kind: Literal["equations"] = "equations"
+    chains: int = Field(4, ge=2, le=LARGEST_MAPPING)
+    depths: tuple[int, ...] = (1, 2)
+    mixture: Literal["uniform", "zipf"] = "uniform"
+    lines: Literal["paper", "earlier"] = "earlier"
+    asked: Literal["last", "any"] = "any"
+    repeated: bool = True
+    held_out_share: float = Field(0.2, gt=0.0, lt=1.0)
+    split_seed: int = Field(0, ge=0, lt=1 << 63)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Probability of each depth."""
+        weights = [1.0 if self.mixture == "uniform" else 1.0 / depth for depth in self.depths]
+        return tuple(weight / sum(weights) for weight in weights)
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Tokens by number."""
+        return equations_vocabulary(self.chains, self.depths[-1])
+
+    def prompt_length(self, depth: int) -> int:
+        """Tokens of a question with so many rounds: lines of three, and the question sentence."""
+        before, behind = question_words(self.chains, depth)
+        return 3 * self.chains * depth + len(before) + 1 + len(behind)
+
+    def answered(self, depth: int) -> tuple[int, ...]:
+        """Positions where something is to be predicted: the question's last, the answer, the = of repeated lines."""
+        end = self.prompt_length(depth)
+        repeated = range(end + 3, end + 2 + 3 * self.chains * depth, 3) if self.repeated else ()
+        return (end - 1, end, *repeated)
+
+    @property
+    def positions(self) -> int:
+        """Length of the input: all but the last token of the longest text."""
+        return self.answered(self.depths[-1])[-1] + 1
+
+    @property
+    def readout(self) -> tuple[int, ...]:
+        """Positions where something is to be predicted at some depth, ascending."""
+        return tuple(sorted({position for depth in self.depths for position in self.answered(depth)}))
+
+    @model_validator(mode="after")
+    def _can_be_drawn(self) -> Self:
+        if not self.depths or list(self.depths) != sorted(set(self.depths)) or self.depths[0] < 1:
+            raise ValueError(f"depths: expected ascending numbers from 1, found {list(self.depths)}")
+        deepest = self.depths[-1]
+        # Refuses what cannot be written.
+        TextConfig(formulation="equations", depth=deepest, chains=self.chains)
+        if (deepest * self.chains) ** self.chains >= 1 << 31:
+            raise ValueError(
+                f"depths: expected (depth · chains)^chains below 2^31, found ({deepest} · {self.chains})^"
+                f"{self.chains}; take a smaller depth or fewer chains"
+            )
+        return self
+
+
+TaskConfig = Annotated[
+    PermutationConfig | RetrievalConfig | ConditionalConfig | EquationsConfig, Field(discriminator="kind")
+]
 """Configuration of any task."""

@@ -191,6 +191,12 @@ class VectorTask(ABC):
         """Mean squared error: of the targets, and the partial loss of each symbol (paper, section 7)."""
         return vectors.partial_losses(predictions, batch, self.names)
 
+    def slope(
+        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
+    ) -> Float[Tensor, "member batch readout output"]:
+        """Gradient of `"loss"` by the predictions."""
+        return vectors.error_slope(predictions, batch)
+
     def accuracies(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
     ) -> Mapping[str, Float[Tensor, " member"]]:

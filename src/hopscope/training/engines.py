@@ -8,13 +8,13 @@ from typing import Literal, get_args
 
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
-from hopscope.tasks.config import PermutationConfig
+from hopscope.tasks.config import EquationsConfig, PermutationConfig
 from hopscope.training.config import UnitPlan
 
 Engine = Literal["general", "fused", "stacked", "compiled"]
 """`general`: autograd, any model on any device.  `fused` (one encoder layer on tokens) and `stacked` (any number of
-pre-norm layers on vectors): derivatives written out for a CPU.  `compiled`: autograd through `torch.compile`, recorded
-as CUDA graphs where there is CUDA."""
+pre-norm layers, on vectors or equations): derivatives written out for a CPU.  `compiled`: autograd through
+`torch.compile`, recorded as CUDA graphs where there is CUDA."""
 
 ENGINES: tuple[Engine, ...] = get_args(Engine)
 
@@ -35,14 +35,11 @@ def fits_fused(plan: UnitPlan) -> bool:
 
 
 def fits_stacked(plan: UnitPlan) -> bool:
-    """Whether a unit is of the kind that the stacked way is for: the paper's models, in full precision."""
+    """Whether a unit is of the kind that the stacked way is for: the paper's models, or small language models."""
     model = plan.model
-    return (
-        model.input_kind == "vectors"
-        and model.norm == "pre"
-        and model.positions == "carried"
-        and plan.training.precision == "float32"
-    )
+    carried = model.input_kind == "vectors" and model.positions == "carried"
+    language = isinstance(plan.task, EquationsConfig) and model.causal
+    return (carried or language) and model.norm == "pre" and plan.training.precision == "float32"
 
 
 def is_encoder_layer(model: TransformerConfig) -> bool:

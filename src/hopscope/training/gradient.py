@@ -8,10 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from hopscope.models.transformer import Transformer
-from hopscope.tasks.batch import Batch, Task
+from hopscope.tasks.batch import Batch, SlopedTask, Task
 from hopscope.tasks.permutation import PermutationTask
-from hopscope.tasks.vector_task import VectorTask
-from hopscope.tasks.vectors import error_slope
 from hopscope.training.config import TrainingConfig
 from hopscope.training.engines import Engine, check_engine
 
@@ -46,7 +44,7 @@ def gradient_of(
     if engine == "fused":
         return _fused(model, cast(PermutationTask, task), training, seeds, buffer)
     if engine == "stacked":
-        return _stacked(model, cast(VectorTask, task), training, seeds, buffer)
+        return _stacked(model, cast(SlopedTask, task), training, seeds, buffer)
     if engine == "compiled":
         from hopscope.training.compiled import compiled_gradient
 
@@ -87,7 +85,7 @@ def _fused(
 
 
 def _stacked(
-    model: Transformer, task: VectorTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
+    model: Transformer, task: SlopedTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
 ) -> Gradient:
     from hopscope.training.stacked import StackedGradient
 
@@ -96,13 +94,14 @@ def _stacked(
 
     def gradient(step: int) -> Mapping[str, Tensor]:
         batch = ahead.batch(step)
-        predictions = torch.empty_like(batch.targets)
+        shape = (*batch.inputs.shape[:2], len(task.readout), task.output_size)
+        predictions = batch.inputs.new_empty(shape, dtype=torch.float32)
 
         def judge(member: int, samples: slice, found: Tensor) -> Tensor:
             predictions[member, samples] = found
             # The loss is a mean over the batch, of which these samples are a part.
             share = len(found) / training.batch_size
-            return error_slope(found[None], _some(batch, member, samples))[0] * share
+            return task.slope(found[None], _some(batch, member, samples))[0] * share
 
         stacked(batch.inputs, judge, buffer)
         return task.losses(predictions, batch)

@@ -1,4 +1,4 @@
-"""Gradients of deep pre-norm models on vectors, several times as fast as by autograd (optional).
+"""Gradients of deep pre-norm models, several times as fast as by autograd (optional).
 
 Between the large matrix products, which torch does best, everything is a loop over vectors of samples that stays in
 registers, compiled by numba (`stacked_loops`), with the derivatives written out.  What norms and biases do is folded
@@ -12,8 +12,9 @@ has the ratios.
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.parameters import Parameters
@@ -44,8 +45,9 @@ class StackedGradient:
         chunks = -(-needed // max(1, _COLUMNS // (LANES * config.length)))
         tiles = -(-needed // chunks)
         self._size = tiles * LANES
-        self._inputs = Columns.of(config.input_size + 1, tiles, config.length)
+        self._inputs = Columns.of(self._weights.inputs + 1, tiles, config.length)
         self._inputs.apart[-1] = 1.0
+        self._mark_positions()
         self._stream = Columns.of(config.width, tiles, config.length)
         room = top = Room(config, tiles, config.length)
         self._layers = [Layer(config, tiles, room) for _ in range(config.layers)]
@@ -59,14 +61,14 @@ class StackedGradient:
     @torch.no_grad()
     def __call__(
         self,
-        inputs: Float[Tensor, "member batch position feature"],
+        inputs: Float[Tensor, "member batch position feature"] | Int[Tensor, "member batch position"],
         judge: Judge,
         gradient: Float[Tensor, "member size"],
     ) -> None:
         """Compute the gradient of the sum of the members' losses.
 
         Args:
-            inputs: of all members.
+            inputs: vectors or token ids, of all members.
             judge: called for every member and every few samples.
             gradient: laid out as the weights; overwritten.
         """
@@ -79,8 +81,17 @@ class StackedGradient:
                 self._backward(member, judge(member, samples, predictions))
         self._weights.unfold(gradient)
 
+    def _mark_positions(self) -> None:
+        """Learned codes of positions are columns of the embedding: which one a position has never changes."""
+        if self.config.position_count:
+            for position, code in enumerate(self.config.position_codes):
+                self._inputs.apart[self.config.input_size + code, :, position] = 1.0
+
     def _forward(self, member: int, inputs: Tensor) -> None:
-        _fill(self._inputs.apart[:-1], inputs)
+        symbols = self._inputs.apart[: self.config.input_size]
+        if self.config.input_kind == "tokens":
+            inputs = functional.one_hot(inputs, self.config.input_size).float()
+        _fill(symbols, inputs)
         stream = self._stream
         torch.mm(self._weights.source.matrix[member].t(), self._inputs.matrix, out=stream.matrix)
         for weights, layer in zip(self._weights.layers[member], self._layers, strict=True):

@@ -77,6 +77,7 @@ class StackedWeights:
     """Folded weights and their gradients, of all members and layers.
 
     Attributes:
+        inputs: how many inputs the embedding maps: features of a vector, or a token's and a position's marks.
         source: the embedding.
         few_inputs: whether the first layer shall be computed from the inputs.
         projections: `[m, y, d, 3 · e]`: queries (to give scores to the base 2), keys, values.
@@ -100,8 +101,9 @@ class StackedWeights:
         members, layers, width = len(parameters.flat), config.layers, config.width
         lead = (members, layers)
         in_whole = config.layers > 1 or len(config.readout_positions) == config.length
-        self.few_inputs = in_whole and 2 * (config.input_size + 1) <= width
-        self.source = Source(members, config.input_size, width, 3 * self.inner_size)
+        self.inputs = config.input_size + config.position_count
+        self.few_inputs = in_whole and 2 * (self.inputs + 1) <= width
+        self.source = Source(members, self.inputs, width, 3 * self.inner_size)
         self.projections = NormedLinear(lead, width, 3 * self.inner_size)
         self.inner = NormedLinear(lead, width, config.mlp_size)
         self.readout = NormedLinear((members,), width, config.output_size)
@@ -166,12 +168,21 @@ class StackedWeights:
         self.readout.plain, self.readout.plain_bias = whole["readout.weight"], whole["readout.bias"]
         self.readout.fold(*self._norm_of(whole, "final_norm"))
         first = self.projections.matrix[:, 0]
-        self.source.fold(whole["embed.vector.weight"], whole["embed.vector.bias"], first)
+        self._fold_source(whole, first)
         self._shift()
         for gradient in (self.back_output, self.back_outer):
             gradient.zero_()
         for totals in (self.attention_totals, self.mlp_totals, self.final_totals):
             totals.zero_()
+
+    def _fold_source(self, whole: Mapping[str, Tensor], first: Tensor) -> None:
+        if self.config.input_kind == "vectors":
+            weight, bias = whole["embed.vector.weight"], whole["embed.vector.bias"]
+        else:
+            weight, bias = whole["embed.token.weight"], torch.zeros(())
+        if self.config.position_count:
+            weight = torch.cat((weight, whole["embed.position.weight"]), 1)
+        self.source.fold(weight, bias, first)
 
     def _norm_of(self, views: Mapping[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
         return views[f"{name}.weight"], views[f"{name}.bias"]
@@ -206,13 +217,22 @@ class StackedWeights:
             back.layers["mlp.outer.bias"].copy_(above)
             above = self.mlp_totals
         embedding = self.source.unfold(self.projections.matrix[:, 0], self.projections.back_matrix[:, 0])
-        back.whole["embed.vector.weight"].copy_(embedding[:, :-1])
-        back.whole["embed.vector.bias"].copy_(embedding[:, -1])
+        self._unfold_source(back.whole, embedding)
         self._unfold_attention(plain, back, above)
         back.whole["readout.weight"].copy_(
             self._unfolded(self.readout, plain.whole, back.whole, "final_norm")
         )
         back.whole["readout.bias"].copy_(self.readout.back_bias)
+
+    def _unfold_source(self, back: Mapping[str, Tensor], embedding: Float[Tensor, "m c d"]) -> None:
+        symbols, positions = self.config.input_size, self.config.position_count
+        if self.config.input_kind == "vectors":
+            back["embed.vector.weight"].copy_(embedding[:, :symbols])
+            back["embed.vector.bias"].copy_(embedding[:, -1])
+        else:
+            back["embed.token.weight"].copy_(embedding[:, :symbols])
+        if positions:
+            back["embed.position.weight"].copy_(embedding[:, symbols : symbols + positions])
 
     def _unfolded(
         self, linear: NormedLinear, plain: Mapping[str, Tensor], back: Mapping[str, Tensor], norm: str

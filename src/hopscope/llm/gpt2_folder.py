@@ -1,0 +1,266 @@
+"""A small language model of ours as a Hugging Face folder in GPT-2's layout, and back.
+
+What GPT-2 lacks, it is given by other means that leave the logits as they are: a readout with a bias becomes one
+without, its bias moved into the last norm; a model without MLPs gets MLPs that add zero.  Written as plain JSON and
+safetensors: nothing but `hopscope` is needed for it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from jaxtyping import Float
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from hopscope.errors import UserError
+from hopscope.models.config import TransformerConfig
+from hopscope.models.member import MemberTransformer
+from hopscope.runs import read_json, write_json
+from hopscope.tasks.text.tokens import END, PADDING, TOKEN_PATTERN
+
+ORIGIN: Final = "hopscope.json"
+"""Says that a folder is ours, and where its model comes from."""
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+TOLERANCE = 1e-4
+"""How far a logit may move."""
+
+_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+
+
+def write_folder(
+    module: MemberTransformer, vocabulary: Sequence[str], to: Path, origin: dict[str, Any]
+) -> None:
+    """Write a model, its word-level tokenizer, and how it is asked.
+
+    Args:
+        module: a causal pre-norm model on tokens.
+        vocabulary: tokens by number.
+        to: folder; made if absent, an earlier one of ours is replaced.
+        origin: where the member comes from, for the record.
+
+    Raises:
+        UserError: the model cannot be told in GPT-2's layout, or the folder holds something else.
+    """
+    _check(module.config, vocabulary)
+    if to.exists() and (not to.is_dir() or (any(to.iterdir()) and not (to / ORIGIN).is_file())):
+        raise UserError(
+            f"{to}: expected an empty folder or an earlier export, found other files; choose another"
+        )
+    to.mkdir(parents=True, exist_ok=True)
+    save_file(_tensors(module), to / WEIGHTS, metadata={"format": "pt"})
+    write_json(to / CONFIG, _config(module.config))
+    write_json(to / "generation_config.json", {**_ends(), "max_new_tokens": 4, "do_sample": False})
+    write_json(to / "tokenizer.json", _tokenizer(vocabulary))
+    write_json(to / "tokenizer_config.json", _tokenizer_config(module.config))
+    model = module.config.model_dump(mode="json")
+    # Last: a folder without it is not whole.
+    write_json(
+        to / ORIGIN, {"schema_version": 1, "model": model, "vocabulary": list(vocabulary), "origin": origin}
+    )
+
+
+def _check(config: TransformerConfig, vocabulary: Sequence[str]) -> None:
+    fits = (
+        config.input_kind == "tokens"
+        and config.norm == "pre"
+        and config.causal
+        and config.positions == "learned"
+        and config.heads * config.head_size == config.width
+    )
+    if not fits:
+        raise UserError(
+            "model: expected a causal pre-norm model on tokens with learned positions whose heads fill its width, "
+            "found another; only such a model can be told in GPT-2's layout"
+        )
+    if len(vocabulary) > config.width:
+        raise UserError(
+            f"width: expected at least the {len(vocabulary)} tokens of the vocabulary, found {config.width}; "
+            "train a wider model"
+        )
+
+
+def _config(config: TransformerConfig) -> dict[str, Any]:
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "vocab_size": config.input_size,
+        "n_positions": config.length,
+        "n_embd": config.width,
+        "n_layer": config.layers,
+        "n_head": config.heads,
+        "n_inner": max(1, config.mlp_size),
+        "activation_function": config.activation,
+        "layer_norm_epsilon": 1e-5,
+        "resid_pdrop": 0.0,
+        "embd_pdrop": 0.0,
+        "attn_pdrop": 0.0,
+        "tie_word_embeddings": False,
+        "dtype": "float32",
+        **_ends(),
+    }
+
+
+def _ends() -> dict[str, int]:
+    return {"bos_token_id": 1, "eos_token_id": 1, "pad_token_id": 0}
+
+
+def _tokenizer(vocabulary: Sequence[str]) -> dict[str, Any]:
+    """What the tokenizers library calls a word-level model; an unknown word is read as padding."""
+    special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": number, "content": vocabulary[number], **special} for number in (0, 1)],
+        "normalizer": None,
+        "pre_tokenizer": {
+            "type": "Split",
+            "pattern": {"Regex": TOKEN_PATTERN},
+            "behavior": "Removed",
+            "invert": True,
+        },
+        "post_processor": None,
+        "decoder": None,
+        "model": {
+            "type": "WordLevel",
+            "vocab": {token: number for number, token in enumerate(vocabulary)},
+            "unk_token": PADDING,
+        },
+    }
+
+
+def _tokenizer_config(config: TransformerConfig) -> dict[str, Any]:
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": config.length,
+        "pad_token": PADDING,
+        "unk_token": PADDING,
+        "eos_token": END,
+        "bos_token": END,
+        "chat_template": _TEMPLATE,
+        "clean_up_tokenization_spaces": False,
+    }
+
+
+# Weights.
+
+
+def _tensors(module: MemberTransformer) -> dict[str, Tensor]:
+    """GPT-2's names; its Conv1D keeps maps as [in, out]."""
+    state, width = module.state_dict(), module.config.width
+    gain, shift = state["final_norm.weight"], state["final_norm.bias"]
+    found = {
+        "transformer.wte.weight": state["embed.token.weight"],
+        "transformer.wpe.weight": state["embed.position.weight"],
+        "transformer.ln_f.weight": gain,
+        "transformer.ln_f.bias": shift + _moved(state["readout.weight"], state["readout.bias"]),
+        "lm_head.weight": state["readout.weight"],
+    }
+    for layer in range(module.config.layers):
+        ours, theirs = f"layers.{layer}.", f"transformer.h.{layer}."
+        parts = [f"{ours}attention.{part}" for part in ("query", "key", "value")]
+        found |= {
+            f"{theirs}ln_1.weight": state[f"{ours}attention_norm.weight"],
+            f"{theirs}ln_1.bias": state[f"{ours}attention_norm.bias"],
+            f"{theirs}attn.c_attn.weight": torch.cat([state[f"{part}.weight"].T for part in parts], 1),
+            f"{theirs}attn.c_attn.bias": torch.cat([state[f"{part}.bias"] for part in parts]),
+            f"{theirs}attn.c_proj.weight": state[f"{ours}attention.output.weight"].T,
+            f"{theirs}attn.c_proj.bias": state[f"{ours}attention.output.bias"],
+            **_mlp(state, ours, theirs, width),
+        }
+    return {name: tensor.float().contiguous().clone() for name, tensor in found.items()}
+
+
+def _mlp(state: dict[str, Tensor], ours: str, theirs: str, width: int) -> dict[str, Tensor]:
+    names = {
+        "ln_2.weight": "mlp_norm.weight",
+        "ln_2.bias": "mlp_norm.bias",
+        "mlp.c_fc.weight": "mlp.inner.weight",
+        "mlp.c_fc.bias": "mlp.inner.bias",
+        "mlp.c_proj.weight": "mlp.outer.weight",
+        "mlp.c_proj.bias": "mlp.outer.bias",
+    }
+    if f"{ours}mlp.inner.weight" in state:
+        return {theirs + name: state[ours + own].t() for name, own in names.items()}
+    nothing = {
+        "ln_2.weight": torch.ones(width),
+        "ln_2.bias": torch.zeros(width),
+        "mlp.c_fc.weight": torch.zeros(width, 1),
+        "mlp.c_fc.bias": torch.zeros(1),
+        "mlp.c_proj.weight": torch.zeros(1, width),
+        "mlp.c_proj.bias": torch.zeros(width),
+    }
+    return {theirs + name: tensor for name, tensor in nothing.items()}
+
+
+def _moved(weight: Float[Tensor, "output model"], bias: Float[Tensor, " output"]) -> Float[Tensor, " model"]:
+    """What the last norm must add for the readout to give its own bias.
+
+    Raises:
+        UserError: the readout's rows depend on each other.
+    """
+    found: Tensor = torch.linalg.lstsq(weight.double(), bias.double()[:, None]).solution[:, 0]
+    off = float((weight.double() @ found - bias.double()).abs().max())
+    if not off <= TOLERANCE / 10:
+        raise UserError(
+            f"model: expected a readout whose bias the last norm can carry, found one that is off by {off:.1e}; "
+            "train a wider model"
+        )
+    return found.float()
+
+
+# Back.
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is one of ours."""
+    return (path / ORIGIN).is_file()
+
+
+def read_folder(path: Path) -> tuple[MemberTransformer, tuple[str, ...]]:
+    """The model of a folder, and its vocabulary.
+
+    Raises:
+        UserError: a file is damaged or does not fit the others.
+    """
+    record = read_json(path / ORIGIN, "export the member again")
+    try:
+        config = TransformerConfig.model_validate(record["model"])
+        tensors = load_file(path / WEIGHTS)
+        module = MemberTransformer.empty(config)
+        module.load_state_dict(_state(config, tensors))
+        return module.eval(), tuple(record["vocabulary"])
+    except Exception as error:  # damaged files end in errors of several libraries
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"{path}: expected an exported language model, found: {first}; export the member again"
+        ) from None
+
+
+def _state(config: TransformerConfig, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    state = {
+        "embed.token.weight": tensors["transformer.wte.weight"],
+        "embed.position.weight": tensors["transformer.wpe.weight"],
+        "final_norm.weight": tensors["transformer.ln_f.weight"],
+        "final_norm.bias": tensors["transformer.ln_f.bias"],
+        "readout.weight": tensors["lm_head.weight"],
+        "readout.bias": torch.zeros(config.output_size),
+    }
+    for layer in range(config.layers):
+        ours, theirs = f"layers.{layer}.", f"transformer.h.{layer}."
+        for kind in ("weight", "bias"):
+            together = tensors[f"{theirs}attn.c_attn.{kind}"]
+            for part, tensor in zip(("query", "key", "value"), together.chunk(3, -1), strict=True):
+                state[f"{ours}attention.{part}.{kind}"] = tensor.T if kind == "weight" else tensor
+            output = tensors[f"{theirs}attn.c_proj.{kind}"]
+            state[f"{ours}attention.output.{kind}"] = output.T if kind == "weight" else output
+            state[f"{ours}attention_norm.{kind}"] = tensors[f"{theirs}ln_1.{kind}"]
+            if config.mlp_size:
+                state[f"{ours}mlp_norm.{kind}"] = tensors[f"{theirs}ln_2.{kind}"]
+                for own, name in (("inner", "c_fc"), ("outer", "c_proj")):
+                    tensor = tensors[f"{theirs}mlp.{name}.{kind}"]
+                    state[f"{ours}mlp.{own}.{kind}"] = tensor.T if kind == "weight" else tensor
+    return state

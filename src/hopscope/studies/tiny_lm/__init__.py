@@ -1,0 +1,70 @@
+"""The study of a small language model of our own, asked through the same harness as any other."""
+
+from typing import TYPE_CHECKING, cast
+
+from hopscope.runs import RunFolder, UnitFolder
+from hopscope.studies.tiny_lm.config import COSTS, EXAM, FIGURE_NAMES, PRESETS, TinyLmConfig, plan
+from hopscope.tasks.config import EquationsConfig
+
+if TYPE_CHECKING:
+    from hopscope.tasks.equations import EquationsTask
+    from hopscope.training.budget import TimeBudget
+    from hopscope.training.config import UnitPlan
+    from hopscope.training.trainer import Evaluate
+
+
+class TinyLmStudy:
+    """See `hopscope.studies.base.Study`; what needs torch, Inspect or charts is imported when it is called."""
+
+    name = "tiny-lm"
+    summary = (
+        "a small language model learns questions in equations and is asked them as any language model is"
+    )
+    presets = PRESETS
+    costs = COSTS
+
+    def plan(self, config: TinyLmConfig) -> "list[UnitPlan]":
+        """Units of the grid."""
+        return plan(config)
+
+    def analyses(self, config: TinyLmConfig, plan: "UnitPlan") -> dict[str, str]:
+        """What is measured of a unit."""
+        return {EXAM: "json"}
+
+    def figures(self, config: TinyLmConfig) -> tuple[str, ...]:
+        """Names of the figures."""
+        return FIGURE_NAMES
+
+    def task(self, plan: "UnitPlan", device: str) -> "EquationsTask":
+        """The training data of a unit."""
+        from hopscope.tasks.equations import EquationsTask
+
+        return EquationsTask(cast(EquationsConfig, plan.task), device)
+
+    def evaluator(self, unit: UnitFolder, plan: "UnitPlan", task: "EquationsTask") -> "Evaluate":
+        """Losses and accuracies on held-out questions."""
+        from hopscope.studies.tiny_lm.analysis import evaluator
+
+        return evaluator(task, TinyLmConfig.model_validate(unit.run.config).evaluation_samples)
+
+    def analyse(
+        self, unit: UnitFolder, plan: "UnitPlan", task: "EquationsTask", budget: "TimeBudget", device: str
+    ) -> None:
+        """Write each member as a folder that language-model tools read, and ask it through Inspect."""
+        from hopscope.studies.tiny_lm.analysis import analyse
+
+        analyse(TinyLmConfig.model_validate(unit.run.config), unit, plan, task, budget)
+
+    def conclude(self, run: RunFolder) -> None:
+        """Claims, figures and story."""
+        from hopscope.studies.tiny_lm.evidence import gather
+        from hopscope.studies.tiny_lm.figures import write_figures
+        from hopscope.studies.tiny_lm.ledger import judge
+        from hopscope.studies.tiny_lm.story import write_story
+
+        config = TinyLmConfig.model_validate(run.config)
+        members = gather(run, config)
+        judged = judge(members, config)
+        run.write_json("claims.json", [claim.to_json() for claim, _ in judged])
+        write_figures(run, config, members)
+        write_story(run, config, members, judged)

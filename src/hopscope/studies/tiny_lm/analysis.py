@@ -1,0 +1,95 @@
+"""What is measured of small language models: held-out accuracy in training, and an exam through Inspect at the end."""
+
+from typing import Any
+
+from torch import Tensor
+
+from hopscope.errors import UserError
+from hopscope.llm.answers import records, rows, tallies
+from hopscope.llm.evaluation import evaluate
+from hopscope.llm.failures import check_installed
+from hopscope.llm.gpt2_folder import write_folder
+from hopscope.models.transformer import Transformer
+from hopscope.runs import UnitFolder
+from hopscope.studies.tiny_lm.config import EXAM, TinyLmConfig
+from hopscope.tasks.equations import EquationsTask
+from hopscope.training.budget import TimeBudget
+from hopscope.training.config import UnitPlan
+from hopscope.training.restore import load_member
+from hopscope.training.trainer import Evaluate
+
+EXAM_SEED = 0
+"""Of the questions of the exam: all members answer the same."""
+
+
+def evaluator(task: EquationsTask, samples: int) -> Evaluate:
+    """Loss and accuracy of the answers to held-out questions, by depth.
+
+    Raises:
+        UserError: Inspect is missing; said before training, because the exam needs it.
+    """
+    check_installed()
+    batches = {depth: task.evaluation(samples, depth, annotate=False) for depth in task.config.depths}
+
+    def evaluate_members(model: Transformer) -> dict[tuple[str, str], Tensor]:
+        found: dict[tuple[str, str], Tensor] = {}
+        for depth, batch in batches.items():
+            logits, answers = task.answered(model(batch.inputs), batch)
+            right = logits.argmax(-1) == answers
+            of_answers = logits.log_softmax(-1).gather(-1, answers.expand(right.shape)[..., None])
+            found["held_out", f"loss_depth_{depth}"] = -of_answers[..., 0].mean(-1)
+            found["held_out", f"accuracy_depth_{depth}"] = right.float().mean(-1)
+        return found
+
+    return evaluate_members
+
+
+def analyse(
+    config: TinyLmConfig, unit: UnitFolder, plan: UnitPlan, task: EquationsTask, budget: TimeBudget
+) -> None:
+    """Export and examine every member of a unit, unless that is done.
+
+    Raises:
+        TimeBudgetReached: between two members.
+        UserError: a checkpoint is damaged, or a file cannot be written.
+    """
+    step = plan.training.steps
+    if unit.analysis_path(EXAM, step, "json").is_file():
+        return
+    found = []
+    for member in plan.members:
+        budget.check()
+        found.append({"member": member.member, **_examined(config, unit, task, member.member, step)})
+    unit.write_analysis(EXAM, step, {"step": step, "members": found})
+
+
+def _examined(
+    config: TinyLmConfig, unit: UnitFolder, task: EquationsTask, member: int, step: int
+) -> dict[str, Any]:
+    """Answers of one member through Inspect, by depth; a model that diverged has none."""
+    module = load_member(unit.run, member, step)
+    if not all(bool(tensor.isfinite().all()) for tensor in module.state_dict().values()):
+        return {"folder": None, "tallies": []}
+    folder = unit.run.path / "models" / f"member-{member}"
+    origin = {"study": unit.run.study, "run": unit.run.hash, "member": member, "step": step}
+    write_folder(module, task.vocabulary, folder, origin | {"task": task.config.model_dump(mode="json")})
+    logs = evaluate(
+        [f"hopscope/{folder}"],
+        ("equations",),
+        log_dir=unit.path / "logs" / f"member-{member}",
+        depths=config.depths,
+        chains=config.chains,
+        count=config.questions,
+        seed=EXAM_SEED,
+        temperature=0.0,
+        held_out=config.held_out_share,
+        split_seed=config.split_seed,
+    )
+    summed = tallies(row for log in logs for row in rows(records(log)))
+    if len(summed) != len(config.depths):
+        raise UserError(
+            f"{unit.path / 'logs'}: expected answers at every depth, found some; delete the folder"
+        )
+    # The name of the model holds a path of this machine.
+    told = [{**tally.model_dump(mode="json"), "model": f"member-{member}"} for tally in summed]
+    return {"folder": f"models/member-{member}", "tallies": told}

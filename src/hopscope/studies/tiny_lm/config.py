@@ -1,0 +1,181 @@
+"""Grid and presets of the study of a small language model."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from hopscope.models.config import TransformerConfig
+from hopscope.studies.base import StudyConfig
+from hopscope.tasks.config import EquationsConfig
+from hopscope.training.config import Beta, MemberPlan, TrainingConfig, UnitPlan
+
+Mixture = Literal["uniform", "zipf"]
+
+
+class TinyLmConfig(StudyConfig):
+    """A word-level language model learns to answer questions in equations (paper, section 4, F1).
+
+    Attributes:
+        seeds: number of seeds of every mixture.
+        mixtures: how often each depth is trained: all alike ("uniform"), or in proportion to 1 / D ("zipf").
+        chains: interleaved chains N of a question; with two, what is not held out could be known by heart.
+        depths: rounds D that a question may have, ascending.
+        lines: what a training line may name: a symbol of the round before, each once, as in the paper ("paper"), or any
+            name of an earlier round or value ("earlier").
+        asked: what a training question is about: a name of the last round, as in the paper ("last"), or any.
+        repeated: whether training texts repeat their lines behind the answer.
+        held_out_share: of all mappings of names to values, those that training never sees.
+        split_seed: seed of that split.
+        layers: of the model.
+        heads: per layer.
+        width: size of the residual stream.
+        mlp_ratio: hidden size of the MLPs in widths; 0 means no MLP.
+        init: how weights begin.
+        training_steps: optimiser steps.
+        batch_size: texts per step.
+        learning_rate: of AdamW.
+        beta2: decay of the optimiser's second moment.
+        weight_decay: decoupled.
+        warmup_steps: steps over which the rate rises.
+        clip_norm: largest gradient norm of a member.
+        checkpoint_every: steps between checkpoints.
+        evaluate_every: steps between evaluations.
+        evaluation_samples: held-out questions of each depth in every evaluation.
+        questions: held-out questions of each depth that the trained models are asked through Inspect.
+        members_per_unit: most members that are trained as one program.
+    """
+
+    seeds: int = Field(2, ge=1)
+    mixtures: tuple[Mixture, ...] = ("uniform", "zipf")
+    chains: int = Field(4, ge=3)
+    depths: tuple[int, ...] = (1, 2)
+    lines: Literal["paper", "earlier"] = "earlier"
+    asked: Literal["last", "any"] = "any"
+    repeated: bool = True
+    held_out_share: float = Field(0.2, gt=0.0, lt=1.0)
+    split_seed: int = Field(0, ge=0)
+    layers: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1)
+    width: int = Field(64, ge=1)
+    mlp_ratio: float = Field(0.0, ge=0.0)
+    init: Literal["torch", "gpt2", "mimetic"] = "mimetic"
+    training_steps: int = Field(5_000, ge=1, le=10**8)
+    batch_size: int = Field(32, ge=1)
+    learning_rate: float = Field(2e-3, gt=0.0)
+    beta2: Beta = 0.999
+    weight_decay: float = Field(0.01, ge=0.0)
+    warmup_steps: int = Field(100, ge=0)
+    clip_norm: float | None = Field(1.0, gt=0.0)
+    checkpoint_every: int = Field(500, ge=1)
+    evaluate_every: int = Field(100, ge=1)
+    evaluation_samples: int = Field(256, ge=1)
+    questions: int = Field(300, ge=1)
+    members_per_unit: int = Field(2, ge=1)
+
+    @model_validator(mode="after")
+    def _plans(self) -> Self:
+        if not self.mixtures or len(set(self.mixtures)) < len(self.mixtures):
+            raise ValueError(f"mixtures: expected different ones, found {', '.join(self.mixtures) or 'none'}")
+        # Whatever is wrong with a model or a task is wrong with the study: say so before anything is written.
+        for mixture in self.mixtures:
+            model = self.model(self.task(mixture))
+            if model.heads * model.head_size != model.width or model.input_size > model.width:
+                raise ValueError(
+                    f"width: expected a multiple of heads, and at least the {model.input_size} tokens of the "
+                    f"vocabulary, found {self.width}; take another one"
+                )
+        return self
+
+    def task(self, mixture: Mixture) -> EquationsConfig:
+        """The task under one mixture."""
+        return EquationsConfig(
+            chains=self.chains,
+            depths=self.depths,
+            mixture=mixture,
+            lines=self.lines,
+            asked=self.asked,
+            repeated=self.repeated,
+            held_out_share=self.held_out_share,
+            split_seed=self.split_seed,
+        )
+
+    def model(self, task: EquationsConfig) -> TransformerConfig:
+        """The model: GPT-2's blocks, which any tool reads."""
+        return TransformerConfig(
+            layers=self.layers,
+            heads=self.heads,
+            width=self.width,
+            mlp_ratio=self.mlp_ratio,
+            activation="gelu",
+            norm="pre",
+            causal=True,
+            positions="learned",
+            length=task.positions,
+            input_kind="tokens",
+            input_size=len(task.vocabulary),
+            output_size=len(task.vocabulary),
+            readout=task.readout,
+            init=self.init,
+        )
+
+    def training(self) -> TrainingConfig:
+        """The training."""
+        return TrainingConfig(
+            steps=self.training_steps,
+            batch_size=self.batch_size,
+            optimizer="adamw",
+            learning_rate=self.learning_rate,
+            betas=(0.9, self.beta2),
+            weight_decay=self.weight_decay,
+            warmup_steps=self.warmup_steps,
+            clip_norm=self.clip_norm,
+            checkpoint_every=self.checkpoint_every,
+            evaluate_every=self.evaluate_every,
+        )
+
+
+def plan(config: TinyLmConfig) -> list[UnitPlan]:
+    """Units by mixture; one with many seeds is cut into several."""
+    units, member = [], 0
+    for mixture in config.mixtures:
+        task = config.task(mixture)
+        for start in range(0, config.seeds, config.members_per_unit):
+            seeds = range(start, min(start + config.members_per_unit, config.seeds))
+            members = tuple(
+                MemberPlan(member=member + n, seed=seed, overrides={"mixture": mixture})
+                for n, seed in enumerate(seeds)
+            )
+            member += len(members)
+            units.append(
+                UnitPlan(
+                    label=mixture,
+                    task=task,
+                    model=config.model(task),
+                    training=config.training(),
+                    members=members,
+                )
+            )
+    return units
+
+
+EXAM = "exam"
+"""Name of the analysis that holds what the trained models answered through Inspect."""
+
+FIGURE_NAMES = ("accuracy", "curves")
+
+PRESETS = {
+    "smoke": TinyLmConfig(
+        seeds=1, mixtures=("uniform",), chains=3, depths=(1,), width=32, heads=2, layers=3, training_steps=600,
+        checkpoint_every=200, questions=4, evaluation_samples=16,
+    ),
+    "laptop": TinyLmConfig(),
+    "paper": TinyLmConfig(
+        seeds=12, depths=(1, 2, 3), layers=6, heads=8, width=128, mlp_ratio=4.0, training_steps=30_000, batch_size=128,
+        learning_rate=1e-3, questions=400, members_per_unit=4,
+    ),
+}  # fmt: skip
+COSTS = {
+    "smoke": "under a minute on two cores",
+    "laptop": "under 10 min on two cores",
+    "paper": "24 models; made for a GPU",
+}

@@ -1,0 +1,257 @@
+"""Questions in equations as tokens: what a small language model is trained on (paper, section 4 and Appendix A.1).
+
+The same texts as `tasks.text`, drawn on a device by the thousand: D rounds of N lines such as "b = a", the question
+sentence, and in training the answer and the lines once more.  The model answers at the last token of the question.
+"""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from hopscope import rng
+from hopscope.errors import UserError
+from hopscope.tasks.batch import Batch, addresses
+from hopscope.tasks.config import EquationsConfig
+from hopscope.tasks.equations_layout import KINDS, Drawn, Layout
+from hopscope.tasks.equations_reference import reference_text
+from hopscope.tasks.text.split import held_out_mappings
+from hopscope.tasks.text.tokens import tokenized
+
+Address = tuple[Int[Tensor, "member 1"], str, int | Int[Tensor, "*sample"], Int[Tensor, " sample"]]
+
+
+PAPERS: Final = {"lines": "paper", "asked": "last"}
+"""How the paper's questions are drawn."""
+
+
+class EquationsTask:
+    """The task of one configuration on one device.
+
+    Attributes:
+        config: what the task is.
+        vocabulary: tokens by number.
+        positions, readout, input_size, output_size, input_kind, role_values: see `Task`.
+
+    Roles: `kind` (`given` and `found` are the left and the right symbol of a line), `step` (of a line: 1 is the round
+    that the question asks for; 0 elsewhere), `slot` (of a word: its number in the question sentence), `chain` (the
+    value in which a line's symbols, the query, or the words behind it end; -1 where there is none).
+    Relations: `previous`, `pair_mate` (the other symbol of a line), `same_symbol` (from a name on the right, and from
+    the query, to the left of the line that tells what it is), `query` (from the words behind it), and `hop_k` (what
+    stands on the right after following k lines; words behind the query count as the query).
+    """
+
+    input_kind = "tokens"
+    role_values: Mapping[str, tuple[str, ...]] = {"kind": KINDS}
+
+    def __init__(self, config: EquationsConfig, device: torch.device | str = "cpu"):
+        self.config, self.device = config, torch.device(device)
+        self.vocabulary = config.vocabulary
+        self.positions, self.readout = config.positions, config.readout
+        self.input_size = self.output_size = len(self.vocabulary)
+        self._layout = Layout(config, self.device)
+        at = [
+            [position in config.answered(depth) for position in range(self.positions)]
+            for depth in config.depths
+        ]
+        self._mask = self._table(at)
+        self._split()
+        self._until = self._table(list(itertools.accumulate(config.shares))[:-1])
+
+    def _table(self, values: object) -> Tensor:
+        return torch.tensor(values, device=self.device)
+
+    def _split(self) -> None:
+        """Tables of held-out and training mappings."""
+        config, chains = self.config, self.config.chains
+        held = held_out_mappings(chains, config.held_out_share, config.split_seed)
+        trained = [order for order in itertools.permutations(range(chains)) if order not in set(held)]
+        self._held, self._trained = self._table(held), self._table(trained)
+        self._digits = self._table([chains**place for place in range(chains)])
+        # A held-out mapping that was drawn in training gives way to another one.
+        self._instead = torch.full((chains**chains,), -1, device=self.device)
+        self._instead[(self._held * self._digits).sum(-1)] = torch.arange(
+            len(held), device=self.device
+        ) % len(trained)
+
+    # Samples.
+
+    def sample(
+        self,
+        seeds: Int[Tensor, " member"],
+        stream: str,
+        step: int | range | Int[Tensor, ""],
+        batch: int,
+        *,
+        start: int = 0,
+        annotate: bool = True,
+    ) -> Batch:
+        """Training texts `start … start + batch - 1` of a step, for every member's seed; see `Task.sample`."""
+        steps, index = addresses(step, start, batch, self.device)
+        drawn = self._drawn((seeds[:, None], stream, steps, index), self.config)
+        last = self._layout.last_names(drawn)
+        mapping = self._layout.value(drawn, last)
+        instead = self._instead[(mapping * self._digits).sum(-1)]
+        mapping = torch.where((instead >= 0)[..., None], self._trained[instead], mapping)
+        return self._batch(self._with_mapping(drawn, mapping), annotate)
+
+    def evaluation(self, count: int, depth: int, *, annotate: bool = True) -> Batch:
+        """`count` held-out questions of one depth, with `member == 1`: all members answer the same."""
+        return self.held_out(self.config.split_seed, "evaluate", 0, count, depth, annotate=annotate)
+
+    def held_out(
+        self, seed: int, stream: str, step: int, count: int, depth: int, *, annotate: bool = True
+    ) -> Batch:
+        """Questions of one depth that training never sees, with the paper's lines and padding behind them.
+
+        Raises:
+            ValueError: a depth that the task does not have.
+        """
+        if depth not in self.config.depths:
+            raise ValueError(f"depth: expected one of {self.config.depths}, found {depth}")
+        index = torch.arange(count, device=self.device)
+        address: Address = (self._table([[seed]]), stream, step, index)
+        drawn = self._drawn(address, self.config.model_copy(update=PAPERS), depth)
+        words = rng.bits(*address, block=self._blocks)
+        which = rng.integers(words[..., 0], words[..., 1], len(self._held))
+        found = self._batch(self._with_mapping(drawn, self._held[which]), annotate)
+        return self._prompts(found, self.config.prompt_length(depth))
+
+    def _prompts(self, batch: Batch, length: int) -> Batch:
+        """The questions alone: what stands behind them becomes padding, and is not asked."""
+        behind = torch.arange(self.positions, device=self.device) >= length
+        roles = {
+            name: torch.where(behind, -1 if name == "chain" else 0, role)
+            for name, role in batch.roles.items()
+        }
+        return replace(
+            batch,
+            inputs=torch.where(behind, 0, batch.inputs),
+            targets=torch.where(behind, 0, batch.targets),
+            loss_mask=batch.loss_mask & ~behind,
+            roles=roles,
+        )
+
+    @property
+    def _blocks(self) -> int:
+        """Blocks of random words of one text: one for each round, one for depth and query, some for the repetition."""
+        names = self.config.chains * self.config.depths[-1]
+        return self.config.depths[-1] + 1 + -(-names // 4)
+
+    def _drawn(self, address: Address, config: EquationsConfig, rounds: int | None = None) -> Drawn:
+        """All rounds of the deepest text, and what is asked; of a given depth, or of a drawn one."""
+        chains, deepest = config.chains, config.depths[-1]
+        blocks = [rng.bits(*address, block=block) for block in range(self._blocks)]
+        places = torch.arange(chains, device=self.device)
+        found, orders = [], []
+        for number, words in enumerate(blocks[:deepest]):
+            choices = chains * (number + 1)
+            if config.lines == "paper":
+                tie = rng.permutation_from_index(
+                    rng.permutation_index(words[..., 0], words[..., 1], chains), chains
+                )
+                found.append(tie + chains * number)
+            else:
+                tie = rng.integers(words[..., 0], words[..., 1], choices**chains)
+                found.append(tie[..., None] // choices**places % choices)
+            orders.append(rng.permutation_index(words[..., 2], words[..., 3], chains))
+        words = blocks[deepest]
+        depth = (rng.uniform(words[..., 2])[..., None] >= self._until).sum(-1)
+        if rounds is not None:
+            depth = torch.full_like(depth, config.depths.index(rounds))
+        names = chains * self._table(config.depths)[depth]
+        among = names if config.asked == "any" else torch.full_like(names, chains)
+        asked = chains + names - 1 - rng.integers(words[..., 0], words[..., 1], among)
+        ranks = torch.cat(blocks[deepest + 1 :], -1)[..., : chains * deepest]
+        # Equal words, which hardly ever come, are told apart by their place.
+        repeats = ranks.argsort(dim=-1, stable=True).argsort(-1)
+        shuffled = rng.permutation_from_index(torch.stack(orders, -1), chains)
+        return Drawn(depth, torch.cat(found, -1), shuffled, asked, repeats)
+
+    def _with_mapping(self, drawn: Drawn, mapping: Int[Tensor, "member batch chain"]) -> Drawn:
+        """Other values where the chains of the last round's names end, so that the names have these."""
+        chains = self.config.chains
+        line = self._layout.last_names(drawn)
+        for _ in range(self.config.depths[-1] - 1):
+            following = self._layout.follow(drawn, line)
+            line = torch.where(following >= chains, following, line)
+        return drawn._replace(found=drawn.found.scatter(-1, line - chains, mapping))
+
+    def _batch(self, drawn: Drawn, annotate: bool) -> Batch:
+        tokens, source = self._layout.tokens(drawn)
+        inputs, source, following = tokens[..., :-1], source[..., :-1], tokens[..., 1:]
+        mask = self._mask[drawn.depth]
+        plain = Batch(inputs, torch.where(mask, following, 0), mask, {}, {})
+        if not annotate:
+            return plain
+        roles, relations = self._layout.annotations(drawn, source)
+        return replace(plain, roles=roles, relations=relations)
+
+    # Losses.
+
+    def _answer(self, batch: Batch) -> tuple[Int[Tensor, "member batch"], Int[Tensor, "member batch"]]:
+        """Number of each sample's first readout, and the answer there."""
+        asked = batch.loss_mask[..., list(self.readout)].int().argmax(-1)
+        position = self._table(list(self.readout))[asked]
+        return asked, batch.targets.gather(-1, position[..., None])[..., 0]
+
+    def answered(
+        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
+    ) -> tuple[Float[Tensor, "member batch output"], Int[Tensor, "member batch"]]:
+        """Each sample's prediction at the end of the question, and its answer (both as token numbers)."""
+        asked, answers = self._answer(batch)
+        asked = asked[..., None, None].expand(-1, -1, 1, predictions.shape[-1])
+        return predictions.gather(2, asked)[:, :, 0], answers
+
+    def _weights(self, batch: Batch) -> Float[Tensor, "member batch readout"]:
+        """How much each readout counts: the answer as much as all that follows it together."""
+        asked = batch.loss_mask[..., list(self.readout)].float()
+        first = functional.one_hot(asked.int().argmax(-1), len(self.readout)).float()
+        rest = asked - first
+        return first + rest / rest.sum(-1, keepdim=True).clamp(min=1.0)
+
+    def losses(
+        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
+    ) -> Mapping[str, Float[Tensor, " member"]]:
+        """Cross-entropy in nats: of the answer, and the mean over what follows; training minimises their sum."""
+        targets = batch.targets[..., list(self.readout)]
+        found = functional.cross_entropy(predictions.movedim(-1, 1), targets, reduction="none")
+        answer = found.gather(-1, self._answer(batch)[0][..., None])[..., 0].mean(-1)
+        together = (found * self._weights(batch)).sum(-1).mean(-1)
+        return {"loss": together, "loss_answer": answer, "loss_following": together - answer}
+
+    def slope(
+        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
+    ) -> Float[Tensor, "member batch readout output"]:
+        """Gradient of `"loss"` by the predictions."""
+        targets = batch.targets[..., list(self.readout)]
+        slope = predictions.softmax(-1)
+        slope.scatter_add_(-1, targets[..., None], torch.full_like(slope[..., :1], -1.0))
+        return slope * (self._weights(batch)[..., None] / predictions.shape[1])
+
+    # In words.
+
+    def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
+        """One training text in words, from the same random words; see `equations_reference`."""
+        return reference_text(self.config, seed, stream, step, index)
+
+    def read(self, prompt: str) -> Int[Tensor, " position"]:
+        """A text as token numbers, without padding.
+
+        Raises:
+            UserError: a word that the vocabulary lacks.
+        """
+        numbers = {token: number for number, token in enumerate(self.vocabulary)}
+        tokens = [each.token for each in tokenized(prompt)]
+        unknown = sorted(set(tokens) - set(numbers))
+        if unknown:
+            raise UserError(
+                f"prompt: expected words of equations with {self.config.chains} chains and at most "
+                f"{self.config.depths[-1]} steps, found {', '.join(map(repr, unknown[:5]))}"
+            )
+        return self._table([numbers[token] for token in tokens])

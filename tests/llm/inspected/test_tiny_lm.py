@@ -1,0 +1,68 @@
+"""The study of a small language model from training to page, through Inspect."""
+
+import json
+
+import pytest
+
+from hopscope.cli.main import main
+
+FIELDS = {
+    "seeds": 1, "mixtures": "zipf", "chains": 3, "depths": "1 2", "layers": 2, "heads": 3, "width": 33,
+    "training-steps": 8, "batch-size": 5, "checkpoint-every": 4, "evaluate-every": 4, "evaluation-samples": 7,
+    "questions": 11,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    fields = [word for name, value in FIELDS.items() for word in (f"--{name}", *str(value).split())]
+    assert main(["run", "tiny-lm", "--out", str(root), *fields]) == 0
+    (path,) = (root / "tiny-lm").iterdir()
+    return path
+
+
+def test_a_run_is_whole(run):
+    assert (run / "DONE").is_file()
+    (claim,) = json.loads((run / "claims.json").read_text())
+    assert claim["id"] == "S6"
+    assert claim["verdict"] == "inconclusive"
+    page = (run / "report.html").read_text()
+    assert "A small language model of our own" in page
+    for name in ("accuracy", "curves"):
+        assert (run / "figures" / f"{name}.svg").is_file()
+
+
+def test_every_number_of_the_exam_stands_in_its_file(run):
+    story = json.loads((run / "story.json").read_text())
+    for number in story["numbers"].values():
+        if not number["file"].endswith(".json"):
+            continue
+        value = json.loads((run / number["file"]).read_text())
+        for key in number["key"].split("."):
+            value = value[int(key)] if isinstance(value, list) else value[key]
+        assert value == number["value"]
+    files = {number["file"] for number in story["numbers"].values()}
+    assert any(file.endswith("exam-step-000000008.json") for file in files)
+
+
+def test_the_exam_was_held_out_and_complete(run):
+    (exam,) = run.glob("units/*/analysis/exam-step-000000008.json")
+    (member,) = json.loads(exam.read_text())["members"]
+    assert member["folder"] == "models/member-0"
+    assert (run / member["folder"] / "model.safetensors").is_file()
+    assert [(tally["depth"], tally["questions"]) for tally in member["tallies"]] == [(1, 11), (2, 11)]
+    assert all(tally["guess"] == pytest.approx(1 / 3) for tally in member["tallies"])
+
+
+def test_the_same_command_finds_it(run, capsys):
+    fields = [word for name, value in FIELDS.items() for word in (f"--{name}", *str(value).split())]
+    assert main(["run", "tiny-lm", "--out", str(run.parents[1]), *fields]) == 0
+    assert capsys.readouterr().out.strip().splitlines()[-1] == str(run)
+
+
+def test_its_circuit_is_refused_in_one_line(run, capsys):
+    assert main(["circuit", str(run), "--member", "0"]) == 2
+    said = capsys.readouterr().err.strip()
+    assert "expected a run on chains of vectors or on permutations, found one on equations" in said
+    assert "\n" not in said
