@@ -49,8 +49,8 @@ def _task(config: TinyLmConfig) -> Block:
     depths = ", ".join(map(str, config.depths))
     asked = (
         f"A question in equations, of depth {config.depths[-1]}: {'; '.join(lines)}. {question} The answer is "
-        f"{example.answer}. Each name stands for a value or for another name, and the question is answered by following "
-        f"the equations, one step of retrieval for each. A guess is right one time in {config.chains}."
+        f"{example.answer}. Each name stands for a value or for another name, and the question is answered by "
+        f"following the equations, one step of retrieval for each. A guess is right one time in {config.chains}."
     )
     trained = f"The models read words and signs, and are trained to go on with texts of depth {depths}. "
     held_out = "Held-out questions are the paper's own, and ask a mapping of names to values that no training text has."
