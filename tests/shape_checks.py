@@ -23,8 +23,11 @@ def names_shapes(annotations: object) -> bool:
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose arguments and result are checked at every call; a `TypeError` tells which is wrong."""
+    # A name in quotes is of a class that does not exist yet, or that only type checkers import; jaxtyping, too, passes.
+    known = {name: Any if isinstance(each, str) else each for name, each in function.__annotations__.items()}
+    function.__annotations__ = known
     typed = _typed(function)
-    if not names_shapes(inspect.get_annotations(function)):
+    if not names_shapes(known):
         return typed
 
     @wraps(typed)

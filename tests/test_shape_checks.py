@@ -59,6 +59,17 @@ def test_types_are_checked_where_no_shape_is_named(checked):
         guarded("ab", 0)
 
 
+def quoted(left: Float[Tensor, "row"], right: "OnlyForTypeCheckers") -> "OnlyForTypeCheckers":  # noqa: F821
+    return right
+
+
+def test_a_name_in_quotes_is_not_looked_up_and_the_rest_is_checked(checked):
+    guarded = checked(quoted)
+    assert guarded(torch.ones(3), 5) == 5
+    with pytest.raises(TypeError, match="parameter left"):
+        guarded(torch.ones(3, 2), 5)
+
+
 def test_a_function_inside_has_axes_of_its_own(checked):
     inner = checked(product)
 
