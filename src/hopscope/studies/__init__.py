@@ -3,7 +3,7 @@
 from hopscope.errors import UserError
 from hopscope.studies.base import Study
 
-STUDY_NAMES = ("permutation", "depth", "circuits", "emergence")
+STUDY_NAMES = ("permutation", "depth", "circuits", "emergence", "llm")
 
 
 def find_study(name: str) -> Study:
@@ -28,6 +28,10 @@ def find_study(name: str) -> Study:
         from hopscope.studies.circuits import CircuitsStudy
 
         return CircuitsStudy()
-    from hopscope.studies.emergence import EmergenceStudy
+    if name == "emergence":
+        from hopscope.studies.emergence import EmergenceStudy
 
-    return EmergenceStudy()
+        return EmergenceStudy()
+    from hopscope.studies.llm import LanguageModelStudy
+
+    return LanguageModelStudy()
