@@ -64,6 +64,8 @@ TORCH_FREE = [
     "llm/failures",
     "llm/matching",
     "llm/question_sets",
+    "llm/watch",
+    "studies/llm/config",
 ]
 
 

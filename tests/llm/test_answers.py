@@ -37,6 +37,7 @@ def test_a_row_of_a_right_answer():
         "formulation": "equations",
         "depth": 3,
         "chains": 2,
+        "chain": 0,
         "expected": "1",
         "guess": 0.5,
         "answer": "1",

@@ -49,6 +49,35 @@ def parse(options: type[Options], arguments: Sequence[str], command: str, **sett
         raise UserError(f"{validation_line(error)}; see hopscope {command} --help") from None
 
 
+def joined(arguments: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The arguments with what was said of an option in several places put together in the first.
+
+    `--model a --model b` is then `--model a b`, which is how options of several values are read.
+
+    Args:
+        arguments: of a command.
+        names: of the options, without hyphens in front.
+    """
+    chunk: list[str] = []
+    chunks = [chunk]
+    first: dict[str, list[str]] = {}
+    for argument in arguments:
+        if not argument.startswith("--"):
+            chunk.append(argument)
+            continue
+        option, equals, value = argument.partition("=")
+        name = option.removeprefix("--").replace("_", "-")
+        if name in first:
+            chunk = first[name]
+            chunk += [value] if equals else []
+            continue
+        chunk = [option, value] if equals and name in names else [argument]
+        chunks.append(chunk)
+        if name in names:
+            first[name] = chunk
+    return [word for each in chunks for word in each]
+
+
 def _sentence(box: str) -> str:
     """What a box of tyro says, without frame, heading and the help text that it repeats."""
     lines = [_FRAME.sub(" ", line).strip() for line in box.splitlines()]

@@ -51,11 +51,11 @@ class Bars:
             else f"{plan.label}, seed {seeds[0]}"
         )
         if message["kind"] == "warning":
-            _say(f"hopscope: warning: {message['message']}")
+            say(f"hopscope: warning: {message['message']}")
         elif message["kind"] == "progress":
             self._advance(unit.hash, name, plan, message)
         elif message["kind"] == "done" and not self.live:
-            _say(f"{name}: done")
+            say(f"{name}: done")
 
     def _advance(self, unit: str, name: str, plan: UnitPlan, message: Mapping[str, Any]) -> None:
         steps, step = plan.training.steps, int(message["step"])
@@ -68,10 +68,11 @@ class Bars:
         tenth = 10 * step // steps
         if not self.live and tenth > self._said.get(unit, 0):
             self._said[unit] = tenth
-            _say(f"{name}: step {step:,} of {steps:,}  {note}")
+            say(f"{name}: step {step:,} of {steps:,}  {note}")
 
 
-def _say(words: str) -> None:
+def say(words: str) -> None:
+    """Write a line on standard error."""
     with suppress(BrokenPipeError):  # nobody reads it any more, and the work goes on
         print(words, file=sys.stderr, flush=True)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from hopscope.cli.parsing import parse
+from hopscope.cli.parsing import joined, parse
 from hopscope.errors import UserError
 from hopscope.studies import STUDY_NAMES, find_study
 from hopscope.studies.base import Study
@@ -63,6 +63,10 @@ def read_options(study: Study, arguments: list[str]) -> tuple[RunOptions, Any]:
             f"preset: expected one of {', '.join(study.presets)}, found {preset!r}; see hopscope studies"
         )
     config = study.presets[preset]
+    several = [
+        name for name, field in type(config).model_fields.items() if field.annotation == tuple[str, ...]
+    ]
+    arguments = joined(arguments, several)
     flat = tyro.conf.arg(name="")
     both = dataclasses.make_dataclass(
         "Run",
@@ -88,7 +92,7 @@ def _preset(arguments: list[str]) -> str:
 
 def _run(study: Study, options: RunOptions, config: Any) -> int:
     from hopscope.claims import ledger_table, read_ledger
-    from hopscope.cli.progress import Bars
+    from hopscope.cli.progress import Bars, say
     from hopscope.cli.terminal import console, ledger_words
     from hopscope.executors.local import run_study
 
@@ -104,6 +108,7 @@ def _run(study: Study, options: RunOptions, config: Any) -> int:
             engine=options.engine,
             gpu_workers=options.gpu_workers,
             listen=bars.hear,
+            say=say,
         )
     console().print(ledger_table(read_ledger(run.path / "claims.json"), ledger_words(run)))
     print(f"report: {run.path / 'report.html'}")

@@ -27,7 +27,8 @@ from hopscope.runs import (
     write_json,
 )
 from hopscope.studies import find_study
-from hopscope.studies.base import Study
+from hopscope.studies.base import Gathering, Study
+from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan
 from hopscope.training.engines import ENGINES, Engine, check_engine, chosen_engine
 
@@ -75,6 +76,7 @@ def run_study(
     engine: str = "auto",
     gpu_workers: int = 1,
     listen: Listener = lambda unit, message: None,
+    say: Callable[[str], None] = lambda words: None,
 ) -> RunFolder:
     """Train, analyse and conclude, or go on where an earlier call stopped.
 
@@ -88,6 +90,7 @@ def run_study(
         engine: how units that have not begun are trained: `"general"`, `"compiled"`, or `"auto"` for the fastest.
         gpu_workers: units that share a GPU at a time.
         listen: hears the workers.
+        say: hears, in words, how work beside the units goes.
 
     Returns:
         The finished run.
@@ -146,6 +149,9 @@ def run_study(
             key=lambda unit: -costs[unit.hash]
         )  # the longest first, so that no core idles at the end
         _Pool(run, pending, workers, deadline, listen).work()
+        if isinstance(study, Gathering):
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            study.gather(run, config, TimeBudget(left), say)
         finish(run)
     return run
 
@@ -217,7 +223,8 @@ def _concluded(study: Study, config: Config, run: RunFolder) -> bool:
     """Whether everything is there that `finish` writes."""
     kinds = (".vl.json", ".csv", ".svg", ".png")
     figures = [f"figures/{name}{kind}" for name in study.figures(config) for kind in kinds]
-    return all((run.path / name).is_file() for name in (*_CONCLUSIONS, *figures))
+    gathered = study.gathered if isinstance(study, Gathering) else ()
+    return all((run.path / name).is_file() for name in (*_CONCLUSIONS, *gathered, *figures))
 
 
 def _layout_of(unit: UnitFolder) -> dict[str, Any]:

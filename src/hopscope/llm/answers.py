@@ -106,6 +106,7 @@ class Row(Config):
         formulation: of the question.
         depth: of the question.
         chains: of the question.
+        chain: the one that is asked for.
         expected: the correct answer.
         guess: chance of a blind guess among the acceptable answers.
         answer: the acceptable answer that was given in the end; None if the cap was reached without one.
@@ -125,6 +126,7 @@ class Row(Config):
     formulation: Formulation
     depth: int
     chains: int
+    chain: int
     expected: str
     guess: float
     answer: str | None
@@ -272,6 +274,7 @@ def _row(one: Record) -> Row:
         formulation=asked.formulation,
         depth=asked.depth,
         chains=asked.chains,
+        chain=asked.chain,
         expected=one.answer,
         guess=1 / len(asked.acceptable),
         answer=answer,

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hopscope.config import Config
-from hopscope.errors import UserError
+from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.llm.failures import as_user_error, check_installed, failure_of, in_one_line
 from hopscope.llm.question_sets import question_set
+from hopscope.llm.watch import WATCH, Watch
 from hopscope.runs.hashing import content_hash
 from hopscope.tasks.text import FORMULATIONS
 
@@ -86,6 +87,7 @@ def evaluate(
     held_out: float | None = None,
     split_seed: int = 0,
     display: str = "none",
+    watch: Watch | None = None,
 ) -> "list[EvalLog]":
     """Put the questions to each model, one formulation after the other.
 
@@ -107,6 +109,7 @@ def evaluate(
         held_out: only questions that no training with this held-out share sees (equations); None asks all.
         split_seed: of that split.
         display: what Inspect shows meanwhile: "none", "plain", "rich", "full".
+        watch: hears of every answered question, and says when to stop.
 
     Returns:
         Complete logs with their samples, models outermost; `hopscope.llm.answers` reads them.
@@ -114,6 +117,7 @@ def evaluate(
     Raises:
         UserError: the extra is missing, a question set or model cannot be made, or a server does not
             answer; what was answered stands in `log_dir`, and the same call goes on.
+        TimeBudgetReached: the watch's budget is spent; likewise.
         KeyboardInterrupt: interrupted; likewise.
     """
     check_installed()
@@ -152,10 +156,14 @@ def evaluate(
     tasks = [_task(one, timeout) for one in evaluations]
     shown = {"max_connections": max_connections, "display": display}
     made: dict[str, Any] = {}
-    return [
-        _evaluate(one, task, log_dir.resolve(), made, shown)
-        for one, task in zip(evaluations, tasks, strict=True)
-    ]
+    watching = WATCH.set(watch)
+    try:
+        return [
+            _evaluate(one, task, log_dir.resolve(), made, shown)
+            for one, task in zip(evaluations, tasks, strict=True)
+        ]
+    finally:
+        WATCH.reset(watching)
 
 
 def _task(one: Evaluation, timeout: int | None) -> "Task":
@@ -195,6 +203,9 @@ def _evaluate(
         )
     except Exception as error:
         raise as_user_error(error, one.model) from error
+    watch = WATCH.get()
+    if log.status != "success" and watch is not None and watch.late:
+        raise TimeBudgetReached("time budget reached; what is answered is kept, the same command goes on")
     if log.status != "success":
         raise failure_of(log, one.model, log_dir)
     return read_eval_log(log.location)

@@ -5,6 +5,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from tenacity import RetryError
 
 from hopscope.llm.matching import matched, normal_form
+from hopscope.llm.watch import WATCH
 
 ATTEMPTS = "attempts"
 STUCK = "stuck"
@@ -30,6 +31,9 @@ def resample(attempts: int = 10, identical: int = 3) -> Solver:
     """
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
+        watch = WATCH.get()
+        if watch is not None:
+            watch.begin()
         question = list(state.messages)
         answers: list[dict[str, str | None]] = []
         while not _finished(answers, attempts, identical):
@@ -40,6 +44,8 @@ def resample(attempts: int = 10, identical: int = 3) -> Solver:
             answers.append({"text": text, "acceptable": found, "stop": state.output.stop_reason})
         state.store.set(ATTEMPTS, answers)
         state.store.set(STUCK, _stuck(answers, identical))
+        if watch is not None:
+            watch.end()
         return state
 
     return solve

@@ -3,7 +3,7 @@
 from hopscope.errors import UserError
 from hopscope.studies.base import Study
 
-STUDY_NAMES = ("permutation", "depth", "circuits", "emergence", "tiny-lm")
+STUDY_NAMES = ("permutation", "depth", "circuits", "emergence", "tiny-lm", "llm")
 
 
 def find_study(name: str) -> Study:
@@ -32,6 +32,10 @@ def find_study(name: str) -> Study:
         from hopscope.studies.emergence import EmergenceStudy
 
         return EmergenceStudy()
-    from hopscope.studies.tiny_lm import TinyLmStudy
+    if name == "tiny-lm":
+        from hopscope.studies.tiny_lm import TinyLmStudy
 
-    return TinyLmStudy()
+        return TinyLmStudy()
+    from hopscope.studies.llm import LanguageModelStudy
+
+    return LanguageModelStudy()

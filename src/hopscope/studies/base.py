@@ -1,6 +1,7 @@
 """What a study is to the rest of the house."""
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from hopscope.config import Config
 from hopscope.runs import RunFolder, UnitFolder
@@ -65,4 +66,30 @@ class Study(Protocol):
 
     def conclude(self, run: RunFolder) -> None:
         """Write claims, figures and story of a run whose units are all done."""
+        ...
+
+
+@runtime_checkable
+class Gathering(Protocol):
+    """A study that has work to do beside its units, such as asking somebody else's models.
+
+    Attributes:
+        gathered: files of the run that this work leaves, relative to its folder; where one is absent there is work.
+    """
+
+    gathered: tuple[str, ...]
+
+    def gather(self, run: RunFolder, config: Any, budget: "TimeBudget", say: Callable[[str], None]) -> None:
+        """Do what is left of the work, before the study concludes.
+
+        Args:
+            run: the run.
+            config: as it was asked for; fields that are not on record (they change no result) only stand here.
+            budget: seconds that it may take.
+            say: hears, in words, how it goes.
+
+        Raises:
+            TimeBudgetReached: what is done is kept, and the same call goes on.
+            UserError: something the user can mend; likewise.
+        """
         ...
