@@ -26,7 +26,7 @@ def write_story(
         section("verdicts", "What the ledger says", {"kind": "verdicts"}),
         _exam(config, members, numbers),
         _learning(config, members, numbers),
-        _beyond(members),
+        _beyond(config, members),
     ]
     run.write_json(
         "story.json",
@@ -102,8 +102,8 @@ def _exam(config: TinyLmConfig, members: Sequence[Member], numbers: PageNumbers)
     columns = ["model", "D", "accuracy", "right at once", "acceptable at once", "guess"]
     diverged = [each.name for each in members if each.frozen]
     words = (
-        "Every trained model is written as a Hugging Face folder, loaded by the provider `hopscope/FOLDER`, and asked "
-        "through Inspect by the same tasks as any language model."
+        "Every trained model is written as a Hugging Face folder, which Inspect knows as hopscope/FOLDER, and asked by "
+        "the same tasks as any language model."
     )
     if diverged:
         words += f" {', '.join(diverged)} diverged and was not asked."
@@ -138,9 +138,8 @@ def _learning(config: TinyLmConfig, members: Sequence[Member], numbers: PageNumb
         "How they learn",
         text(
             f"Each model has {config.layers} layers of {config.heads} heads, width {config.width}"
-            f"{', and no MLPs' if not config.mlp_ratio else ''}. The steps of a chain are learned one after another, "
-            "as in the paper's models on vectors: nothing seems to happen, then a depth is solved within a few "
-            "hundred steps."
+            f"{', and no MLPs' if not config.mlp_ratio else ''}. The paper's models on vectors learn the steps of a chain "
+            "one after another, each within a short time; the curves and the table show whether these do."
         ),
         figure(
             "curves",
@@ -151,15 +150,14 @@ def _learning(config: TinyLmConfig, members: Sequence[Member], numbers: PageNumb
     )
 
 
-def _beyond(members: Sequence[Member]) -> Block:
+def _beyond(config: TinyLmConfig, members: Sequence[Member]) -> Block:
     folders = [each.folder for each in members if each.folder]
     where = folders[0] if folders else "models/member-0"
-    return section(
-        "beyond",
-        "Ask it yourself",
-        text(
-            f"The folder `{where}` in this run is a language model in GPT-2's layout that any tool reads: "
-            f"`inspect eval hopscope/equations -T depths=1,2 --model hopscope/{where}` asks it, "
-            f"`hopscope heads --model {where} --formulation equations` scores its heads."
-        ),
+    depths = ",".join(map(str, config.depths))
+    asked = f"-T depths={depths} -T chains={config.chains} -T held_out={config.held_out_share}"
+    words = (
+        f"The folder {where} of this run is a language model in GPT-2's layout that any tool reads. In the run's "
+        f"folder, it is asked once more by: inspect eval hopscope/equations {asked} -T count={config.questions} "
+        f"--temperature 0 --model hopscope/{where}"
     )
+    return section("beyond", "Ask it yourself", text(words))
