@@ -22,6 +22,7 @@ FLOORS = [
     "training",
     "probes",
     "circuits",
+    "llm",
     "studies",
     "report",
     "executors",
@@ -35,6 +36,7 @@ FORBIDDEN = {
     ("report", "tasks"),
     ("report", "probes"),
     ("report", "circuits"),
+    ("report", "llm"),
     ("claims", "runs"),
     ("claims", "rng"),
     ("theory", "runs"),
@@ -56,6 +58,11 @@ TORCH_FREE = [
     "tasks/text",
     "models/config",
     "training/config",
+    "llm/corpus",
+    "llm/corpus_steps",
+    "llm/heads_figures",
+    "llm/heads_passages",
+    "llm/heads_tokens",
 ]
 
 
