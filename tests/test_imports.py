@@ -66,6 +66,11 @@ TORCH_FREE = [
     "llm/question_sets",
     "llm/watch",
     "studies/llm/config",
+    "llm/corpus",
+    "llm/corpus_steps",
+    "llm/heads_figures",
+    "llm/heads_passages",
+    "llm/heads_tokens",
 ]
 
 

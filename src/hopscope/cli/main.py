@@ -14,6 +14,8 @@ COMMANDS = {
     "circuit": "the circuit of one trained member, read and proven by ablation",
     "theory": "how many layers a retrieval chain needs: the published bound and the exact minimum",
     "questions": "retrieval questions in words, for language models",
+    "heads": "what the heads of a pretrained model attend to, and what is lost without them",
+    "corpus": "how many retrieval steps the words of a text need",
     "export": "write one trained member as a plain PyTorch module",
     "bench": "training speed beside other ways to do it",
 }
