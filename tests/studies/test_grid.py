@@ -230,6 +230,7 @@ def test_length_is_measured_in_samples():
 def test_finding_a_study():
     assert [find_study(name).name for name in STUDY_NAMES] == list(STUDY_NAMES)
     with pytest.raises(
-        UserError, match="study: expected one of permutation, depth, circuits, emergence, llm, found 'retrieval'"
+        UserError,
+        match="study: expected one of permutation, depth, circuits, emergence, tiny-lm, llm, found 'retrieval'",
     ):
         find_study("retrieval")

@@ -138,8 +138,8 @@ def _learning(config: TinyLmConfig, members: Sequence[Member], numbers: PageNumb
         "How they learn",
         text(
             f"Each model has {config.layers} layers of {config.heads} heads, width {config.width}"
-            f"{', and no MLPs' if not config.mlp_ratio else ''}. The paper's models on vectors learn the steps of a chain "
-            "one after another, each within a short time; the curves and the table show whether these do."
+            f"{', and no MLPs' if not config.mlp_ratio else ''}. The paper's models on vectors learn the steps of "
+            "a chain one after another, each within a short time; the curves and the table show whether these do."
         ),
         figure(
             "curves",
