@@ -4,9 +4,9 @@ import itertools
 import json
 import math
 import os
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -171,13 +171,20 @@ def test_it_starts_at_once_and_without_torch():
     source = Path(hopscope.errors.__file__).parents[1]
     times = []
     for _ in range(3):
-        began = time.monotonic()
+        # Its own processor time: the clock would measure who else is at work.
+        began = _of_children()
         done = subprocess.run(
             [sys.executable, "-c", code],
             env=os.environ | {"PYTHONPATH": str(source)},
             capture_output=True,
             check=False,
         )
-        times.append(time.monotonic() - began)
+        times.append(_of_children() - began)
         assert done.returncode == 7, done.stderr
     assert min(times) < 1.0
+
+
+def _of_children():
+    """Processor time of all processes that were started and have ended, in seconds."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
