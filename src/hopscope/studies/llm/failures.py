@@ -39,8 +39,8 @@ def _wrong_section(cells: Sequence[Cell], numbers: Numbers) -> Block | None:
         )
     blocks = [
         text(
-            "A wrong answer is itself one of the acceptable ones, and the facts say whose it is. Mostly it is what "
-            "another of the chains leads to: the reading went over to a neighbour on the way. If the place of the "
+            "A wrong answer is itself one of the acceptable ones, and the facts say whose it is: what another of "
+            "the chains leads to, or, in relatives, a home to which none leads. If the place of the "
             "lines had nothing to do with it, every other chain would be followed equally often (dashes); a model "
             "that slips to the line above or below stands out at −1 and +1."
         )
@@ -80,7 +80,7 @@ def _followed_table(cells: Sequence[Cell], numbers: Numbers) -> Block:
         ]
         rows.append(
             [
-                cell.model,
+                numbers.model(cell),
                 kind_words(cell),
                 numbers.count(cell, cell.wrong, "wrong"),
                 numbers.count(cell, cell.lost_chain, "lost_chain"),
@@ -108,7 +108,7 @@ def _followed_table(cells: Sequence[Cell], numbers: Numbers) -> Block:
 def _lost_table(cells: Sequence[Cell], numbers: Numbers) -> Block:
     rows = [
         [
-            cell.model,
+            numbers.model(cell),
             kind_words(cell),
             "step " + " or ".join(steps.split(",")),
             f"{numbers.count(cell, count, f'lost_steps[{steps!r}]')} of {numbers.count(cell, cell.wrong, 'wrong')}",
@@ -150,7 +150,7 @@ def _hop_section(cells: Sequence[Cell], numbers: Numbers) -> Block | None:
             ["model", "D", "skill", "skill of the depth before", "survives the added hop"],
             [_hop_row(each, numbers) for each in found],
             "Equations; 95 % intervals, of the ratio by the method of variance estimates recovery. A value above 100 % "
-            "means that the deeper questions went better; a dash, that the skill before is too small to divide by.",
+            "means that the deeper questions went better; a dash, that the skill before cannot be told from none.",
         ),
     )
 
@@ -158,7 +158,7 @@ def _hop_section(cells: Sequence[Cell], numbers: Numbers) -> Block | None:
 def _hop_row(each: Survival, numbers: Numbers) -> list[str]:
     cell, before = each.cell, each.before
     return [
-        cell.model,
+        numbers.model(cell),
         str(cell.depth),
         numbers.derived(each.skill, written(each.skill, percent=True), "skill from accuracy and guess", cell),
         DASH
@@ -175,11 +175,9 @@ def _hop_row(each: Survival, numbers: Numbers) -> list[str]:
 
 def _ratio(each: Survival, numbers: Numbers) -> str:
     cells = (each.cell,) if each.before is None else (each.cell, each.before)
-    if each.value is None:
-        return DASH
+    if each.value is None or each.interval is None:
+        return DASH  # a ratio to what may be nothing says nothing
     shown = numbers.derived(each.value, written(each.value, percent=True), "skill by skill before", *cells)
-    if each.interval is None:
-        return shown
     low, high = (
         numbers.derived(
             end, f"{100 * end:.1f}".replace("-", "−"), f"{name} end of skill by skill before", *cells
@@ -197,7 +195,7 @@ def _rejected_section(cells: Sequence[Cell], numbers: Numbers) -> Block | None:
     order = sorted(kinds, key=lambda kind: (not kind.startswith("stopped"), kind))
     rows = [
         [
-            cell.model,
+            numbers.model(cell),
             kind_words(cell),
             *(
                 numbers.count(cell, cell.rejected[kind], f"rejected[{kind!r}]")

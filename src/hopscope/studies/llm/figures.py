@@ -134,11 +134,15 @@ def _draw_by_formulation(config: LanguageModelConfig, cells: Sequence[Cell]) -> 
             tooltip=_tooltip(),
         )
     )
+    ends = {
+        "x": alt.X("formulation:N", sort=titles, bandPosition=0),
+        "x2": alt.X2("formulation:N", bandPosition=1),
+    }
     guess = (
         alt.Chart()
         .transform_calculate(label="'guessing'")
-        .mark_tick(thickness=1.6, color=QUIET_INK, bandSize=WIDTH / (1.4 * max(1, len(titles))))
-        .encode(x=x, y=_accuracy_axis("guess"), **_guess_label(), tooltip=_tooltip())
+        .mark_rule(strokeWidth=1.6, color=QUIET_INK)
+        .encode(**ends, y=_accuracy_axis("guess"), **_guess_label(), tooltip=_tooltip())
     )
     types = {"model": "string", "formulation": "string", "depth": "number", **_SHARE, "answered": "number"}
     chart = alt.layer(bars, spread, guess, data=data_url(BY_FORMULATION, types))
@@ -147,7 +151,11 @@ def _draw_by_formulation(config: LanguageModelConfig, cells: Sequence[Cell]) -> 
 
 def _draw_by_depth(config: LanguageModelConfig, cells: Sequence[Cell]) -> Drawn:
     rows = accuracy_rows(config, [cell for cell in cells if cell.formulation == "equations"])
-    x = alt.X("depth:O", title="D, number of equations to go through", axis=alt.Axis(labelAngle=0))
+    # Models stand closely side by side, so that a line is seen to belong to its depths.
+    close = alt.Scale(paddingInner=0.75, paddingOuter=0.4)
+    x = alt.X(
+        "depth:O", title="D, number of equations to go through", axis=alt.Axis(labelAngle=0), scale=close
+    )
     place = _place(config, x)
     asked = alt.Chart().transform_filter("isValid(datum.value)")
     spread = asked.mark_rule(strokeWidth=1.6).encode(
@@ -205,11 +213,12 @@ def _draw_followed(config: LanguageModelConfig, cells: Sequence[Cell]) -> Drawn:
     share = alt.Y("share:Q", title="share of wrong answers", axis=alt.Axis(format="%"))
     tooltip = [alt.Tooltip(name) for name in ("model:N", "offset:O", "count:Q", "of:Q")]
     bars = alt.Chart().mark_bar(opacity=0.75).encode(**place, y=share, tooltip=tooltip)
+    ends = {"x": alt.X("offset:O", bandPosition=0), "x2": alt.X2("offset:O", bandPosition=1)}
     chance = (
         alt.Chart()
         .transform_calculate(label="'every other chain equally often'")
-        .mark_tick(thickness=1.6, color=QUIET_INK, bandSize=22)
-        .encode(x=x, y=alt.Y("chance:Q"), **_guess_label())
+        .mark_rule(strokeWidth=1.6, color=QUIET_INK)
+        .encode(**ends, y=alt.Y("chance:Q"), **_guess_label())
     )
     types = {
         "model": "string", "formulation": "string", "offset": "number", "share": "number", "count": "number",

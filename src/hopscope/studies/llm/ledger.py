@@ -7,7 +7,7 @@ from hopscope.claims.intervals import wilson
 from hopscope.studies.ledger import Statement
 from hopscope.studies.llm.cells import Cell
 from hopscope.studies.llm.config import PAPER_COUNT, PAPER_DEPTHS, LanguageModelConfig
-from hopscope.studies.llm.words import kind_words
+from hopscope.studies.llm.words import kind_words, kinds_words, short_names
 from hopscope.studies.words import counted
 
 THRESHOLD = Criterion(at_least=0.9, unit="fraction")
@@ -36,11 +36,15 @@ def r10(cells: Sequence[Cell], config: LanguageModelConfig) -> Judgement:
     about = [cell for cell in cells if cell.formulation != "equations" or cell.depth in PAPER_DEPTHS]
     if not about:
         return not_run("not run: nothing that the claim is about was asked" if config.model else NO_MODEL)
-    parts = {
-        f"accuracy of {cell.model}, {kind_words(cell)}": _judged(cell, config.departures()) for cell in about
-    }
+    names = short_names(list(dict.fromkeys(cell.model for cell in about)))
+    parts = {_part(cell, names): _judged(cell, config.departures()) for cell in about}
     judgement = combine_parts(parts)
     return judgement.model_copy(update={"words": _words(about, parts, config, judgement)})
+
+
+def _part(cell: Cell, names: dict[str, str]) -> str:
+    """What a number of the ledger is called; the model is named where there are several."""
+    return kind_words(cell) if len(names) == 1 else f"{names[cell.model]}, {kind_words(cell)}"
 
 
 def _judged(cell: Cell, departures: Sequence[str]) -> Judgement:
@@ -87,13 +91,11 @@ def _words(
         of = [cell for cell in cells if cell.model == model]
         above = sum(cell.accuracy.low is not None and THRESHOLD.holds(cell.accuracy.low) for cell in of)
         below = [
-            kind_words(cell)
-            for cell in of
-            if cell.accuracy.high is not None and not THRESHOLD.holds(cell.accuracy.high)
+            cell for cell in of if cell.accuracy.high is not None and not THRESHOLD.holds(cell.accuracy.high)
         ]
         none = sum(cell.accuracy.value is None for cell in of)
         words = f"{model}: {above} of {counted(len(of), 'kind')} of questions wholly above 90 %"
-        words += f", {len(below)} wholly below ({'; '.join(below)})" if below else ""
+        words += f", {len(below)} wholly below ({kinds_words(below)})" if below else ""
         words += f", {none} without any acceptable answer" if none else ""
         said.append(words)
     missing = config.departures()
@@ -101,9 +103,7 @@ def _words(
         said.append(f"below the protocol's scale: {', '.join(missing)}")
     elif judgement.verdict is Verdict.INCONCLUSIVE:
         hanging = [
-            f"{name.removeprefix('accuracy of ')} ({part.words})"
-            for name, part in parts.items()
-            if part.verdict is Verdict.INCONCLUSIVE
+            f"{name} ({part.words})" for name, part in parts.items() if part.verdict is Verdict.INCONCLUSIVE
         ]
         said.append(f"undecided: {', '.join(hanging)}")
     return " · ".join(said)

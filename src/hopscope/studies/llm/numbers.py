@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from hopscope.llm.answers import Share
 from hopscope.studies.llm.cells import FILE, Cell
+from hopscope.studies.llm.words import short_names
 from hopscope.studies.numbers import DASH, PageNumbers, written
 
 
@@ -12,7 +13,12 @@ class Numbers(PageNumbers):
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         super().__init__()
+        self._names = short_names(list(dict.fromkeys(cell.model for cell in cells)))
         self._places = {(cell.model, cell.formulation, cell.depth): n for n, cell in enumerate(cells)}
+
+    def model(self, cell: Cell) -> str:
+        """The name of a cell's model, short enough for a table."""
+        return self._names[cell.model]
 
     def key(self, cell: Cell, field: str) -> str:
         """Where a number of a cell stands."""

@@ -13,7 +13,6 @@ from hopscope.studies.llm.failures import failure_sections
 from hopscope.studies.llm.figures import BY_DEPTH, BY_FORMULATION, figure_names
 from hopscope.studies.llm.numbers import Numbers
 from hopscope.studies.llm.words import NAMES, SHAPES, kind_words
-from hopscope.studies.numbers import DASH
 from hopscope.studies.words import counted
 from hopscope.tasks.text import FORMULATIONS, TextConfig, question
 
@@ -167,12 +166,12 @@ def _accuracy_section(config: LanguageModelConfig, cells: Sequence[Cell], number
                 "accuracy, given acceptable",
                 "right at the first attempt",
                 "first answer acceptable",
-                "answered in the end",
                 "mean attempts",
                 "by guessing",
             ],
             [_row(cell, numbers) for cell in cells],
-            "All kinds of questions, each with its 95 % Wilson interval. Right at the first attempt and first answer "
+            f"All kinds of questions, {config.count:,} of each, with 95 % Wilson intervals. Accuracy: of so many "
+            "questions that got an acceptable answer in the end. Right at the first attempt and first answer "
             "acceptable: shares of all questions. By guessing: accuracy of a blind guess among the acceptable answers.",
         )
     )
@@ -184,16 +183,12 @@ def _row(cell: Cell, numbers: Numbers) -> list[str]:
         share: Share = getattr(cell, name)
         return numbers.share(cell, name, share)
 
-    answered = numbers.count(cell, cell.answered.count, "answered.count")
     return [
-        cell.model,
+        numbers.model(cell),
         kind_words(cell),
-        f"{shown('accuracy')} of {numbers.count(cell, cell.accuracy.of, 'accuracy.of')}"
-        if cell.accuracy.of
-        else DASH,
+        f"{shown('accuracy')} of {numbers.count(cell, cell.accuracy.of, 'accuracy.of')}",
         shown("first_accuracy"),
         shown("acceptance"),
-        f"{answered} of {numbers.count(cell, cell.questions, 'questions')}",
         numbers.of(cell, cell.attempts, f"{cell.attempts:.2f}", "attempts"),
         numbers.percent(cell, cell.guess, "guess"),
     ]

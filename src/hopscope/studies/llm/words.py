@@ -24,13 +24,20 @@ SHAPES: Final[dict[Formulation, str]] = {
 }
 """One chain of each, in the paper's short form (section 4)."""
 
-_LONGEST = 32
+_LONGEST = 24
 
 
 def kind_words(cell: Cell) -> str:
     """A kind of question; only equations have a depth to choose."""
     name = NAMES[cell.formulation]
     return f"{name} D = {cell.depth}" if cell.formulation == "equations" else name
+
+
+def kinds_words(cells: Sequence[Cell]) -> str:
+    """Several kinds of question, the depths of equations together."""
+    depths = [str(cell.depth) for cell in cells if cell.formulation == "equations"]
+    others = [kind_words(cell) for cell in cells if cell.formulation != "equations"]
+    return "; ".join(([f"equations D = {', '.join(depths)}"] if depths else []) + others)
 
 
 def short_names(models: Sequence[str]) -> dict[str, str]:
