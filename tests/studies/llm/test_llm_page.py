@@ -134,7 +134,9 @@ def test_the_figures_show_the_cells(made):
     assert [row["depth"] for row in left] == [5, 5, 5, 2, 4] * 2
     assert [row["guess"] for row in left] == [0.25] * 4 + [0.0625] + [0.25] * 4 + [0.0625]
     assert all(row["value"] == 1.0 and row["low"] < 1 for row in left[:5])
-    followed = followed_rows(config, found)
+    every = followed_rows(config, found)
+    assert all((row["share"] is None) == (row["of"] == 0) for row in every)
+    followed = [row for row in every if row["of"]]
     assert {row["model"] for row in followed} == {"hopscope/…/tiny"}
     for name in {row["formulation"] for row in followed}:
         of = [row for row in followed if row["formulation"] == name]

@@ -185,14 +185,14 @@ def followed_rows(config: LanguageModelConfig, cells: Sequence[Cell]) -> list[Ro
     for (model, _), group in groups.items():
         total = sum(cell.lost_chain for cell in group)
         chains = group[0].chains
-        for offset in (offset for offset in range(1 - chains, chains) if offset and total):
+        for offset in (offset for offset in range(1 - chains, chains) if offset):
             count = sum(cell.from_first_line.get(str(offset), 0) for cell in group)
             rows.append(
                 {
                     "model": names[model],
                     "formulation": NAMES[group[0].formulation],
                     "offset": offset,
-                    "share": short(count / total),
+                    "share": short(count / total) if total else None,  # no bar, but a panel can be drawn
                     "count": count,
                     "of": total,
                     "chance": short(by_chance(offset, chains)),
