@@ -1,6 +1,9 @@
 """The study of a small language model from training to page, through Inspect."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -66,3 +69,24 @@ def test_its_circuit_is_refused_in_one_line(run, capsys):
     said = capsys.readouterr().err.strip()
     assert "expected a run on chains of vectors or on permutations, found one on equations" in said
     assert "\n" not in said
+
+
+def test_the_documented_commands_ask_it_again_and_score_its_heads(run, tmp_path, capsys):
+    """The sequence of docs/tiny_lm.md, at the smallest scale; nothing reaches the network."""
+    folder = run / "models" / "member-0"
+    inspect = Path(sys.executable).with_name("inspect")
+    asked = ["-T", "depths=1,2", "-T", "chains=3", "-T", "held_out=0.2", "-T", "count=3", "--temperature", "0"]
+    done = subprocess.run(
+        [inspect, "eval", "hopscope/equations", *asked, "--model", f"hopscope/{folder}", "--display", "none"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (log,) = (tmp_path / "logs").iterdir()
+    assert log.suffix == ".eval"
+    scored = ["--formulation", "equations", "--depth", "2", "--chains", "3", "--count", "5", "--json"]
+    assert main(["heads", "--model", str(folder), *scored]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["layers"], found["heads"]) == (2, 3)
+    assert {"answer:hop_1", "answer:hop_2", "query:same_symbol", "facts:pair_mate"} <= set(found["targets"])
+    (claim,) = found["claims"]
+    assert claim["id"] == "S2"
