@@ -20,6 +20,7 @@ from hopscope.circuits import reader
 from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Stream
 from hopscope.circuits.reader import READ, ReaderConfig
+from hopscope.circuits.vector_goal import VectorSetting
 
 WAYS = ("kept", "afresh")
 
@@ -85,8 +86,8 @@ class Reading:
                 raise _Searched
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Read once, print one JSON line; 1 if what was read is not what was planted."""
+def read_options(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The options; what is left out is the reader's own."""
     parser = argparse.ArgumentParser(prog="hopscope_reading", description=__doc__, allow_abbrev=False)
     parser.add_argument("--way", choices=WAYS, default="kept", help="what becomes of lower layers")
     parser.add_argument("--only-search", action="store_true", help="leave the validation out")
@@ -94,11 +95,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--orders", type=int, default=ReaderConfig().orders, help="random orders of the search"
     )
-    parser.add_argument("--samples", type=int, default=ReaderConfig().samples, help="that the search uses")
+    parser.add_argument("--samples", type=int, default=VectorSetting.samples, help="that the search uses")
     options = parser.parse_args(argv)
     for name in ("threads", "samples"):
         if getattr(options, name) < 1:
             stop(f"--{name}: expected at least 1, found {getattr(options, name)}; use for example --{name} 2")
+    return options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Read once, print one JSON line; 1 if what was read is not what was planted."""
+    options = read_options(argv)
     torch.set_num_threads(options.threads)
     plant = hidden_plant()
     config = ReaderConfig(orders=options.orders, samples=options.samples)

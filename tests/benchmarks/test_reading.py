@@ -208,3 +208,8 @@ def test_a_wrong_circuit_voids_the_time(
     monkeypatch.setattr(script.HiddenPlant, "is_truth", lambda *_: False)
     assert script.main(["--only-search", "--orders", "0", "--samples", "2"]) == 1
     assert capsys.readouterr().err.endswith("expected the planted circuit, found another; the time is void\n")
+
+
+def test_what_is_left_out_is_the_readers_own(load: Load) -> None:
+    options = load("hopscope_reading").read_options([])
+    assert (options.samples, options.orders, options.threads) == (48, 4, 1)
