@@ -75,7 +75,18 @@ def test_the_documented_commands_ask_it_again_and_score_its_heads(run, tmp_path,
     """The sequence of docs/tiny_lm.md, at the smallest scale; nothing reaches the network."""
     folder = run / "models" / "member-0"
     inspect = Path(sys.executable).with_name("inspect")
-    asked = ["-T", "depths=1,2", "-T", "chains=3", "-T", "held_out=0.2", "-T", "count=3", "--temperature", "0"]
+    asked = [
+        "-T",
+        "depths=1,2",
+        "-T",
+        "chains=3",
+        "-T",
+        "held_out=0.2",
+        "-T",
+        "count=3",
+        "--temperature",
+        "0",
+    ]
     done = subprocess.run(
         [inspect, "eval", "hopscope/equations", *asked, "--model", f"hopscope/{folder}", "--display", "none"],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200,
