@@ -4,11 +4,12 @@ import pytest
 import torch
 
 from hopscope.circuits.circuit import Circuit, Path
-from hopscope.circuits.emergence import attention_on, formation, maps, spaced, watched
+from hopscope.circuits.emergence import SEQUENCES, attention_on, formation, maps, spaced
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.planted import planted_models
 from hopscope.circuits.rules import MeanMap, OverRole, OwnChain
+from hopscope.circuits.vector_goal import VectorSetting
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.retrieval import RetrievalTask
 
@@ -37,6 +38,10 @@ def circuit(plant):
     )
 
 
+def watched(task, sequences):
+    return VectorSetting(task).batch(0, sequences, "watch")
+
+
 def untrained(plant) -> Transformer:
     return Transformer.initial(plant.model.config, torch.tensor([7]))
 
@@ -44,7 +49,7 @@ def untrained(plant) -> Transformer:
 def test_paths_that_were_planted_have_formed_and_those_of_a_fresh_model_have_not(plant, circuit):
     task = RetrievalTask(plant.task)
     models = [(0, untrained(plant)), (13, plant.model)]
-    found = formation(circuit, models, task, watched(task))
+    found = formation(circuit, models, VectorSetting(task), watched(task, SEQUENCES))
     assert found.checkpoints == (0, 13)
     assert found.paths == circuit.paths
     before, after = zip(*found.attention, strict=True)
@@ -54,7 +59,7 @@ def test_paths_that_were_planted_have_formed_and_those_of_a_fresh_model_have_not
 
 def test_attention_is_the_mean_over_rows_of_the_mass_on_what_the_rule_reads(plant):
     task = RetrievalTask(plant.task)
-    batch = watched(task, sequences=5)
+    batch = watched(task, 5)
     model = untrained(plant)
     path = Path(
         layer=0,
@@ -86,13 +91,13 @@ def test_rows_that_only_a_mean_map_describes_are_not_followed(plant, circuit):
     diffuse = Path(layer=0, head=0, roles={"kind": 0, "step": 1}, rule=MeanMap(), query="first 1", target="")
     both = Circuit(paths=(*circuit.paths, diffuse))
     task = RetrievalTask(plant.task)
-    found = formation(both, [(3, plant.model)], task, watched(task, sequences=3))
+    found = formation(both, [(3, plant.model)], VectorSetting(task), watched(task, 3))
     assert diffuse not in found.paths
     assert len(found.paths) == len(circuit.paths)
 
 
 def test_maps_are_the_patterns_of_the_first_sequence_in_255ths(plant):
-    batch = watched(RetrievalTask(plant.task), sequences=3)
+    batch = watched(RetrievalTask(plant.task), 3)
     model = untrained(plant)
     ((step, found),) = maps([(5, model)], batch)
     _, captured = model.capture(batch.inputs)
@@ -104,11 +109,11 @@ def test_maps_are_the_patterns_of_the_first_sequence_in_255ths(plant):
 
 def test_the_watched_sequences_are_not_those_that_the_reader_searches_or_validates_on(plant):
     task = RetrievalTask(plant.task)
-    seen = watched(task, sequences=3).inputs
+    seen = watched(task, 3).inputs
     for step in (0, 1):
         other = task.sample(torch.tensor([0]), "circuit", step, 3).inputs
         assert not torch.equal(seen, other)
-    assert torch.equal(seen, watched(task, sequences=3).inputs)
+    assert torch.equal(seen, watched(task, 3).inputs)
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,8 @@ import pytest
 import torch
 
 from hopscope.circuits.goal import NO_ANSWER, Goal, Setting
-from hopscope.circuits.permutation_goal import (
-    EXCESS,
-    MOST_LOST,
-    SEARCHED,
-    PermutationSetting,
-    accuracy,
-)
+from hopscope.circuits.permutation_goal import EXCESS, PermutationSetting, PermutationSkills
+from hopscope.circuits.skill_goal import MOST_LOST, SEARCHED
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
@@ -21,6 +16,8 @@ VALUES = 5
 ORDER = torch.tensor([[2, 4, 1, 5, 3], [2, 4, 1, 5, 4], [3, 1, 2, 5, 4]])
 MAPPING = torch.tensor([[3, 1, 5, 2, 4], [3, 1, 5, 2, 4], [2, 3, 4, 5, 1]])
 """The second sequence repeats its second x: recall answers 2, where elimination would answer 5."""
+
+accuracy = PermutationSkills().accuracy
 
 
 def setting(ratio: float = 0.5) -> PermutationSetting:
@@ -162,13 +159,13 @@ def test_what_would_follow_from_an_exchange():
 
 def test_sequences_to_search_on_and_fresh_ones():
     both, plain = setting(), setting(0.0)
-    assert plain.batch(3, 17, fresh=False).inputs.shape == (1, 17, 9)
-    searched = both.batch(3, 17, fresh=False)
+    assert plain.batch(3, 17, "search").inputs.shape == (1, 17, 9)
+    searched = both.batch(3, 17, "search")
     assert searched.inputs.shape == (1, 34, 9)
     assert searched.roles["repeat"][0].any(-1).tolist() == [False] * 17 + [True] * 17
-    assert not torch.equal(searched.inputs, both.batch(4, 17, fresh=False).inputs)
-    fresh = both.batch(3, 13, fresh=True)
-    assert torch.equal(fresh.inputs, both.batch(4, 13, fresh=True).inputs)
+    assert not torch.equal(searched.inputs, both.batch(4, 17, "search").inputs)
+    fresh = both.batch(3, 13, "report")
+    assert torch.equal(fresh.inputs, both.batch(4, 13, "report").inputs)
     assert fresh.inputs.shape == (1, 26, 9)
     split = both.task.split
     count = split.count("held_out")

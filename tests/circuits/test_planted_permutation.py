@@ -9,7 +9,7 @@ import torch
 from hopscope.circuits.config import ReaderConfig
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.permutation_goal import SKILLS, PermutationSetting, accuracy
+from hopscope.circuits.permutation_goal import SKILLS, PermutationSetting, PermutationSkills
 from hopscope.circuits.planted_permutation import PlantedPermutation, Read, planted_permutations
 from hopscope.circuits.reader import NOT_LEARNED, READ, UNEXPLAINED, Reading, read_circuit
 from hopscope.circuits.rules import History, Identity, Learned, MeanMap, Related, Uniform, said
@@ -39,7 +39,7 @@ def reading(name: str) -> Reading:
 
 def execution(plant: PlantedPermutation, samples: int) -> Execution:
     setting = PermutationSetting(PermutationTask(plant.task))
-    batch = setting.batch(3, samples, fresh=False)
+    batch = setting.batch(3, samples, "search")
     return Execution(plant.model, Grammar(batch, causal=True, words=setting.words))
 
 
@@ -110,14 +110,14 @@ def test_a_plant_answers_like_the_ideal_observer(name):
     """On held-out mappings: the loss is ln(V!)/V without repeats, and both skills are perfect."""
     plant = named(name)
     setting = PermutationSetting(PermutationTask(plant.task))
-    batch = setting.batch(0, 64, fresh=True)
+    batch = setting.batch(0, 64, "report")
     found = plant.model(batch.inputs)
     plain = (batch.roles["repeat"] == 0).all(-1)[0]
     loss = setting.task.losses(found[:, plain], batch.take(plain))["loss"]
     values = plant.task.values
     assert float(loss) == pytest.approx(float(torch.arange(1.0, values + 1).log().mean()), abs=1e-3)
-    assert accuracy("elimination", found, batch) == 1.0
-    assert accuracy("recall", found, batch) == (1.0 if plant.task.repeat_ratio else 0.0)
+    assert PermutationSkills().accuracy("elimination", found, batch) == 1.0
+    assert PermutationSkills().accuracy("recall", found, batch) == (1.0 if plant.task.repeat_ratio else 0.0)
 
 
 def test_decoys_attend_as_sharply_and_write_as_much():

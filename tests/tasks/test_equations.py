@@ -149,21 +149,23 @@ def test_the_slope_is_the_gradient_of_the_loss(repeated):
     shape = (2, 7, len(task.readout), task.output_size)
     predictions = torch.randn(shape, generator=torch.Generator().manual_seed(0), requires_grad=True)
     losses = task.losses(predictions, batch)
-    torch.testing.assert_close(losses["loss"], losses["loss_answer"] + losses["loss_following"])
     (expected,) = torch.autograd.grad(losses["loss"].sum(), predictions)
     torch.testing.assert_close(task.slope(predictions.detach(), batch), expected)
 
 
-def test_the_answer_counts_as_much_as_all_that_follows():
-    task = task_of(chains=3, depths=(2,))
-    batch = task.sample(torch.tensor([2]), "train", 0, 5)
+def test_every_predicted_token_counts_alike():
+    task = task_of(chains=3, depths=(1, 2))
+    batch = task.sample(torch.tensor([2, 3]), "train", 0, 5)
+    asked = batch.loss_mask[..., list(task.readout)]
     right = torch.nn.functional.one_hot(batch.targets[..., list(task.readout)], task.output_size) * 60.0
-    wrong_answer, wrong_rest = right.clone(), right.clone()
-    wrong_answer[:, :, 0] = 0.0
-    wrong_rest[:, :, 1:] = 0.0
-    floor = torch.tensor([task.output_size]).log()
-    for predictions in (wrong_answer, wrong_rest):
-        torch.testing.assert_close(task.losses(predictions, batch)["loss"], floor, rtol=1e-4, atol=1e-4)
+    wrong = right.clone()
+    wrong[:, 1] = 0.0  # all of one text: an answer, the end, and the lines of one or two rounds
+    found = task.losses(wrong, batch)
+    floor = torch.tensor(task.output_size).log()
+    torch.testing.assert_close(
+        found["loss"], floor * asked[:, 1].sum(-1) / asked.sum((1, 2)), rtol=1e-4, atol=1e-4
+    )
+    torch.testing.assert_close(found["loss_answer"], floor.expand(2) / 5, rtol=1e-4, atol=1e-4)
 
 
 def test_bad_input_is_said_in_one_line():

@@ -1,5 +1,7 @@
 """How a model is read, and under what name a reading is on record.  Loads no torch."""
 
+from collections.abc import Iterable
+
 from hopscope.config import Config
 from hopscope.runs.hashing import content_hash
 
@@ -31,3 +33,25 @@ class ReaderConfig(Config):
 def reading_name(member: int, config: ReaderConfig) -> str:
     """Name of the analysis that holds a member's reading."""
     return f"circuit-{member}-{content_hash([_REVISION, config.model_dump(mode='json')])}"
+
+
+def formation_name(member: int) -> str:
+    """Name of the analysis that follows a member's paths through training."""
+    return f"formation-{member}"
+
+
+def maps_name(member: int) -> str:
+    """Name of the analysis that holds a member's attention maps."""
+    return f"maps-{member}"
+
+
+def followed_names(members: Iterable[int], config: ReaderConfig) -> dict[str, str]:
+    """Every analysis of the circuits of some members, with the kind of its file."""
+    found: dict[str, str] = {}
+    for member in members:
+        found |= {
+            reading_name(member, config): "json",
+            formation_name(member): "json",
+            maps_name(member): "npz",
+        }
+    return found

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.execution import Execution, followed
+from hopscope.circuits.goal import Setting
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.rules import Learned, MeanMap
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
-from hopscope.tasks.vector_task import VectorTask
 
 SEQUENCES = 32
 """Input sequences over which attention is averaged (paper, section 9.1)."""
@@ -41,13 +41,8 @@ class Formation:
     attention: tuple[tuple[float, ...], ...]
 
 
-def watched(task: VectorTask, sequences: int = SEQUENCES, seed: int = 0) -> Batch:
-    """The sequences on which attention is followed: neither trained on nor used to read the circuit."""
-    return task.sample(torch.tensor([seed]), "circuit", 2, sequences)
-
-
 def formation(
-    circuit: Circuit, models: Iterable[tuple[int, Transformer]], task: VectorTask, batch: Batch
+    circuit: Circuit, models: Iterable[tuple[int, Transformer]], setting: Setting, batch: Batch
 ) -> Formation:
     """Follow the paths of a circuit through training.
 
@@ -57,8 +52,8 @@ def formation(
     Args:
         circuit: read from the last of the models.
         models: training step and model (`member == 1`) of each checkpoint, ascending.
-        task: what the member is trained on.
-        batch: of `watched`.
+        setting: how the task was put to the reader.
+        batch: sequences of the setting that neither were trained on nor used to read the circuit.
     """
     paths = tuple(path for path in circuit.paths if not isinstance(path.rule, MeanMap | Learned))
     steps: list[int] = []
@@ -67,8 +62,8 @@ def formation(
     for step, model in models:
         steps.append(step)
         # What rules mean on these sequences is the same at every checkpoint.
-        grammar = grammar or Grammar(batch, causal=model.config.causal, words=task.role_values)
-        execution = Execution(model, grammar)
+        grammar = grammar or Grammar(batch, causal=model.config.causal, words=setting.words)
+        execution = Execution(setting.model(model), grammar)
         for values, path in zip(attention, paths, strict=True):
             values.append(attention_on(execution, path))
     return Formation(tuple(steps), paths, tuple(map(tuple, attention)))

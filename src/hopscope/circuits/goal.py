@@ -7,8 +7,9 @@ predictions, and a `Setting` that hands out sequences.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -17,6 +18,9 @@ from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
 
 Predictions = Float[Tensor, "1 batch readout output"]
+
+Use = Literal["search", "report", "watch"]
+"""What sequences are for: to search on, for everything that is reported of a circuit, or to watch it form."""
 
 NO_ANSWER = -1
 """Where no single answer is right, or none would follow."""
@@ -107,8 +111,12 @@ class Setting(Protocol):
         """Words of roles whose numbers have names, as `Task.role_values`."""
         ...
 
-    def batch(self, seed: int, samples: int, *, fresh: bool) -> Batch:
-        """Annotated sequences of one member: to search on, or fresh ones for everything that is reported."""
+    def model(self, model: Transformer) -> Transformer:
+        """The model on these sequences: the same weights, with no more positions than the sequences have."""
+        ...
+
+    def batch(self, seed: int, samples: int, use: Use) -> Batch:
+        """Annotated sequences of one member; other ones for every use."""
         ...
 
     def goal(self, predictions: Predictions, batch: Batch, threshold: float | None) -> Goal:
@@ -136,3 +144,15 @@ def checked_threshold(threshold: float | None, full: float, default: float) -> f
             "take a larger one or leave it out"
         )
     return default if threshold is None else threshold
+
+
+def recoded(
+    model: Transformer, inputs: Int[Tensor, "1 batch position"], given: Int[Tensor, "1 batch position"]
+) -> Float[Tensor, "1 batch position model"]:
+    """The stream before the first layer if each position has the position code of another one.
+
+    Tokens are put where the codes are, and the stream is put back.
+    """
+    moved = torch.empty_like(inputs).scatter(-1, given, inputs)
+    stream = model.embedded(moved)
+    return stream.gather(2, given[..., None].expand_as(stream))

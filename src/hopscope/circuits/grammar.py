@@ -26,7 +26,7 @@ from hopscope.models.edits import selected, visible_keys
 from hopscope.models.interventions import Roles
 from hopscope.tasks.batch import Batch
 
-ROW_ROLES = ("kind", "step", "node", "slot", "repeat")
+ROW_ROLES = ("kind", "step", "round", "node", "slot", "repeat")
 """Roles by which rows are told apart, of those that a batch has.  The chain and the place are not among them: what a
 row does may not depend on which of the equal chains it is on."""
 

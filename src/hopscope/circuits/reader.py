@@ -26,15 +26,12 @@ from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.config import ReaderConfig
 from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slot, followed
 from hopscope.circuits.flow import Carried, Composition, Flow
-from hopscope.circuits.goal import Setting
+from hopscope.circuits.goal import Setting, Use
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.permutation_goal import PermutationSetting
 from hopscope.circuits.rules import NOTHING, Identity, MeanMap, Rule, Uniform, reads_nothing
 from hopscope.circuits.search import Search
-from hopscope.circuits.vector_goal import VectorSetting
+from hopscope.circuits.settings import ReadTask, setting_of
 from hopscope.models.transformer import Transformer
-from hopscope.tasks.permutation import PermutationTask
-from hopscope.tasks.vector_task import VectorTask
 
 NOT_LEARNED = "no circuit: above plateau"
 READ = "read"
@@ -101,7 +98,7 @@ Stages = MutableMapping[str, Any]
 
 def read_circuit(
     model: Transformer,
-    task: VectorTask | PermutationTask,
+    task: ReadTask,
     config: ReaderConfig | None = None,
     *,
     stages: Stages | None = None,
@@ -119,9 +116,9 @@ def read_circuit(
     Raises:
         UserError: the threshold is below the loss of the unablated model.
     """
-    setting = PermutationSetting(task) if isinstance(task, PermutationTask) else VectorSetting(task)
+    setting = setting_of(task)
     return _Reader(
-        model, setting, config or ReaderConfig(), {} if stages is None else stages, progress
+        setting.model(model), setting, config or ReaderConfig(), {} if stages is None else stages, progress
     ).read()
 
 
@@ -137,12 +134,12 @@ class _Reader:
         self.config, self.stages, self.progress, self.setting, self.model = (
             config, stages, progress, setting, model
         )  # fmt: skip
-        self.fresh = self._execution(config.validation or setting.validation, fresh=True)
+        self.fresh = self._execution(config.validation or setting.validation, "report")
         clean = self.fresh.clean.predictions
         self.goal = setting.goal(clean, self.fresh.grammar.batch, config.threshold)
 
-    def _execution(self, samples: int, *, fresh: bool) -> Execution:
-        batch = self.setting.batch(self.config.seed, samples, fresh=fresh)
+    def _execution(self, samples: int, use: Use) -> Execution:
+        batch = self.setting.batch(self.config.seed, samples, use)
         return Execution(
             self.model, Grammar(batch, causal=self.model.config.causal, words=self.setting.words)
         )
@@ -150,7 +147,7 @@ class _Reader:
     def read(self) -> Reading:
         if not self.goal.names:
             return Reading((), self.goal.threshold, Circuit(paths=()), (), (), {}, 0.0, (), (), NOT_LEARNED)
-        execution = self._execution(self.config.samples or self.setting.samples, fresh=False)
+        execution = self._execution(self.config.samples or self.setting.samples, "search")
         self.search = Search(execution, self.goal.on(execution.clean.predictions, execution.grammar.batch))
         found = self._minimal_circuits()
         return self._validated(_smallest(circuit for circuit, _ in found), found)

@@ -9,14 +9,9 @@ from hopscope.circuits.config import ReaderConfig, reading_name
 from hopscope.circuits.flow import LEAST_EFFECT, Composition
 from hopscope.circuits.reader import Reading, read_circuit
 from hopscope.circuits.rules import said
-from hopscope.errors import UserError
+from hopscope.circuits.settings import task_of
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.files import remove
-from hopscope.tasks.conditional import ConditionalTask
-from hopscope.tasks.config import ConditionalConfig, EquationsConfig, RetrievalConfig, TaskConfig
-from hopscope.tasks.permutation import PermutationTask
-from hopscope.tasks.retrieval import RetrievalTask
-from hopscope.tasks.vector_task import VectorTask
 from hopscope.training.restore import load_ensemble, member_record, unit_plan
 
 
@@ -49,7 +44,7 @@ def read_member(
     name = reading_name(member, config)
     if unit.analysis_path(name, step).is_file():
         return unit.read_analysis(name, step)
-    task = _task(unit_plan(unit).task)
+    task = task_of(unit_plan(unit).task)
     model = load_ensemble(unit, step).select([record.index])
     stages = StoredStages(unit, f"{name}-stages", step)
     reading = read_circuit(model, task, config, stages=stages, progress=progress)
@@ -57,22 +52,6 @@ def read_member(
     unit.write_analysis(name, step, found)
     stages.discard()
     return found
-
-
-def _task(config: TaskConfig) -> VectorTask | PermutationTask:
-    """The task of a unit.
-
-    Raises:
-        UserError: the reader has no goal for it.
-    """
-    if isinstance(config, EquationsConfig):
-        raise UserError(
-            "circuit: expected a run on chains of vectors or on permutations, found one on equations; "
-            "score its heads with hopscope heads"
-        )
-    if isinstance(config, RetrievalConfig):
-        return RetrievalTask(config)
-    return ConditionalTask(config) if isinstance(config, ConditionalConfig) else PermutationTask(config)
 
 
 class StoredStages(UserDict[str, Any]):

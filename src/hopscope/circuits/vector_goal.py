@@ -6,12 +6,13 @@ under τ = max(0.05, 1.5 × the loss of the model itself); the paper (appendix E
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from hopscope.circuits.goal import Exchange, Predictions, checked_threshold
+from hopscope.circuits.goal import Exchange, Predictions, Use, checked_threshold
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.vector_task import VectorTask
@@ -100,9 +101,13 @@ class VectorSetting:
         """Words of the task's roles."""
         return self.task.role_values
 
-    def batch(self, seed: int, samples: int, *, fresh: bool) -> Batch:
-        """Samples of the stream `circuit`: its step 0 to search on, step 1 for what is reported."""
-        return self.task.sample(torch.tensor([seed]), "circuit", int(fresh), samples)
+    def model(self, model: Transformer) -> Transformer:
+        """The model as it is."""
+        return model
+
+    def batch(self, seed: int, samples: int, use: Use) -> Batch:
+        """Samples of the stream `circuit`, each use from a step of its own."""
+        return self.task.sample(torch.tensor([seed]), "circuit", get_args(Use).index(use), samples)
 
     def goal(self, predictions: Predictions, batch: Batch, threshold: float | None) -> VectorGoal:
         """The goal over those targets whose partial loss is small.

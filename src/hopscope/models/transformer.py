@@ -86,6 +86,24 @@ class Transformer:
         chosen.flat.copy_(self.parameters.flat[indices].detach())
         return Transformer(self.config, chosen, self.precision, self.attention)
 
+    def cut(self, length: int, readout: tuple[int, ...]) -> "Transformer":
+        """Copies of the same members for shorter inputs, and with other readout positions.
+
+        Raises:
+            ValueError: more positions than the model has, or a readout position that is cut off.
+        """
+        if length > self.config.length:
+            raise ValueError(f"length: expected at most {self.config.length}, found {length}")
+        shape = self.config.model_dump() | {"length": length, "readout": readout}
+        config = TransformerConfig.model_validate(shape)
+        found = Parameters(parameter_specs(config), self.members, self.parameters.flat.device)
+        weights = {name: view.detach() for name, view in self.weights.items()}
+        if config.position_count:
+            name = "embed.position.weight"
+            weights[name] = weights[name][:, : config.position_count]
+        found.load(weights)
+        return Transformer(config, found, self.precision, self.attention)
+
     def at(self, precision: Precision) -> "Transformer":
         """The same members, sharing their weights, with products of another precision."""
         return self if precision == self.precision else Transformer(self.config, self.parameters, precision)

@@ -43,10 +43,10 @@ class Target:
 
 
 class Token(Config):
-    """One token of the example sequence: its role in words, its chain, and what it holds (such as ``x₂``)."""
+    """One token of the example sequence: its role in words, its chain (-1: of none), what it holds (such as ``x₂``)."""
 
     role: str
-    chain: int = Field(ge=0)
+    chain: int = Field(ge=-1)
     label: str
 
 

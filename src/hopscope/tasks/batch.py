@@ -1,7 +1,7 @@
 """What a task hands out: a batch whose positions carry roles and relations, and the contract of a task."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -56,6 +56,21 @@ def addresses(
         return step, index
     steps = torch.arange(step.start, step.stop, step.step, device=device)
     return steps.repeat_interleave(batch), index.repeat(len(steps))
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """The samples of several batches, one after another."""
+    first = batches[0]
+    return replace(
+        first,
+        inputs=torch.cat([batch.inputs for batch in batches], 1),
+        targets=torch.cat([batch.targets for batch in batches], 1),
+        loss_mask=torch.cat([batch.loss_mask for batch in batches], 1),
+        roles={name: torch.cat([batch.roles[name] for batch in batches], 1) for name in first.roles},
+        relations={
+            name: torch.cat([batch.relations[name] for batch in batches], 1) for name in first.relations
+        },
+    )
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from hopscope import rng
 from hopscope.errors import UserError
-from hopscope.tasks.batch import Batch, addresses
+from hopscope.tasks.batch import NO_RELATION, Batch, addresses
 from hopscope.tasks.config import EquationsConfig
 from hopscope.tasks.equations_layout import KINDS, Drawn, Layout
 from hopscope.tasks.equations_reference import reference_text
@@ -39,8 +39,9 @@ class EquationsTask:
         positions, readout, input_size, output_size, input_kind, role_values: see `Task`.
 
     Roles: `kind` (`given` and `found` are the left and the right symbol of a line), `step` (of a line: 1 is the round
-    that the question asks for; 0 elsewhere), `slot` (of a word: its number in the question sentence), `chain` (the
-    value in which a line's symbols, the query, or the words behind it end; -1 where there is none).
+    that the question asks for; 0 elsewhere), `round` (of a line: 1 is the first; behind the lines: the last), `slot`
+    (of a word: its number in the question sentence), `chain` (the value in which a line's symbols, the query, or the
+    words behind it end; -1 where there is none).
     Relations: `previous`, `pair_mate` (the other symbol of a line), `same_symbol` (from a name on the right, and from
     the query, to the left of the line that tells what it is), `query` (from the words behind it), and `hop_k` (what
     stands on the right after following k lines; words behind the query count as the query).
@@ -107,7 +108,27 @@ class EquationsTask:
     def held_out(
         self, seed: int, stream: str, step: int, count: int, depth: int, *, annotate: bool = True
     ) -> Batch:
-        """Questions of one depth that training never sees, with the paper's lines and padding behind them.
+        """Questions of one depth that training never sees; see `questions`."""
+        return self.questions(self._held, seed, stream, step, count, depth, annotate=annotate)
+
+    def familiar(
+        self, seed: int, stream: str, step: int, count: int, depth: int, *, annotate: bool = True
+    ) -> Batch:
+        """Questions of one depth that training may see; see `questions`."""
+        return self.questions(self._trained, seed, stream, step, count, depth, annotate=annotate)
+
+    def questions(
+        self,
+        mappings: Int[Tensor, "mapping chain"],
+        seed: int,
+        stream: str,
+        step: int,
+        count: int,
+        depth: int,
+        *,
+        annotate: bool = True,
+    ) -> Batch:
+        """Questions of one depth with one of some mappings, with the paper's lines and padding behind them.
 
         Raises:
             ValueError: a depth that the task does not have.
@@ -118,15 +139,15 @@ class EquationsTask:
         address: Address = (self._table([[seed]]), stream, step, index)
         drawn = self._drawn(address, self.config.model_copy(update=PAPERS), depth)
         words = rng.bits(*address, block=self._blocks)
-        which = rng.integers(words[..., 0], words[..., 1], len(self._held))
-        found = self._batch(self._with_mapping(drawn, self._held[which]), annotate)
+        which = rng.integers(words[..., 0], words[..., 1], len(mappings))
+        found = self._batch(self._with_mapping(drawn, mappings[which]), annotate)
         return self._prompts(found, self.config.prompt_length(depth))
 
     def _prompts(self, batch: Batch, length: int) -> Batch:
         """The questions alone: what stands behind them becomes padding, and is not asked."""
         behind = torch.arange(self.positions, device=self.device) >= length
         roles = {
-            name: torch.where(behind, -1 if name == "chain" else 0, role)
+            name: torch.where(behind, NO_RELATION if name == "chain" else 0, role)
             for name, role in batch.roles.items()
         }
         return replace(
@@ -192,6 +213,11 @@ class EquationsTask:
         roles, relations = self._layout.annotations(drawn, source)
         return replace(plain, roles=roles, relations=relations)
 
+    @property
+    def symbols(self) -> Int[Tensor, " symbol"]:
+        """Token numbers of the values, then of the names of each round."""
+        return self._layout.tokens_of
+
     # Losses.
 
     def _answer(self, batch: Batch) -> tuple[Int[Tensor, "member batch"], Int[Tensor, "member batch"]]:
@@ -209,21 +235,19 @@ class EquationsTask:
         return predictions.gather(2, asked)[:, :, 0], answers
 
     def _weights(self, batch: Batch) -> Float[Tensor, "member batch readout"]:
-        """How much each readout counts: the answer as much as all that follows it together."""
+        """How much each readout counts: every token that is to be predicted alike."""
         asked = batch.loss_mask[..., list(self.readout)].float()
-        first = functional.one_hot(asked.int().argmax(-1), len(self.readout)).float()
-        rest = asked - first
-        return first + rest / rest.sum(-1, keepdim=True).clamp(min=1.0)
+        return asked / asked.sum((1, 2), keepdim=True)
 
     def losses(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
     ) -> Mapping[str, Float[Tensor, " member"]]:
-        """Cross-entropy in nats: of the answer, and the mean over what follows; training minimises their sum."""
+        """Cross-entropy in nats: mean over all tokens that are to be predicted, as of any language model (training
+        minimises it), and mean over the answers."""
         targets = batch.targets[..., list(self.readout)]
         found = functional.cross_entropy(predictions.movedim(-1, 1), targets, reduction="none")
         answer = found.gather(-1, self._answer(batch)[0][..., None])[..., 0].mean(-1)
-        together = (found * self._weights(batch)).sum(-1).mean(-1)
-        return {"loss": together, "loss_answer": answer, "loss_following": together - answer}
+        return {"loss": (found * self._weights(batch)).sum((1, 2)), "loss_answer": answer}
 
     def slope(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
@@ -232,7 +256,7 @@ class EquationsTask:
         targets = batch.targets[..., list(self.readout)]
         slope = predictions.softmax(-1)
         slope.scatter_add_(-1, targets[..., None], torch.full_like(slope[..., :1], -1.0))
-        return slope * (self._weights(batch)[..., None] / predictions.shape[1])
+        return slope * self._weights(batch)[..., None]
 
     # In words.
 

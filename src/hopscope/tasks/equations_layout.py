@@ -148,6 +148,7 @@ class Layout:
         roles = {
             "kind": kind,
             "step": self._steps(drawn, source),
+            "round": self._rounds(drawn, source),
             "slot": torch.where(kind == _WORD, source - self._first_word + 1, 0),
             "chain": torch.where(symbol >= 0, self.value(drawn, symbol.clamp(min=0)), NO_RELATION),
         }
@@ -174,6 +175,11 @@ class Layout:
         """1 for lines of the last round, which is read first."""
         rounds = source // (LINE * self.config.chains)
         return torch.where(source < self._query, self._depths[drawn.depth][..., None] - rounds, 0)
+
+    def _rounds(self, drawn: Drawn, source: Tensor) -> Tensor:
+        """The round that a line is of, counted from the text's beginning; behind the lines the last one."""
+        rounds = source // (LINE * self.config.chains) + 1
+        return torch.where(source < self._query, rounds, self._depths[drawn.depth][..., None])
 
     def _symbols(self, drawn: Drawn, source: Tensor, kind: Tensor, behind: Bool[Tensor, "..."]) -> Tensor:
         """The symbol that each position speaks of; `NO_RELATION` where there is none."""

@@ -64,11 +64,13 @@ def test_the_same_command_finds_it(run, capsys):
     assert capsys.readouterr().out.strip().splitlines()[-1] == str(run)
 
 
-def test_its_circuit_is_refused_in_one_line(run, capsys):
-    assert main(["circuit", str(run), "--member", "0"]) == 2
-    said = capsys.readouterr().err.strip()
-    assert "expected a run on chains of vectors or on permutations, found one on equations" in said
-    assert "\n" not in said
+def test_a_model_that_never_learned_has_no_circuit(run, capsys):
+    assert main(["circuit", str(run), "--member", "0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["paths"], found["verdict"]) == ([], "no circuit: above plateau")
+    (followed,) = run.glob("units/*/analysis/formation-0-step-000000008.json")
+    tokens = json.loads(followed.read_text())["tokens"]
+    assert [token["label"] for token in tokens[1::3]][:6] == ["="] * 6
 
 
 def test_the_documented_commands_ask_it_again_and_score_its_heads(run, tmp_path, capsys):

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.rules import OwnChain
-from hopscope.studies.chains.evidence import DIVERGED, FollowedPath, Member
+from hopscope.studies.chains.evidence import Member
+from hopscope.studies.followed import DIVERGED, FollowedPath
 
 CHECKPOINTS = tuple(range(0, 1001, 100))
 

@@ -8,13 +8,13 @@ import shutil
 import numpy as np
 import pytest
 
+from hopscope.circuits.config import maps_name
 from hopscope.claims.crossings import first_crossing
 from hopscope.report.record import read_run
 from hopscope.runs import RunFolder
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.evidence import gather
 from hopscope.studies.chains.figures import write_figures
-from hopscope.studies.chains.names import maps_name
 from hopscope.studies.circuits import figures as circuit_figures
 from hopscope.studies.circuits.config import FIGURE_NAMES, CircuitsConfig
 from hopscope.studies.circuits.ledger import judge

@@ -6,69 +6,20 @@ from functools import cached_property
 from typing import Any
 
 from hopscope.circuits.circuit import Circuit
-from hopscope.circuits.config import reading_name
+from hopscope.circuits.config import formation_name, reading_name
 from hopscope.circuits.emergence import FORMED
 from hopscope.circuits.reader import READ
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.claims.precedence import earliest, latest
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder, frozen_members
 from hopscope.studies.chains.config import ChainsConfig
-from hopscope.studies.chains.names import formation_name
+from hopscope.studies.followed import DIVERGED, FollowedPath, followed_paths
 from hopscope.studies.metrics import Metrics
 from hopscope.studies.rows import Curve
 from hopscope.training.config import MemberPlan
 
 FALLEN = 0.5
 """A partial loss below this counts as learned (paper, section 7.2)."""
-
-
-DIVERGED = "diverged"
-"""Stands for a verdict on a member whose training broke off."""
-
-
-@dataclass(frozen=True)
-class FollowedPath:
-    """A path of a member's circuit through training.
-
-    Attributes:
-        layer, head, query, target, rule: where it is and what it reads, in words.
-        attention: at each checkpoint.
-        needed_for: the first step of the chain that is lost without its read, if any is.
-        mean_attention: at the end, on other sequences.
-        carries: what it brings.
-        removed: loss without it, by mode.
-    """
-
-    layer: int
-    head: int
-    query: str
-    target: str
-    rule: str
-    attention: tuple[float, ...]
-    needed_for: int | None
-    mean_attention: float
-    carries: tuple[str, ...]
-    removed: dict[str, float]
-
-    @property
-    def place(self) -> str:
-        """Layer and head, counted from 0."""
-        return f"{self.layer}.{self.head}"
-
-    @property
-    def read(self) -> str:
-        """What it reads."""
-        return f"{self.query} → {self.target or self.rule}"
-
-    @property
-    def to_one_token(self) -> bool:
-        """Whether it reads a single token: not all tokens of a role alike, and no mixture."""
-        return bool(self.target) and not self.target.startswith("all ") and " + " not in self.target
-
-    @property
-    def name(self) -> str:
-        """Both."""
-        return f"{self.place} {self.read}"
 
 
 @dataclass(frozen=True)
@@ -140,11 +91,6 @@ class Member:
     def heads(self) -> list[tuple[int, int]]:
         """Heads with a path in its smallest circuit."""
         return [] if self.frozen else self.circuit.heads
-
-    @property
-    def followed_heads(self) -> list[tuple[int, int]]:
-        """Those of them with a path that is followed through training."""
-        return sorted({(path.layer, path.head) for path in self.paths})
 
     @property
     def first_reads(self) -> list[FollowedPath]:
@@ -240,34 +186,10 @@ def _member(
         train=train.curve("loss", number),
         reading=reading,
         checkpoints=tuple(followed["checkpoints"]),
-        paths=() if frozen else _paths(reading, followed),
+        paths=() if frozen else followed_paths(reading, followed, step_of),
         tokens=followed["tokens"],
         rows=followed["rows"],
         reading_file=file(name),
         formation_file=file(formation_name(number)),
         unit=unit,
     )
-
-
-def _paths(reading: dict[str, Any], followed: dict[str, Any]) -> tuple[FollowedPath, ...]:
-    of = {_key(path): path for path in reading["paths"]}
-    return tuple(
-        FollowedPath(
-            layer=path["layer"],
-            head=path["head"],
-            query=path["query_role"],
-            target=path["target_role"] or "",
-            rule=path["rule"],
-            attention=tuple(path["attention"]),
-            needed_for=None if found["needed_for"] is None else step_of(found["needed_for"]),
-            mean_attention=found["mean_attention"],
-            carries=tuple(found["carries"]),
-            removed=found["loss_if_removed"],
-        )
-        for path in followed["paths"]
-        for found in [of[_key(path)]]
-    )
-
-
-def _key(path: dict[str, Any]) -> tuple[int, int, str]:
-    return path["layer"], path["head"], path["query_role"]

@@ -6,10 +6,11 @@ from hopscope.claims import Claim, Judgement
 from hopscope.runs import RunFolder
 from hopscope.studies.blocks import Block, chain_example, figure, section, table, text
 from hopscope.studies.chains.config import ChainsConfig
-from hopscope.studies.chains.evidence import FollowedPath, Member, seeds_of
+from hopscope.studies.chains.evidence import Member, seeds_of
 from hopscope.studies.chains.figures.circuits import MODE_WORDS
 from hopscope.studies.chains.figures.gallery import LEFT_OUT
 from hopscope.studies.chains.view import player
+from hopscope.studies.followed import FollowedPath
 from hopscope.studies.ledger import told
 from hopscope.studies.numbers import DASH, PageNumbers
 from hopscope.studies.words import counted, symbol

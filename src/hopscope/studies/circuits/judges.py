@@ -15,8 +15,9 @@ from hopscope.claims import (
 )
 from hopscope.claims.intervals import Interval, mean
 from hopscope.studies.chains.config import ChainsConfig
-from hopscope.studies.chains.evidence import FollowedPath, Member
+from hopscope.studies.chains.evidence import Member
 from hopscope.studies.chains.ledger import missing
+from hopscope.studies.followed import FollowedPath
 from hopscope.studies.theory import exact_of
 
 Judge = Callable[[Sequence[Member], ChainsConfig], Judgement]

@@ -5,6 +5,7 @@ from typing import Any
 
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.clamping import Clamp, clamp_of, controls_of, rerun
+from hopscope.circuits.config import formation_name
 from hopscope.circuits.emergence import FORMED
 from hopscope.circuits.reader import READ
 from hopscope.circuits.record import StoredStages, read_member
@@ -12,7 +13,6 @@ from hopscope.circuits.rules import OwnChain, Related
 from hopscope.claims.crossings import first_crossing
 from hopscope.models.interventions import ReplacePattern, Roles
 from hopscope.runs import UnitFolder
-from hopscope.studies.chains.names import formation_name
 from hopscope.studies.emergence.config import CONTROL, EmergenceConfig, candidates, clamps_name
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.budget import TimeBudget

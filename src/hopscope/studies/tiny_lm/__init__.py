@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, cast
 
+from hopscope.circuits.config import followed_names
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.studies.tiny_lm.config import COSTS, EXAM, FIGURE_NAMES, PRESETS, TinyLmConfig, plan
 from hopscope.tasks.config import EquationsConfig
@@ -29,7 +30,8 @@ class TinyLmStudy:
 
     def analyses(self, config: TinyLmConfig, plan: "UnitPlan") -> dict[str, str]:
         """What is measured of a unit."""
-        return {EXAM: "json"}
+        members = [member.member for member in plan.members]
+        return {EXAM: "json", **followed_names(members, config.reader())}
 
     def figures(self, config: TinyLmConfig) -> tuple[str, ...]:
         """Names of the figures."""
@@ -50,7 +52,7 @@ class TinyLmStudy:
     def analyse(
         self, unit: UnitFolder, plan: "UnitPlan", task: "EquationsTask", budget: "TimeBudget", device: str
     ) -> None:
-        """Write each member as a folder that language-model tools read, and ask it through Inspect."""
+        """Write each member as a folder that language-model tools read, ask it through Inspect, read its circuit."""
         from hopscope.studies.tiny_lm.analysis import analyse
 
         analyse(TinyLmConfig.model_validate(unit.run.config), unit, plan, task, budget)

@@ -1,9 +1,15 @@
-"""What is measured of small language models: held-out accuracy in training, and an exam through Inspect at the end."""
+"""What is measured of small language models: held-out accuracy in training, an exam through Inspect at the end, and
+each member's circuit, followed back to the beginning."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor
 
+from hopscope.circuits.following import read_and_follow
+from hopscope.circuits.grammar import Grammar
+from hopscope.circuits.settings import setting_of, task_of
 from hopscope.errors import UserError
 from hopscope.llm.answers import records, rows, tallies
 from hopscope.llm.evaluation import evaluate
@@ -47,20 +53,41 @@ def evaluator(task: EquationsTask, samples: int) -> Evaluate:
 def analyse(
     config: TinyLmConfig, unit: UnitFolder, plan: UnitPlan, task: EquationsTask, budget: TimeBudget
 ) -> None:
-    """Export and examine every member of a unit, unless that is done.
+    """Export, examine, read and follow every member of a unit, as far as that is not done.
 
     Raises:
         TimeBudgetReached: between two members.
         UserError: a checkpoint is damaged, or a file cannot be written.
     """
     step = plan.training.steps
-    if unit.analysis_path(EXAM, step, "json").is_file():
-        return
-    found = []
-    for member in plan.members:
+    if not unit.analysis_path(EXAM, step, "json").is_file():
+        found = []
+        for member in plan.members:
+            budget.check()
+            found.append({"member": member.member, **_examined(config, unit, task, member.member, step)})
+        unit.write_analysis(EXAM, step, {"step": step, "members": found})
+    # Circuits are read and followed by the CPU, wherever the unit was trained.
+    setting = setting_of(task_of(task.config))
+    example = partial(_example, task.vocabulary)
+    for index, member in enumerate(plan.members):
         budget.check()
-        found.append({"member": member.member, **_examined(config, unit, task, member.member, step)})
-    unit.write_analysis(EXAM, step, {"step": step, "members": found})
+        read_and_follow(unit, index, member.member, step, config.reader(), setting, example)
+
+
+def _example(vocabulary: Sequence[str], grammar: Grammar) -> dict[str, Any]:
+    """The positions of the question that the maps are of, and the row roles, round by round, padding last."""
+    batch = grammar.batch
+    roles = [grammar.words(roles) for roles in grammar.roles]
+    of = grammar.rows[:, 0].int().argmax(0).tolist()
+    chain, tokens = (values[0, 0].tolist() for values in (batch.roles["chain"], batch.inputs))
+    found = [
+        {"role": roles[role], "chain": chain, "label": vocabulary[token]}
+        for role, chain, token in zip(of, chain, tokens, strict=True)
+    ]
+    in_text = sorted(
+        grammar.roles, key=lambda role: (role["kind"] == 0, role["round"], role["kind"], role["slot"])
+    )
+    return {"tokens": found, "rows": [grammar.words(role) for role in in_text]}
 
 
 def _examined(

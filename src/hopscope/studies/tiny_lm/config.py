@@ -4,6 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from hopscope.circuits.config import ReaderConfig
 from hopscope.models.config import TransformerConfig
 from hopscope.studies.base import StudyConfig
 from hopscope.tasks.config import EquationsConfig
@@ -43,6 +44,8 @@ class TinyLmConfig(StudyConfig):
         evaluation_samples: held-out questions of each depth in every evaluation.
         questions: held-out questions of each depth that the trained models are asked through Inspect.
         members_per_unit: most members that are trained as one program.
+        orders: random orders of elimination by which a circuit is looked for.
+        random_circuits: of the same size, that stand beside it.
     """
 
     seeds: int = Field(2, ge=1)
@@ -71,6 +74,8 @@ class TinyLmConfig(StudyConfig):
     evaluation_samples: int = Field(256, ge=1)
     questions: int = Field(300, ge=1)
     members_per_unit: int = Field(2, ge=1)
+    orders: int = Field(2, ge=0)
+    random_circuits: int = Field(20, ge=2)
 
     @model_validator(mode="after")
     def _plans(self) -> Self:
@@ -117,6 +122,10 @@ class TinyLmConfig(StudyConfig):
             readout=task.readout,
             init=self.init,
         )
+
+    def reader(self) -> ReaderConfig:
+        """How members are read."""
+        return ReaderConfig(orders=self.orders, random_circuits=self.random_circuits)
 
     def training(self) -> TrainingConfig:
         """The training."""

@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
+from hopscope.circuits.config import formation_name, reading_name
+from hopscope.circuits.emergence import FORMED
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.errors import UserError
-from hopscope.runs import RunFolder, frozen_members
+from hopscope.runs import MemberRecord, RunFolder, UnitFolder, frozen_members
+from hopscope.studies.followed import DIVERGED, FollowedPath, followed_paths
 from hopscope.studies.metrics import Metrics
 from hopscope.studies.rows import Curve
 from hopscope.studies.tiny_lm.config import EXAM, TinyLmConfig
@@ -26,6 +29,13 @@ class Member:
         folder: the model as a Hugging Face folder, relative to the run; None if it diverged.
         tallies: depth → what it answered through Inspect (`hopscope.llm.answers.Tally`).
         accuracy, loss: depth → held-out curve through training, as (steps, values).
+        reading: what the reader of circuits found, as `hopscope circuit --json` prints it.
+        reading_file: where that is in the run.
+        checkpoints: steps at which attention was followed.
+        paths: those of its circuit that were.
+        tokens, rows: of the example question and of the row roles, see the analysis.
+        formation_file: where they are in the run.
+        unit: where its checkpoints are.
     """
 
     member: int
@@ -38,6 +48,14 @@ class Member:
     tallies: dict[int, dict[str, Any]]
     accuracy: dict[int, Curve]
     loss: dict[int, Curve]
+    reading: dict[str, Any]
+    reading_file: str
+    checkpoints: tuple[int, ...]
+    paths: tuple[FollowedPath, ...]
+    tokens: list[dict[str, Any]]
+    rows: list[str]
+    formation_file: str
+    unit: UnitFolder
 
     @property
     def name(self) -> str:
@@ -48,6 +66,10 @@ class Member:
         """Share of questions that it answered rightly at once, through Inspect; None if it was not asked."""
         tally = self.tallies.get(depth)
         return None if tally is None else tally["first_accuracy"]["value"]
+
+    def formed(self, path: FollowedPath) -> Crossing:
+        """When the mean attention on a path rose over 0.5."""
+        return first_crossing(self.checkpoints, path.attention, FORMED)
 
     def learned_at(self, depth: int) -> Crossing | None:
         """When its held-out accuracy reached 90 %; a model that diverged says nothing."""
@@ -79,16 +101,44 @@ def gather(run: RunFolder, config: TinyLmConfig) -> list[Member]:
                 member=record.member,
                 seed=record.seed,
                 mixture=record.overrides["mixture"],
-                frozen=record.member in frozen_members(unit, step),
+                frozen=record.index in frozen_members(unit, step),
                 file=file,
                 key=f"members.{here}",
                 folder=found["folder"],
                 tallies={tally["depth"]: tally for tally in found["tallies"]},
                 accuracy=_curves(metrics, "accuracy", record.member, config),
                 loss=_curves(metrics, "loss", record.member, config),
+                **_circuit(run, config, unit, record),
             )
         )
     return members
+
+
+def _circuit(run: RunFolder, config: TinyLmConfig, unit: UnitFolder, record: MemberRecord) -> dict[str, Any]:
+    """What was read of a member, and how it formed; of one that diverged there is nothing to say."""
+    step, number = config.training_steps, record.member
+    names = {"reading": reading_name(number, config.reader()), "formation": formation_name(number)}
+    reading, followed = (unit.read_analysis(name, step) for name in names.values())
+    frozen = record.index in frozen_members(unit, step)
+    if frozen:
+        reading = {**reading, "verdict": DIVERGED, "learned": [], "paths": [], "minimal_circuits": []}
+    return {
+        "reading": reading,
+        "checkpoints": tuple(followed["checkpoints"]),
+        "paths": () if frozen else followed_paths(reading, followed, depth_of),
+        "tokens": followed["tokens"],
+        "rows": followed["rows"],
+        "unit": unit,
+        **{
+            f"{what}_file": str(unit.analysis_path(name, step).relative_to(run.path))
+            for what, name in names.items()
+        },
+    }
+
+
+def depth_of(target: str) -> int:
+    """The depth of a target's name: `D = 2` → 2."""
+    return int(target.removeprefix("D = "))
 
 
 def _curves(metrics: Metrics, what: str, member: int, config: TinyLmConfig) -> dict[int, Curve]:

@@ -8,6 +8,7 @@ from hopscope.runs import RunFolder
 from hopscope.studies.blocks import Block, figure, section, table, text
 from hopscope.studies.ledger import told
 from hopscope.studies.numbers import DASH, PageNumbers, written
+from hopscope.studies.tiny_lm.circuits import circuit_section
 from hopscope.studies.tiny_lm.config import TinyLmConfig
 from hopscope.studies.tiny_lm.evidence import LEARNED, Member
 from hopscope.studies.words import counted
@@ -26,6 +27,7 @@ def write_story(
         section("verdicts", "What the ledger says", {"kind": "verdicts"}),
         _exam(config, members, numbers),
         _learning(config, members, numbers),
+        circuit_section(config, members, numbers),
         _beyond(config, members),
     ]
     run.write_json(

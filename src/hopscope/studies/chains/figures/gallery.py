@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import altair as alt
 import numpy as np
 
+from hopscope.circuits.config import maps_name
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.evidence import Member
-from hopscope.studies.chains.names import maps_name
 from hopscope.studies.figures import data_url
 from hopscope.studies.rows import WIDTH, Drawn, Row
 

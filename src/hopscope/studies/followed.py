@@ -1,0 +1,205 @@
+"""A circuit that was followed through training: its paths, and what the page's circuit player is given of it."""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hopscope.circuits.config import maps_name
+from hopscope.circuits.emergence import spaced
+from hopscope.runs import UnitFolder
+from hopscope.studies.rows import Curve
+
+DIVERGED = "diverged"
+"""Stands for a verdict on a member whose training broke off."""
+
+MOST_CHECKPOINTS = 16
+"""Steps of the slider: enough to see a head form, few enough for a page that is sent by mail."""
+
+
+@dataclass(frozen=True)
+class FollowedPath:
+    """A path of a member's circuit through training.
+
+    Attributes:
+        layer, head, query, target, rule: where it is and what it reads, in words.
+        attention: at each checkpoint.
+        needed_for: the first step or depth that is lost without its read, if any is.
+        mean_attention: at the end, on other sequences.
+        carries: what it brings.
+        removed: loss without it, by mode.
+    """
+
+    layer: int
+    head: int
+    query: str
+    target: str
+    rule: str
+    attention: tuple[float, ...]
+    needed_for: int | None
+    mean_attention: float
+    carries: tuple[str, ...]
+    removed: dict[str, float]
+
+    @property
+    def place(self) -> str:
+        """Layer and head, counted from 0."""
+        return f"{self.layer}.{self.head}"
+
+    @property
+    def read(self) -> str:
+        """What it reads."""
+        return f"{self.query} → {self.target or self.rule}"
+
+    @property
+    def to_one_token(self) -> bool:
+        """Whether it reads a single token: not all tokens of a role alike, and no mixture."""
+        return bool(self.target) and not self.target.startswith("all ") and " + " not in self.target
+
+    @property
+    def name(self) -> str:
+        """Both."""
+        return f"{self.place} {self.read}"
+
+
+def followed_paths(
+    reading: Mapping[str, Any], followed: Mapping[str, Any], number: Callable[[str], int]
+) -> tuple[FollowedPath, ...]:
+    """The paths of a reading that were followed.
+
+    Args:
+        reading: as `hopscope circuit --json` prints it.
+        followed: the analysis of how its paths formed.
+        number: of a target, from its name.
+    """
+    of = {_key(path): path for path in reading["paths"]}
+    return tuple(
+        FollowedPath(
+            layer=path["layer"],
+            head=path["head"],
+            query=path["query_role"],
+            target=path["target_role"] or "",
+            rule=path["rule"],
+            attention=tuple(path["attention"]),
+            needed_for=None if found["needed_for"] is None else number(found["needed_for"]),
+            mean_attention=found["mean_attention"],
+            carries=tuple(found["carries"]),
+            removed=found["loss_if_removed"],
+        )
+        for path in followed["paths"]
+        for found in [of[_key(path)]]
+    )
+
+
+def _key(path: Mapping[str, Any]) -> tuple[int, int, str]:
+    return path["layer"], path["head"], path["query_role"]
+
+
+# For the player; the shape of a view is that of the run folder's documentation.
+
+
+@dataclass(frozen=True)
+class Followed:
+    """One member's circuit, as the player needs it.
+
+    Attributes:
+        member, seed: which one.
+        unit: where its attention maps are.
+        step: of the last checkpoint.
+        layers, heads: of the model.
+        reading: what the reader found, as `hopscope circuit --json` prints it.
+        checkpoints: steps at which attention was followed.
+        paths: those that were.
+        partial: held-out losses through training, by name.
+        plateau: loss of a model that reads by position alone.
+        tokens, rows: of the example sequence and of the row roles, see the analysis.
+    """
+
+    member: int
+    seed: int
+    unit: UnitFolder
+    step: int
+    layers: int
+    heads: int
+    reading: Mapping[str, Any]
+    checkpoints: Sequence[int]
+    paths: Sequence[FollowedPath]
+    partial: Mapping[str, Curve]
+    plateau: float
+    tokens: list[dict[str, Any]]
+    rows: list[str]
+
+    @property
+    def followed_heads(self) -> list[tuple[int, int]]:
+        """Heads with a path that is followed through training."""
+        return sorted({(path.layer, path.head) for path in self.paths})
+
+
+def view(followed: Followed) -> dict[str, Any]:
+    """One member: its circuit, and what became of its attention through training."""
+    kept = followed.unit.read_analysis(maps_name(followed.member), followed.step)
+    measured = np.asarray(kept["steps"]).tolist()
+    steps = spaced(measured, MOST_CHECKPOINTS)
+    reading = followed.reading
+    return {
+        "member": followed.member,
+        "seed": followed.seed,
+        "checkpoint": reading["checkpoint"],
+        "verdict": reading["verdict"],
+        "layers": followed.layers,
+        "heads": followed.heads,
+        "rows": followed.rows,
+        "tokens": followed.tokens,
+        "checkpoints": steps,
+        "partial": {name: _at(steps, *curve) for name, curve in followed.partial.items()},
+        "plateau": followed.plateau,
+        "threshold": reading["threshold"],
+        "loss": reading["loss"],
+        "paths": [_path(followed, path, steps) for path in followed.paths],
+        "maps": _maps(followed, np.asarray(kept["maps"]), measured, steps),
+    }
+
+
+def _path(followed: Followed, path: FollowedPath, steps: Sequence[int]) -> dict[str, Any]:
+    uses = next(
+        found["composition"]
+        for found in followed.reading["paths"]
+        if _key(found) == (path.layer, path.head, path.query)
+    )
+    return {
+        "layer": path.layer,
+        "head": path.head,
+        "query_role": path.query,
+        "rule": path.rule,
+        "target_role": path.target or None,
+        "mean_attention": path.mean_attention,
+        "carries": list(path.carries),
+        "composition": uses,
+        "loss_if_removed": path.removed,
+        "attention": _at(steps, followed.checkpoints, path.attention),
+        "hop": path.needed_for,
+    }
+
+
+def _at(steps: Sequence[int], times: Sequence[float], values: Sequence[float]) -> list[float]:
+    """Values of a curve at steps that it was measured at."""
+    of = {int(time): value for time, value in zip(times, values, strict=True)}
+    return [round(of[step], 4) for step in steps]
+
+
+def _maps(
+    followed: Followed, maps: np.ndarray, measured: Sequence[int], steps: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Attention maps of the circuit's heads at the slider's steps, as bytes."""
+    places = [list(measured).index(step) for step in steps]
+    return [
+        {
+            "layer": layer,
+            "head": head,
+            "shape": [len(steps), *maps.shape[-2:]],
+            "data": base64.b64encode(np.ascontiguousarray(maps[places, layer, head]).tobytes()).decode(),
+        }
+        for layer, head in followed.followed_heads
+    ]
