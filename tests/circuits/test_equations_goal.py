@@ -1,9 +1,11 @@
 """Questions in equations as the reader sees them: who is asked what, what may be lost, and the exchanges."""
 
+import math
+
 import pytest
 import torch
 
-from hopscope.circuits.equations_goal import EXCESS, EquationsSetting, EquationsSkills
+from hopscope.circuits.equations_goal import LOST, EquationsSetting, EquationsSkills
 from hopscope.circuits.goal import NO_ANSWER, Setting
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.settings import setting_of, task_of
@@ -77,7 +79,7 @@ def test_each_depth_is_a_skill(setting):
     assert lost == pytest.approx(float(vocabulary.log()) / 7, abs=1e-3)
     goal = setting.goal(found, batch, None)
     assert goal.names == ("D = 1",)
-    assert goal.threshold == pytest.approx(goal.full + EXCESS)
+    assert goal.threshold == pytest.approx(goal.full + LOST * math.log(3))
 
 
 def test_a_row_is_told_by_the_round_of_its_line(setting):

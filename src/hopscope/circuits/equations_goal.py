@@ -4,6 +4,7 @@ A row is told by the round of lines that it is of, counted from the beginning: w
 many will follow.  The words of the question are told by the last round.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
@@ -21,8 +22,9 @@ from hopscope.tasks.equations import EquationsTask
 from hopscope.tasks.equations_layout import KINDS, LINE
 from hopscope.tasks.text.tokens import question_words
 
-EXCESS = 0.05
-"""Nats that a circuit may add to the model's own cross-entropy: what the paper (appendix E) asks for of a loss."""
+LOST = 0.05
+"""How far a circuit may fall from what is perfect towards a guess, in nats and in accuracy: what the paper (appendix E)
+asks of its loss, which is 1 for a guess."""
 
 _SYMBOLS = ("given", "found", "query")
 """Kinds of tokens that are symbols."""
@@ -33,16 +35,15 @@ class EquationsSkills:
 
     Attributes:
         names: `D = 1` and so on.
-        excess: see `Skills`.
+        excess, most_lost: see `Skills`.
         ends: position of the last token of the question, by depth, ascending.
     """
-
-    excess = EXCESS
 
     def __init__(self, task: EquationsTask):
         config = task.config
         self.ends = [config.prompt_length(depth) - 1 for depth in config.depths]
         self.names = tuple(f"D = {depth}" for depth in config.depths)
+        self.excess, self.most_lost = LOST * math.log(config.chains), LOST * (1.0 - 1.0 / config.chains)
 
     def accuracy(self, name: str, predictions: Predictions, batch: Batch) -> float:
         """Share of right answers at a depth; 0 where no sequence is of it."""
@@ -70,7 +71,7 @@ class EquationsSetting:
     mappings that training may see, reported on and watched held-out ones.  Nothing stands behind the questions.
     """
 
-    samples, validation = 48, 256
+    samples, validation = 64, 256
 
     def __init__(self, task: EquationsTask):
         # The same questions, in texts that end with the answer.
@@ -151,12 +152,16 @@ def _codes_moved(batch: Batch, chains: int) -> Int[Tensor, "1 batch position"]:
 
 
 def _cut(batch: Batch, length: int) -> Batch:
-    """The first positions, with the rows told by rounds and not by steps."""
+    """The first positions, with the rows told by rounds and not by steps, and words before the name alike."""
+    kind, position = batch.roles["kind"], torch.arange(batch.inputs.shape[-1], device=batch.inputs.device)
+    query = (kind == KINDS.index("query")).int().argmax(-1, keepdim=True)
+    roles = {**batch.roles, "slot": torch.where(position < query, 0, batch.roles["slot"])}
+    del roles["step"]
     return replace(
         batch,
         inputs=batch.inputs[..., :length],
         targets=batch.targets[..., :length],
         loss_mask=batch.loss_mask[..., :length],
-        roles={name: role[..., :length] for name, role in batch.roles.items() if name != "step"},
+        roles={name: role[..., :length] for name, role in roles.items()},
         relations={name: key[..., :length] for name, key in batch.relations.items()},
     )

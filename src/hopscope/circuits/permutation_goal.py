@@ -24,6 +24,9 @@ SKILLS: tuple[Skill, ...] = ("elimination", "recall")
 EXCESS = 0.02
 """Nats that a circuit may add to the model's own cross-entropy."""
 
+MOST_LOST = 0.01
+"""Accuracy that a circuit may lose of each skill."""
+
 
 def _asked(name: str, batch: Batch) -> Bool[Tensor, "batch readout"]:
     """The answers that show a skill: one of each of its sequences."""
@@ -39,7 +42,7 @@ class PermutationSkills:
     """What is right of elimination and of recall; see `Skills`."""
 
     names: tuple[str, ...] = SKILLS
-    excess = EXCESS
+    excess, most_lost = EXCESS, MOST_LOST
 
     def accuracy(self, name: str, predictions: Predictions, batch: Batch) -> float:
         """Share of right answers of a skill; 0 where no sequence asks for it."""

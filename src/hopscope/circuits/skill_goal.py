@@ -2,7 +2,7 @@
 
 A skill counts as learned with an accuracy of at least 0.9 on held-out sequences.  The loss is the mean
 cross-entropy over the sequences of the learned skills, each skill counting alike.  A circuit may add a little to
-it, and lose one point of each skill.
+it, and lose a little of each skill.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,6 @@ from hopscope.tasks.batch import Batch
 
 LEARNED = 0.9
 """Accuracy from which on a skill counts as learned."""
-
-MOST_LOST = 0.01
-"""Accuracy that a circuit may lose of each skill."""
 
 SLACK = 2.0
 """How many times as much may be lost, of both, where patterns are recomputed.
@@ -35,10 +32,12 @@ class Skills(Protocol):
     Attributes:
         names: all of them, in order.
         excess: nats that a circuit may add to the model's own cross-entropy.
+        most_lost: accuracy that a circuit may lose of each skill.
     """
 
     names: tuple[str, ...]
     excess: float
+    most_lost: float
 
     def accuracy(self, name: str, predictions: Predictions, batch: Batch) -> float:
         """Share of right answers of a skill; 0 where no sequence asks for it."""
@@ -112,11 +111,11 @@ class SkillGoal:
         return [name for name, fall in falls.items() if fall >= 1.0 - LEARNED]
 
     def reached(self, mode: str, predictions: Predictions, batch: Batch, share: float = 1.0) -> bool:
-        """Whether a pass adds and loses little enough; see `MOST_LOST` and `SLACK`."""
+        """Whether a pass adds and loses little enough; see `Skills` and `SLACK`."""
         room = share * self.room * (SLACK if mode == "recomputed" else 1.0)
         if self.loss(predictions, batch) > self.full + room * (self.threshold - self.full):
             return False
-        return self.worst(predictions, batch) <= room * MOST_LOST
+        return self.worst(predictions, batch) <= room * self.skills.most_lost
 
     def fault(self, passed: Mapping[str, Predictions], batch: Batch) -> str | None:
         """What a circuit adds or loses too much, in the mode where that is so."""
@@ -129,6 +128,6 @@ class SkillGoal:
             return (
                 f"{excess:.3f} nats more and {100 * self.worst(predictions, batch):.1f} points of a skill less on "
                 f"fresh samples {words[mode]}, allowed are {room * (self.threshold - self.full):.3f} and "
-                f"{100 * room * MOST_LOST:.0f}"
+                f"{100 * room * self.skills.most_lost:.0f}"
             )
         return None
