@@ -4,8 +4,13 @@ import pytest
 import torch
 
 from hopscope.circuits.goal import NO_ANSWER, Goal, Setting
-from hopscope.circuits.permutation_goal import EXCESS, MOST_LOST, PermutationSetting, PermutationSkills
-from hopscope.circuits.skill_goal import SEARCHED
+from hopscope.circuits.permutation_goal import (
+    EXCESS,
+    MOST_LOST,
+    SEARCHED,
+    PermutationSetting,
+    PermutationSkills,
+)
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer

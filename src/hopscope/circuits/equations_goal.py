@@ -26,6 +26,9 @@ LOST = 0.05
 """How far a circuit may fall from what is perfect towards a guess, in nats and in accuracy: what the paper (appendix E)
 asks of its loss, which is 1 for a guess."""
 
+SEARCHED = 0.3
+"""Share of that which a search may use up: it sees few questions."""
+
 _SYMBOLS = ("given", "found", "query")
 """Kinds of tokens that are symbols."""
 
@@ -35,7 +38,7 @@ class EquationsSkills:
 
     Attributes:
         names: `D = 1` and so on.
-        excess, most_lost: see `Skills`.
+        excess, most_lost, searched: see `Skills`.
         ends: position of the last token of the question, by depth, ascending.
     """
 
@@ -44,6 +47,7 @@ class EquationsSkills:
         self.ends = [config.prompt_length(depth) - 1 for depth in config.depths]
         self.names = tuple(f"D = {depth}" for depth in config.depths)
         self.excess, self.most_lost = LOST * math.log(config.chains), LOST * (1.0 - 1.0 / config.chains)
+        self.searched = SEARCHED
 
     def accuracy(self, name: str, predictions: Predictions, batch: Batch) -> float:
         """Share of right answers at a depth; 0 where no sequence is of it."""

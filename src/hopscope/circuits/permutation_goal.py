@@ -27,6 +27,9 @@ EXCESS = 0.02
 MOST_LOST = 0.01
 """Accuracy that a circuit may lose of each skill."""
 
+SEARCHED = 0.75
+"""Share of both that a search may use up."""
+
 
 def _asked(name: str, batch: Batch) -> Bool[Tensor, "batch readout"]:
     """The answers that show a skill: one of each of its sequences."""
@@ -42,7 +45,7 @@ class PermutationSkills:
     """What is right of elimination and of recall; see `Skills`."""
 
     names: tuple[str, ...] = SKILLS
-    excess, most_lost = EXCESS, MOST_LOST
+    excess, most_lost, searched = EXCESS, MOST_LOST, SEARCHED
 
     def accuracy(self, name: str, predictions: Predictions, batch: Batch) -> float:
         """Share of right answers of a skill; 0 where no sequence asks for it."""

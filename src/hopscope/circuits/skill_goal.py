@@ -21,9 +21,6 @@ SLACK = 2.0
 Rows that follow their rules exactly can make up for what the others no longer bring, so a circuit chosen under the
 rules can stand a little worse with the model's own attention."""
 
-SEARCHED = 0.75
-"""Share of what may be lost that a search may use up: what it finds must hold for other sequences too."""
-
 
 @runtime_checkable
 class Skills(Protocol):
@@ -33,11 +30,13 @@ class Skills(Protocol):
         names: all of them, in order.
         excess: nats that a circuit may add to the model's own cross-entropy.
         most_lost: accuracy that a circuit may lose of each skill.
+        searched: share of what may be lost that a search may use up: what it finds must hold for other sequences too.
     """
 
     names: tuple[str, ...]
     excess: float
     most_lost: float
+    searched: float
 
     def accuracy(self, name: str, predictions: Predictions, batch: Batch) -> float:
         """Share of right answers of a skill; 0 where no sequence asks for it."""
@@ -88,7 +87,7 @@ class SkillGoal:
         full = self.loss(predictions, batch)
         accuracies = {name: self.skills.accuracy(name, predictions, batch) for name in self.names}
         return SkillGoal(
-            self.skills, self.names, full, full + self.threshold - self.full, accuracies, SEARCHED
+            self.skills, self.names, full, full + self.threshold - self.full, accuracies, self.skills.searched
         )
 
     def loss(self, predictions: Predictions, batch: Batch) -> float:
