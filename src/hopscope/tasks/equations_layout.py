@@ -84,20 +84,21 @@ class Layout:
         self, drawn: Drawn
     ) -> tuple[Int[Tensor, "member batch position"], Int[Tensor, "member batch position"]]:
         """Token numbers of whole texts, one more than the input has, and the source of each."""
-        lines = self._written(self._given(drawn), drawn)
+        given = self._given(drawn)
+        lines = self._written(given, self.follow(drawn, given))
         query = self.tokens_of[drawn.asked][..., None]
         words = self._words.expand(*query.shape[:2], -1)
         answer = self.tokens_of[self.value(drawn, drawn.asked[..., None])]
-        repeated = self._written(self.repeated(drawn), drawn)
+        again = self.repeated(drawn)
+        repeated = self._written(again, (self.value if self.config.solved else self.follow)(drawn, again))
         end, padding = torch.full_like(query, self._end), torch.full_like(query, self._padding)
         source = self._sources[drawn.depth]
         return torch.cat((lines, query, words, answer, end, repeated, padding), -1).gather(-1, source), source
 
     def _written(
-        self, names: Int[Tensor, "member batch line"], drawn: Drawn
+        self, names: Int[Tensor, "member batch line"], found: Int[Tensor, "member batch line"]
     ) -> Int[Tensor, "member batch token"]:
         """Lines that tell what names are, as tokens."""
-        found = self.follow(drawn, names)
         equals = torch.full_like(names, self._equals)
         return torch.stack((self.tokens_of[names], equals, self.tokens_of[found]), -1).flatten(-2)
 

@@ -25,6 +25,7 @@ class TinyLmConfig(StudyConfig):
             name of an earlier round or value ("earlier").
         asked: what a training question is about: a name of the last round, as in the paper ("last"), or any.
         repeated: whether training texts repeat their lines behind the answer.
+        solved: whether repeated lines tell the values of their names.
         held_out_share: of all mappings of names to values, those that training never sees.
         split_seed: seed of that split.
         layers: of the model.
@@ -55,6 +56,7 @@ class TinyLmConfig(StudyConfig):
     lines: Literal["paper", "earlier"] = "earlier"
     asked: Literal["last", "any"] = "any"
     repeated: bool = True
+    solved: bool = True
     held_out_share: float = Field(0.2, gt=0.0, lt=1.0)
     split_seed: int = Field(0, ge=0)
     layers: int = Field(4, ge=1)
@@ -100,6 +102,7 @@ class TinyLmConfig(StudyConfig):
             lines=self.lines,
             asked=self.asked,
             repeated=self.repeated,
+            solved=self.solved,
             held_out_share=self.held_out_share,
             split_seed=self.split_seed,
         )
