@@ -353,6 +353,9 @@ class ConditionalConfig(VectorTaskConfig):
 LARGEST_MAPPING = 6
 """Chains of equations, at most: a table of all their mappings is kept."""
 
+LINE = 3
+"""Tokens of a line of equations: a name, the sign, a name or value."""
+
 
 class EquationsConfig(Config):
     """Questions in equations (paper, section 4 and Appendix A.1) as tokens, for a small language model.
@@ -395,14 +398,14 @@ class EquationsConfig(Config):
         return equations_vocabulary(self.chains, self.depths[-1])
 
     def prompt_length(self, depth: int) -> int:
-        """Tokens of a question with so many rounds: lines of three, and the question sentence."""
+        """Tokens of a question with so many rounds: lines, and the question sentence."""
         before, behind = question_words(self.chains, depth)
-        return 3 * self.chains * depth + len(before) + 1 + len(behind)
+        return LINE * self.chains * depth + len(before) + 1 + len(behind)
 
     def answered(self, depth: int) -> tuple[int, ...]:
         """Positions where something is to be predicted: the question's last, the answer, the = of repeated lines."""
         end = self.prompt_length(depth)
-        repeated = range(end + 3, end + 2 + 3 * self.chains * depth, 3) if self.repeated else ()
+        repeated = range(end + 3, end + 2 + LINE * self.chains * depth, LINE) if self.repeated else ()
         return (end - 1, end, *repeated)
 
     @property
