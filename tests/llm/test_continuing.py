@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hopscope.errors import UserError
-from hopscope.llm.continuing import BATCH, TokenAnswerer, equal_lengths
+from hopscope.llm.continuing import BATCH, TokenAnswerer, choose, equal_lengths
 
 VOCABULARY = 11
 STOP, FULL_STOP = 7, 9
@@ -71,3 +71,9 @@ def test_where_answers_are_cut_a_prompt_may_fill_the_context():
     assert Cut(context=5).answer(["aaa", "aaaaa"], 0.0, [0, 0], 4) == ["bcd", "b"]
     with pytest.raises(UserError, match=r"expected at most 5 tokens, found 6; ask shorter questions$"):
         Cut(context=5).answer(["aaaaaa"], 0.0, [0], 1)
+
+
+def test_shapes_are_checked_in_this_room_too():
+    assert choose(torch.eye(3), 0.0, torch.zeros(3, dtype=torch.int64), 0).tolist() == [0, 1, 2]
+    with pytest.raises(TypeError, match="parameter seeds"):
+        choose(torch.eye(3), 0.0, torch.zeros(5, dtype=torch.int64), 0)
