@@ -366,7 +366,8 @@ class EquationsConfig(Config):
     Attributes:
         chains: interleaved chains N.
         depths: how many rounds D a question may have, ascending.
-        mixture: how often each of them is drawn: all alike, or with a probability in proportion to 1 / D (Zipf).
+        mixture: how often each of them is drawn: all alike, with a probability in proportion to 1 / D (Zipf), or in
+            proportion to given weights, one for each depth.
         lines: what the right side of a line may be in training: a symbol of the round before, each once, as in the
             paper ("paper"), or any name of an earlier round or value ("earlier"), so that a question with D rounds
             takes 1 to D steps.  Held-out questions are the paper's always.
@@ -379,7 +380,7 @@ class EquationsConfig(Config):
     kind: Literal["equations"] = "equations"
     chains: int = Field(4, ge=2, le=LARGEST_MAPPING)
     depths: tuple[int, ...] = (1, 2)
-    mixture: Literal["uniform", "zipf"] = "uniform"
+    mixture: Literal["uniform", "zipf"] | tuple[float, ...] = "uniform"
     lines: Literal["paper", "earlier"] = "earlier"
     asked: Literal["last", "any"] = "any"
     repeated: bool = True
@@ -389,7 +390,10 @@ class EquationsConfig(Config):
     @property
     def shares(self) -> tuple[float, ...]:
         """Probability of each depth."""
-        weights = [1.0 if self.mixture == "uniform" else 1.0 / depth for depth in self.depths]
+        if isinstance(self.mixture, tuple):
+            weights = self.mixture
+        else:
+            weights = tuple(1.0 if self.mixture == "uniform" else 1.0 / depth for depth in self.depths)
         return tuple(weight / sum(weights) for weight in weights)
 
     @property
@@ -422,6 +426,8 @@ class EquationsConfig(Config):
     def _can_be_drawn(self) -> Self:
         if not self.depths or list(self.depths) != sorted(set(self.depths)) or self.depths[0] < 1:
             raise ValueError(f"depths: expected ascending numbers from 1, found {list(self.depths)}")
+        if isinstance(self.mixture, tuple):
+            _check_weights(self.mixture, self.depths)
         deepest = self.depths[-1]
         # Refuses what cannot be written.
         TextConfig(formulation="equations", depth=deepest, chains=self.chains)
@@ -431,6 +437,15 @@ class EquationsConfig(Config):
                 f"{self.chains}; take a smaller depth or fewer chains"
             )
         return self
+
+
+def _check_weights(weights: tuple[float, ...], depths: tuple[int, ...]) -> None:
+    """Refuse weights that leave out the deepest questions: those of a task without them are drawn otherwise."""
+    if len(weights) != len(depths) or min(weights) < 0.0 or weights[-1] == 0.0:
+        raise ValueError(
+            f"mixture: expected a weight for each depth of {list(depths)}, none below 0 and the last above, "
+            f"found {list(weights)}"
+        )
 
 
 TaskConfig = Annotated[

@@ -64,6 +64,31 @@ def test_the_same_command_finds_it(run, capsys):
     assert capsys.readouterr().out.strip().splitlines()[-1] == str(run)
 
 
+@pytest.mark.soak
+def test_a_run_with_a_text_and_a_control_is_whole_and_needs_the_text_no_more(run, tmp_path, capsys):
+    text = tmp_path / "ships.txt"
+    text.write_text(
+        "Anna knows Bert. Bert paints ships. Ships need tar. Anna ships. Bert tar.", encoding="utf-8"
+    )
+    fields = [word for name, value in FIELDS.items() for word in (f"--{name}", *str(value).split())]
+    command = ["run", "tiny-lm", "--out", str(tmp_path / "runs"), *fields, "--corpus", str(text), "--control"]
+    assert main(command) == 0
+    path = Path(capsys.readouterr().out.strip().splitlines()[-1])
+    assert path.name != run.name
+    text.write_text("Nothing of it.", encoding="utf-8")
+    (path / "DONE").unlink()
+    (path / "report.html").unlink()
+    assert main(["report", str(path)]) == 0
+    records = json.loads((path / "members.json").read_text())
+    assert [each["overrides"]["mixture"] for each in records] == ["zipf", "corpus", "deepest"]
+    (claim,) = json.loads((path / "claims.json").read_text())
+    assert set(claim["threshold"]) == {"zipf", "uniform", "corpus"}
+    words = json.loads((path / "story.json").read_text())["claims"]["S6"]["words"]
+    assert "beside it, not judged: the control, trained on texts of depth 2 alone, is at" in words
+    page = (path / "report.html").read_text()
+    assert "How often each depth is trained" in page and "ships.txt" in page
+
+
 def test_its_circuit_is_refused_in_one_line(run, capsys):
     assert main(["circuit", str(run), "--member", "0"]) == 2
     said = capsys.readouterr().err.strip()

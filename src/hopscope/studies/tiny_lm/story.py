@@ -10,6 +10,7 @@ from hopscope.studies.ledger import told
 from hopscope.studies.numbers import DASH, PageNumbers, written
 from hopscope.studies.tiny_lm.config import TinyLmConfig
 from hopscope.studies.tiny_lm.evidence import LEARNED, Member
+from hopscope.studies.tiny_lm.mixtures import mixtures
 from hopscope.studies.words import counted
 from hopscope.tasks.text import TextConfig, questions
 
@@ -23,6 +24,7 @@ def write_story(
     numbers = PageNumbers()
     sections = [
         _task(config),
+        *mixtures(config, members, numbers),
         section("verdicts", "What the ledger says", {"kind": "verdicts"}),
         _exam(config, members, numbers),
         _learning(config, members, numbers),
