@@ -118,5 +118,5 @@ def test_what_the_model_cannot_read_is_said_in_one_line(tmp_path):
     answerer = load_answerer(tmp_path)
     with pytest.raises(UserError, match="expected words that the model was trained on, found 'zebra'"):
         answerer.answer(["What is the value of zebra?"], 0.0, [0])
-    with pytest.raises(UserError, match=f"expected at most {TASK.positions} words and signs, found 200"):
+    with pytest.raises(UserError, match=f"expected at most {TASK.positions} tokens, found 200"):
         answerer.answer(["a " * 200], 0.0, [0])

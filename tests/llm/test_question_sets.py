@@ -109,3 +109,13 @@ def test_a_question_is_remembered_with_its_structure():
     assert kept["acceptable"] == list(question.acceptable) and len(kept["acceptable"]) == 16
     assert {other["answer"] for other in kept["alternatives"]} == set(question.acceptable) - {question.answer}
     assert kept["symbols"][kept["chain"]][-1] == question.answer
+
+
+def test_one_formulation_of_several_asks_what_it_asks_among_them():
+    asked = question_set(formulations=FORMULATIONS, depths=[1, 3], chains=5, count=2, seed=7)
+    alone = [question for each in FORMULATIONS for question in asked.alone(each).questions()]
+    assert alone == list(asked.questions())
+    assert {each: asked.alone(each).depths for each in ("equations", "functions")} == {
+        "equations": (1, 3),
+        "functions": None,
+    }

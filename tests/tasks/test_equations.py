@@ -17,6 +17,7 @@ SHAPES = [
     {"chains": 3, "depths": (2,), "repeated": False},
     {"chains": 5, "depths": (1, 3), "lines": "paper", "asked": "last", "solved": False},
     {"chains": 2, "depths": (1, 2), "lines": "paper", "repeated": False},
+    {"chains": 3, "depths": (1, 2, 4), "mixture": (7.0, 0.0, 5.0)},
 ]
 
 
@@ -100,7 +101,13 @@ def test_evaluation_asks_held_out_mappings_as_the_paper_does():
 
 
 def test_depths_are_drawn_as_the_mixture_says():
-    for mixture, shares in (("uniform", (1 / 3, 1 / 3, 1 / 3)), ("zipf", (6 / 11, 3 / 11, 2 / 11))):
+    for mixture, shares in (
+        ("uniform", (1 / 3, 1 / 3, 1 / 3)),
+        ("zipf", (6 / 11, 3 / 11, 2 / 11)),
+        ((3.0, 5.0, 11.0), (3 / 19, 5 / 19, 11 / 19)),
+        ((0.3, 0.0, 0.1), (3 / 4, 0, 1 / 4)),
+        ((0.0, 0.0, 1.0), (0, 0, 1)),
+    ):
         task = task_of(depths=(1, 2, 3), mixture=mixture)
         batch = task.sample(torch.tensor([0]), "train", 0, 4001, annotate=False)
         first = batch.loss_mask[0].int().argmax(-1)
@@ -108,6 +115,7 @@ def test_depths_are_drawn_as_the_mixture_says():
             (first == task.config.prompt_length(depth) - 1).float().mean().item() for depth in (1, 2, 3)
         ]
         assert counts == pytest.approx(shares, abs=0.03)
+        assert [count > 0 for count in counts] == [share > 0 for share in shares]
 
 
 def test_roles_and_relations_say_what_the_words_say():
@@ -173,6 +181,9 @@ def test_bad_input_is_said_in_one_line():
         ({"depths": ()}, "depths: expected ascending numbers from 1"),
         ({"depths": (2, 1)}, "depths: expected ascending numbers from 1"),
         ({"depths": (0, 1)}, "depths: expected ascending numbers from 1"),
+        ({"mixture": (1.0,)}, r"mixture: expected a weight for each depth of .1, 2., .*, found .1.0."),
+        ({"mixture": (1.0, 0.0)}, "none below 0 and the last above"),
+        ({"mixture": (-1.0, 2.0)}, "none below 0 and the last above"),
         ({"chains": 6, "depths": (40,)}, r"depths: expected .depth . chains.\^chains below 2\^31"),
     ):
         with pytest.raises(ValidationError, match=message):

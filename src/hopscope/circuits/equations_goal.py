@@ -18,8 +18,9 @@ from hopscope.circuits.goal import NO_ANSWER, Exchange, Predictions, Use, recode
 from hopscope.circuits.skill_goal import SkillGoal
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch, joined
+from hopscope.tasks.config import LINE
 from hopscope.tasks.equations import EquationsTask
-from hopscope.tasks.equations_layout import KINDS, LINE
+from hopscope.tasks.equations_layout import KINDS
 from hopscope.tasks.text.tokens import question_words
 
 LOST = 0.05

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,8 +9,8 @@ from tyro.conf import Positional, arg
 
 from hopscope.cli.parsing import parse
 from hopscope.cli.terminal import console
-from hopscope.errors import UserError
 from hopscope.llm.corpus import WINDOW, measure
+from hopscope.llm.corpus_file import read_text
 from hopscope.llm.corpus_steps import LIMIT, NEW, REPEATED, UNLINKED
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def main(arguments: list[str]) -> int:
     found = {
         "file": str(options.file),
         **measure(
-            _text(options.file),
+            read_text(options.file),
             window=options.window,
             limit=options.limit,
             seed=options.seed,
@@ -63,20 +62,6 @@ def main(arguments: list[str]) -> int:
     screen.print(_table(found))
     screen.print(_sentence(found), highlight=False)
     return 0
-
-
-def _text(file: Path) -> str:
-    try:
-        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-        return data.decode()
-    except OSError as error:
-        raise UserError(
-            f"{file}: expected a readable file, found {error.strerror}; name a text file"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{file}: expected UTF-8 text, found {error.reason} at byte {error.start}; convert the file"
-        ) from None
 
 
 def _table(found: dict[str, Any]) -> "Table":

@@ -47,13 +47,8 @@ def measure(
     for name, given, least in (("window", window, 2), ("limit", limit, 1), ("seed", seed, 0)):
         if given < least:
             raise UserError(f"{name}: expected at least {least}, found {given}; take a larger number")
-    parts = text.split("\n\n") if form == "lines" else [text]
-    texts = [found for part in parts if (found := sentences(part, form))]
-    labels = [list(steps(one, window, limit)) for one in texts]
-    tokens = sum(map(len, labels))
-    if not tokens:
-        raise UserError("text: expected at least two content words, found fewer; give a longer text")
-    counts = histogram((label for one in labels for label in one), limit)
+    texts, labels = labelled(text, window, limit, form)
+    tokens, counts = len(labels), histogram(labels, limit)
     shuffles = max(1, min(_MOST_SHUFFLES, _ENOUGH // tokens))
     chance = _chance(texts, window, limit, seed, shuffles)
     return {
@@ -69,9 +64,28 @@ def measure(
         "shuffled": chance,
         "shuffles": shuffles,
         "excess": {name: (counts[name] - chance[name]) / tokens for name in counts},
-        "zipf": _zipf([label for one in labels for label in one], limit, window, seed),
+        "zipf": _zipf(labels, limit, window, seed),
         "shuffled_exponent": exponent(chance, limit),
     }
+
+
+def labelled(
+    text: str, window: int = WINDOW, limit: int = LIMIT, form: Form = "prose"
+) -> tuple[list[list[Sentence]], list[str]]:
+    """The sentences of each text, and how many steps every content word but the first of a text needs.
+
+    Args:
+        text, window, limit, form: as in `measure`.
+
+    Raises:
+        UserError: the text has no two content words.
+    """
+    parts = text.split("\n\n") if form == "lines" else [text]
+    texts = [found for part in parts if (found := sentences(part, form))]
+    labels = [label for one in texts for label in steps(one, window, limit)]
+    if not labels:
+        raise UserError("text: expected at least two content words, found fewer; give a longer text")
+    return texts, labels
 
 
 def _chance(

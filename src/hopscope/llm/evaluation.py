@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from hopscope.config import Config
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.llm.failures import as_user_error, check_installed, failure_of, in_one_line
-from hopscope.llm.question_sets import question_set
+from hopscope.llm.question_sets import QuestionSet, question_set
 from hopscope.llm.watch import WATCH, Watch
 from hopscope.runs.hashing import content_hash
 from hopscope.tasks.text import FORMULATIONS
+from hopscope.tasks.text.config import Formulation
 
 if TYPE_CHECKING:
     from inspect_ai import Task
@@ -31,41 +32,38 @@ class Evaluation(Config):
     Attributes:
         model: as Inspect names it, such as "openai/gpt-4o" or "hopscope/PATH".
         base_url: of the model's server, if not the provider's own.
-        formulation: of the questions.
-        depths: of the questions, None for the formulation's own.
-        chains: of the questions, None for the formulation's own.
-        count: questions for each depth.
-        seed: of the questions.
+        asked: the questions, of one formulation.
         attempts: answers asked for at most until one is acceptable.
         identical: unacceptable answers of the same wording in a row after which a question is given up.
         temperature: of sampling, None for the model's own.
         max_tokens: of an answer, None for the model's own.
-        held_out, split_seed: only questions that no training with this split sees; None asks all.
     """
 
     model: str
     base_url: str | None
-    formulation: str
-    depths: tuple[int, ...] | None
-    chains: int | None
-    count: int
-    seed: int
+    asked: QuestionSet
     attempts: int
     identical: int
     temperature: float | None
     max_tokens: int | None
-    held_out: float | None
-    split_seed: int
+
+    @property
+    def formulation(self) -> Formulation:
+        """The formulation of the questions."""
+        (formulation,) = self.asked.formulations
+        return formulation
 
     def identity(self) -> str:
         """Hash of what is asked, under which an evaluation is found again."""
-        return content_hash(self.model_dump(mode="json"))
+        how = self.model_dump(mode="json", exclude={"asked"})
+        return content_hash({**how, "formulation": self.formulation, **self._which()})
 
     def task_arguments(self) -> dict[str, Any]:
         """Arguments of the Inspect task."""
-        names = ("chains", "count", "seed", "attempts", "identical", "held_out", "split_seed")
-        depths = None if self.depths is None else list(self.depths)
-        return {"depths": depths, **{name: getattr(self, name) for name in names}}
+        return {**self._which(), "attempts": self.attempts, "identical": self.identical}
+
+    def _which(self) -> dict[str, Any]:
+        return self.asked.model_dump(mode="json", exclude={"formulations"})
 
 
 def evaluate(
@@ -134,17 +132,11 @@ def evaluate(
         Evaluation(
             model=model,
             base_url=base_url,
-            formulation=formulation,
-            depths=asked.depths_of(formulation),
-            chains=asked.chains_of(formulation),
-            count=count,
-            seed=seed,
+            asked=asked.alone(formulation),
             attempts=attempts,
             identical=identical,
             temperature=temperature,
             max_tokens=max_tokens,
-            held_out=held_out,
-            split_seed=split_seed,
         )
         for model in models
         for formulation in asked.formulations

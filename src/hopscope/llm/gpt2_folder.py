@@ -18,7 +18,7 @@ from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.models.member import MemberTransformer
 from hopscope.runs import read_json, write_json
-from hopscope.tasks.text.tokens import END, PADDING, TOKEN_PATTERN
+from hopscope.tasks.text.tokens import END, PADDING, TOKEN_PATTERN, numbered
 
 ORIGIN: Final = "hopscope.json"
 """Says that a folder is ours, and where its model comes from."""
@@ -124,11 +124,7 @@ def _tokenizer(vocabulary: Sequence[str]) -> dict[str, Any]:
         },
         "post_processor": None,
         "decoder": None,
-        "model": {
-            "type": "WordLevel",
-            "vocab": {token: number for number, token in enumerate(vocabulary)},
-            "unk_token": PADDING,
-        },
+        "model": {"type": "WordLevel", "vocab": numbered(vocabulary), "unk_token": PADDING},
     }
 
 

@@ -4,84 +4,53 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from jaxtyping import Int64
+from jaxtyping import Float32, Int64
 from torch import Tensor
 
-from hopscope.errors import UserError
-from hopscope.llm.answerer import MAX_TOKENS
+from hopscope.llm.continuing import Forward, TokenAnswerer
 from hopscope.llm.gpt2_folder import read_folder
-from hopscope.llm.transformers_answerer import choose, equal_lengths
 from hopscope.models.member import MemberTransformer
-from hopscope.tasks.text.tokens import END, PADDING, tokenized
+from hopscope.tasks.text.tokens import END, PADDING, numbered, read_words
 
 
-class OwnAnswerer:
-    """A word-level model; see `hopscope.llm.answerer.Answerer`.
+class OwnAnswerer(TokenAnswerer):
+    """A word-level model.
 
     Attributes:
         module: maps token ids to logits.
         vocabulary: tokens by number.
     """
 
+    # The longest questions fill the context, behind which one word can still be said: all that an answer needs.
+    cuts = True
+
     def __init__(self, module: MemberTransformer, vocabulary: Sequence[str]) -> None:
         self.module, self.vocabulary = module, tuple(vocabulary)
-        self._numbers = {token: number for number, token in enumerate(vocabulary)}
+        self.context = module.config.length
+        self._numbers = numbered(self.vocabulary)
+        self.ends = (self._numbers[END],)
 
-    def answer(
-        self, prompts: Sequence[str], temperature: float, seeds: Sequence[int], max_tokens: int = MAX_TOKENS
-    ) -> list[str]:
-        """Answer each prompt, up to the end mark.
+    def tokens(self, prompt: str) -> list[int]:
+        """Words and signs by number.
 
         Raises:
-            UserError: a prompt has a word that the model does not know, or is too long for it.
+            UserError: a word that the model does not know.
         """
-        tokens = [self._tokens(prompt) for prompt in prompts]
-        answers = [""] * len(prompts)
-        for rows in equal_lengths(tokens):
-            given = torch.tensor([tokens[row] for row in rows])
-            drawn = self._continue(given, temperature, torch.tensor([seeds[row] for row in rows]), max_tokens)
-            for row, found in zip(rows, drawn.tolist(), strict=True):
-                answers[row] = self._text(found)
-        return answers
+        return read_words(prompt, self._numbers, "words that the model was trained on")
 
-    def _tokens(self, prompt: str) -> list[int]:
-        words = [each.token for each in tokenized(prompt)]
-        unknown = sorted(set(words) - set(self._numbers))
-        if unknown:
-            raise UserError(
-                f"prompt: expected words that the model was trained on, found {', '.join(map(repr, unknown[:5]))}; "
-                "ask questions in equations of no more chains and steps than its training's"
-            )
-        longest = self.module.config.length
-        if len(words) > longest:
-            raise UserError(
-                f"prompt: expected at most {longest} words and signs, found {len(words)}; ask less"
-            )
-        return [self._numbers[word] for word in words]
+    def forward(self) -> Forward:
+        """Whole passes: texts are short, and the model keeps nothing between two."""
+        read: list[Tensor] = []
 
-    @torch.no_grad()
-    def _continue(
-        self,
-        given: Int64[Tensor, "batch position"],
-        temperature: float,
-        seeds: Int64[Tensor, " batch"],
-        most: int,
-    ) -> Int64[Tensor, "batch token"]:
-        found: list[Tensor] = []
-        # Not beyond the last position that the model knows; one answer is always possible.
-        for place in range(min(most, self.module.config.length - given.shape[1] + 1)):
-            chosen = choose(self.module(given)[:, -1], temperature, seeds, place)
-            found.append(chosen)
-            if bool((chosen == self._numbers[END]).all()):
-                break
-            given = torch.cat((given, chosen[:, None]), 1)
-        return torch.stack(found, 1)
+        def logits(new: Int64[Tensor, "batch new"]) -> Float32[Tensor, "batch vocabulary"]:
+            read.append(new)
+            return self.module(torch.cat(read, 1))[:, -1]
 
-    def _text(self, tokens: list[int]) -> str:
-        end = self._numbers[END]
-        length = tokens.index(end) if end in tokens else len(tokens)
-        said = [self.vocabulary[token] for token in tokens[:length]]
-        return " ".join(token for token in said if token != PADDING)
+        return logits
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Words with spaces between them."""
+        return " ".join(word for word in (self.vocabulary[token] for token in tokens) if word != PADDING)
 
 
 def load_own(folder: Path) -> OwnAnswerer:

@@ -1,7 +1,7 @@
 """Which questions are put to a language model, and what a scored sample must remember of each."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 from pydantic import ValidationError, field_validator
 
@@ -70,6 +70,11 @@ class QuestionSet(Config):
     def chains_of(self, formulation: Formulation) -> int | None:
         """Chains asked of one formulation, likewise."""
         return self.chains if formulation in FREE_CHAINS or len(self.formulations) == 1 else None
+
+    def alone(self, formulation: Formulation) -> Self:
+        """The questions of one of the formulations."""
+        depths, chains = self.depths_of(formulation), self.chains_of(formulation)
+        return self.model_copy(update={"formulations": (formulation,), "depths": depths, "chains": chains})
 
     def configs(self) -> list[TextConfig]:
         """One configuration for each formulation and depth.

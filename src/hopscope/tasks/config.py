@@ -353,6 +353,9 @@ class ConditionalConfig(VectorTaskConfig):
 LARGEST_MAPPING = 6
 """Chains of equations, at most: a table of all their mappings is kept."""
 
+LINE = 3
+"""Tokens of a line of equations: a name, the sign, a name or value."""
+
 
 class EquationsConfig(Config):
     """Questions in equations (paper, section 4 and Appendix A.1) as tokens, for a small language model.
@@ -363,7 +366,8 @@ class EquationsConfig(Config):
     Attributes:
         chains: interleaved chains N.
         depths: how many rounds D a question may have, ascending.
-        mixture: how often each of them is drawn: all alike, or with a probability in proportion to 1 / D (Zipf).
+        mixture: how often each of them is drawn: all alike, with a probability in proportion to 1 / D (Zipf), or in
+            proportion to given weights, one for each depth.
         lines: what the right side of a line may be in training: a symbol of the round before, each once, as in the
             paper ("paper"), or any name of an earlier round or value ("earlier"), so that a question with D rounds
             takes 1 to D steps.  Held-out questions are the paper's always.
@@ -377,7 +381,7 @@ class EquationsConfig(Config):
     kind: Literal["equations"] = "equations"
     chains: int = Field(4, ge=2, le=LARGEST_MAPPING)
     depths: tuple[int, ...] = (1, 2)
-    mixture: Literal["uniform", "zipf"] = "uniform"
+    mixture: Literal["uniform", "zipf"] | tuple[float, ...] = "uniform"
     lines: Literal["paper", "earlier"] = "earlier"
     asked: Literal["last", "any"] = "any"
     repeated: bool = True
@@ -388,7 +392,10 @@ class EquationsConfig(Config):
     @property
     def shares(self) -> tuple[float, ...]:
         """Probability of each depth."""
-        weights = [1.0 if self.mixture == "uniform" else 1.0 / depth for depth in self.depths]
+        if isinstance(self.mixture, tuple):
+            weights = self.mixture
+        else:
+            weights = tuple(1.0 if self.mixture == "uniform" else 1.0 / depth for depth in self.depths)
         return tuple(weight / sum(weights) for weight in weights)
 
     @property
@@ -397,14 +404,14 @@ class EquationsConfig(Config):
         return equations_vocabulary(self.chains, self.depths[-1])
 
     def prompt_length(self, depth: int) -> int:
-        """Tokens of a question with so many rounds: lines of three, and the question sentence."""
+        """Tokens of a question with so many rounds: lines, and the question sentence."""
         before, behind = question_words(self.chains, depth)
-        return 3 * self.chains * depth + len(before) + 1 + len(behind)
+        return LINE * self.chains * depth + len(before) + 1 + len(behind)
 
     def answered(self, depth: int) -> tuple[int, ...]:
         """Positions where something is to be predicted: the question's last, the answer, the = of repeated lines."""
         end = self.prompt_length(depth)
-        repeated = range(end + 3, end + 2 + 3 * self.chains * depth, 3) if self.repeated else ()
+        repeated = range(end + 3, end + 2 + LINE * self.chains * depth, LINE) if self.repeated else ()
         return (end - 1, end, *repeated)
 
     @property
@@ -421,6 +428,8 @@ class EquationsConfig(Config):
     def _can_be_drawn(self) -> Self:
         if not self.depths or list(self.depths) != sorted(set(self.depths)) or self.depths[0] < 1:
             raise ValueError(f"depths: expected ascending numbers from 1, found {list(self.depths)}")
+        if isinstance(self.mixture, tuple):
+            _check_weights(self.mixture, self.depths)
         deepest = self.depths[-1]
         # Refuses what cannot be written.
         TextConfig(formulation="equations", depth=deepest, chains=self.chains)
@@ -430,6 +439,15 @@ class EquationsConfig(Config):
                 f"{self.chains}; take a smaller depth or fewer chains"
             )
         return self
+
+
+def _check_weights(weights: tuple[float, ...], depths: tuple[int, ...]) -> None:
+    """Refuse weights that leave out the deepest questions: those of a task without them are drawn otherwise."""
+    if len(weights) != len(depths) or min(weights) < 0.0 or weights[-1] == 0.0:
+        raise ValueError(
+            f"mixture: expected a weight for each depth of {list(depths)}, none below 0 and the last above, "
+            f"found {list(weights)}"
+        )
 
 
 TaskConfig = Annotated[

@@ -15,13 +15,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from hopscope import rng
-from hopscope.errors import UserError
 from hopscope.tasks.batch import NO_RELATION, Batch, addresses
 from hopscope.tasks.config import EquationsConfig
 from hopscope.tasks.equations_layout import KINDS, Drawn, Layout
 from hopscope.tasks.equations_reference import reference_text
 from hopscope.tasks.text.split import held_out_mappings
-from hopscope.tasks.text.tokens import tokenized
+from hopscope.tasks.text.tokens import numbered, read_words
 
 Address = tuple[Int[Tensor, "member 1"], str, int | Int[Tensor, "*sample"], Int[Tensor, " sample"]]
 
@@ -56,6 +55,7 @@ class EquationsTask:
         self.positions, self.readout = config.positions, config.readout
         self.input_size = self.output_size = len(self.vocabulary)
         self._layout = Layout(config, self.device)
+        self._table = self._layout.table
         at = [
             [position in config.answered(depth) for position in range(self.positions)]
             for depth in config.depths
@@ -63,9 +63,6 @@ class EquationsTask:
         self._mask = self._table(at)
         self._split()
         self._until = self._table(list(itertools.accumulate(config.shares))[:-1])
-
-    def _table(self, values: object) -> Tensor:
-        return torch.tensor(values, device=self.device)
 
     def _split(self) -> None:
         """Tables of held-out and training mappings."""
@@ -270,12 +267,6 @@ class EquationsTask:
         Raises:
             UserError: a word that the vocabulary lacks.
         """
-        numbers = {token: number for number, token in enumerate(self.vocabulary)}
-        tokens = [each.token for each in tokenized(prompt)]
-        unknown = sorted(set(tokens) - set(numbers))
-        if unknown:
-            raise UserError(
-                f"prompt: expected words of equations with {self.config.chains} chains and at most "
-                f"{self.config.depths[-1]} steps, found {', '.join(map(repr, unknown[:5]))}"
-            )
-        return self._table([numbers[token] for token in tokens])
+        steps = f"at most {self.config.depths[-1]} steps"
+        known = f"words of equations with {self.config.chains} chains and {steps}"
+        return self._table(read_words(prompt, numbered(self.vocabulary), known))

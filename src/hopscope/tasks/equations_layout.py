@@ -10,18 +10,15 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from hopscope.tasks.batch import NO_RELATION
-from hopscope.tasks.config import EquationsConfig
+from hopscope.tasks.config import LINE, EquationsConfig
 from hopscope.tasks.text.linear import equations
-from hopscope.tasks.text.tokens import END, PADDING, question_words
+from hopscope.tasks.text.tokens import END, PADDING, numbered, question_words
 
 KINDS = ("padding", "given", "equals", "found", "word", "query", "answer", "end", "repeated")
 """What a token is: of a line its left name, the sign, its right name or value; of the question sentence a word, or the
 name that is asked about; the answer and the mark behind it; a token of a repeated line."""
 
 _PADDING, _GIVEN, _EQUALS, _FOUND, _WORD, _QUERY, _ANSWER, _END, _REPEATED = range(len(KINDS))
-
-LINE = 3
-"""Tokens of a line."""
 
 
 class Drawn(NamedTuple):
@@ -51,21 +48,22 @@ class Layout:
 
     def __init__(self, config: EquationsConfig, device: torch.device):
         self.config, self.device = config, device
-        numbers = {token: number for number, token in enumerate(config.vocabulary)}
+        numbers = numbered(config.vocabulary)
         levels = equations(config.depths[-1], config.chains).levels
         before, behind = question_words(config.chains, config.depths[-1])
-        self.tokens_of = self._table([numbers[word] for level in levels for word in level])
+        self.tokens_of = self.table([numbers[word] for level in levels for word in level])
         self._equals, self._end, self._padding = numbers["="], numbers[END], numbers[PADDING]
-        self._words = self._table([numbers[word] for word in (*before, *behind)])
+        self._words = self.table([numbers[word] for word in (*before, *behind)])
         self._before = len(before)
         self._lines = config.chains * config.depths[-1]
         self._query = LINE * self._lines
         self._first_word = self._query + 1
         self._answer = self._first_word + len(self._words)
-        self._sources = self._table([self._of_depth(depth) for depth in config.depths])
-        self._depths = self._table(list(config.depths))
+        self._sources = self.table([self._of_depth(depth) for depth in config.depths])
+        self._depths = self.table(list(config.depths))
 
-    def _table(self, values: object) -> Tensor:
+    def table(self, values: object) -> Tensor:
+        """Nested numbers as a tensor on the device."""
         return torch.tensor(values, device=self.device)
 
     def _of_depth(self, depth: int) -> list[int]:

@@ -13,7 +13,7 @@ from hopscope.errors import UserError
 from hopscope.llm import evaluate
 from hopscope.llm.answerer import load_answerer
 from hopscope.llm.answers import records, rows, tallies
-from hopscope.llm.transformers_answerer import choose
+from hopscope.llm.continuing import choose
 
 from .tiny import POSITIONS, build
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from hopscope.cli.main import main
+from hopscope.runs import find_run
+from hopscope.studies import find_study
 
 FIELDS = {
     "seeds": 1, "mixtures": "zipf", "chains": 3, "depths": "1 2", "layers": 2, "heads": 3, "width": 33,
@@ -71,6 +73,31 @@ def test_a_model_that_never_learned_has_no_circuit(run, capsys):
     (followed,) = run.glob("units/*/analysis/formation-0-step-000000008.json")
     tokens = json.loads(followed.read_text())["tokens"]
     assert [token["label"] for token in tokens[1::3]][:6] == ["="] * 6
+
+
+@pytest.mark.soak
+def test_a_run_with_a_text_and_a_control_is_whole_and_needs_the_text_no_more(run, tmp_path, capsys):
+    text = tmp_path / "ships.txt"
+    text.write_text(
+        "Anna knows Bert. Bert paints ships. Ships need tar. Anna ships. Bert tar.", encoding="utf-8"
+    )
+    fields = [word for name, value in FIELDS.items() for word in (f"--{name}", *str(value).split())]
+    command = ["run", "tiny-lm", "--out", str(tmp_path / "runs"), *fields, "--corpus", str(text), "--control"]
+    assert main(command) == 0
+    path = Path(capsys.readouterr().out.strip().splitlines()[-1])
+    assert path.name != run.name
+    text.unlink()
+    for name in ("claims.json", "story.json"):
+        (path / name).unlink()
+    find_study("tiny-lm").conclude(find_run(path))
+    records = json.loads((path / "members.json").read_text())
+    assert [each["overrides"]["mixture"] for each in records] == ["zipf", "corpus", "deepest"]
+    (claim,) = json.loads((path / "claims.json").read_text())
+    assert set(claim["threshold"]) == {"zipf", "uniform", "corpus"}
+    words = json.loads((path / "story.json").read_text())["claims"]["S6"]["words"]
+    assert "beside it, not judged: the control, trained on texts of depth 2 alone, is at" in words
+    page = (path / "report.html").read_text()
+    assert "How often each depth is trained" in page and "ships.txt" in page
 
 
 def test_the_documented_commands_ask_it_again_and_score_its_heads(run, tmp_path, capsys):

@@ -2,8 +2,17 @@
 
 import pytest
 
+from hopscope.errors import UserError
 from hopscope.tasks.text import TextConfig, questions
-from hopscope.tasks.text.tokens import END, PADDING, equations_vocabulary, question_words, tokenized
+from hopscope.tasks.text.tokens import (
+    END,
+    PADDING,
+    equations_vocabulary,
+    numbered,
+    question_words,
+    read_words,
+    tokenized,
+)
 
 
 def test_tokens_are_where_they_are_said_to_be():
@@ -31,3 +40,17 @@ def test_the_vocabulary_holds_every_question(chains, depth):
             assert tuple(words[place - len(before) : place]) == before
             assert tuple(words[place + 1 :]) == behind
             assert words[place] == question.structure.query[0].symbol
+
+
+def test_words_are_read_as_their_numbers():
+    numbers = numbered(("<pad>", "b", "=", "a"))
+    assert numbers == {"<pad>": 0, "b": 1, "=": 2, "a": 3}
+    assert read_words("a = b\nb", numbers, "names") == [3, 2, 1, 1]
+
+
+def test_the_first_five_unknown_words_are_named_once_in_one_line():
+    with pytest.raises(
+        UserError, match="expected names of mine, found 'c', 'd', 'e', 'f', 'g'; ask"
+    ) as error:
+        read_words("h g f\nf e d c a", {"a": 0}, "names of mine")
+    assert "\n" not in str(error.value)

@@ -7,10 +7,14 @@ from pydantic import Field, model_validator
 from hopscope.circuits.config import ReaderConfig
 from hopscope.models.config import TransformerConfig
 from hopscope.studies.base import StudyConfig
+from hopscope.studies.tiny_lm.corpus import Corpus, shares
 from hopscope.tasks.config import EquationsConfig
 from hopscope.training.config import Beta, MemberPlan, TrainingConfig, UnitPlan
 
 Mixture = Literal["uniform", "zipf"]
+
+CORPUS, DEEPEST = "corpus", "deepest"
+"""Mixtures that only some runs have: a text's, and the control's."""
 
 
 class TinyLmConfig(StudyConfig):
@@ -19,6 +23,9 @@ class TinyLmConfig(StudyConfig):
     Attributes:
         seeds: number of seeds of every mixture.
         mixtures: how often each depth is trained: all alike ("uniform"), or in proportion to 1 / D ("zipf").
+        corpus: a text, or what hopscope corpus --json says of one: adds the mixture "corpus", in which each depth is as
+            frequent as words of the text that need so many steps.
+        control: also train on texts of the largest depth alone ("deepest"), which no mixture helps to learn.
         chains: interleaved chains N of a question; with two, what is not held out could be known by heart.
         depths: rounds D that a question may have, ascending.
         lines: what a training line may name: a symbol of the round before, each once, as in the paper ("paper"), or any
@@ -51,6 +58,8 @@ class TinyLmConfig(StudyConfig):
 
     seeds: int = Field(2, ge=1)
     mixtures: tuple[Mixture, ...] = ("uniform", "zipf")
+    corpus: Corpus = None
+    control: bool = False
     chains: int = Field(4, ge=3)
     depths: tuple[int, ...] = (1, 2)
     lines: Literal["paper", "earlier"] = "earlier"
@@ -83,8 +92,13 @@ class TinyLmConfig(StudyConfig):
     def _plans(self) -> Self:
         if not self.mixtures or len(set(self.mixtures)) < len(self.mixtures):
             raise ValueError(f"mixtures: expected different ones, found {', '.join(self.mixtures) or 'none'}")
+        if self.control and len(self.depths) == 1:
+            raise ValueError(
+                f"control: expected several depths, of which the control has the last, found {self.depths[0]} alone; "
+                "take more depths, or no control"
+            )
         # Whatever is wrong with a model or a task is wrong with the study: say so before anything is written.
-        for mixture in self.mixtures:
+        for mixture in self.drawn:
             model = self.model(self.task(mixture))
             if model.heads * model.head_size != model.width or model.input_size > model.width:
                 raise ValueError(
@@ -93,12 +107,22 @@ class TinyLmConfig(StudyConfig):
                 )
         return self
 
-    def task(self, mixture: Mixture) -> EquationsConfig:
+    @property
+    def drawn(self) -> dict[str, Mixture | tuple[float, ...]]:
+        """Name of each mixture of the run → how often its depths are drawn."""
+        found: dict[str, Mixture | tuple[float, ...]] = {name: name for name in self.mixtures}
+        if self.corpus is not None:
+            found[CORPUS] = shares(self.corpus, self.depths)
+        if self.control:
+            found[DEEPEST] = (*(0.0 for _ in self.depths[:-1]), 1.0)
+        return found
+
+    def task(self, mixture: str) -> EquationsConfig:
         """The task under one mixture."""
         return EquationsConfig(
             chains=self.chains,
             depths=self.depths,
-            mixture=mixture,
+            mixture=self.drawn[mixture],
             lines=self.lines,
             asked=self.asked,
             repeated=self.repeated,
@@ -149,7 +173,7 @@ class TinyLmConfig(StudyConfig):
 def plan(config: TinyLmConfig) -> list[UnitPlan]:
     """Units by mixture; one with many seeds is cut into several."""
     units, member = [], 0
-    for mixture in config.mixtures:
+    for mixture in config.drawn:
         task = config.task(mixture)
         for start in range(0, config.seeds, config.members_per_unit):
             seeds = range(start, min(start + config.members_per_unit, config.seeds))

@@ -38,7 +38,7 @@ def draw_accuracy(config: TinyLmConfig, members: Sequence[Member]) -> Drawn:
     x = alt.X("depth:O", title="steps D of the question", axis=alt.Axis(labelAngle=0))
     y = alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(domain=[0.0, 1.0]), axis=alt.Axis(format="%"))
     apart = alt.XOffset("model:N", sort=names)
-    by = colour("mixture", list(config.mixtures))
+    by = colour("mixture", list(config.drawn))
     base = alt.Chart()
     spread = base.mark_rule(strokeWidth=1.6).encode(
         x=x, xOffset=apart, y=alt.Y("low:Q", title="accuracy"), y2="high:Q", color=by

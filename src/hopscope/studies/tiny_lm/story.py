@@ -11,6 +11,7 @@ from hopscope.studies.numbers import DASH, PageNumbers, written
 from hopscope.studies.tiny_lm.circuits import circuit_section
 from hopscope.studies.tiny_lm.config import TinyLmConfig
 from hopscope.studies.tiny_lm.evidence import LEARNED, Member
+from hopscope.studies.tiny_lm.mixtures import mixtures
 from hopscope.studies.words import counted
 from hopscope.tasks.text import TextConfig, questions
 
@@ -24,6 +25,7 @@ def write_story(
     numbers = PageNumbers()
     sections = [
         _task(config),
+        *mixtures(config, members, numbers),
         section("verdicts", "What the ledger says", {"kind": "verdicts"}),
         _exam(config, members, numbers),
         _learning(config, members, numbers),

@@ -5,8 +5,10 @@ any question with so many chains, and at most so many steps, can contain.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from hopscope.errors import UserError
 from hopscope.tasks.text.linear import equations
 
 PADDING: Final = "<pad>"
@@ -30,6 +32,32 @@ class Token(NamedTuple):
 def tokenized(text: str) -> list[Token]:
     """The tokens of a text, in order."""
     return [Token(match.group(), *match.span()) for match in re.finditer(TOKEN_PATTERN, text)]
+
+
+def numbered(vocabulary: Sequence[str]) -> dict[str, int]:
+    """The number of each token."""
+    return {token: number for number, token in enumerate(vocabulary)}
+
+
+def read_words(text: str, numbers: Mapping[str, int], known: str) -> list[int]:
+    """A text as token numbers, without padding.
+
+    Args:
+        text: of words, numbers and signs.
+        numbers: of the known tokens.
+        known: which these are, in words.
+
+    Raises:
+        UserError: there are others in the text.
+    """
+    words = [each.token for each in tokenized(text)]
+    unknown = sorted(set(words) - set(numbers))
+    if unknown:
+        raise UserError(
+            f"prompt: expected {known}, found {', '.join(map(repr, unknown[:5]))}; "
+            "ask questions in equations with no more chains and steps than in training"
+        )
+    return [numbers[word] for word in words]
 
 
 def question_words(chains: int, depth: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -1,0 +1,249 @@
+"""Mixtures that a run may have beside uniform and Zipf's: of a text, and the control's; from option to page."""
+
+import json
+import re
+
+import pytest
+from pydantic import ValidationError
+
+from hopscope.claims import Verdict
+from hopscope.cli.run import read_options
+from hopscope.errors import UserError
+from hopscope.llm.answers import Tally, share
+from hopscope.llm.corpus_file import StepCounts
+from hopscope.runs import RunFolder, content_hash
+from hopscope.studies import find_study
+from hopscope.studies.tiny_lm.config import TinyLmConfig, plan
+from hopscope.studies.tiny_lm.evidence import Member
+from hopscope.studies.tiny_lm.figures import draw_accuracy
+from hopscope.studies.tiny_lm.ledger import judge
+from hopscope.studies.tiny_lm.story import write_story
+
+TEXT = "Anna knows Bert. Bert paints ships. Ships need tar. Anna tar. Bert tar. Anna ships."
+COUNTS = StepCounts(text="ships.txt", tokens=29, counts=(7, 0, 5, 3))
+
+
+def options(*words):
+    return read_options(find_study("tiny-lm"), [str(word) for word in words])[1]
+
+
+def record(config):
+    return config.model_dump(mode="json")
+
+
+# The options.
+
+
+def test_a_run_without_them_has_its_mixtures_alone():
+    for config in (*PRESETS.values(), options(), options("--corpus", "None")):
+        assert list(config.drawn) == list(config.mixtures)
+        assert [each.task.mixture for each in plan(config)] == [each.label for each in plan(config)]
+
+
+def test_a_file_is_read_once_and_its_numbers_are_on_record(tmp_path):
+    file = tmp_path / "ships.txt"
+    file.write_text(TEXT, encoding="utf-8")
+    config = options("--corpus", file, "--control", "--depths", 1, 2, 3)
+    file.unlink()
+    assert record(config)["corpus"] == {"text": "ships.txt", "tokens": 14, "counts": [2, 3, 1, 0, 0]}
+    assert record(config)["control"] is True
+    again = TinyLmConfig.model_validate(json.loads(json.dumps(record(config))))
+    assert again == config
+    assert [record(each) for each in plan(again)] == [record(each) for each in plan(config)]
+
+
+def test_from_python_a_path_does_too(tmp_path):
+    (tmp_path / "text").write_text(TEXT, encoding="utf-8")
+    expected = StepCounts(text="text", tokens=14, counts=(2, 3, 1, 0, 0))
+    assert TinyLmConfig(corpus=tmp_path / "text").corpus == expected
+    assert TinyLmConfig(corpus=str(tmp_path / "text")).corpus == expected
+
+
+def test_units_are_trained_on_the_shares_of_the_text_and_on_the_deepest_alone():
+    config = TinyLmConfig(corpus=COUNTS, control=True, depths=(1, 2, 3), seeds=3, members_per_unit=2)
+    units = plan(config)
+    members = [member for unit in units for member in unit.members]
+    assert [member.member for member in members] == list(range(12))
+    assert [member.overrides["mixture"] for member in members] == [
+        name for name in ("uniform", "zipf", "corpus", "deepest") for _ in range(3)
+    ]
+    found = {unit.label: unit.task.shares for unit in units}
+    assert found["corpus"] == pytest.approx((7 / 12, 0, 5 / 12))
+    assert found["deepest"] == (0, 0, 1)
+    assert len({content_hash(record(unit)) for unit in units}) == len(units)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"corpus": COUNTS, "depths": (1, 2)},
+            "that need 2 steps, the largest depth, found 7 of 1, 0 of 2 steps",
+        ),
+        (
+            {"corpus": COUNTS, "depths": (3, 6)},
+            "that need 6 steps, the largest depth, found 5 of 3, 0 of 6 steps",
+        ),
+        ({"corpus": COUNTS, "depths": ()}, "depths: expected ascending numbers"),
+        ({"control": True, "depths": (2,)}, "control: expected several depths, .* found 2 alone"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(fields, said):
+    with pytest.raises(ValidationError, match=said):
+        TinyLmConfig(**fields)
+
+
+def test_refusals_are_one_line_before_anything_is_written(tmp_path, monkeypatch, capsys):
+    from hopscope.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shallow.txt").write_text("Anna knows Bert. Anna Bert.", encoding="utf-8")
+    for words, said in (
+        (["--corpus", "nothing.txt"], "nothing.txt: expected a readable file"),
+        (["--corpus", "shallow.txt"], "corpus: expected words of shallow.txt that need 2 steps"),
+    ):
+        assert main(["run", "tiny-lm", *words]) == 2
+        printed = capsys.readouterr()
+        assert printed.out == "" and said in printed.err and printed.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["shallow.txt"]
+
+
+# The ledger and the page.
+
+
+def tally(depth, right, of):
+    return Tally(
+        model="m", formulation="equations", depth=depth, questions=of, accuracy=share(right, of),
+        first_accuracy=share(right, of), acceptance=share(of, of), answered=share(of, of), guess=0.25, attempts=1.0,
+        stuck=0, lost_chain=0, lost_steps={}, rejected={},
+    ).model_dump(mode="json")  # fmt: skip
+
+
+UNREAD = {"learned": [], "paths": [], "minimal_circuits": [], "verdict": "no circuit: above plateau"}
+
+
+def members_of(config, right):
+    """Models whose exams are made up, of 97 questions each; `right` of the mixture at the last depth."""
+    members = []
+    for unit in plan(config):
+        scores = [right[unit.label] if depth == config.depths[-1] else 89 for depth in config.depths]
+        tallies = [tally(depth, score, 97) for depth, score in zip(config.depths, scores, strict=True)]
+        members += [
+            Member(
+                member=each.member, seed=each.seed, mixture=unit.label, frozen=False,
+                file=f"units/{content_hash(record(unit))}/analysis/exam.json", key=f"members.{index}",
+                folder="models/m", tallies={one["depth"]: one for one in tallies},
+                accuracy={depth: ([0, 5], [0.25, 0.95]) for depth in config.depths},
+                loss={depth: ([0, 5], [1.4, 0.1]) for depth in config.depths},
+                reading=UNREAD, reading_file="units/circuit.json", checkpoints=(0, 5), paths=(), tokens=[], rows=[],
+                formation_file="units/formation.json", unit=None,
+            )
+            for index, each in enumerate(unit.members)
+        ]  # fmt: skip
+    return members
+
+
+def told(root, config, right):
+    """The story of a run whose configuration, units and exams are on record."""
+    members = members_of(config, right)
+    units = {content_hash(record(unit)): unit for unit in plan(config)}
+    listed = [
+        {"member": each.member, "unit": unit, "index": index, "seed": each.seed, "overrides": each.overrides}
+        for unit, made in units.items()
+        for index, each in enumerate(made.members)
+    ]
+    run = RunFolder.create(root, "tiny-lm", record(config), listed, None)
+    for name, unit in units.items():
+        run.unit(name).create({"label": unit.label, "plan": record(unit)})
+        asked = [each for each in members if name in each.file]
+        run.write_json(
+            asked[0].file, {"members": [{"tallies": list(each.tallies.values())} for each in asked]}
+        )
+    write_story(run, config, members, judge(members, config))
+    return run, members
+
+
+WIDE = TinyLmConfig(
+    corpus=COUNTS, control=True, depths=(1, 2, 3), seeds=10, members_per_unit=5, training_steps=30_000
+)
+ALL_RIGHT = {"uniform": 97, "zipf": 96, "corpus": 95, "deepest": 13}
+
+
+def test_a_text_is_a_part_of_its_own_and_the_control_decides_nothing():
+    members = members_of(WIDE, ALL_RIGHT)
+    ((claim, judgement),) = judge(members, WIDE)
+    assert claim.verdict is Verdict.REPRODUCED
+    assert claim.threshold == {each: {"at_least": 0.9} for each in ("zipf", "uniform", "corpus")}
+    assert claim.value == pytest.approx({"zipf": 96 / 97, "uniform": 1.0, "corpus": 95 / 97})
+    assert "not judged: the control, trained on texts of depth 3 alone, is at 13.4 %" in judgement.words
+    assert judgement.per_seed["deepest"] == (13 / 97,) * 10
+
+
+def test_one_text_that_does_not_suffice_refutes():
+    members = members_of(WIDE, {**ALL_RIGHT, "corpus": 50})
+    ((claim, _),) = judge(members, WIDE)
+    assert claim.verdict is Verdict.REFUTED
+
+
+def test_without_a_text_or_a_control_the_claim_is_what_it_was(tmp_path):
+    config = WIDE.model_copy(update={"corpus": None, "control": False})
+    ((claim, judgement),) = judge(members_of(config, ALL_RIGHT), config)
+    assert set(claim.threshold) == set(judgement.per_seed) == {"zipf", "uniform"}
+    assert "control" not in judgement.words
+    run, _ = told(tmp_path, config.model_copy(update={"seeds": 1}), ALL_RIGHT)
+    assert "mixtures" not in [section["id"] for section in run.read_json("story.json")["sections"]]
+
+
+def test_a_control_that_diverged_is_said_to_have_no_number():
+    members = members_of(WIDE, ALL_RIGHT)
+    kept = [each for each in members if each.mixture != "deepest"]
+    ((_, judgement),) = judge(kept, WIDE)
+    assert judgement.words.endswith("is at no number")
+    assert "deepest" not in judgement.per_seed
+
+
+def followed(run, number):
+    value = run.read_json(number["file"])
+    for key in number["key"].split("."):
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    return value
+
+
+def test_the_page_tells_the_text_and_compares_with_the_control(tmp_path):
+    config = WIDE.model_copy(update={"seeds": 2})
+    run, members = told(tmp_path, config, ALL_RIGHT)
+    story = run.read_json("story.json")
+    (here,) = [section for section in story["sections"] if section["id"] == "mixtures"]
+    text, drawn, control, compared = here["blocks"]
+    numbers = story["numbers"]
+
+    def shown(cell):
+        return re.sub(r"{(\w+)}", lambda place: numbers[place[1]]["text"], cell)
+
+    assert "a text, ships.txt: of its 29 content words" in shown(text["text"])
+    assert "No word needs 2 steps: under this mixture, no text has that depth." in text["text"]
+    assert [[shown(cell) for cell in row] for row in drawn["rows"]] == [
+        ["1", "7", "58.33\u00a0%"], ["2", "0", "0\u00a0%"], ["3", "5", "41.67\u00a0%"],
+    ]  # fmt: skip
+    assert "texts of depth 3 alone" in control["text"]
+    rows = [[shown(cell) for cell in row] for row in compared["rows"]]
+    assert [row[0] for row in rows] == ["uniform", "zipf", "corpus", "deepest"]
+    assert rows[0][1:] == ["100\u00a0%"] * 2 and rows[3][1:] == ["13.4\u00a0%"] * 2
+    for number in numbers.values():
+        if number["file"].endswith(".json"):
+            assert followed(run, number) == number["value"], number
+    files = {number["file"].split("/")[-1] for number in numbers.values()}
+    assert {"config.json", "unit.json"} < files
+    chart, rows = draw_accuracy(config, members)
+    assert {row["mixture"] for row in rows} == set(config.drawn)
+    assert json.dumps(list(config.drawn)) in json.dumps(chart.to_dict())
+
+
+def test_a_training_that_was_not_asked_for_has_no_shares():
+    with pytest.raises(KeyError):
+        TinyLmConfig().task("corpus")
+
+
+def test_a_file_that_is_none_is_an_error_of_the_user():
+    with pytest.raises(UserError, match="expected a readable file"):
+        TinyLmConfig(corpus="nothing/at/all")
