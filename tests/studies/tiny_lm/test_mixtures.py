@@ -13,7 +13,7 @@ from hopscope.llm.answers import Tally, share
 from hopscope.llm.corpus_file import StepCounts
 from hopscope.runs import RunFolder, content_hash
 from hopscope.studies import find_study
-from hopscope.studies.tiny_lm.config import TinyLmConfig, plan
+from hopscope.studies.tiny_lm.config import PRESETS, TinyLmConfig, plan
 from hopscope.studies.tiny_lm.evidence import Member
 from hopscope.studies.tiny_lm.figures import draw_accuracy
 from hopscope.studies.tiny_lm.ledger import judge
