@@ -2,6 +2,7 @@
 
 from hopscope.circuits.config import reading_name
 from hopscope.studies.chains.config import ChainsConfig
+from hopscope.studies.recipe import RETRIEVAL
 from hopscope.training.config import UnitPlan
 
 
@@ -19,7 +20,7 @@ def names(config: ChainsConfig, plan: UnitPlan) -> dict[str, str]:
     """Every analysis of a unit with the kind of its file."""
     members = [member.member for member in plan.members]
     return {
-        "retrieval": "json",
+        RETRIEVAL: "json",
         **{reading_name(member, config.reader()): "json" for member in members},
         **{formation_name(member): "json" for member in members},
         **{maps_name(member): "npz" for member in members},
