@@ -18,8 +18,9 @@ from _common import peak_memory_mb, stop
 from _hidden_plant import HiddenPlant, hidden_plant
 from hopscope.circuits import reader
 from hopscope.circuits.circuit import Circuit
+from hopscope.circuits.config import READ
 from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Stream
-from hopscope.circuits.reader import READ, ReaderConfig
+from hopscope.circuits.reader import ReaderConfig
 from hopscope.circuits.vector_goal import VectorSetting
 
 WAYS = ("kept", "afresh")

@@ -90,14 +90,16 @@ class Ended:
         return line
 
 
-def _share_compiled_loops(package: Path, copy: Path) -> None:
+def _share_compiled(package: Path, copy: Path) -> None:
     """Loops that numba compiled for the source serve its copy too, and the other way round: they take half a minute.
 
-    Numba keeps them beside the bytecode and looks at time and size of the source, which the copy has too.
+    Numba keeps them beside the bytecode and looks at time and size of the source, which the copy has too.  Pages keep
+    the script of their charts there.
     """
-    compiled = package / "training" / "__pycache__"
-    compiled.mkdir(exist_ok=True)
-    (copy / "training" / "__pycache__").symlink_to(compiled)
+    for room in ("training", "report"):
+        compiled = package / room / "__pycache__"
+        compiled.mkdir(exist_ok=True)
+        (copy / room / "__pycache__").symlink_to(compiled)
 
 
 @dataclass
@@ -122,7 +124,7 @@ class Processes:
                 shutil.copytree(
                     package, home / "copying" / "hopscope", ignore=shutil.ignore_patterns("__pycache__")
                 )
-                _share_compiled_loops(package, home / "copying" / "hopscope")
+                _share_compiled(package, home / "copying" / "hopscope")
                 (home / "killer").mkdir()
                 (home / "killer" / "sitecustomize.py").write_text(KILLER)
                 (home / "copying").rename(home / "source")

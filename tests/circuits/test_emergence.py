@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from hopscope.circuits.circuit import Circuit, Path
-from hopscope.circuits.emergence import SEQUENCES, attention_on, formation, maps, spaced
+from hopscope.circuits.config import SEQUENCES, spaced
+from hopscope.circuits.emergence import attention_on, formation, maps
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.planted import planted_models

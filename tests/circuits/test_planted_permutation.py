@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from hopscope.circuits.config import ReaderConfig
+from hopscope.circuits.config import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfig
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.permutation_goal import SKILLS, PermutationSetting, PermutationSkills
 from hopscope.circuits.planted_permutation import PlantedPermutation, Read, planted_permutations
-from hopscope.circuits.reader import NOT_LEARNED, READ, UNEXPLAINED, Reading, read_circuit
+from hopscope.circuits.reader import Reading, read_circuit
 from hopscope.circuits.rules import History, Identity, Learned, MeanMap, Related, Uniform, said
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.permutation import PermutationTask

@@ -8,10 +8,11 @@ import torch
 
 from hopscope.circuits import circuit as circuits
 from hopscope.circuits.circuit import Circuit
+from hopscope.circuits.config import NOT_LEARNED, READ, UNEXPLAINED
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.planted import Planted
-from hopscope.circuits.reader import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfig, Reading, read_circuit
+from hopscope.circuits.reader import ReaderConfig, Reading, read_circuit
 from hopscope.circuits.rules import MeanMap, OverRole
 from hopscope.circuits.vector_goal import VectorSetting
 from hopscope.errors import UserError

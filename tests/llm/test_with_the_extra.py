@@ -10,6 +10,12 @@ from pathlib import Path
 import pytest
 
 INSPECTED = Path(__file__).with_name("inspected")
+WHOLE = ("test_real_servers.py", "test_study.py", "test_tiny_lm.py")
+"""Tests of whole runs and servers: the slower half, so that two cores can share the work."""
+GROUPS = {
+    "whole": [INSPECTED / name for name in WHOLE],
+    "parts": sorted(path for path in INSPECTED.glob("test_*.py") if path.name not in WHOLE),
+}
 NEEDED = ("inspect_ai", "openai", "transformers", "accelerate", "fastapi")
 
 
@@ -23,16 +29,17 @@ def require(missing: list[str], environment: Mapping[str, str]) -> None:
     pytest.skip(what)
 
 
-def test_what_needs_the_extras(tmp_path):
-    run("not soak", tmp_path)
+@pytest.mark.parametrize("group", GROUPS)
+def test_what_needs_the_extras(group, tmp_path):
+    run("not soak", GROUPS[group], tmp_path)
 
 
 @pytest.mark.soak
 def test_what_needs_the_extras_and_time(tmp_path):
-    run("soak", tmp_path)
+    run("soak", [INSPECTED], tmp_path)
 
 
-def run(marked, tmp_path):
+def run(marked, paths, tmp_path):
     require([package for package in NEEDED if find_spec(package) is None], os.environ)
     # Not PYTHONPATH either: Inspect gives tasks the name of their package only where that package is installed.
     foreign = ("PYTEST_", "INSPECT_", "COV_", "PYTHONPATH")
@@ -44,7 +51,7 @@ def run(marked, tmp_path):
     }
     arguments = ["-q", "-m", marked, "-W", "ignore", "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments, "--basetemp", str(tmp_path / "base"), str(INSPECTED)],
+        [sys.executable, "-m", "pytest", *arguments, "--basetemp", str(tmp_path / "base"), *map(str, paths)],
         capture_output=True,
         text=True,
         check=False,

@@ -337,6 +337,17 @@ def test_floors_and_sizes(measured):
     assert all(1 / 4 <= share < 0.4 for share in floors["majority"]["history"])
 
 
+@pytest.mark.parametrize("values", [4, 3])
+def test_the_answer_alone_has_the_same_numbers(values):
+    task = PermutationTask(PermutationConfig(values=values))
+    length = 2 * values - 1
+    shape = {"length": length, "input_size": values + 1, "output_size": values + 1}
+    model = small_model(**shape, readout=tuple(range(0, length, 2)))
+    fit = Fit(steps=5, batch=7)
+    answer = decoding.measure_answer(model, task, fit=fit)
+    assert answer == decoding.measure_decoding(model, task, fit=fit)["answer"]
+
+
 def test_the_measurement_repeats_itself_and_knows_a_broken_member():
     model = recallers()
     model.weights["embed.token.weight"][BY_CONTENT] = math.nan

@@ -1,9 +1,18 @@
 """How a model is read, and under what name a reading is on record.  Loads no torch."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hopscope.config import Config
 from hopscope.runs.hashing import content_hash
+
+NOT_LEARNED, READ, UNEXPLAINED = "no circuit: above plateau", "read", "unexplained"
+"""Verdicts on a model; the last with the reason behind it."""
+
+SEQUENCES = 32
+"""Input sequences over which attention is averaged (paper, section 9.1)."""
+
+FORMED = 0.5
+"""Mean attention from which on a path counts as formed (paper, figure 7)."""
 
 _REVISION = 6
 """Raised when the reader's results change: readings on record are then made anew."""
@@ -55,3 +64,10 @@ def followed_names(members: Iterable[int], config: ReaderConfig) -> dict[str, st
             maps_name(member): "npz",
         }
     return found
+
+
+def spaced(steps: Sequence[int], most: int) -> list[int]:
+    """At most so many of some steps, evenly spaced, the first and the last among them."""
+    if len(steps) <= most:
+        return list(steps)
+    return [steps[round(place * (len(steps) - 1) / (most - 1))] for place in range(most)]

@@ -4,7 +4,7 @@ The circuit is the one that was read at the end of training.  What is followed i
 rows lay on what its rule reads, long before there was a circuit.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -18,12 +18,6 @@ from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.rules import Learned, MeanMap
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
-
-SEQUENCES = 32
-"""Input sequences over which attention is averaged (paper, section 9.1)."""
-
-FORMED = 0.5
-"""Mean attention from which on a path counts as formed (paper, figure 7)."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +89,3 @@ def _patterns(model: Transformer, batch: Batch) -> Iterator[Float[Tensor, "1 bat
             pattern = block.pattern(stream)
             yield pattern
             stream = block.under(stream, pattern)
-
-
-def spaced(steps: Sequence[int], most: int) -> list[int]:
-    """At most so many of some steps, evenly spaced, the first and the last among them."""
-    if len(steps) <= most:
-        return list(steps)
-    return [steps[round(place * (len(steps) - 1) / (most - 1))] for place in range(most)]

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from hopscope.circuits.circuit import Circuit
-from hopscope.circuits.config import ReaderConfig, formation_name, maps_name
-from hopscope.circuits.emergence import SEQUENCES, formation, maps, spaced
+from hopscope.circuits.config import SEQUENCES, ReaderConfig, formation_name, maps_name, spaced
+from hopscope.circuits.emergence import formation, maps
 from hopscope.circuits.goal import Setting
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.record import path_json, read_member

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from hopscope import rng
 from hopscope.circuits.circuit import Circuit
-from hopscope.circuits.config import ReaderConfig
+from hopscope.circuits.config import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfig
 from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slot, followed
 from hopscope.circuits.flow import Carried, Composition, Flow
 from hopscope.circuits.goal import Setting, Use
@@ -32,10 +32,6 @@ from hopscope.circuits.rules import NOTHING, Identity, MeanMap, Rule, Uniform, r
 from hopscope.circuits.search import Search
 from hopscope.circuits.settings import ReadTask, setting_of
 from hopscope.models.transformer import Transformer
-
-NOT_LEARNED = "no circuit: above plateau"
-READ = "read"
-UNEXPLAINED = "unexplained"
 
 _MOST_CIRCUITS = 12
 """Minimal circuits after which no further ones are looked for."""

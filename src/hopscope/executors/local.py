@@ -122,7 +122,7 @@ def run_study(
     ]
     if run.is_done and not pending and _concluded(study, config, run):
         return run
-    device = chosen_device(device)
+    device = chosen_device(device) if plans else "cpu"  # to ask for CUDA loads torch, for which no unit waits
     with run.lock():
         run.clear_done()
         cores = threads or available_cores()

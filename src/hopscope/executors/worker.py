@@ -69,7 +69,7 @@ def run_unit(
     from hopscope.studies import find_study
     from hopscope.training import threads as arithmetic
     from hopscope.training.budget import TimeBudget
-    from hopscope.training.restore import unit_plan
+    from hopscope.training.plan import unit_plan
     from hopscope.training.trainer import Progress, Trainer
 
     budget = TimeBudget(time_budget)

@@ -43,6 +43,9 @@ _SMALLEST_DEVIATION = 1e-6
 # Draws of the stream "probe": what each block of an address is for.
 _BATCHES, _INNER, _OUTER, _SHUFFLE, _SUBSET = range(5)
 
+_KINDS = ("repeats", "plain")
+_SITES = ("before", "after", "earlier_row")
+
 # Activations of the last row.
 
 
@@ -312,25 +315,13 @@ def measure_decoding(
         * `hidden`, `sequences`, `fit`: sizes and how it was fitted.
     """
     fit = fit if fit is not None else Fit()
-    hidden = hidden if hidden is not None else model.config.mlp_size or model.config.width
-    halves = {
-        kind: tuple(_half(model, task, kind, *part) for part in (("train", training), ("held_out", held_out)))
-        for kind in ("repeats", "plain")
-    }
-    questions = _questions(halves, fit.seed)
-    scores = {
-        kind: _scores(list(questions.values()), task.config.values, size, fit)
-        for kind, size in (("linear", None), ("mlp", hidden))
-    }
-    pairs = {
-        name: {kind: score[number] for kind, score in scores.items()} for number, name in enumerate(questions)
-    }
+    hidden = hidden if hidden is not None else _hidden(model)
+    halves = _halves(model, task, training, held_out)
+    questions = _answer_questions(halves) | _further_questions(halves, fit.seed)
+    pairs = _pairs(questions, task.config.values, hidden, fit)
     slots = range(task.config.values - 1)
     return {
-        "answer": {
-            kind: {site: pairs[f"{kind} {site}"] for site in ("before", "after", "earlier_row")}
-            for kind in halves
-        },
+        "answer": _answer(pairs),
         "shuffled": pairs["shuffled"],
         "pointer": pairs["pointer"],
         "history": [pairs[f"history {slot}"] for slot in slots],
@@ -342,6 +333,17 @@ def measure_decoding(
         },
         "fit": {"steps": fit.steps, "batch": fit.batch, "rate": fit.rate, "seed": fit.seed},
     }
+
+
+def measure_answer(model: Transformer, task: PermutationTask, *, fit: Fit | None = None) -> dict[str, Any]:
+    """The entry `answer` of `measure_decoding`, number for number, without the effort of the others.
+
+    Args:
+        model, task, fit: as there.
+    """
+    fit = fit if fit is not None else Fit()
+    questions = _answer_questions(_halves(model, task, TRAINING_SEQUENCES, HELD_OUT_SEQUENCES))
+    return _answer(_pairs(questions, task.config.values, _hidden(model), fit))
 
 
 def repeats_of_all(task: PermutationTask) -> PermutationTask:
@@ -364,6 +366,17 @@ def _shuffled(count: int, seed: int, block: int, device: torch.device) -> Int[Te
     return torch.argsort((words[:, 0] << 31) | (words[:, 1] >> 1), stable=True)
 
 
+def _hidden(model: Transformer) -> int:
+    return model.config.mlp_size or model.config.width
+
+
+def _halves(
+    model: Transformer, task: PermutationTask, training: int, held_out: int
+) -> dict[str, tuple[_Half, ...]]:
+    parts = (("train", training), ("held_out", held_out))
+    return {kind: tuple(_half(model, task, kind, *part) for part in parts) for kind in _KINDS}
+
+
 def _half(model: Transformer, task: PermutationTask, kind: str, split: str, most: int) -> _Half:
     batch = chosen_sequences(task, kind, split, most)
     last, earlier = (_activations(model, batch, row) for row in (task.positions - 1, task.positions - 3))
@@ -377,7 +390,7 @@ def _activations(model: Transformer, batch: Batch, row: int) -> RowActivations:
     )
 
 
-def _questions(halves: Mapping[str, tuple[_Half, ...]], seed: int) -> dict[str, _Question]:
+def _answer_questions(halves: Mapping[str, tuple[_Half, ...]]) -> dict[str, _Question]:
     questions = {}
     for kind, (train, held_out) in halves.items():
         labels = (train.answer, held_out.answer)
@@ -388,6 +401,11 @@ def _questions(halves: Mapping[str, tuple[_Half, ...]], seed: int) -> dict[str, 
         }
         for site, features in sites.items():
             questions[f"{kind} {site}"] = _Question(features, labels)
+    return questions
+
+
+def _further_questions(halves: Mapping[str, tuple[_Half, ...]], seed: int) -> dict[str, _Question]:
+    questions = {}
     train, held_out = halves["repeats"]
     before = (train.last.before, held_out.last.before)
     order = _shuffled(train.answer.numel(), seed, _SHUFFLE, train.answer.device)
@@ -409,6 +427,21 @@ def _mixed(repeats: _Half, plain: _Half) -> tuple[Tensor, Tensor]:
     count = min(plain.pointer.numel(), repeats.pointer.numel() // sources)
     features = torch.cat((repeats.last.before, plain.last.before[:, :count]), 1)
     return features, torch.cat((repeats.pointer, plain.pointer[:count]))
+
+
+def _pairs(
+    questions: Mapping[str, _Question], classes: int, hidden: int, fit: Fit
+) -> dict[str, dict[str, Any]]:
+    """Scores of a linear and of an MLP probe for every question."""
+    asked = list(questions.values())
+    scores = {kind: _scores(asked, classes, size, fit) for kind, size in (("linear", None), ("mlp", hidden))}
+    return {
+        name: {kind: score[number] for kind, score in scores.items()} for number, name in enumerate(questions)
+    }
+
+
+def _answer(pairs: Mapping[str, Any]) -> dict[str, Any]:
+    return {kind: {site: pairs[f"{kind} {site}"] for site in _SITES} for kind in _KINDS}
 
 
 def _scores(

@@ -17,21 +17,13 @@ from hopscope.models.interventions import AblateHead
 from hopscope.models.transformer import Transformer
 from hopscope.probes.causal_cases import LAST_ROW, LIMIT
 from hopscope.probes.causal_runs import Answers, CausalRuns, as_json
+from hopscope.probes.spreads import MISSING, NEITHER, ONE_DOES_BOTH, ONE_EACH, SHARED
 from hopscope.tasks.permutation import PermutationTask
 
 NEEDED, SPARED = 0.5, 0.1
 """Thresholds of claim P9: least loss of a skill that needs a head, largest loss of one that is spared by it."""
 
 SKILLS = ("recall", "elimination")
-
-ONE_EACH, ONE_DOES_BOTH, SHARED, NEITHER, MISSING = (
-    "one each",
-    "one head does both",
-    "shared",
-    "neither",
-    "a skill is missing",
-)
-"""How roles are spread over heads, see `spread`."""
 
 
 def measure_roles(model: Transformer, task: PermutationTask, limit: int = LIMIT) -> dict[str, Any]:

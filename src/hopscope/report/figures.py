@@ -67,7 +67,8 @@ def render_figure(figures_dir: Path, name: str) -> tuple[Path, Path]:
     options: dict[str, Any] = {"vl_version": VL_VERSION, "allowed_base_urls": []}
     try:
         svg: str = vl_convert.vegalite_to_svg(spec, **options)
-        png: bytes = vl_convert.vegalite_to_png(spec, scale=PNG_SCALE, **options)
+        # From the SVG, not from the specification: the same bytes, and the figure is laid out once.
+        png: bytes = vl_convert.svg_to_png(svg, scale=PNG_SCALE)
     except ValueError as error:
         # The library's message spans lines; the second one names the cause.
         cause = " ".join(str(error).split())[:200]

@@ -4,7 +4,6 @@ import json
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ from pydantic import JsonValue
 
 from hopscope.errors import UserError
 from hopscope.report.environment import asset, environment
-from hopscope.report.figures import VL_VERSION, inline_figure
+from hopscope.report.figures import inline_figure
+from hopscope.report.libraries import libraries
 from hopscope.report.prose import Prose
 from hopscope.report.record import FigureBlock, RunRecord, read_run
 from hopscope.report.verdicts import VerdictRow, verdict_counts, verdict_rows
@@ -86,7 +86,7 @@ def _render(views: list[RunView]) -> str:
             title=_title(views),
             style=Markup("\n").join(map(asset, _styles(views))),
             scripts=[asset(name) for name in _scripts(views)],
-            libraries=Markup(_libraries()) if any(view.figures for view in views) else "",
+            libraries=Markup(libraries()) if any(view.figures for view in views) else "",
             command=shlex.join(["hopscope", "report", *sources]),
         )
     )
@@ -115,15 +115,6 @@ def _title(views: list[RunView]) -> str:
     if len(views) > 1:
         return f"Hopscope: {len(views)} runs"
     return views[0].prose.plain(views[0].record.story.title)
-
-
-@cache
-def _libraries() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script; bundling takes about a second, hence the cache."""
-    import vl_convert
-
-    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VL_VERSION)
-    return bundle.replace("</script", "<\\/script")
 
 
 def _flatten(config: JsonValue, prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hopscope.circuits.config import maps_name
-from hopscope.circuits.emergence import spaced
+from hopscope.circuits.config import maps_name, spaced
 from hopscope.runs import UnitFolder
 from hopscope.studies.rows import Curve
 

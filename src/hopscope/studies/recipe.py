@@ -9,6 +9,9 @@ from hopscope.studies.base import StudyConfig
 from hopscope.tasks.config import RetrievalConfig, Targets, TimeOrder
 from hopscope.training.config import Beta, TrainingConfig
 
+RETRIEVAL = "retrieval"
+"""Name of the analysis that holds losses and accuracies of a unit's last checkpoint."""
+
 
 class RecipeConfig(StudyConfig):
     """Task, model and training as the paper tells them; what it leaves open has a documented default.

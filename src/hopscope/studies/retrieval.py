@@ -5,12 +5,11 @@ from torch import Tensor
 from hopscope.models.transformer import Transformer
 from hopscope.probes.retrieval import held_out, measure_retrieval
 from hopscope.runs import UnitFolder
+from hopscope.studies.recipe import RETRIEVAL
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.config import UnitPlan
 from hopscope.training.restore import load_ensemble
 from hopscope.training.trainer import Evaluate
-
-RETRIEVAL = "retrieval"
 
 
 def evaluator(task: RetrievalTask, samples: int) -> Evaluate:

@@ -1,5 +1,6 @@
 """Configurations of the tasks: values without torch, so that plans and help texts load fast."""
 
+import math
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -9,6 +10,12 @@ from hopscope.tasks.text import TextConfig
 from hopscope.tasks.text.tokens import equations_vocabulary, question_words
 
 SMALLEST_VALUES, LARGEST_VALUES = 3, 12
+
+
+def training_mappings(values: int, held_out_share: float) -> int:
+    """How many of all V! mappings are used in training: the others are held out, at least one and not all."""
+    total = math.factorial(values)
+    return total - min(max(round(held_out_share * total), 1), total - 1)
 
 
 class PermutationConfig(Config):

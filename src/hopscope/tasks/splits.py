@@ -12,6 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from hopscope import rng
+from hopscope.tasks.config import training_mappings
 
 ENUMERATED_VALUES = 8
 """Up to this V all V! mappings (40,320 at 8) are kept in a table."""
@@ -32,7 +33,7 @@ class MappingSplit:
     ):
         self.values, self.split_seed = values, split_seed
         self.total = math.factorial(values)
-        self.training = self.total - min(max(round(held_out_share * self.total), 1), self.total - 1)
+        self.training = training_mappings(values, held_out_share)
         self._highs = next(a for a in range(math.isqrt(self.total), 0, -1) if self.total % a == 0)
         self._lows = self.total // self._highs
         self._ranks = None

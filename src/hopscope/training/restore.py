@@ -7,12 +7,7 @@ from hopscope.models.member import MemberTransformer
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.models.transformer import Transformer
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder
-from hopscope.training.config import UnitPlan
-
-
-def unit_plan(unit: UnitFolder) -> UnitPlan:
-    """The plan that a unit was trained by."""
-    return UnitPlan.model_validate(unit.record["plan"])
+from hopscope.training.plan import unit_plan as unit_plan
 
 
 def load_ensemble(

@@ -6,9 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from hopscope.circuits.circuit import Circuit
-from hopscope.circuits.config import formation_name, reading_name
-from hopscope.circuits.emergence import FORMED
-from hopscope.circuits.reader import READ
+from hopscope.circuits.config import FORMED, READ, formation_name, reading_name
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.claims.precedence import earliest, latest
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder, frozen_members

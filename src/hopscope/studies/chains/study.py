@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from hopscope.circuits.config import followed_names
 from hopscope.runs import UnitFolder
 from hopscope.studies.chains.config import ChainsConfig, plan
+from hopscope.studies.recipe import RETRIEVAL
 from hopscope.tasks.config import RetrievalConfig
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class ChainsStudy:
     def analyses(self, config: ChainsConfig, plan: "UnitPlan") -> dict[str, str]:
         """What is measured of a unit."""
         members = [member.member for member in plan.members]
-        return {"retrieval": "json", **followed_names(members, config.reader())}
+        return {RETRIEVAL: "json", **followed_names(members, config.reader())}
 
     def task(self, plan: "UnitPlan", device: str) -> "RetrievalTask":
         """The training data of a unit."""

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from hopscope.models.config import TransformerConfig
 from hopscope.studies.depth.configurations import Asked, Configuration, Reading, every_reading
-from hopscope.studies.recipe import RecipeConfig
+from hopscope.studies.recipe import RETRIEVAL, RecipeConfig
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
 
@@ -187,7 +187,7 @@ def plan(config: DepthStudyConfig) -> list[UnitPlan]:
     return units
 
 
-ANALYSES = {"retrieval": "json"}
+ANALYSES = {RETRIEVAL: "json"}
 """What is measured of every unit's last checkpoint."""
 
 PRESETS = {

@@ -10,7 +10,7 @@ from hopscope.runs import MemberRecord, RunFolder, frozen_members
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.configurations import Configuration, Reading
 from hopscope.studies.metrics import Metrics
-from hopscope.studies.retrieval import RETRIEVAL
+from hopscope.studies.recipe import RETRIEVAL
 from hopscope.studies.rows import Curve
 
 LEARNED = 0.5

@@ -5,9 +5,7 @@ from typing import Any
 
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.clamping import Clamp, clamp_of, controls_of, rerun
-from hopscope.circuits.config import formation_name
-from hopscope.circuits.emergence import FORMED
-from hopscope.circuits.reader import READ
+from hopscope.circuits.config import FORMED, READ, formation_name
 from hopscope.circuits.record import StoredStages, read_member
 from hopscope.circuits.rules import OwnChain, Related
 from hopscope.claims.crossings import first_crossing

@@ -10,7 +10,7 @@ from hopscope.models.transformer import Transformer
 from hopscope.probes import permutation as probes
 from hopscope.probes.causal import measure_battery
 from hopscope.probes.causal_cases import LIMIT
-from hopscope.probes.decoding import measure_decoding
+from hopscope.probes.decoding import measure_answer, measure_decoding
 from hopscope.probes.formation import measure_formation, order_of_formation
 from hopscope.probes.permutation import json_numbers
 from hopscope.probes.posterior import measure_posteriors
@@ -162,7 +162,7 @@ def _decoding(trained: _Trained) -> dict[str, Any]:
     """Linear and MLP probes of the trained members, and of the same members before training."""
     untrained = load_ensemble(trained.unit, 0, trained.device)
     found = measure_decoding(trained.model, trained.task)
-    return trained.of_members({**found, "untrained": measure_decoding(untrained, trained.task)["answer"]})
+    return trained.of_members({**found, "untrained": measure_answer(untrained, trained.task)})
 
 
 def _worked(trained: _Trained) -> dict[str, Any]:

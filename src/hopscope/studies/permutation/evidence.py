@@ -11,7 +11,7 @@ from hopscope.errors import UserError
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder, frozen_members
 from hopscope.studies.permutation.config import PermutationStudyConfig, analyses
 from hopscope.studies.permutation.configurations import Configuration
-from hopscope.training.restore import unit_plan
+from hopscope.training.plan import unit_plan
 
 PROBES = "probes"
 

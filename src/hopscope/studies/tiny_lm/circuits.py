@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from hopscope.circuits.reader import READ
+from hopscope.circuits.config import READ
 from hopscope.studies.blocks import Block, section, table, text
 from hopscope.studies.followed import Followed, view
 from hopscope.studies.numbers import DASH, PageNumbers

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from hopscope.circuits.config import formation_name, reading_name
-from hopscope.circuits.emergence import FORMED
+from hopscope.circuits.config import FORMED, formation_name, reading_name
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.errors import UserError
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder, frozen_members

@@ -1,6 +1,7 @@
 """Losses of ideal observers, against which a training loss is read."""
 
 from hopscope.studies.permutation.config import PermutationStudyConfig
+from hopscope.tasks.config import training_mappings
 from hopscope.theory.posteriors import (
     blind_to_repeats_floor,
     elimination_floor,
@@ -19,12 +20,9 @@ def floors(config: PermutationStudyConfig) -> dict[str, float]:
     presentation's kind, one more sees the values used but never that an x came back, and one sees that too but not
     which value stood beside it.
     """
-    from hopscope.tasks.splits import MappingSplit
-
-    split = MappingSplit(config.values, config.held_out_share, config.split_seed)
     found = {
         _UNIFORM: elimination_floor(config.values),
-        _TRAINING: training_floor(config.values, split.training),
+        _TRAINING: training_floor(config.values, training_mappings(config.values, config.held_out_share)),
     }
     page_repeats = not config.repeat_slots and not config.repeat_sources
     if page_repeats and any(configuration.data == "repeats" for configuration in config.grid()):

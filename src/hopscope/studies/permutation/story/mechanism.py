@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from hopscope.probes.roles import MISSING
+from hopscope.probes.spreads import MISSING
 from hopscope.studies.blocks import Block, figure, section, table, text
 from hopscope.studies.numbers import DASH
 from hopscope.studies.permutation.config import PermutationStudyConfig
