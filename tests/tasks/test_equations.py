@@ -161,6 +161,17 @@ def test_the_slope_is_the_gradient_of_the_loss(repeated):
     torch.testing.assert_close(task.slope(predictions.detach(), batch), expected)
 
 
+def test_every_member_is_asked_the_same_held_out_questions():
+    task = task_of(chains=3, depths=(1, 2))
+    batch = task.evaluation(5, 2)
+    shape = (2, 5, len(task.readout), task.output_size)
+    predictions = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    found, answers = task.answered(predictions, batch)
+    place = task.readout.index(task.config.prompt_length(2) - 1)
+    torch.testing.assert_close(found, predictions[:, :, place])
+    assert torch.equal(answers, batch.targets[..., task.readout[place]])
+
+
 def test_every_predicted_token_counts_alike():
     task = task_of(chains=3, depths=(1, 2))
     batch = task.sample(torch.tensor([2, 3]), "train", 0, 5)

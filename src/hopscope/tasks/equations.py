@@ -226,9 +226,12 @@ class EquationsTask:
     def answered(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
     ) -> tuple[Float[Tensor, "member batch output"], Int[Tensor, "member batch"]]:
-        """Each sample's prediction at the end of the question, and its answer (both as token numbers)."""
+        """Each sample's prediction at the end of the question, and its answer (both as token numbers).
+
+        A batch with `member == 1` is asked of every member.
+        """
         asked, answers = self._answer(batch)
-        asked = asked[..., None, None].expand(-1, -1, 1, predictions.shape[-1])
+        asked = asked[..., None, None].expand(len(predictions), -1, 1, predictions.shape[-1])
         return predictions.gather(2, asked)[:, :, 0], answers
 
     def _weights(self, batch: Batch) -> Float[Tensor, "member batch readout"]:
