@@ -225,7 +225,7 @@ class EquationsTask:
 
     def answered(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
-    ) -> tuple[Float[Tensor, "member batch output"], Int[Tensor, "member batch"]]:
+    ) -> tuple[Float[Tensor, "member batch output"], Int[Tensor, "#member batch"]]:
         """Each sample's prediction at the end of the question, and its answer (both as token numbers).
 
         A batch with `member == 1` is asked of every member.
