@@ -15,7 +15,7 @@ from hopscope.tasks.text.tokens import END
 SHAPES = [
     {"chains": 4, "depths": (1, 2, 3), "mixture": "zipf"},
     {"chains": 3, "depths": (2,), "repeated": False},
-    {"chains": 5, "depths": (1, 3), "lines": "paper", "asked": "last", "solved": False},
+    {"chains": 5, "depths": (1, 3), "lines": "paper", "asked": "last"},
     {"chains": 2, "depths": (1, 2), "lines": "paper", "repeated": False},
     {"chains": 3, "depths": (1, 2, 4), "mixture": (7.0, 0.0, 5.0)},
 ]

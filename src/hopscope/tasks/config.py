@@ -368,7 +368,7 @@ class EquationsConfig(Config):
     """Questions in equations (paper, section 4 and Appendix A.1) as tokens, for a small language model.
 
     A training text is a question, its answer and an end mark, then the lines of the question once more in another
-    order, solved.  The model predicts the answer, the mark, and the right side of every repeated line.
+    order.  The model predicts the answer, the mark, and the right side of every repeated line.
 
     Attributes:
         chains: interleaved chains N.
@@ -380,7 +380,6 @@ class EquationsConfig(Config):
             takes 1 to D steps.  Held-out questions are the paper's always.
         asked: in training, what a question is about: a name of the last round, as in the paper, or any.
         repeated: whether the lines are repeated behind the answer in training.
-        solved: whether a repeated line tells the value that its name has in the end, not what the line said.
         held_out_share: of all N! mappings of names to values, those that training never sees.
         split_seed: seed of that split.
     """
@@ -392,7 +391,6 @@ class EquationsConfig(Config):
     lines: Literal["paper", "earlier"] = "earlier"
     asked: Literal["last", "any"] = "any"
     repeated: bool = True
-    solved: bool = True
     held_out_share: float = Field(0.2, gt=0.0, lt=1.0)
     split_seed: int = Field(0, ge=0, lt=1 << 63)
 

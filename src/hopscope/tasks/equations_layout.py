@@ -88,7 +88,7 @@ class Layout:
         words = self._words.expand(*query.shape[:2], -1)
         answer = self.tokens_of[self.value(drawn, drawn.asked[..., None])]
         again = self.repeated(drawn)
-        repeated = self._written(again, (self.value if self.config.solved else self.follow)(drawn, again))
+        repeated = self._written(again, self.follow(drawn, again))
         end, padding = torch.full_like(query, self._end), torch.full_like(query, self._padding)
         source = self._sources[drawn.depth]
         return torch.cat((lines, query, words, answer, end, repeated, padding), -1).gather(-1, source), source

@@ -47,7 +47,7 @@ def reference_text(
     return {
         "prompt": "\n".join([*told, f"{before}{query}{behind}"]),
         "answer": _end(found, query),
-        "repeated": [f"{name} = {_end(found, name) if config.solved else found[name]}" for name in repeated],
+        "repeated": [f"{name} = {found[name]}" for name in repeated],
     }
 
 

@@ -70,9 +70,8 @@ def _curriculum(config: TinyLmConfig) -> str:
     if config.asked == "any":
         parts.append("any name may be asked about, not only one of the last round")
     if config.repeated:
-        told = "solved, each with the value of its name" if config.solved else "as they are"
         parts.append(
-            f"behind the answer the lines are told once more, {told}, so that there is much to retrieve"
+            "behind the answer the lines are told once more, so that there is much to retrieve in one step"
         )
     if not parts:
         return "Training texts are written as the paper's questions."
