@@ -58,7 +58,7 @@ def heard(tmp_path_factory):
     config = PRESETS["smoke"].model_copy(
         update={"values": 3, "configurations": ("d16/1 plain", "d32/2 repeats"), "samples_per_epoch": 700,
                 "batch_size": 70, "epochs_plain": 0.5, "epochs_repeats": 1.0, "checkpoint_every": 5,
-                "evaluate_every": 5, "evaluation_limit": 77, "seeds": 2}
+                "evaluate_every": 5, "evaluation_limit": 77, "seeds": 2, "measurements": "basic"}
     )  # fmt: skip
     messages = []
     run = local.run_study(

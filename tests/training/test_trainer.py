@@ -94,7 +94,7 @@ def assert_same_training(found, expected):
 
 
 def test_alone_as_among_others(start, finish, plan_of):
-    fields = {"steps": 200, "checkpoint_every": 100, "clip_norm": 0.5, "warmup_steps": 17}
+    fields = {"steps": 100, "checkpoint_every": 50, "clip_norm": 0.5, "warmup_steps": 17}
     together = start(plan_of(5, 7, 11, **fields), name="together")
     finish(together)
     for index, seed in enumerate((5, 7, 11)):
