@@ -62,7 +62,7 @@ class TinyLmConfig(StudyConfig):
     chains: int = Field(4, ge=3)
     depths: tuple[int, ...] = (1, 2)
     lines: Literal["paper", "earlier"] = "earlier"
-    asked: Literal["last", "any"] = "any"
+    asked: Literal["last", "any"] = "last"
     repeated: bool = True
     held_out_share: float = Field(0.2, gt=0.0, lt=1.0)
     split_seed: int = Field(0, ge=0)
