@@ -1,8 +1,8 @@
 """Keep a finished run under docs/results: `python docs/collect.py RUN permutation/laptop`.
 
-Everything that the documentation is made from, and what tells where it came from; not the checkpoints, the metric parts
-(metrics.parquet has them), the clock's events, and the page and drawings, which `hopscope report` makes again from the
-rest.
+Everything that the documentation is made from, and what tells where it came from; not the checkpoints and exported
+models, the metric parts (metrics.parquet has them), Inspect's logs and the clock's events, which know the machine, and
+the page and drawings, which `hopscope report` makes again from the rest.
 """
 
 import shutil
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 RESULTS = Path(__file__).resolve().parent / "results"
-LEFT_OUT = ("checkpoints", "metrics", "events.jsonl", "report.html", "*.svg", ".*")
+LEFT_OUT = ("checkpoints", "metrics", "models", "logs", "events.jsonl", "report.html", "*.svg", ".*")
 
 
 def main(arguments: list[str]) -> int:
