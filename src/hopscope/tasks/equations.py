@@ -235,19 +235,24 @@ class EquationsTask:
         return predictions.gather(2, asked)[:, :, 0], answers
 
     def _weights(self, batch: Batch) -> Float[Tensor, "member batch readout"]:
-        """How much each readout counts: every token that is to be predicted alike."""
-        asked = batch.loss_mask[..., list(self.readout)].float()
-        return asked / asked.sum((1, 2), keepdim=True)
+        """How much each readout of a text counts: every token that is to be predicted alike.
+
+        Divided by how many these are of a text on average, not of this batch: a loss is a mean over samples, so that
+        the gradients of a batch's parts add up.
+        """
+        counts = (len(self.config.answered(depth)) for depth in self.config.depths)
+        average = sum(share * count for share, count in zip(self.config.shares, counts, strict=True))
+        return batch.loss_mask[..., list(self.readout)].float() / average
 
     def losses(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
     ) -> Mapping[str, Float[Tensor, " member"]]:
-        """Cross-entropy in nats: mean over all tokens that are to be predicted, as of any language model (training
-        minimises it), and mean over the answers."""
+        """Cross-entropy in nats: over all tokens that are to be predicted, as of any language model (training minimises
+        it; see `_weights`), and mean over the answers."""
         targets = batch.targets[..., list(self.readout)]
         found = functional.cross_entropy(predictions.movedim(-1, 1), targets, reduction="none")
         answer = found.gather(-1, self._answer(batch)[0][..., None])[..., 0].mean(-1)
-        return {"loss": (found * self._weights(batch)).sum((1, 2)), "loss_answer": answer}
+        return {"loss": (found * self._weights(batch)).sum(-1).mean(-1), "loss_answer": answer}
 
     def slope(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
@@ -256,7 +261,7 @@ class EquationsTask:
         targets = batch.targets[..., list(self.readout)]
         slope = predictions.softmax(-1)
         slope.scatter_add_(-1, targets[..., None], torch.full_like(slope[..., :1], -1.0))
-        return slope * self._weights(batch)[..., None]
+        return slope * (self._weights(batch)[..., None] / predictions.shape[1])
 
     # In words.
 
