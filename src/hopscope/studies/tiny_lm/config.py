@@ -210,6 +210,6 @@ PRESETS = {
 }  # fmt: skip
 COSTS = {
     "smoke": "under a minute on two cores",
-    "laptop": "under 10 min on two cores",
+    "laptop": "about 14 min on two cores",
     "paper": "24 models; made for a GPU",
 }
