@@ -244,6 +244,22 @@ def test_captured_patterns_and_streams_belong_to_this_pass(model):
 
 
 @torch.no_grad()
+def test_some_rows_and_heads_of_a_layer_are_those_of_all(model):
+    given = inputs(model.config)
+    block, stream = model.blocks[0], model.embedded(given)
+    rows, heads = torch.tensor([7, 0, 5]), list(range(model.config.heads))[::-1][:2]
+    every = block.pattern(stream)
+    pattern = block.pattern(stream, rows=rows, heads=heads)
+    torch.testing.assert_close(pattern, every[:, :, heads][..., rows, :], rtol=1e-5, atol=1e-5)
+    outputs = block.heads_under(stream, pattern, heads)
+    torch.testing.assert_close(
+        outputs, block.heads_under(stream, every)[:, :, heads][..., rows, :], rtol=1e-5, atol=1e-5
+    )
+    after = block.under(stream, every[..., rows, :], rows)
+    torch.testing.assert_close(after, block.under(stream, every)[:, :, rows], rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
 def test_means_are_means_over_the_batch(model):
     given = inputs(model.config)
     means = model.means(given)

@@ -5,7 +5,9 @@ every attention pattern is given (a head without rule keeps its clean pattern, t
 sample), so that only values flow; in mode *recomputed* the rows of the circuit use their own softmax over the streams
 as they have become, and all other rows what they are given.
 
-A change in one layer leaves the layers below as they are: their streams are kept and used again.
+A change in one layer leaves the layers below as they are: their streams are kept and used again.  What nobody looks at
+is not computed: of the last layer, all rows but those that are read out; of patterns, all heads and rows but those of
+the circuit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.rules import Learned, MeanMap, Rule, reads_nothing
+from hopscope.circuits.rules import NOTHING, Learned, MeanMap, Rule, reads_nothing
 from hopscope.models.transformer import Transformer
 
 Slot = tuple[int, int, int]
@@ -54,7 +56,7 @@ class Passed:
     """A finished pass.
 
     Attributes:
-        streams: before each layer, and after the last.
+        streams: before each layer.
         predictions: at the readout positions `[member, batch, readout, output]`.
     """
 
@@ -75,16 +77,13 @@ class Execution:
         self.model, self.grammar = model, grammar
         with torch.no_grad():
             stream = model.embedded(grammar.batch.inputs)
-            streams, patterns = [stream], []
+            streams, patterns = [], []
             for block in model.blocks:
+                streams.append(stream)
                 patterns.append(block.pattern(stream))
                 stream = block.under(stream, patterns[-1])
-                streams.append(stream)
             self.patterns: tuple[Pattern, ...] = tuple(patterns)
-            self.clean = Passed(tuple(streams), self._read_out(stream))
-
-    def _read_out(self, stream: Stream) -> Tensor:
-        return self.model.read_out(stream[:, :, self.model.rows])
+            self.clean = Passed(tuple(streams), model.read_out(stream[:, :, model.rows]))
 
     @property
     def slots(self) -> list[Slot]:
@@ -111,13 +110,33 @@ class Execution:
         given, own = list(base.given), list(base.own)
         for layer in {slot[0] for slot in changes}:
             given[layer], own[layer] = given[layer].clone(), own[layer].clone()
+        for nothing in NOTHING:
+            # Mostly there are many, and their pattern is the same for all heads.
+            for layer, rows in self._rows(
+                [slot for slot, rule in changes.items() if rule == nothing]
+            ).items():
+                pattern = self.grammar.pattern(nothing)[:, None]
+                given[layer] = torch.where(rows[..., None], pattern, given[layer])
+                own[layer] &= ~rows
         for slot, rule in changes.items():
-            layer, head, role = slot
-            rows = self.grammar.rows[role]
-            pattern = self.rule_pattern(slot, rule)
-            given[layer][0, :, head] = torch.where(rows[..., None], pattern, given[layer][0, :, head])
-            own[layer][0, :, head] = torch.where(rows, not reads_nothing(rule), own[layer][0, :, head])
+            if not reads_nothing(rule):
+                layer, head, role = slot
+                of_role = self.grammar.rows[role]
+                here = given[layer][0, :, head]
+                given[layer][0, :, head] = torch.where(
+                    of_role[..., None], self.rule_pattern(slot, rule), here
+                )
+                own[layer][0, :, head] |= of_role
         return replace(base, rules={**base.rules, **changes}, given=tuple(given), own=tuple(own))
+
+    def _rows(self, slots: Sequence[Slot]) -> dict[int, Bool[Tensor, "1 batch head query"]]:
+        """Rows of some slots, by layer."""
+        found: dict[int, Tensor] = {}
+        for layer, head, role in slots:
+            if layer not in found:
+                found[layer] = torch.zeros_like(self.patterns[layer][..., 0], dtype=torch.bool)
+            found[layer][0, :, head] |= self.grammar.rows[role]
+        return found
 
     def rule_pattern(self, slot: Slot, rule: Rule) -> Float[Tensor, "batch query key"]:
         """The pattern of a rule, for a given head where that matters."""
@@ -142,24 +161,52 @@ class Execution:
             base, start = self.clean, 0
         return self.onward(assignment, mode, base.streams[: start + 1])
 
-    def onward(self, assignment: Assignment, mode: Mode, before: Sequence[Stream]) -> Passed:
+    def onward(
+        self, assignment: Assignment, mode: Mode, before: Sequence[Float[Tensor, "1 batch _ model"]]
+    ) -> Passed:
         """Run the layers that are left.
 
         Args:
             assignment, mode: as of `run`.
-            before: streams before each layer that is done, and before the first that is left.
+            before: streams before each layer that is done, and before the first that is left; if none is left, after
+                the last, at the readout positions alone.
         """
-        streams = list(before)
-        stream = streams[-1]
+        *done, stream = before
         with torch.no_grad():
-            for layer in range(len(before) - 1, len(self.model.blocks)):
-                block, pattern = self.model.blocks[layer], assignment.given[layer]
-                own = assignment.own[layer]
-                if mode == "recomputed" and bool(own.any()):
-                    pattern = torch.where(own[..., None], block.pattern(stream), pattern)
-                stream = block.under(stream, pattern)
-                streams.append(stream)
-            return Passed(tuple(streams), self._read_out(stream))
+            for layer in range(len(done), len(self.model.blocks)):
+                done.append(stream)
+                rows = self.wanted(layer)
+                pattern = assignment.given[layer] if rows is None else assignment.given[layer][..., rows, :]
+                if mode == "recomputed":
+                    pattern = self._recomputed(layer, stream, assignment.own[layer], pattern)
+                stream = self.model.blocks[layer].under(stream, pattern, rows)
+            return Passed(tuple(done), self.model.read_out(stream))
+
+    def wanted(self, layer: int) -> slice | Tensor | None:
+        """Rows of a layer that anybody looks at, `None` for all."""
+        return self.model.rows if layer == len(self.model.blocks) - 1 else None
+
+    def _recomputed(
+        self,
+        layer: int,
+        stream: Stream,
+        own: Bool[Tensor, "1 batch head query"],
+        given: Float[Tensor, "1 batch head row key"],
+    ) -> Float[Tensor, "1 batch head row key"]:
+        """Given patterns of a layer's wanted rows, but the softmax of a stream for the heads' own rows."""
+        wanted = self.wanted(layer)
+        every = torch.arange(own.shape[-1], device=own.device)
+        every = every if wanted is None else every[wanted]
+        own = own[..., every]
+        heads = own.any((0, 1, 3)).nonzero()[:, 0]
+        rows = own.any((0, 1, 2)).nonzero()[:, 0]
+        if not len(heads):
+            return given
+        place = (..., heads[:, None], rows, slice(None))
+        pattern = self.model.blocks[layer].pattern(stream, None, every[rows], heads.tolist())
+        found = given.clone()
+        found[place] = torch.where(own[place[:-1]][..., None], pattern, given[place])
+        return found
 
 
 def followed(execution: Execution, slot: Slot, rule: Rule) -> float:

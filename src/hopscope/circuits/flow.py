@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from hopscope.circuits.execution import Assignment, Execution, Passed, Slot
+from hopscope.circuits.execution import Assignment, Execution, Passed, Pattern, Slot, Stream
 from hopscope.circuits.goal import NO_ANSWER, Exchange, Goal, Predictions
 from hopscope.circuits.rules import Uniform
 
@@ -74,16 +74,20 @@ class Flow:
         self.base = execution.run(assignment, "recomputed")
         self.loss = self._loss(self.base.predictions)
         with torch.no_grad():
-            self._patterns = [
-                self._pattern(layer, stream, stream) for layer, stream in enumerate(self.base.streams[:-1])
+            self._patterns = [self._pattern(layer, stream) for layer, stream in enumerate(self.base.streams)]
+            self._heads = [
+                block.heads_under(stream, pattern)
+                for block, stream, pattern in zip(
+                    execution.model.blocks, self.base.streams, self._patterns, strict=True
+                )
             ]
 
     def _loss(self, predictions: Tensor) -> float:
         return self.goal.loss(predictions, self.execution.grammar.batch)
 
-    def _pattern(self, layer: int, queries: Tensor, keys: Tensor) -> Float[Tensor, "1 batch head query key"]:
+    def _pattern(self, layer: int, stream: Stream) -> Pattern:
         own = self.assignment.own[layer][..., None]
-        pattern = self.execution.model.blocks[layer].pattern(queries, keys)
+        pattern = self.execution.model.blocks[layer].pattern(stream)
         return torch.where(own, pattern, self.assignment.given[layer])
 
     # Carrying.
@@ -98,7 +102,8 @@ class Flow:
 
     def _carried(self, slot: Slot, exchange: Exchange, streams: Sequence[Tensor]) -> Carried:
         layer = slot[0]
-        predictions = self._finished(slot, self._read(slot, self._patterns[layer], streams[layer]))
+        read = self._read(slot, self._patterns[layer][:, :, slot[1]], streams[layer])
+        predictions = self._finished(slot, read)
         rise = self._loss(predictions) - self.loss
         if exchange.right is None or exchange.follows is None:
             return Carried(exchange.name, rise)
@@ -112,30 +117,46 @@ class Flow:
         return Carried(exchange.name, rise, kept, followed)
 
     def _under_base(self, embedded: Tensor) -> list[Tensor]:
-        """Streams of other inputs under the patterns of the base."""
+        """Streams of other inputs before each layer, under the patterns of the base."""
         streams = [embedded]
         with torch.no_grad():
-            for block, pattern in zip(self.execution.model.blocks, self._patterns, strict=True):
+            for block, pattern in zip(self.execution.model.blocks[:-1], self._patterns, strict=False):
                 streams.append(block.under(streams[-1], pattern))
         return streams
 
-    def _read(self, slot: Slot, pattern: Tensor, values: Tensor) -> Float[Tensor, "1 batch query head_dim"]:
+    def _read(
+        self, slot: Slot, pattern: Float[Tensor, "1 batch query key"], values: Stream
+    ) -> Float[Tensor, "1 batch query head_dim"]:
         """Output of the slot's head under a pattern, with values from a stream."""
         layer, head, _ = slot
         with torch.no_grad():
-            return self.execution.model.blocks[layer].heads_under(values, pattern)[:, :, head]
+            block = self.execution.model.blocks[layer]
+            return block.heads_under(values, pattern[:, :, None], [head])[:, :, 0]
 
     def _finished(self, slot: Slot, read: Float[Tensor, "1 batch query head_dim"]) -> Predictions:
         """Predictions where the slot's rows have read this instead, and everything later is recomputed."""
-        layer, head, role = slot
-        block, stream = self.execution.model.blocks[layer], self.base.streams[layer]
-        rows = self.execution.grammar.rows[role]
-        with torch.no_grad():
-            heads = block.heads_under(stream, self._patterns[layer]).clone()
-            heads[:, :, head] = torch.where(rows[..., None], read, heads[:, :, head])
-            stream = block.after_heads(stream, heads)
-        before = (*self.base.streams[: layer + 1], stream)
+        before = (*self.base.streams[: slot[0] + 1], self._after_read(slot, read))
         return self.execution.onward(self.assignment, "recomputed", before).predictions
+
+    def _after_read(
+        self, slot: Slot, read: Float[Tensor, "1 batch query head_dim"]
+    ) -> Float[Tensor, "1 batch row model"]:
+        """The wanted rows of the stream after a layer where the slot's rows have read this instead."""
+        layer, head, role = slot
+        rows = self.execution.grammar.rows[role][..., None]
+        heads = self._heads[layer].clone()
+        heads[:, :, head] = torch.where(rows, read, heads[:, :, head])
+        return self._after(layer, self.base.streams[layer], heads)
+
+    def _after(
+        self, layer: int, stream: Stream, heads: Float[Tensor, "1 batch head position head_dim"]
+    ) -> Float[Tensor, "1 batch row model"]:
+        """The wanted rows of the stream after a layer."""
+        rows = self.execution.wanted(layer)
+        if rows is not None:
+            stream, heads = stream[:, :, rows], heads[..., rows, :]
+        with torch.no_grad():
+            return self.execution.model.blocks[layer].after_heads(stream, heads)
 
     # Composition.
 
@@ -155,26 +176,22 @@ class Flow:
 
     def _partly(self, reader: Slot, part: Part, ablated: Passed) -> Predictions:
         """Predictions where one input of one path comes from the run without the other path."""
-        layer = reader[0]
+        layer, head, _ = reader
         stream, other = self.base.streams[layer], ablated.streams[layer]
         with torch.no_grad():
             if part == "V":
-                return self._finished(reader, self._read(reader, self._patterns[layer], other))
+                return self._finished(reader, self._read(reader, self._patterns[layer][:, :, head], other))
             queries, keys = (other, stream) if part == "Q" else (stream, other)
-            pattern = self._pattern(layer, queries, keys)
+            pattern = self.execution.model.blocks[layer].pattern(queries, keys, heads=[head])[:, :, 0]
         return self._finished(reader, self._read(reader, pattern, stream))
 
     def _direct(self, slot: Slot, without: Assignment) -> Predictions:
         """Predictions where no later head notices that the path is gone."""
-        layer, head, role = slot
-        rows, blocks = self.execution.grammar.rows[role], self.execution.model.blocks
+        layer, head, _ = slot
+        stream = self._after_read(
+            slot, self._read(slot, without.given[layer][:, :, head], self.base.streams[layer])
+        )
+        for later in range(layer + 1, len(self._heads)):
+            stream = self._after(later, stream, self._heads[later])
         with torch.no_grad():
-            stream = self.base.streams[layer]
-            heads = blocks[layer].heads_under(stream, self._patterns[layer]).clone()
-            fewer = self._read(slot, without.given[layer], stream)
-            heads[:, :, head] = torch.where(rows[..., None], fewer, heads[:, :, head])
-            stream = blocks[layer].after_heads(stream, heads)
-            for later in range(layer + 1, len(blocks)):
-                heads = blocks[later].heads_under(self.base.streams[later], self._patterns[later])
-                stream = blocks[later].after_heads(stream, heads)
-            return self.execution.model.read_out(stream[:, :, self.execution.model.rows])
+            return self.execution.model.read_out(stream)

@@ -5,7 +5,7 @@ the patterns of the circuit recomputed from what is left.  The first alone would
 *keys*, because under given patterns only values flow; the second alone would not say what the rows read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -88,32 +88,46 @@ class Search:
 
     def remove(self, state: State, slots: Sequence[Slot]) -> State:
         """Let slots read nothing where that is possible, in this order; many at once where many can go."""
-        if not slots:
-            return state
-        for nothing in NOTHING if len(slots) == 1 else NOTHING[:1]:
-            fewer = self.changed(state, dict.fromkeys(slots, nothing))
-            if fewer is not None:
-                return fewer
-        if len(slots) == 1:
-            return state
-        half = len(slots) // 2
-        return self.remove(self.remove(state, slots[:half]), slots[half:])
+        return self._first_that_do(state, slots, lambda _, __: NOTHING)
 
     def simplify(self, state: State, slots: Sequence[Slot]) -> State:
         """Give slots the simplest near rule that does, if simpler than what they have; many at once where many can."""
-        slots = [slot for slot in slots if self._simpler(state, slot)]
+        return self._first_that_do(state, slots, self._simpler)
+
+    def _first_that_do(
+        self,
+        state: State,
+        slots: Sequence[Slot],
+        choices: Callable[[State, Slot], Sequence[Rule]],
+        *,
+        failed: bool = False,
+    ) -> State:
+        """Give each slot, in this order, the first of its choices that does: many their first at once where many can.
+
+        Args:
+            state: to start from.
+            slots: those without choices are left as they are.
+            choices: for a slot, in a state that has not changed it.
+            failed: it is known that not all slots can have their first choice.
+        """
+        slots = [slot for slot in slots if choices(state, slot)]
         if not slots:
             return state
-        with_rules = self.changed(state, {slot: self._simpler(state, slot)[0] for slot in slots})
-        if with_rules is not None:
-            return with_rules
+        first = {slot: choices(state, slot)[0] for slot in slots}
+        if not failed:
+            changed = self.changed(state, first)
+            if changed is not None:
+                return changed
         if len(slots) > 1:
             half = len(slots) // 2
-            return self.simplify(self.simplify(state, slots[:half]), slots[half:])
-        for rule in self._simpler(state, slots[0])[1:]:
-            with_rule = self.changed(state, {slots[0]: rule})
-            if with_rule is not None:
-                return with_rule
+            state = self._first_that_do(state, slots[:half], choices)
+            # If all of these have it, to give it to the others too is what has failed.
+            failed = all(state.assignment.rules[slot] == first[slot] for slot in slots[:half])
+            return self._first_that_do(state, slots[half:], choices, failed=failed)
+        for rule in choices(state, slots[0])[1:]:
+            changed = self.changed(state, {slots[0]: rule})
+            if changed is not None:
+                return changed
         return state
 
     def _simpler(self, state: State, slot: Slot) -> list[Rule]:

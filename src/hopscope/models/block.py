@@ -4,7 +4,7 @@ A layer is an object that holds its weights by short names and knows nothing of 
 it serves them all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.layer_editor import LayerEditor
-from hopscope.models.linear import linear, linears, norm
+from hopscope.models.linear import affine, linear, linears, norm
 
 Stream = Float[Tensor, "member batch position model"]
 Rows = Float[Tensor, "member batch row model"]
@@ -85,21 +85,47 @@ class Block:
         )
 
     def pattern(
-        self, queries: Stream, keys: Stream | None = None
-    ) -> Float[Tensor, "member batch head query key"]:
-        """Attention patterns, from the stream that queries come from and the one for keys (by default the same)."""
-        normed = self._normed(queries)
-        return self._pattern(normed, normed if keys is None else self._normed(keys), None)
+        self,
+        queries: Stream,
+        keys: Stream | None = None,
+        rows: slice | Tensor | None = None,
+        heads: Sequence[int] | None = None,
+    ) -> Float[Tensor, "member batch head row key"]:
+        """Attention patterns.
 
-    def under(self, stream: Stream, pattern: Float[Tensor, "member batch head query key"]) -> Stream:
-        """The stream after this layer under given attention patterns; no query or key is computed."""
-        return self.after_heads(stream, self.heads_under(stream, pattern))
+        Args:
+            queries: stream that queries come from.
+            keys: stream that keys come from; by default the same.
+            rows: positions of the queries that are wanted; `None` means all.
+            heads: those that are wanted, in this order; `None` means all.
+        """
+        normed = self._normed(queries)
+        return self._pattern(normed, normed if keys is None else self._normed(keys), rows, heads)
+
+    def under(
+        self,
+        stream: Stream,
+        pattern: Float[Tensor, "member batch head row key"],
+        rows: slice | Tensor | None = None,
+    ) -> Rows:
+        """The stream after this layer under given attention patterns; no query or key is computed.
+
+        Args:
+            stream: the stream before it.
+            pattern: of the wanted rows.
+            rows: positions that are wanted; `None` means all.
+        """
+        heads = self.heads_under(stream, pattern)
+        return self.after_heads(stream if rows is None else stream[:, :, rows], heads)
 
     def heads_under(
-        self, stream: Stream, pattern: Float[Tensor, "member batch head query key"]
-    ) -> Float[Tensor, "member batch head query head_dim"]:
-        """Head outputs under given attention patterns, with values from `stream`."""
-        return self._product(pattern, self._heads(self._linear("attention.value", self._normed(stream))))
+        self,
+        stream: Stream,
+        pattern: Float[Tensor, "member batch head row key"],
+        heads: Sequence[int] | None = None,
+    ) -> Float[Tensor, "member batch head row head_dim"]:
+        """Outputs of all heads, or of some, under their attention patterns, with values from `stream`."""
+        return self._product(pattern, self._of_heads("attention.value", self._normed(stream), heads))
 
     def after_heads(self, stream: Stream, heads: Float[Tensor, "member batch head query head_dim"]) -> Stream:
         """The stream after this layer, from the stream before it and the heads' outputs."""
@@ -175,11 +201,15 @@ class Block:
         return out
 
     def _pattern(
-        self, queries: Stream, keys: Stream, rows: slice | Tensor | None
+        self,
+        queries: Stream,
+        keys: Stream,
+        rows: slice | Tensor | None,
+        heads: Sequence[int] | None = None,
     ) -> Float[Tensor, "member batch head row key"]:
         """A softmax over products of queries and keys, both after the layer norm."""
-        query = self._heads(self._linear("attention.query", queries if rows is None else queries[:, :, rows]))
-        key = self._heads(self._linear("attention.key", keys))
+        query = self._of_heads("attention.query", queries if rows is None else queries[:, :, rows], heads)
+        key = self._of_heads("attention.key", keys, heads)
         mask = self.mask[: keys.shape[2], : keys.shape[2]]
         scores = self._product(query, key.transpose(-1, -2)) * self.config.head_size**-0.5
         return (scores + (mask if rows is None else mask[rows])).softmax(-1)
@@ -210,6 +240,17 @@ class Block:
         self, name: str, x: Float[Tensor, "member batch position a"]
     ) -> Float[Tensor, "member batch position b"]:
         return linear(self.weights, name, x, self.dtype)
+
+    def _of_heads(
+        self, name: str, x: Float[Tensor, "member batch position model"], heads: Sequence[int] | None
+    ) -> Float[Tensor, "member batch head position head_dim"]:
+        """Queries, keys or values of all heads, or of some: what others would need is not computed."""
+        if heads is None:
+            return self._heads(self._linear(name, x))
+        size = self.config.head_size
+        columns = [column for head in heads for column in range(head * size, (head + 1) * size)]
+        weight, bias = (self.weights[f"{name}.{part}"][..., columns] for part in ("weight", "bias"))
+        return affine(x, weight, bias, self.dtype).unflatten(-1, (len(heads), size)).transpose(2, 3)
 
     def _product(self, a: Tensor, b: Tensor) -> Tensor:
         return (a.to(self.dtype) @ b.to(self.dtype)).float()

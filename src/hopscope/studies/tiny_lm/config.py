@@ -79,7 +79,7 @@ class TinyLmConfig(StudyConfig):
     warmup_steps: int = Field(100, ge=0)
     clip_norm: float | None = Field(1.0, gt=0.0)
     checkpoint_every: int = Field(100, ge=1)
-    evaluate_every: int = Field(50, ge=1)
+    evaluate_every: int = Field(100, ge=1)
     evaluation_samples: int = Field(256, ge=1)
     questions: int = Field(300, ge=1)
     members_per_unit: int = Field(2, ge=1)
