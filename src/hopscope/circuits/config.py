@@ -14,6 +14,9 @@ SEQUENCES = 32
 FORMED = 0.5
 """Mean attention from which on a path counts as formed (paper, figure 7)."""
 
+MOST_CIRCUITS = 12
+"""Minimal circuits that are looked for, if nobody says otherwise."""
+
 _REVISION = 6
 """Raised when the reader's results change: readings on record are then made anew."""
 
@@ -27,6 +30,7 @@ class ReaderConfig(Config):
             the task.
         validation: fresh sequences for everything that is reported; likewise.
         orders: random orders of elimination.
+        most_circuits: minimal circuits after which none are looked for that do without a path of the smallest one.
         random_circuits: of equal size, for comparison.
         seed: of orders, random circuits and sequences.
     """
@@ -35,13 +39,16 @@ class ReaderConfig(Config):
     samples: int | None = None
     validation: int | None = None
     orders: int = 4
+    most_circuits: int = MOST_CIRCUITS
     random_circuits: int = 20
     seed: int = 0
 
 
 def reading_name(member: int, config: ReaderConfig) -> str:
     """Name of the analysis that holds a member's reading."""
-    return f"circuit-{member}-{content_hash([_REVISION, config.model_dump(mode='json')])}"
+    # Readings on record from before there was this choice keep their names.
+    usual = {"most_circuits"} if config.most_circuits == MOST_CIRCUITS else set()
+    return f"circuit-{member}-{content_hash([_REVISION, config.model_dump(mode='json', exclude=usual)])}"
 
 
 def formation_name(member: int) -> str:

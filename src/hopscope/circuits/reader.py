@@ -33,9 +33,6 @@ from hopscope.circuits.search import Search
 from hopscope.circuits.settings import ReadTask, setting_of
 from hopscope.models.transformer import Transformer
 
-_MOST_CIRCUITS = 12
-"""Minimal circuits after which no further ones are looked for."""
-
 
 @dataclass(frozen=True)
 class PathEvidence:
@@ -194,7 +191,9 @@ class _Reader:
         for slot in (
             slot for slot, rule in rules.items() if not isinstance(rule, Uniform | Identity | MeanMap)
         ):
-            if len(found) < _MOST_CIRCUITS and self._stage(f"without {slot}", partial(self._can_go, slot)):
+            if len(found) < self.config.most_circuits and self._stage(
+                f"without {slot}", partial(self._can_go, slot)
+            ):
                 first = [slot, *(other for other in order if other != slot)]
                 found.append(self._circuit(f"order without {slot}", first))
 

@@ -1,4 +1,4 @@
-"""Heads that formed in training, in a layout of others, are found, and are needed: slow evidence."""
+"""Heads that formed in training, in layouts of others, are found, and are needed: slow evidence."""
 
 import json
 
@@ -53,7 +53,39 @@ def gpt2(task, width=32, layers=3):
     return model
 
 
-LAYOUTS = {"gpt2": (gpt2, 4e-3, 800)}
+def rotary(config_class, model_class, task, width=64, layers=3):
+    config = config_class(
+        vocab_size=task.input_size, max_position_embeddings=task.positions, hidden_size=width, intermediate_size=1,
+        num_hidden_layers=layers, num_attention_heads=HEADS, num_key_value_heads=HEADS, tie_word_embeddings=False,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e4}, bos_token_id=1, eos_token_id=1,
+        attn_implementation="eager",
+    )  # fmt: skip
+    model = model_class(config)
+    with torch.no_grad():
+        tokens = model.model.embed_tokens.weight
+        normal(tokens, 1.0)
+        # What all tokens share lets a head that turns queries and keys learn a distance, whatever stands there.
+        tokens += torch.randn(width)
+        for block in model.model.layers:
+            maps = (getattr(block.self_attn, f"{part}_proj").weight for part in "qkvo")
+            begin_attention(*maps, width)
+        normal(model.lm_head.weight, (3 * width) ** -0.5)
+    return model
+
+
+def llama(task):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    return rotary(LlamaConfig, LlamaForCausalLM, task)
+
+
+def qwen2(task):
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    return rotary(Qwen2Config, Qwen2ForCausalLM, task)
+
+
+LAYOUTS = {"gpt2": (gpt2, 4e-3, 800), "llama": (llama, 4e-3, 2_200), "qwen2": (qwen2, 4e-3, 1_400)}
 """How a model is built, its learning rate, and its steps."""
 
 
@@ -96,7 +128,7 @@ def test_heads_that_formed_in_training(planted, layout, record_property):
     from hopscope.llm.heads_model import attentive
     from hopscope.llm.heads_tokens import Reader
 
-    task = EquationsTask(EquationsConfig(chains=CHAINS, depths=(1,), mixture="uniform", solved=False))
+    task = EquationsTask(EquationsConfig(chains=CHAINS, depths=(1,), mixture="uniform"))
     model = attentive("trained here", trained(task, layout), tokenizer(task.vocabulary))
     reader = Reader(model.tokenizer)
     text = TextConfig(formulation="equations", depth=1, chains=CHAINS)
