@@ -329,3 +329,19 @@ def load_contrast():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module._CONTRAST
+
+
+def test_a_short_block_of_many_roles_names_the_first_and_the_last(page):
+    words = "query 2, word 2 “?”, word 2 “Say”, word 2 “.”"
+    tokens = [{"label": "f", "chain": "a"}] * 40
+    said = page.evaluate(
+        """([tokens, words]) => {
+            const path = { rows: [], cells: [], head: "0.0", query: "", reads: "" };
+            const groups = [{ words, start: 30, end: 39 }, { words: "given 1, found 1", start: 0, end: 9 }];
+            const svg = hopscopeMap.map(tokens, groups, path, new Uint8Array(1600));
+            return [...svg.querySelectorAll("text")].map(each => each.textContent);
+        }""",
+        [tokens, words],
+    )
+    assert said.count("query 2 …") == said.count("word 2 “.”") == 2
+    assert said.count("given 1, found 1") == 2 or said.count("given 1") == said.count("found 1") == 2

@@ -1,5 +1,6 @@
 """The circuit's picture: where things stand, what they look like, and that the same circuit is the same bytes."""
 
+import json
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -15,9 +16,10 @@ from hopscope.report.circuit_graph import (
     symbol_colour,
     write_circuit_picture,
 )
-from hopscope.report.circuit_layout import COLUMN, GUTTER, TAG_HEIGHT, layout
+from hopscope.report.circuit_layout import COLUMN, GUTTER, TAG_HEIGHT, graph_width, layout
 from hopscope.report.circuit_timeline import timeline_places, timeline_svg
 from hopscope.report.circuits import CircuitView
+from hopscope.report.svg import text_width
 from hopscope.report.theme import CATEGORY
 
 NS = "{http://www.w3.org/2000/svg}"
@@ -62,6 +64,22 @@ def test_edges_go_up_from_what_is_read_to_who_reads(view):
             assert abs(curve.start[0] - graph.columns[path.targets[curve.target].role]) < COLUMN / 2
         else:
             assert band.top < curve.start[1] < band.bottom
+
+
+def test_long_names_have_wide_columns(circuit_cases):
+    name = "word 2 “directly” and on"
+    told = json.dumps(circuit_cases.view(), ensure_ascii=False).replace(
+        '"query"', json.dumps(name, ensure_ascii=False)
+    )
+    renamed = CircuitView.model_validate_json(told)
+    at = renamed.rows.index(name)
+    middles = list(layout(renamed).columns.values())
+    assert middles[:at] == [GUTTER + COLUMN * (number + 0.5) for number in range(at)]
+    wide = 2 * (middles[at] - GUTTER - COLUMN * at)
+    assert wide > text_width(name) > COLUMN
+    assert graph_width(renamed) - layout(renamed).columns[name] > wide / 2
+    usual = CircuitView.model_validate(circuit_cases.view())
+    assert graph_width(renamed) == pytest.approx(graph_width(usual) + wide - COLUMN)
 
 
 def test_every_target_has_an_edge_and_every_path_a_tag(view):
@@ -175,6 +193,7 @@ def test_colours_tell_what_is_carried_and_dashes_tell_it_too(view):
     assert looks[1][0][0] not in CATEGORY and looks[3][0][0] not in CATEGORY
     assert symbol_colour("x_2") == symbol_colour("z_2") != symbol_colour("x_1")
     assert path_colour(view.paths[8]) == CATEGORY[2]
+    assert [symbol_colour(name) for name in ("value", "name 1", "name 2")] == list(CATEGORY[:3])
 
 
 def test_tags_name_head_and_load(view):

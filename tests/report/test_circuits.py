@@ -264,3 +264,13 @@ def test_four_circuits_of_twenty_checkpoints_are_a_small_page(circuit_run, circu
     story["sections"][0]["blocks"].append(block)
     (circuit_run / "story.json").write_text(json.dumps(story), encoding="utf-8")
     assert len(build(circuit_run)) - before < 400_000
+
+
+def test_a_wide_graph_has_the_page_for_itself(circuit_run, circuit_cases):
+    assert "circuit-board is-wide" not in build(circuit_run)
+    wide = circuit_cases.view()
+    wide["rows"] = [*wide["rows"], *(f"further {number}" for number in range(5))]
+    story = json.loads((circuit_run / "story.json").read_text(encoding="utf-8"))
+    story["sections"][0]["blocks"].append(circuit_cases.block(wide))
+    (circuit_run / "story.json").write_text(json.dumps(story), encoding="utf-8")
+    assert build(circuit_run).count("circuit-board is-wide") == 1

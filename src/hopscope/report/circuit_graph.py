@@ -1,5 +1,6 @@
 """A circuit as a picture: the layered graph as SVG, for the page (whose script only changes widths) and as a file."""
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -49,16 +50,24 @@ _LEGEND_LEFT, _LEGEND_LINE = 10.0, 21.0
 
 
 def symbol_colour(name: str) -> str:
-    """Colour of what is carried: the same for x_k in every picture."""
-    index = name.rpartition("_")[2]
-    if index.isdecimal():
-        return CATEGORY[int(index) % 6]
+    """Colour of what is carried: the same for x_k in every picture, as for name k of questions, whose values are 0."""
+    index = _index(name)
+    if index is not None:
+        return CATEGORY[index % 6]
     return _POSITION if name == "position" else _NOTHING
+
+
+def _index(name: str) -> int | None:
+    """How far along the chain a symbol is: k of x_k; `None` of what is on no chain."""
+    if name == "value":
+        return 0
+    found = re.fullmatch(r"(?:[A-Za-z]+_|name )(\d+)", name)
+    return int(found[1]) if found else None
 
 
 def path_colour(path: CircuitPath) -> str:
     """One colour for a path where there is room for one only: of the last symbol that it carries."""
-    symbols = [name for name in path.brings if name.startswith("x_")]
+    symbols = [name for name in path.brings if _index(name) is not None]
     return symbol_colour(symbols[-1] if symbols else "position" if path.brings else "")
 
 

@@ -8,12 +8,16 @@ Every number of the drawing is made here, once; the page's script only changes w
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 
 from hopscope.report.circuit_words import head_name, symbol
 from hopscope.report.circuits import UNNAMED, CircuitPath, CircuitView
 from hopscope.report.svg import text_width
 
 GUTTER, COLUMN, RIGHT = 58.0, 82.0, 10.0
+"""Room for the names of layers, the least width of a column, and room behind the last."""
+
+_BETWEEN_NAMES = 12.0
 TOP, FOOT = 44.0, 44.0
 LEFT_OF_TAGS = 50.0
 """Left of it stand the names of layers."""
@@ -133,7 +137,7 @@ class Layout:
 
 def layout(view: CircuitView) -> Layout:
     """Lay a circuit out; the same view gives the same numbers."""
-    columns = {role: GUTTER + COLUMN * (at + 0.5) for at, role in enumerate(view.rows)}
+    columns = _columns(view.rows)
     made = [_band(view, layer, columns) for layer in range(view.layers)]
     height = TOP + FOOT + sum(band.height for band in made)
     bands, curves, tags = [], [], []
@@ -161,7 +165,7 @@ def layout(view: CircuitView) -> Layout:
 
 def graph_width(view: CircuitView) -> float:
     """Width of the graph of a circuit."""
-    return GUTTER + COLUMN * len(view.rows) + RIGHT
+    return GUTTER + sum(map(_width, view.rows)) + RIGHT
 
 
 def _readouts(view: CircuitView) -> tuple[str, ...]:
@@ -186,6 +190,17 @@ class _Made:
     def moved(curve: Curve, by: float) -> Curve:
         (x0, y0), (x1, y1) = curve.start, curve.end
         return replace(curve, start=(x0, y0 + by), end=(x1, y1 + by))
+
+
+def _columns(roles: Sequence[str]) -> dict[str, float]:
+    """The middle of each role's column."""
+    ends = accumulate(map(_width, roles), initial=GUTTER)
+    return {role: end + _width(role) / 2 for role, end in zip(roles, ends, strict=False)}
+
+
+def _width(role: str) -> float:
+    """Of a role's column: long names have wide ones."""
+    return max(COLUMN, text_width(role) + _BETWEEN_NAMES)
 
 
 def _band(view: CircuitView, layer: int, columns: dict[str, float]) -> _Made:

@@ -35,6 +35,9 @@ _MOST_USES = 4
 _LEAST_SCALE = 0.69
 """Of the graph's letters on a narrow screen: a graph of five columns just fits a phone, wider ones are scrolled."""
 
+_WIDE = 740.0
+"""A graph that is wider has the page's width for itself: beside the chosen path its letters would be too small."""
+
 _ON_CHAIN = ("pair_mate", "same_symbol", "own_chain")
 
 
@@ -60,6 +63,7 @@ class ShownCircuit:
         found: verdict and losses in words.
         graph, timeline: SVG elements.
         least_width: of the graph in pixels, below which its words could not be read.
+        is_wide: whether there is no room for anything beside the graph.
         rows: of the table of paths.
         data: for the script.
     """
@@ -70,6 +74,7 @@ class ShownCircuit:
     found: str
     graph: Markup
     least_width: int
+    is_wide: bool
     timeline: Markup
     rows: list[PathRow]
     data: dict[str, JsonValue]
@@ -84,13 +89,15 @@ def _shown(circuit: NamedCircuit) -> ShownCircuit:
     view = circuit.view
     # Both drawings escape the words in them; that is what makes them markup.
     graph, timeline = Markup(circuit_svg(view)), Markup(timeline_svg(view))
+    width = graph_width(view)
     return ShownCircuit(
         name=circuit.name,
         file=circuit.file,
         key=circuit.key,
         found=_found(view),
         graph=graph,
-        least_width=round(_LEAST_SCALE * graph_width(view)),
+        least_width=round(_LEAST_SCALE * width),
+        is_wide=width > _WIDE,
         timeline=timeline,
         rows=[_row(path) for path in view.paths],
         data=_data(view),

@@ -97,7 +97,7 @@ def _plateau(view: CircuitView, most: float) -> Iterable[str]:
         return
     y = _height(view.plateau, _LOSS, most)
     yield line((_LEFT, y), (_WIDTH - _RIGHT, y), stroke=QUIET_INK, dash="4 4")
-    words = f"plateau {view.plateau:g}: attention by position alone"
+    words = f"plateau {view.plateau:.4g}: attention by position alone"
     # A white rim keeps the words readable where a curve passes behind them.
     yield '<g paint-order="stroke" stroke="#ffffff" stroke-width="3" stroke-linejoin="round">'
     yield text(_WIDTH - _RIGHT - 6.0, y - 4.0, words, fill=QUIET_INK, size=10, anchor="end")

@@ -59,13 +59,19 @@
     });
   }
 
+  // A short block has its roles one below the other; of many, the first and the last.
+  function blockWords(words, room) {
+    const roles = words.split(", ");
+    if (words.length * 4.6 <= room) return [words];
+    return roles.length < 3 ? roles : [`${roles[0]} …`, roles.at(-1)];
+  }
+
   function groupNames(tokens, groups) {
     const cell = cellsOf(tokens), line = { stroke: "#52606d", "stroke-width": 1 };
     return groups.flatMap(group => {
       const from = group.start * cell, to = (group.end + 1) * cell, middle = (from + to) / 2;
       const low = TOP + CELLS + 29, left = LEFT - 42;
-      // A short block has its roles one below the other.
-      const lines = group.words.length * 4.6 > to - from ? group.words.split(", ") : [group.words];
+      const lines = blockWords(group.words, to - from);
       return [
         drawn("path", { d: `M${LEFT + from + 1} ${low}H${LEFT + to - 1}`, ...line }),
         ...lines.map((text, n) => words(LEFT + middle, low + 11 + 10 * n, text, { "font-size": 9 })),

@@ -45,8 +45,9 @@ def circuit_section(config: TinyLmConfig, members: Sequence[Member], numbers: Pa
         table(
             ["model", "head", "reads", "needed first for", "formed at step"],
             [cells for member in explained for cells in _formed(member, numbers)],
-            "Every path of the circuits that were read. Needed first for: the smallest depth that is lost without the "
-            "read. Formed: when the mean attention of its rows on what they read, over 32 held-out questions of each "
+            "The paths of the circuits that were read, but for mean maps, which name nothing that is read. Needed "
+            "first for: the smallest depth that is lost without the read. Formed: when the mean attention of its rows "
+            "on what they read, over 32 held-out questions of each "
             "depth, rose over one half, interpolated between checkpoints.",
         ),
     )
