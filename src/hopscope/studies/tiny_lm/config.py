@@ -202,8 +202,8 @@ FIGURE_NAMES = ("accuracy", "curves")
 
 PRESETS = {
     "smoke": TinyLmConfig(
-        seeds=1, mixtures=("uniform",), chains=3, depths=(1,), width=32, heads=2, layers=3, training_steps=600,
-        batch_size=32, checkpoint_every=200, evaluate_every=100, questions=4, evaluation_samples=16,
+        seeds=1, mixtures=("uniform",), chains=3, depths=(1,), width=32, heads=4, layers=3, training_steps=800,
+        batch_size=64, learning_rate=4e-3, questions=18, evaluation_samples=64,
     ),
     "laptop": TinyLmConfig(),
     "paper": TinyLmConfig(
