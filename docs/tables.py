@@ -253,6 +253,24 @@ def _witness(steps: int, mask: Literal["causal", "none"]) -> list[str]:
     return [str(steps), mask, *sizes, *(_small(loss) for loss in (found[0], max(found)))]
 
 
+def heads(file: str) -> str:
+    """What ablating a model's heads costs, as `hopscope heads --json` printed it."""
+    rows = [
+        [
+            str(row["depth"]),
+            ", ".join(f"{layer}.{head}" for layer, head in row["heads"]),
+            f"{row['accuracy']:.0%} (guess {row['guess']:.0%})",
+            *(_points(row["cost"][which], row["cost"][f"{which}_interval"]) for which in ("top", "random")),
+        ]
+        for row in _json(RESULTS / "heads" / f"{file}.json")["ablation"]
+    ]
+    return _markdown(["D", "layer.head", "accuracy with all", "cost of these", "of random ones"], rows)
+
+
+def _points(cost: float, interval: list[float]) -> str:
+    return f"{cost:.1f} [{interval[0]:.1f}, {interval[1]:.1f}]"
+
+
 def _small(loss: float) -> str:
     return f"{loss:.4f}" if loss >= 0.0001 else "< 0.0001"
 
@@ -269,6 +287,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "story": story,
     "speed": speed,
     "growth": growth,
+    "heads": heads,
     "reading": reading,
     "permutation-circuits": permutation_circuits,
     "witnesses": witnesses,

@@ -65,7 +65,7 @@ def asked_again(inputs, targets):
 
 @pytest.mark.soak
 def test_the_heads_of_a_model_that_we_trained(planted, tmp_path, capsys, record_property):
-    task = EquationsTask(EquationsConfig(chains=CHAINS, depths=(1,), mixture="uniform", solved=False))
+    task = EquationsTask(EquationsConfig(chains=CHAINS, depths=(1,), mixture="uniform"))
     module = trained(task)
     write_folder(module, task.vocabulary, tmp_path / "model", {"test": "heads"})
     right = held_out_answers(task, module)
