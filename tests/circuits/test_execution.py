@@ -26,15 +26,18 @@ SHAPES = {
     "pre-norm, causal": {"mlp_ratio": 0.0},
     "pre-norm, MLP, not causal": {"causal": False},
     "post-norm": {"norm": "post", "activation": "relu"},
+    "some rows read out": {"readout": (0, 3, 10)},
+    "one layer, every third row read out": {"layers": 1, "readout": (2, 5, 8, 11)},
 }
 
 
 def execution(task: str, shape: str, seed: int = 7) -> Execution:
     made = TASKS[task]()
+    usual = {"layers": LAYERS, "readout": made.readout}
     config = TransformerConfig(
-        layers=LAYERS, heads=HEADS, width=11, head_dim=13, positions="carried", length=made.positions,
+        heads=HEADS, width=11, head_dim=13, positions="carried", length=made.positions,
         position_size=made.config.symbol_dim, input_kind="vectors", input_size=made.input_size,
-        output_size=made.output_size, readout=made.readout, init="torch", **SHAPES[shape],
+        output_size=made.output_size, init="torch", **usual | SHAPES[shape],
     )  # fmt: skip
     model = Transformer.initial(config, torch.tensor([seed]))
     batch = made.sample(torch.tensor([seed]), "test", 0, SAMPLES)
@@ -62,7 +65,10 @@ def test_passes_equal_plain_loops(task, shape, mode):
     fast = found.run(found.assigned(found.untouched(), rules), mode).predictions[0]
     slow = predictions(found.model.member(0), found.grammar.batch, found.grammar.roles, rules, mode)
     assert torch.allclose(fast, slow, atol=1e-5)
-    assert not torch.allclose(fast, found.clean.predictions[0], atol=1e-2)
+    if (
+        found.model.config.layers > 1 or mode == "rules"
+    ):  # a row that reads as it did reads the same in a first layer
+        assert not torch.allclose(fast, found.clean.predictions[0], atol=1e-2)
 
 
 @pytest.mark.parametrize("mode", ["rules", "recomputed"])
@@ -89,8 +95,10 @@ def test_lower_layers_are_used_again(number, mode):
 def test_an_assignment_leaves_its_base_alone():
     found = execution("chain", "post-norm")
     base = found.untouched()
-    before = [pattern.clone() for pattern in base.given]
+    before = [tensor.clone() for tensor in (*base.given, *base.own)]
     changed = found.assigned(base, dict.fromkeys(found.slots, Uniform()))
     assert changed.circuit == []
     assert base.circuit == found.slots
-    assert all(torch.equal(pattern, kept) for pattern, kept in zip(base.given, before, strict=True))
+    after = (*base.given, *base.own)
+    assert all(torch.equal(tensor, kept) for tensor, kept in zip(after, before, strict=True))
+    assert not any(own.any() for own in changed.own)

@@ -193,7 +193,7 @@ def test_colours_tell_what_is_carried_and_dashes_tell_it_too(view):
     assert looks[1][0][0] not in CATEGORY and looks[3][0][0] not in CATEGORY
     assert symbol_colour("x_2") == symbol_colour("z_2") != symbol_colour("x_1")
     assert path_colour(view.paths[8]) == CATEGORY[2]
-    assert [symbol_colour(name) for name in ("value", "name 1", "name 2")] == list(CATEGORY[:3])
+    assert [symbol_colour(name) for name in ("value", "name 1", "D = 2")] == list(CATEGORY[:3])
 
 
 def test_tags_name_head_and_load(view):

@@ -15,7 +15,7 @@ FORMED = 0.5
 """Mean attention from which on a path counts as formed (paper, figure 7)."""
 
 MOST_CIRCUITS = 12
-"""Minimal circuits that are looked for, if nobody says otherwise."""
+"""See `ReaderConfig.most_circuits`."""
 
 _REVISION = 6
 """Raised when the reader's results change: readings on record are then made anew."""
@@ -30,7 +30,8 @@ class ReaderConfig(Config):
             the task.
         validation: fresh sequences for everything that is reported; likewise.
         orders: random orders of elimination.
-        most_circuits: minimal circuits after which none are looked for that do without a path of the smallest one.
+        most_circuits: searches, those of the orders among them, after which none is begun for a circuit without a path
+            of the smallest one.
         random_circuits: of equal size, for comparison.
         seed: of orders, random circuits and sequences.
     """
@@ -46,7 +47,7 @@ class ReaderConfig(Config):
 
 def reading_name(member: int, config: ReaderConfig) -> str:
     """Name of the analysis that holds a member's reading."""
-    # Readings on record from before there was this choice keep their names.
+    # A reading with the usual number keeps the name that it had before there was this choice.
     usual = {"most_circuits"} if config.most_circuits == MOST_CIRCUITS else set()
     return f"circuit-{member}-{content_hash([_REVISION, config.model_dump(mode='json', exclude=usual)])}"
 

@@ -76,7 +76,7 @@ class EquationsSetting:
     mappings that training may see, reported on and watched held-out ones.  Nothing stands behind the questions.
     """
 
-    samples, validation = 64, 128
+    samples, validation = 64, 256
 
     def __init__(self, task: EquationsTask):
         # The same questions, in texts that end with the answer.

@@ -3,7 +3,7 @@
 1.  Rows are grouped by role.  Every row role of every head is a *slot*.
 2.  The search (`search`) lets as many slots as possible read nothing and finds the simplest rule for each of the
     others, several times: in the order of importance, in random orders, and once without each path of the smallest
-    circuit.  All minimal circuits are kept.
+    circuit (how often, `ReaderConfig` says).  All minimal circuits are kept.
 3.  The smallest is validated on fresh samples, in the modes *rules* and *recomputed*; every path is taken away once
     more, in three modes; everything but the circuit is kept; random circuits of the same size stand beside it.
 

@@ -50,7 +50,7 @@ _LEGEND_LEFT, _LEGEND_LINE = 10.0, 21.0
 
 
 def symbol_colour(name: str) -> str:
-    """Colour of what is carried: the same for x_k in every picture, as for name k of questions, whose values are 0."""
+    """Colour of what is carried: in every picture the same for x_k, and for depth and name k of questions."""
     index = _index(name)
     if index is not None:
         return CATEGORY[index % 6]
@@ -61,7 +61,7 @@ def _index(name: str) -> int | None:
     """How far along the chain a symbol is: k of x_k; `None` of what is on no chain."""
     if name == "value":
         return 0
-    found = re.fullmatch(r"(?:[A-Za-z]+_|name )(\d+)", name)
+    found = re.fullmatch(r"(?:[A-Za-z]+_|name |D = )(\d+)", name)
     return int(found[1]) if found else None
 
 

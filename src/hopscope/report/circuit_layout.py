@@ -24,7 +24,7 @@ LEFT_OF_TAGS = 50.0
 
 _EMPTY_BAND, _LEAST_BAND, _MOST_BAND, _GROWTH = 17.0, 62.0, 400.0, 1.15
 _WIDER = 9.0
-"""Height that a band gains with each column that an edge crosses: flat curves are hard to tell apart."""
+"""Height that a band gains with each column's width that an edge goes: flat curves are hard to tell apart."""
 
 _SLOT, _SAG = 11.0, 0.8
 TAG_HEIGHT, MARK_WIDTH = 17.0, 13.0
@@ -217,7 +217,7 @@ def _band(view: CircuitView, layer: int, columns: dict[str, float]) -> _Made:
 
 
 def _span(end: "_End", columns: dict[str, float]) -> float:
-    """Columns that an edge crosses."""
+    """How far an edge goes, in columns of the least width."""
     return 0.0 if end.source is None else abs(columns[end.source] - columns[end.query]) / COLUMN
 
 
@@ -244,7 +244,8 @@ def _ends(paths: Iterable[tuple[int, CircuitPath]]) -> list[_End]:
 
 
 def _of_height(height: float, paths: Sequence[tuple[int, CircuitPath]], columns: dict[str, float]) -> _Made:
-    made = _Made(height, LEFT_OF_TAGS, max(columns.values()) + COLUMN / 2 + RIGHT - 5.0)
+    last = next(reversed(columns))
+    made = _Made(height, LEFT_OF_TAGS, columns[last] + _width(last) / 2 + RIGHT - 5.0)
     ends = _ends(paths)
     for role, x in columns.items():
         arriving = [end for end in ends if end.query == role]

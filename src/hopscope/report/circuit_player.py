@@ -33,7 +33,7 @@ from hopscope.report.circuits import (
 
 _MOST_USES = 4
 _LEAST_SCALE = 0.69
-"""Of the graph's letters on a narrow screen: a graph of five columns just fits a phone, wider ones are scrolled."""
+"""Of the graph's letters on a narrow screen: one of five narrow columns just fits a phone, wider ones are scrolled."""
 
 _WIDE = 740.0
 """A graph that is wider has the page's width for itself: beside the chosen path its letters would be too small."""

@@ -59,11 +59,11 @@
     });
   }
 
-  // A short block has its roles one below the other; of many, the first and the last.
-  function blockWords(words, room) {
+  // A short block has its roles one below the other; of more than there is room for, the first and the last.
+  function blockWords(words, room, most) {
     const roles = words.split(", ");
     if (words.length * 4.6 <= room) return [words];
-    return roles.length < 3 ? roles : [`${roles[0]} …`, roles.at(-1)];
+    return roles.length <= most ? roles : [`${roles[0]} …`, roles.at(-1)];
   }
 
   function groupNames(tokens, groups) {
@@ -71,13 +71,13 @@
     return groups.flatMap(group => {
       const from = group.start * cell, to = (group.end + 1) * cell, middle = (from + to) / 2;
       const low = TOP + CELLS + 29, left = LEFT - 42;
-      const lines = blockWords(group.words, to - from);
+      const below = blockWords(group.words, to - from, 3), beside = blockWords(group.words, to - from, 2);
       return [
         drawn("path", { d: `M${LEFT + from + 1} ${low}H${LEFT + to - 1}`, ...line }),
-        ...lines.map((text, n) => words(LEFT + middle, low + 11 + 10 * n, text, { "font-size": 9 })),
+        ...below.map((text, n) => words(LEFT + middle, low + 11 + 10 * n, text, { "font-size": 9 })),
         drawn("path", { d: `M${left} ${TOP + from + 1}V${TOP + to - 1}`, ...line }),
-        ...lines.map((text, n) => words(0, 0, text, {
-          "font-size": 9, transform: `translate(${left - 4 - 10 * (lines.length - 1 - n)} ${TOP + middle}) rotate(-90)`,
+        ...beside.map((text, n) => words(0, 0, text, {
+          "font-size": 9, transform: `translate(${left - 4 - 10 * (beside.length - 1 - n)} ${TOP + middle}) rotate(-90)`,
         })),
       ];
     });

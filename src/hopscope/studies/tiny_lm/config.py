@@ -52,7 +52,7 @@ class TinyLmConfig(StudyConfig):
         questions: held-out questions of each depth that the trained models are asked through Inspect.
         members_per_unit: most members that are trained as one program.
         orders: random orders of elimination by which a circuit is looked for.
-        most_circuits: circuits after which none are looked for that do without a path of the smallest one.
+        most_circuits: searches after which none is begun for a circuit that does without a path of the smallest one.
         random_circuits: of the same size, that stand beside it.
     """
 
