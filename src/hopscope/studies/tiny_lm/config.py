@@ -85,7 +85,7 @@ class TinyLmConfig(StudyConfig):
     questions: int = Field(300, ge=1)
     members_per_unit: int = Field(2, ge=1)
     orders: int = Field(0, ge=0)
-    most_circuits: int = Field(1, ge=1)
+    most_circuits: int = Field(2, ge=1)
     random_circuits: int = Field(20, ge=2)
 
     @model_validator(mode="after")
@@ -214,6 +214,6 @@ PRESETS = {
 }  # fmt: skip
 COSTS = {
     "smoke": "under a minute on two cores",
-    "laptop": "under 10 min on two cores",
+    "laptop": "under 10 min on two quiet cores",
     "paper": "24 models; made for a GPU",
 }
