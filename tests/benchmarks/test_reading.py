@@ -145,11 +145,13 @@ def test_the_model_has_the_shape_that_is_promised_and_solves_its_task(plant: Any
 
 def test_random_layers_are_as_busy_as_trained_ones(plant: Any, load: Load) -> None:
     run, places = execution_of(plant), load("_hidden_plant").PLACES
+    last = run.model.blocks[-1].under(run.clean.streams[-1], run.patterns[-1])
+    streams = [*run.clean.streams, last]
     for layer, pattern in enumerate(run.patterns):
         if layer not in places:
             # The last row sees 28 tokens: an even share is 1/28.
             assert 0.1 < float(pattern[0, :, 0, -1].max(-1).values.mean()) < 0.9
-        before, after = (stream[..., 64:] for stream in run.clean.streams[layer : layer + 2])
+        before, after = (stream[..., 64:] for stream in streams[layer : layer + 2])
         assert float((after - before).std()) > 0.3
 
 
