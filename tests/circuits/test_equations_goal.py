@@ -110,6 +110,16 @@ def test_the_cut_model_says_the_same(setting):
         model.cut(task.positions + 1, (0,))
 
 
+def one_layer(setting):
+    """A fresh model of the setting's questions, whose embeddings tell tokens and positions apart."""
+    shape = TransformerConfig(
+        layers=1, heads=1, width=31, mlp_ratio=0.0, norm="pre", positions="learned",
+        length=setting.skills.ends[-1] + 1, input_kind="tokens", input_size=setting.task.input_size,
+        output_size=setting.task.output_size, readout=tuple(setting.skills.ends),
+    )  # fmt: skip
+    return Transformer.initial(shape, torch.tensor([0]))
+
+
 def follow(prompt):
     """The value that a question in words asks for, by following its equations."""
     words = prompt.split()
@@ -118,12 +128,7 @@ def follow(prompt):
 
 
 def test_exchanges_are_the_same_questions_with_one_thing_changed(setting):
-    shape = TransformerConfig(
-        layers=1, heads=1, width=31, mlp_ratio=0.0, norm="pre", positions="learned",
-        length=setting.skills.ends[-1] + 1, input_kind="tokens", input_size=setting.task.input_size,
-        output_size=setting.task.output_size, readout=tuple(setting.skills.ends),
-    )  # fmt: skip
-    model = Transformer.initial(shape, torch.tensor([0]))
+    model = one_layer(setting)
     batch = setting.batch(0, 13, "report")
     exchanges = {each.name: each for each in setting.exchanges(model, batch)}
     assert list(exchanges) == ["value", "name 1", "name 2", "position"]
@@ -156,12 +161,7 @@ def test_exchanges_are_the_same_questions_with_one_thing_changed(setting):
 
 
 def test_position_codes_move_by_one_line_within_a_round(setting):
-    shape = TransformerConfig(
-        layers=1, heads=1, width=31, mlp_ratio=0.0, norm="pre", positions="learned",
-        length=setting.skills.ends[-1] + 1, input_kind="tokens", input_size=setting.task.input_size,
-        output_size=setting.task.output_size, readout=tuple(setting.skills.ends),
-    )  # fmt: skip
-    model = Transformer.initial(shape, torch.tensor([0]))
+    model = one_layer(setting)
     batch = setting.batch(0, 2, "report")
     moved = setting.exchanges(model, batch)[-1].stream[0, 0]
     codes = model.weights["embed.position.weight"][0]

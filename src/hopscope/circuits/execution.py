@@ -10,7 +10,7 @@ is not computed: of the last layer, all rows but those that are read out; of pat
 the circuit.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -108,28 +108,23 @@ class Execution:
     def assigned(self, base: Assignment, changes: Mapping[Slot, Rule]) -> Assignment:
         """Some slots under other rules; tensors of layers without a change are shared."""
         given, own = list(base.given), list(base.own)
-        for layer in {slot[0] for slot in changes}:
-            given[layer], own[layer] = given[layer].clone(), own[layer].clone()
         for nothing in NOTHING:
             # Mostly there are many, and their pattern is the same for all heads.
-            for layer, rows in self._rows(
-                [slot for slot, rule in changes.items() if rule == nothing]
-            ).items():
+            slots = [slot for slot, rule in changes.items() if rule == nothing]
+            for layer, rows in self._rows(slots).items():
                 pattern = self.grammar.pattern(nothing)[:, None]
                 given[layer] = torch.where(rows[..., None], pattern, given[layer])
-                own[layer] &= ~rows
-        for slot, rule in changes.items():
-            if not reads_nothing(rule):
-                layer, head, role = slot
-                of_role = self.grammar.rows[role]
-                here = given[layer][0, :, head]
-                given[layer][0, :, head] = torch.where(
-                    of_role[..., None], self.rule_pattern(slot, rule), here
-                )
-                own[layer][0, :, head] |= of_role
+                own[layer] = own[layer] & ~rows
+        reading = {slot: rule for slot, rule in changes.items() if not reads_nothing(rule)}
+        for layer, rows in self._rows(reading).items():
+            given[layer], own[layer] = given[layer].clone(), own[layer] | rows
+        for slot, rule in reading.items():
+            layer, head, role = slot
+            rows, here = self.grammar.rows[role][..., None], given[layer][0, :, head]
+            given[layer][0, :, head] = torch.where(rows, self.rule_pattern(slot, rule), here)
         return replace(base, rules={**base.rules, **changes}, given=tuple(given), own=tuple(own))
 
-    def _rows(self, slots: Sequence[Slot]) -> dict[int, Bool[Tensor, "1 batch head query"]]:
+    def _rows(self, slots: Iterable[Slot]) -> dict[int, Bool[Tensor, "1 batch head query"]]:
         """Rows of some slots, by layer."""
         found: dict[int, Tensor] = {}
         for layer, head, role in slots:

@@ -1,14 +1,17 @@
 """A circuit that was followed through training: its paths, and what the page's circuit player is given of it."""
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hopscope.circuits.config import maps_name, spaced
+from hopscope.circuits.config import FORMED, maps_name, spaced
+from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.runs import UnitFolder
+from hopscope.studies.blocks import Block
 from hopscope.studies.rows import Curve
 
 DIVERGED = "diverged"
@@ -96,6 +99,43 @@ def _key(path: Mapping[str, Any]) -> tuple[int, int, str]:
     return path["layer"], path["head"], path["query_role"]
 
 
+@dataclass(frozen=True)
+class FollowedMember(ABC):
+    """A member whose circuit was read and followed.
+
+    Attributes:
+        member, seed: which one.
+        frozen: whether its training broke off because it diverged.
+        reading: what the reader found, as `hopscope circuit --json` prints it.
+        checkpoints: steps at which attention was followed.
+        paths: those that were.
+        tokens, rows: of the example sequence and of the row roles, see the analysis.
+        reading_file, formation_file: where both are in the run.
+        unit: where its checkpoints are.
+    """
+
+    member: int
+    seed: int
+    frozen: bool
+    reading: dict[str, Any]
+    checkpoints: tuple[int, ...]
+    paths: tuple[FollowedPath, ...]
+    tokens: list[dict[str, Any]]
+    rows: list[str]
+    reading_file: str
+    formation_file: str
+    unit: UnitFolder
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """For people."""
+
+    def formed(self, path: FollowedPath) -> Crossing:
+        """When the mean attention on a path rose over 0.5."""
+        return first_crossing(self.checkpoints, path.attention, FORMED)
+
+
 # For the player; the shape of a view is that of the run folder's documentation.
 
 
@@ -104,59 +144,63 @@ class Followed:
     """One member's circuit, as the player needs it.
 
     Attributes:
-        member, seed: which one.
-        unit: where its attention maps are.
+        of: the member.
         step: of the last checkpoint.
         layers, heads: of the model.
-        reading: what the reader found, as `hopscope circuit --json` prints it.
-        checkpoints: steps at which attention was followed.
-        paths: those that were.
         partial: held-out losses through training, by name.
         plateau: loss of a model that reads by position alone.
-        tokens, rows: of the example sequence and of the row roles, see the analysis.
+        rows: row roles that are shown.
     """
 
-    member: int
-    seed: int
-    unit: UnitFolder
+    of: FollowedMember
     step: int
     layers: int
     heads: int
-    reading: Mapping[str, Any]
-    checkpoints: Sequence[int]
-    paths: Sequence[FollowedPath]
     partial: Mapping[str, Curve]
     plateau: float
-    tokens: list[dict[str, Any]]
-    rows: list[str]
+    rows: Sequence[str]
 
     @property
     def followed_heads(self) -> list[tuple[int, int]]:
         """Heads with a path that is followed through training."""
-        return sorted({(path.layer, path.head) for path in self.paths})
+        return sorted({(path.layer, path.head) for path in self.of.paths})
+
+
+def player(title: str, caption: str, circuits: Iterable[Followed]) -> Block:
+    """The block of a page that shows the circuits of some members."""
+    return {
+        "kind": "circuit",
+        "title": title,
+        "caption": caption,
+        "circuits": [
+            {"name": each.of.name, "file": each.of.formation_file, "key": "paths", "view": view(each)}
+            for each in circuits
+        ],
+    }
 
 
 def view(followed: Followed) -> dict[str, Any]:
     """One member: its circuit, and what became of its attention through training."""
-    kept = followed.unit.read_analysis(maps_name(followed.member), followed.step)
+    member = followed.of
+    kept = member.unit.read_analysis(maps_name(member.member), followed.step)
     measured = np.asarray(kept["steps"]).tolist()
     steps = spaced(measured, MOST_CHECKPOINTS)
-    reading = followed.reading
+    reading = member.reading
     return {
-        "member": followed.member,
-        "seed": followed.seed,
+        "member": member.member,
+        "seed": member.seed,
         "checkpoint": reading["checkpoint"],
         "verdict": reading["verdict"],
         "layers": followed.layers,
         "heads": followed.heads,
-        "rows": followed.rows,
-        "tokens": followed.tokens,
+        "rows": list(followed.rows),
+        "tokens": member.tokens,
         "checkpoints": steps,
         "partial": {name: _at(steps, *curve) for name, curve in followed.partial.items()},
         "plateau": followed.plateau,
         "threshold": reading["threshold"],
         "loss": reading["loss"],
-        "paths": [_path(followed, path, steps) for path in followed.paths],
+        "paths": [_path(followed, path, steps) for path in member.paths],
         "maps": _maps(followed, np.asarray(kept["maps"]), measured, steps),
     }
 
@@ -164,7 +208,7 @@ def view(followed: Followed) -> dict[str, Any]:
 def _path(followed: Followed, path: FollowedPath, steps: Sequence[int]) -> dict[str, Any]:
     uses = next(
         found["composition"]
-        for found in followed.reading["paths"]
+        for found in followed.of.reading["paths"]
         if _key(found) == (path.layer, path.head, path.query)
     )
     return {
@@ -177,7 +221,7 @@ def _path(followed: Followed, path: FollowedPath, steps: Sequence[int]) -> dict[
         "carries": list(path.carries),
         "composition": uses,
         "loss_if_removed": path.removed,
-        "attention": _at(steps, followed.checkpoints, path.attention),
+        "attention": _at(steps, followed.of.checkpoints, path.attention),
         "hop": path.needed_for,
     }
 

@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from hopscope.circuits.circuit import Circuit
-from hopscope.circuits.config import FORMED, READ, formation_name, reading_name
+from hopscope.circuits.config import READ, formation_name, reading_name
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.claims.precedence import earliest, latest
-from hopscope.runs import MemberRecord, RunFolder, UnitFolder, frozen_members
+from hopscope.runs import MemberRecord, RunFolder, frozen_members
 from hopscope.studies.chains.config import ChainsConfig
-from hopscope.studies.followed import DIVERGED, FollowedPath, followed_paths
+from hopscope.studies.followed import DIVERGED, FollowedMember, FollowedPath, followed_paths
 from hopscope.studies.metrics import Metrics
 from hopscope.studies.rows import Curve
 from hopscope.training.config import MemberPlan
@@ -21,42 +20,24 @@ FALLEN = 0.5
 
 
 @dataclass(frozen=True)
-class Member:
+class Member(FollowedMember):
     """One member of a run.
 
     Attributes:
-        member, seed, init_seed, data_seed: which one.
-        frozen: whether its training broke off because it diverged.
+        init_seed, data_seed: of its weights and its data.
         loss: final held-out loss, the mean over the final window; `None` if frozen.
         partial: step k → final partial loss.
         curves: step k → held-out partial loss through training.
         held_out, train: the loss over all targets through training.
-        reading: what the reader found, as `hopscope circuit --json` prints it.
-        checkpoints: steps at which attention was followed.
-        paths: those that were.
-        tokens, rows: of the example sequence and of the row roles, see the analysis.
-        reading_file, formation_file: where both are in the run.
-        unit: where its checkpoints are.
     """
 
-    member: int
-    seed: int
     init_seed: int
     data_seed: int
-    frozen: bool
     loss: float | None
     partial: dict[int, float]
     curves: dict[int, Curve]
     held_out: Curve
     train: Curve
-    reading: dict[str, Any]
-    checkpoints: tuple[int, ...]
-    paths: tuple[FollowedPath, ...]
-    tokens: list[dict[str, Any]]
-    rows: list[str]
-    reading_file: str
-    formation_file: str
-    unit: UnitFolder
 
     @property
     def name(self) -> str:
@@ -99,10 +80,6 @@ class Member:
     def fallen(self, step: int) -> Crossing:
         """When the partial loss of a step fell under 0.5."""
         return first_crossing(*self.curves[step], FALLEN, rising=False)
-
-    def formed(self, path: FollowedPath) -> Crossing:
-        """When the mean attention on a path rose over 0.5."""
-        return first_crossing(self.checkpoints, path.attention, FORMED)
 
     def hop(self, step: int) -> list[FollowedPath]:
         """Reads of single tokens without which a step of the chain is the first that is lost.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from hopscope.circuits.config import READ
 from hopscope.studies.blocks import Block, section, table, text
-from hopscope.studies.followed import Followed, view
+from hopscope.studies.followed import Followed, player
 from hopscope.studies.numbers import DASH, PageNumbers
 from hopscope.studies.tiny_lm.config import TinyLmConfig
 from hopscope.studies.tiny_lm.evidence import Member
@@ -29,12 +29,14 @@ def circuit_section(config: TinyLmConfig, members: Sequence[Member], numbers: Pa
         "side; words of the question have the number of the round before them."
     )
     shown = [member for member in members if member.paths][:MOST_PLAYERS]
-    player: list[Block] = [_player(config, shown)] if shown else []
+    drawn = (
+        [player("The circuits, drawn", "", [followed(config, member) for member in shown])] if shown else []
+    )
     return section(
         "circuits",
         "Which heads do it, and when they formed",
         text(words),
-        *player,
+        *drawn,
         table(
             ["model", "learned", "verdict", "paths", "loss", "rules", "recomputed", "random"],
             [_row(member, numbers) for member in members],
@@ -47,8 +49,8 @@ def circuit_section(config: TinyLmConfig, members: Sequence[Member], numbers: Pa
             [cells for member in explained for cells in _formed(member, numbers)],
             "The paths of the circuits that were read, but for mean maps, which name nothing that is read. Needed "
             "first for: the smallest depth that is lost without the read. Formed: when the mean attention of its rows "
-            "on what they read, over 32 held-out questions of each "
-            "depth, rose over one half, interpolated between checkpoints.",
+            "on what they read, over 32 held-out questions of each depth, rose over one half, interpolated between "
+            "checkpoints.",
         ),
     )
 
@@ -57,18 +59,12 @@ def followed(config: TinyLmConfig, member: Member) -> Followed:
     """A member's circuit through training."""
     named = {"given 1", *(path.query for path in member.paths), *_targets(member)}
     return Followed(
-        member=member.member,
-        seed=member.seed,
-        unit=member.unit,
+        of=member,
         step=config.training_steps,
         layers=config.layers,
         heads=config.heads,
-        reading=member.reading,
-        checkpoints=member.checkpoints,
-        paths=member.paths,
         partial={f"D = {depth}": curve for depth, curve in member.loss.items()},
         plateau=math.log(config.chains),
-        tokens=member.tokens,
         rows=[row for row in member.rows if row in named],
     )
 
@@ -76,23 +72,6 @@ def followed(config: TinyLmConfig, member: Member) -> Followed:
 def _targets(member: Member) -> set[str]:
     both = (target for path in member.paths for target in path.target.split(" + "))
     return {target.removeprefix("all ") for target in both}
-
-
-def _player(config: TinyLmConfig, members: Sequence[Member]) -> Block:
-    return {
-        "kind": "circuit",
-        "title": "The circuits, drawn",
-        "caption": "",
-        "circuits": [
-            {
-                "name": member.name,
-                "file": member.formation_file,
-                "key": "paths",
-                "view": view(followed(config, member)),
-            }
-            for member in members
-        ],
-    }
 
 
 def _row(member: Member, numbers: PageNumbers) -> list[str]:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from hopscope.circuits.config import FORMED, formation_name, reading_name
+from hopscope.circuits.config import formation_name, reading_name
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.errors import UserError
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder, frozen_members
-from hopscope.studies.followed import DIVERGED, FollowedPath, followed_paths
+from hopscope.studies.followed import DIVERGED, FollowedMember, followed_paths
 from hopscope.studies.metrics import Metrics
 from hopscope.studies.rows import Curve
 from hopscope.studies.tiny_lm.config import EXAM, TinyLmConfig
@@ -17,44 +17,25 @@ LEARNED = 0.9
 
 
 @dataclass(frozen=True)
-class Member:
+class Member(FollowedMember):
     """One model.
 
     Attributes:
-        member, seed, mixture: which one.
-        frozen: whether its training broke off because it diverged.
+        mixture: that it was trained on.
         file: its analysis file, relative to the run.
         key: where it stands there.
         folder: the model as a Hugging Face folder, relative to the run; None if it diverged.
         tallies: depth → what it answered through Inspect (`hopscope.llm.answers.Tally`).
         accuracy, loss: depth → held-out curve through training, as (steps, values).
-        reading: what the reader of circuits found, as `hopscope circuit --json` prints it.
-        reading_file: where that is in the run.
-        checkpoints: steps at which attention was followed.
-        paths: those of its circuit that were.
-        tokens, rows: of the example question and of the row roles, see the analysis.
-        formation_file: where they are in the run.
-        unit: where its checkpoints are.
     """
 
-    member: int
-    seed: int
     mixture: str
-    frozen: bool
     file: str
     key: str
     folder: str | None
     tallies: dict[int, dict[str, Any]]
     accuracy: dict[int, Curve]
     loss: dict[int, Curve]
-    reading: dict[str, Any]
-    reading_file: str
-    checkpoints: tuple[int, ...]
-    paths: tuple[FollowedPath, ...]
-    tokens: list[dict[str, Any]]
-    rows: list[str]
-    formation_file: str
-    unit: UnitFolder
 
     @property
     def name(self) -> str:
@@ -65,10 +46,6 @@ class Member:
         """Share of questions that it answered rightly at once, through Inspect; None if it was not asked."""
         tally = self.tallies.get(depth)
         return None if tally is None else tally["first_accuracy"]["value"]
-
-    def formed(self, path: FollowedPath) -> Crossing:
-        """When the mean attention on a path rose over 0.5."""
-        return first_crossing(self.checkpoints, path.attention, FORMED)
 
     def learned_at(self, depth: int) -> Crossing | None:
         """When its held-out accuracy reached 90 %; a model that diverged says nothing."""
