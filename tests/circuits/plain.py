@@ -1,5 +1,8 @@
 """One model under rules, in plain loops over samples, heads and rows: the slow obvious reference of `execution`."""
 
+from functools import partial
+from typing import NamedTuple
+
 import torch
 
 from hopscope.circuits.rules import (
@@ -71,8 +74,8 @@ def mean_weights(batch, rule, sample, row, alike) -> torch.Tensor:
     return found
 
 
-def predictions(model, batch, roles, rules, mode: str) -> torch.Tensor:
-    """Predictions at the readout positions `[batch, readout, output]`.
+def reads(model, batch, roles, rules, mode: str):
+    """What a row attends to: a function of sample, layer, head, row and the head's own pattern on the stream there.
 
     Args:
         model: a plain module.
@@ -83,51 +86,88 @@ def predictions(model, batch, roles, rules, mode: str) -> torch.Tensor:
     """
     every = range(batch.inputs.shape[1])
     clean = [attention(model, batch, sample) for sample in every]
-    found = []
-    for sample in every:
 
-        def row_of(layer, head, row, own, sample=sample):
-            (role,) = [number for number, names in enumerate(roles) if has(batch, names, sample, row)]
-            rule = rules[layer, head, role]
-            if mode == "recomputed" and not reads_nothing(rule):
-                return own[row]
-            if isinstance(rule, Learned):
-                return clean[sample][layer][head, row]
-            alike = {
-                other: clean[other][layer][head] for other in every if has(batch, roles[role], other, row)
-            }
-            return weights(batch, model.config.causal, rule, sample, row, alike)
+    def row_of(sample, layer, head, row, own):
+        (role,) = [number for number, names in enumerate(roles) if has(batch, names, sample, row)]
+        rule = rules[layer, head, role]
+        if mode == "recomputed" and not reads_nothing(rule):
+            return own[row]
+        if isinstance(rule, Learned):
+            return clean[sample][layer][head, row]
+        alike = {other: clean[other][layer][head] for other in every if has(batch, roles[role], other, row)}
+        return weights(batch, model.config.causal, rule, sample, row, alike)
 
-        found.append(forward(model, batch.inputs[0, sample], row_of)[list(model.config.readout_positions)])
-    return torch.stack(found)
+    return row_of
+
+
+def predictions(model, batch, roles, rules, mode: str) -> torch.Tensor:
+    """Predictions at the readout positions `[batch, readout, output]`; arguments as of `reads`."""
+    row_of = reads(model, batch, roles, rules, mode)
+    return torch.stack(
+        [
+            forward(model, inputs, partial(row_of, sample))[list(model.config.readout_positions)]
+            for sample, inputs in enumerate(batch.inputs[0])
+        ]
+    )
 
 
 def attention(model, batch, sample) -> list[torch.Tensor]:
     """The unedited model's patterns on one sample, `[head, query, key]` for each layer."""
-    layers = [torch.zeros(0)] * model.config.layers
-
-    def note(layer, head, row, own):
-        layers[layer] = torch.cat((layers[layer], own[row])) if row or head else own[row]
-        return own[row]
-
-    forward(model, batch.inputs[0, sample], note)
-    size = batch.inputs.shape[2]
-    return [layer.view(model.config.heads, size, size) for layer in layers]
+    layers = []
+    through(
+        model, embedded(model, batch.inputs[0, sample]), usual(lambda layer, head, row, own: own[row]), layers
+    )
+    return [layer.own for layer in layers]
 
 
 def forward(model, inputs, row_of) -> torch.Tensor:
     """Predictions for one sample; `row_of` says what each row of each head attends to."""
+    return through(model, embedded(model, inputs), usual(row_of))
+
+
+def usual(row_of):
+    """What a row of a head brings home from the values of its own stream."""
+    return lambda layer, head, row, inside: row_of(layer, head, row, inside.own[head]) @ inside.value[head]
+
+
+class Inside(NamedTuple):
+    """What the heads of one layer compute of one sample's stream: `[head, position, head_dim]`, and their patterns."""
+
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    own: torch.Tensor
+
+
+def embedded(model, inputs) -> torch.Tensor:
+    """The stream of one sample before the first layer."""
     with torch.no_grad():
         symbol, position = model.embed(inputs[None])
-        x = symbol + position
+        return (symbol + position)[0]
+
+
+def through(model, stream, output_of, layers=None) -> torch.Tensor:
+    """Predictions for one sample, from its stream before the first layer.
+
+    Args:
+        model: a plain module.
+        stream: `[position, model]`.
+        output_of: what a row of a head brings home: a function of layer, head, row and the layer's `Inside`.
+        layers: a list to which every layer's `Inside` is added.
+    """
+    with torch.no_grad():
+        x = stream[None]
         for layer, block in enumerate(model.layers):
             pre = model.config.norm == "pre"
             read = block.attention_norm(x) if pre else x
-            own = block.attention.pattern(read)[0]
-            values = block.attention.split(block.attention.value(read))[0]
+            maps = block.attention.query, block.attention.key, block.attention.value
+            inside = Inside(
+                *(block.attention.split(each(read))[0] for each in maps), block.attention.pattern(read)[0]
+            )
+            if layers is not None:
+                layers.append(inside)
             heads = [
-                torch.stack([row_of(layer, head, row, own[head]) for row in range(len(inputs))])
-                @ values[head]
+                torch.stack([output_of(layer, head, row, inside) for row in range(len(stream))])
                 for head in range(model.config.heads)
             ]
             x = x + block.attention.output(torch.cat(heads, -1))[None]
