@@ -82,3 +82,4 @@ def test_estimates_show_an_interval_that_is_open(value, below, above):
 def test_signs_and_units_are_tied_to_their_numbers():
     assert tie("both ≥ 99.9 % of 7") == "both ≥\u00a099.9\u00a0% of 7"
     assert tie("a − b > c") == "a − b > c"
+    assert tie("equations D = 2, width ≥ 3") == "equations D\u00a0=\u00a02, width ≥\u00a03"

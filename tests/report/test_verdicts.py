@@ -3,7 +3,14 @@ import pytest
 from hopscope.claims import Claim
 from hopscope.report.prose import Prose
 from hopscope.report.record import read_run
-from hopscope.report.verdicts import SYMBOLS, is_share, threshold_words, verdict_counts, verdict_rows
+from hopscope.report.verdicts import (
+    MOST_ESTIMATES,
+    SYMBOLS,
+    is_share,
+    threshold_words,
+    verdict_counts,
+    verdict_rows,
+)
 
 
 def claim(threshold, **fields):
@@ -68,3 +75,16 @@ def test_rows_and_counts(run_path):
         ]
     ]
     assert len(set(SYMBOLS.values())) == 4
+
+
+def test_many_values_of_a_claim_are_folded(run_path):
+    run = read_run(run_path)
+    many = {f"kind {number}": number / 100 for number in range(MOST_ESTIMATES + 5)}
+    run = run.model_copy(
+        update={"claims": [claim("≥ 90 %", value=many), claim("≥ 90 %", value={"one": 0.5})]}
+    )
+    several, single = verdict_rows(run, Prose(run.story.numbers))
+    shown = [each.name for each in several.estimates + several.folded]
+    assert shown == list(many)
+    assert (len(several.estimates), len(several.folded)) == (MOST_ESTIMATES, 5)
+    assert single.folded == []

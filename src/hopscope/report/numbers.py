@@ -6,7 +6,7 @@ import re
 _LEAST_DECIMALS = 2
 _LEAST_SHARE_DECIMALS = 1
 _MOST_DECIMALS = 6
-_UNTIED = re.compile(r"(?<=[≤≥<>=±|−]) (?=\d)|(?<=\d) (?=%)")
+_UNTIED = re.compile(r"(?<=[≤≥<>=±|−]) (?=\d)|(?<=\d) (?=%)|(?<=\b[A-Za-z]) (?=[≤≥<>=] \d)")
 _PLAIN_NAMES = ("loss", "kl", "mse", "mae", "nats", "bits", "entropy", "correlation", "step", "time", "count")
 
 
@@ -44,7 +44,7 @@ def format_estimate(value: float | None, interval: tuple[float, float] | None, *
 
 
 def tie(text: str) -> str:
-    """The text with signs and units tied to their numbers, so that no line ends within ``≥ 99.9 %``."""
+    """The text with signs, units and single letters tied to their numbers: no line ends in ``D = 2`` or ``≥ 9 %``."""
     return _UNTIED.sub("\N{NO-BREAK SPACE}", text)
 
 

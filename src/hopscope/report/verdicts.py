@@ -14,6 +14,9 @@ from hopscope.report.record import ClaimWords, RunRecord
 SYMBOLS = {"reproduced": "✓", "refuted": "✕", "inconclusive": "?", "not run": "–"}
 """A symbol per verdict, so that none is told by colour alone; in the order in which they are counted."""
 
+MOST_ESTIMATES = 6
+"""Values of a claim that the table shows at once; where there are more, those behind these are folded."""
+
 _BOUND_SIGNS = {"at_least": "≥ ", "at_most": "≤ ", "between": ""}
 _SHARES = {"accuracy", "recall", "elimination", "mass", "share", "fraction", "rate", "probability"}
 _NO_SHARES = {"loss", "kl", "mse", "mae", "nats", "bits", "entropy", "correlation"}
@@ -45,6 +48,7 @@ class VerdictRow:
         symbol: the verdict as a sign.
         threshold: what was demanded, in words, one line per quantity.
         estimates: value and interval per quantity.
+        folded: the same for those quantities that are too many to show at once.
         words: what the run can say, in plain words.
         seeds: per-seed values by quantity.
         trust: what must be trusted for the verdict to hold, one item each.
@@ -55,6 +59,7 @@ class VerdictRow:
     symbol: str
     threshold: list[str]
     estimates: list[Estimate]
+    folded: list[Estimate]
     words: Markup
     seeds: list[SeedValues]
     trust: list[str]
@@ -80,12 +85,14 @@ def verdict_counts(run: RunRecord) -> list[tuple[str, str, str, int]]:
 
 
 def _row(claim: Claim, words: ClaimWords, prose: Prose) -> VerdictRow:
+    estimates = _estimates(claim)
     return VerdictRow(
         claim=claim,
         slug=_slug(claim.verdict.value),
         symbol=SYMBOLS[claim.verdict.value],
         threshold=threshold_words(claim),
-        estimates=_estimates(claim),
+        estimates=estimates[:MOST_ESTIMATES],
+        folded=estimates[MOST_ESTIMATES:],
         words=prose.html(words.words),
         seeds=[_seeds(claim, name, values) for name, values in words.per_seed.items()],
         trust=[claim.trust] if isinstance(claim.trust, str) and claim.trust else list(claim.trust),
