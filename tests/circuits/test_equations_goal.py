@@ -1,12 +1,13 @@
 """Questions in equations as the reader sees them: who is asked what, what may be lost, and the exchanges."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
 
 from hopscope.circuits.equations_goal import LOST, EquationsSetting, EquationsSkills
-from hopscope.circuits.goal import NO_ANSWER, Setting
+from hopscope.circuits.goal import NO_ANSWER, Setting, Use
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.settings import setting_of, task_of
 from hopscope.circuits.skill_goal import SkillGoal, Skills
@@ -47,9 +48,9 @@ def test_the_protocols_are_met(setting):
 
 
 def test_uses_have_questions_of_their_own_and_only_the_search_sees_familiar_ones(setting):
-    found = {use: set(prompts(setting, setting.batch(0, 101, use))) for use in ("search", "report", "watch")}
-    assert found["search"].isdisjoint(found["report"] | found["watch"])
-    assert found["report"] != found["watch"]
+    found = {use: set(prompts(setting, setting.batch(0, 101, use))) for use in get_args(Use)}
+    assert (found["search"] | found["check"]).isdisjoint(found["report"] | found["watch"])
+    assert len(set(map(frozenset, found.values()))) == len(found)
     held_out = setting.task.evaluation(101, 1)
     known = {tuple(row) for row in held_out.inputs[0].tolist()}
     length = setting.skills.ends[-1] + 1

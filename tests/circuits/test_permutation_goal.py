@@ -88,7 +88,8 @@ def test_sequences_of_both_skills_count_alike():
 
 def test_what_may_be_lost():
     goal = setting().goal(answers(right()), batch(), None)
-    searched = goal.on(answers(right()), batch())
+    again = goal.on(answers(right()), batch())
+    assert again.searched == SEARCHED
     blurred = answers(right())
     assert goal.reached("rules", blurred, batch())
     assert goal.fault({"rules": blurred, "recomputed": blurred}, batch()) is None
@@ -96,7 +97,7 @@ def test_what_may_be_lost():
         extra = _with_excess(goal, share * EXCESS)
         assert goal.reached("rules", extra, batch()) == (share < 1.0)
         assert goal.reached("recomputed", extra, batch()) == (share < 2.0)
-        assert searched.reached("rules", extra, batch()) == (share < SEARCHED)
+        assert again.reached("rules", extra, batch(), SEARCHED) == (share < SEARCHED)
     lost = right()
     lost[0, 4] = 0
     wide = setting().goal(answers(right()), batch(), 50.0)
@@ -169,6 +170,9 @@ def test_sequences_to_search_on_and_fresh_ones():
     assert searched.inputs.shape == (1, 34, 9)
     assert searched.roles["repeat"][0].any(-1).tolist() == [False] * 17 + [True] * 17
     assert not torch.equal(searched.inputs, both.batch(4, 17, "search").inputs)
+    checked = both.batch(3, 17, "check")
+    assert checked.inputs.shape == searched.inputs.shape
+    assert not torch.equal(checked.inputs, searched.inputs)
     fresh = both.batch(3, 13, "report")
     assert torch.equal(fresh.inputs, both.batch(4, 13, "report").inputs)
     assert fresh.inputs.shape == (1, 26, 9)

@@ -228,6 +228,36 @@ def test_a_read_comes_after_those_that_it_builds_on():
     assert Circuit(paths=(mates[0], silent, hops[0])) == Circuit(paths=(mates[0], hops[0]))
 
 
+# Further orders.
+
+PERSISTENT = QUICK.model_copy(update={"orders": 0, "further_orders": 3, "most_circuits": 1})
+"""Searches once, and again only if that was no success."""
+
+
+def persistent(plant: Planted, stages: dict, config: ReaderConfig = PERSISTENT) -> Reading:
+    return read_circuit(plant.model, RetrievalTask(plant.task), config, stages=stages)
+
+
+def test_further_orders_are_tried_only_while_nothing_holds():
+    found = {}
+    for number in (0, next(number for number in quick_ones() if not readable(suite()[number]))):
+        stages: dict = {}
+        verdict = persistent(suite()[number], stages).verdict
+        found[verdict.split(":")[0]] = [name for name in stages if name.startswith("order")]
+    first = "order by importance"
+    assert found == {READ: [first], UNEXPLAINED: [first, "order 0", "order 1", "order 2"]}
+
+
+def test_a_circuit_that_suits_the_searched_sequences_alone_is_passed_over():
+    """What the first search found is told to be less than the circuit."""
+    whole = quick_reading(0).circuit
+    less = whole.model_copy(update={"paths": whole.paths[1:]}).model_dump(mode="json")
+    told = {"order by importance": less}
+    assert persistent(suite()[0], dict(told)).circuit == whole
+    alone = persistent(suite()[0], dict(told), PERSISTENT.model_copy(update={"further_orders": 0}))
+    assert "on fresh samples" in alone.verdict or "when recomputed" in alone.verdict
+
+
 # What cannot be read.
 
 

@@ -30,6 +30,8 @@ class ReaderConfig(Config):
             the task.
         validation: fresh sequences for everything that is reported; likewise.
         orders: random orders of elimination.
+        further_orders: at most so many more, one after another, as long as no circuit that was found is explained and
+            holds on other sequences; the circuit is then chosen among those that do.
         most_circuits: searches, those of the orders among them, after which none is begun for a circuit without a path
             of the smallest one.
         random_circuits: of equal size, for comparison.
@@ -40,6 +42,7 @@ class ReaderConfig(Config):
     samples: int | None = None
     validation: int | None = None
     orders: int = 4
+    further_orders: int = 0
     most_circuits: int = MOST_CIRCUITS
     random_circuits: int = 20
     seed: int = 0
@@ -47,9 +50,11 @@ class ReaderConfig(Config):
 
 def reading_name(member: int, config: ReaderConfig) -> str:
     """Name of the analysis that holds a member's reading."""
-    # A reading with the usual number keeps the name that it had before there was this choice.
-    usual = {"most_circuits"} if config.most_circuits == MOST_CIRCUITS else set()
-    return f"circuit-{member}-{content_hash([_REVISION, config.model_dump(mode='json', exclude=usual)])}"
+    # A reading in the usual way keeps the name that it had before there were these choices.
+    usual = {"most_circuits": MOST_CIRCUITS, "further_orders": 0}
+    asked = config.model_dump(mode="json")
+    words = {name: value for name, value in asked.items() if name not in usual or value != usual[name]}
+    return f"circuit-{member}-{content_hash([_REVISION, words])}"
 
 
 def formation_name(member: int) -> str:

@@ -100,7 +100,7 @@ class EquationsSetting:
 
     def batch(self, seed: int, samples: int, use: Use) -> Batch:
         """So many questions of each depth."""
-        draw = self.task.familiar if use == "search" else self.task.held_out
+        draw = self.task.familiar if use in ("search", "check") else self.task.held_out
         step = get_args(Use).index(use)
         # The deepest first: that is the example of whoever shows one.
         depths = reversed(self.task.config.depths)

@@ -19,8 +19,9 @@ from hopscope.tasks.batch import Batch
 
 Predictions = Float[Tensor, "1 batch readout output"]
 
-Use = Literal["search", "report", "watch"]
-"""What sequences are for: to search on, for everything that is reported of a circuit, or to watch it form."""
+Use = Literal["search", "report", "watch", "check"]
+"""What sequences are for: to search on, for everything that is reported of a circuit, to watch it form, or to see
+whether what was found holds on others of those that it was searched on."""
 
 NO_ANSWER = -1
 """Where no single answer is right, or none would follow."""
@@ -45,6 +46,11 @@ class Goal(Protocol):
         """τ: what the loss may be."""
         ...
 
+    @property
+    def searched(self) -> float:
+        """Share of what may be lost, that a search may use up: what it finds must hold for other sequences too."""
+        ...
+
     def on(self, predictions: Predictions, batch: Batch) -> "Goal":
         """The same goal on another batch, for which the model itself predicts this."""
         ...
@@ -62,7 +68,7 @@ class Goal(Protocol):
         ...
 
     def reached(self, mode: str, predictions: Predictions, batch: Batch, share: float = 1.0) -> bool:
-        """Whether a pass is good enough while searching.
+        """Whether a pass is good enough.
 
         Args:
             mode: `"rules"` or `"recomputed"`.

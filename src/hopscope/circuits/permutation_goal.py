@@ -5,7 +5,7 @@ loss of a skill is the mean cross-entropy over all answers of its sequences.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Bool, Int
@@ -91,12 +91,12 @@ class PermutationSetting:
 
         Of the latter all, if there are not that many.
         """
-        if use != "search":
+        if use not in ("search", "check"):
             return joined([self.task.evaluation(sort, limit=samples) for sort in self._sorts])
         found = []
         for ratio, _ in zip((0.0, 1.0), self._sorts, strict=False):
             task = PermutationTask(self.task.config.model_copy(update={"repeat_ratio": ratio}))
-            found.append(task.sample(torch.tensor([seed]), "circuit", 0, samples))
+            found.append(task.sample(torch.tensor([seed]), "circuit", get_args(Use).index(use), samples))
         return joined(found)
 
     def goal(self, predictions: Predictions, batch: Batch, threshold: float | None) -> SkillGoal:

@@ -15,7 +15,7 @@ have become, rows outside of the circuit read nothing.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.config import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfig
 from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slot, followed
 from hopscope.circuits.flow import Carried, Composition, Flow
-from hopscope.circuits.goal import Setting, Use
+from hopscope.circuits.goal import Goal, Setting, Use
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.rules import NOTHING, Identity, MeanMap, Rule, Uniform, reads_nothing
 from hopscope.circuits.search import Search
@@ -143,7 +143,7 @@ class _Reader:
         execution = self._execution(self.config.samples or self.setting.samples, "search")
         self.search = Search(execution, self.goal.on(execution.clean.predictions, execution.grammar.batch))
         found = self._minimal_circuits()
-        return self._validated(_smallest(circuit for circuit, _ in found), found)
+        return self._validated(self._best(circuit for circuit, _ in found), found)
 
     def _stage(self, name: str, make: Callable[[], Any]) -> Any:
         if name not in self.stages:
@@ -170,6 +170,10 @@ class _Reader:
         found: list[Circuit] = []
         for name, order in orders.items():
             found.append(self._circuit(name, order))
+        for number in range(self.config.orders, self.config.orders + self.config.further_orders):
+            if any(map(self._holds, found)):
+                break
+            found.append(self._circuit(f"order {number}", self._diffuse_first(self._shuffled(slots, number))))
         self._without_each(found, by_importance)
         # By paths, not by reads: the same reads by other heads are another way to do them.
         counted = Counter(circuit.model_dump_json() for circuit in found)
@@ -187,7 +191,7 @@ class _Reader:
 
     def _without_each(self, found: list[Circuit], order: list[Slot]) -> None:
         """Look for circuits without each path of the smallest one: other ways to do the same."""
-        rules = _smallest(found).rules(self.search.execution.grammar, self.search.execution.slots)
+        rules = self._best(found).rules(self.search.execution.grammar, self.search.execution.slots)
         for slot in (
             slot for slot, rule in rules.items() if not isinstance(rule, Uniform | Identity | MeanMap)
         ):
@@ -196,6 +200,32 @@ class _Reader:
             ):
                 first = [slot, *(other for other in order if other != slot)]
                 found.append(self._circuit(f"order without {slot}", first))
+
+    def _best(self, circuits: Iterable[Circuit]) -> Circuit:
+        """The smallest, of those that are explained if there are any, and hold if that is asked for."""
+
+        def rank(circuit: Circuit) -> tuple[bool, bool, int, int]:
+            holds = not self.config.further_orders or self._holds(circuit)
+            return not holds, not circuit.explained, len(circuit.reads), len(circuit.paths)
+
+        return min(circuits, key=rank)
+
+    def _holds(self, circuit: Circuit) -> bool:
+        """Whether a circuit is explained, and does on other sequences what it was searched for."""
+        if not circuit.explained:
+            return False
+        other, goal = self._check
+        rules = circuit.rules(other.grammar, other.slots)
+        assignment = other.assigned(other.untouched(), rules)
+        modes: tuple[Mode, ...] = ("rules", "recomputed")
+        passed: dict[str, Tensor] = {mode: other.run(assignment, mode).predictions for mode in modes}
+        return goal.fault(passed, other.grammar.batch) is None
+
+    @cached_property
+    def _check(self) -> tuple[Execution, Goal]:
+        """The model on other sequences of those that are searched on, and the goal there."""
+        other = self._execution(self.config.validation or self.setting.validation, "check")
+        return other, self.goal.on(other.clean.predictions, other.grammar.batch)
 
     def _can_go(self, slot: Slot) -> bool:
         return slot not in self.search.remove(self.search.start(), [slot]).assignment.circuit
@@ -333,7 +363,8 @@ class _Reader:
     def _kept(self, base: Assignment, changes: dict[Slot, Rule]) -> bool:
         execution = self.search.execution
         passed = execution.run(execution.assigned(base, changes), "rules")
-        return self.search.goal.reached("rules", passed.predictions, execution.grammar.batch)
+        goal = self.search.goal
+        return goal.reached("rules", passed.predictions, execution.grammar.batch, goal.searched)
 
     @staticmethod
     def _verdict(circuit: Circuit, fault: str | None) -> str:
@@ -341,7 +372,3 @@ class _Reader:
         if unexplained:
             return f"{UNEXPLAINED}: no rule for {'; '.join(unexplained)}"
         return READ if fault is None else f"{UNEXPLAINED}: {fault}"
-
-
-def _smallest(circuits: Iterable[Circuit]) -> Circuit:
-    return min(circuits, key=lambda circuit: (not circuit.explained, len(circuit.reads), len(circuit.paths)))

@@ -76,7 +76,7 @@ class Search:
         passed, batch = dict(state.passed), self.execution.grammar.batch
         for mode in modes:
             passed[mode] = self.execution.run(assignment, mode, start, state.passed[mode])
-            if not self.goal.reached(mode, passed[mode].predictions, batch, self.share):
+            if not self.goal.reached(mode, passed[mode].predictions, batch, self.share * self.goal.searched):
                 return None
         return State(assignment, passed)
 

@@ -57,7 +57,6 @@ class SkillGoal:
         full: mean cross-entropy of the model itself over their sequences, in nats.
         threshold: what the mean cross-entropy may be.
         accuracies: of the model itself, by skill.
-        room: share of what may be lost, that may be used up.
     """
 
     skills: Skills
@@ -65,7 +64,6 @@ class SkillGoal:
     full: float
     threshold: float
     accuracies: Mapping[str, float]
-    room: float = 1.0
 
     @classmethod
     def of(
@@ -82,13 +80,16 @@ class SkillGoal:
         tau = checked_threshold(threshold if names else None, full, full + skills.excess)
         return cls(skills, names, full, tau, found)
 
+    @property
+    def searched(self) -> float:
+        """See `Skills`."""
+        return self.skills.searched
+
     def on(self, predictions: Predictions, batch: Batch) -> "SkillGoal":
-        """The same goal on other sequences, to search on: the model's own loss is another there."""
+        """The same goal on other sequences: the model's own loss is another there."""
         full = self.loss(predictions, batch)
         accuracies = {name: self.skills.accuracy(name, predictions, batch) for name in self.names}
-        return SkillGoal(
-            self.skills, self.names, full, full + self.threshold - self.full, accuracies, self.skills.searched
-        )
+        return SkillGoal(self.skills, self.names, full, full + self.threshold - self.full, accuracies)
 
     def loss(self, predictions: Predictions, batch: Batch) -> float:
         """Mean cross-entropy in nats, each learned skill's sequences counting alike."""
@@ -111,7 +112,7 @@ class SkillGoal:
 
     def reached(self, mode: str, predictions: Predictions, batch: Batch, share: float = 1.0) -> bool:
         """Whether a pass adds and loses little enough; see `Skills` and `SLACK`."""
-        room = share * self.room * (SLACK if mode == "recomputed" else 1.0)
+        room = share * (SLACK if mode == "recomputed" else 1.0)
         if self.loss(predictions, batch) > self.full + room * (self.threshold - self.full):
             return False
         return self.worst(predictions, batch) <= room * self.skills.most_lost

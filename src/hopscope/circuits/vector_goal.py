@@ -6,7 +6,7 @@ under τ = max(0.05, 1.5 × the loss of the model itself); the paper (appendix E
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import ClassVar, get_args
 
 import torch
 from jaxtyping import Float
@@ -37,8 +37,10 @@ class VectorGoal:
         full: mean squared error of the model itself over them.
         full_worst: the largest of its partial losses.
         threshold: τ.
+        searched: a search may use up all that may be lost.
     """
 
+    searched: ClassVar[float] = 1.0
     task: VectorTask
     names: tuple[str, ...]
     full: float

@@ -52,6 +52,8 @@ class TinyLmConfig(StudyConfig):
         questions: held-out questions of each depth that the trained models are asked through Inspect.
         members_per_unit: most members that are trained as one program.
         orders: random orders of elimination by which a circuit is looked for.
+        further_orders: at most so many more, as long as no circuit that was found is explained and holds on other
+            questions.
         most_circuits: searches after which none is begun for a circuit that does without a path of the smallest one.
         random_circuits: of the same size, that stand beside it.
     """
@@ -85,6 +87,7 @@ class TinyLmConfig(StudyConfig):
     questions: int = Field(300, ge=1)
     members_per_unit: int = Field(2, ge=1)
     orders: int = Field(0, ge=0)
+    further_orders: int = Field(3, ge=0)
     most_circuits: int = Field(2, ge=1)
     random_circuits: int = Field(20, ge=2)
 
@@ -152,7 +155,10 @@ class TinyLmConfig(StudyConfig):
     def reader(self) -> ReaderConfig:
         """How members are read."""
         return ReaderConfig(
-            orders=self.orders, most_circuits=self.most_circuits, random_circuits=self.random_circuits
+            orders=self.orders,
+            further_orders=self.further_orders,
+            most_circuits=self.most_circuits,
+            random_circuits=self.random_circuits,
         )
 
     def training(self) -> TrainingConfig:
@@ -209,7 +215,7 @@ PRESETS = {
     "paper": TinyLmConfig(
         seeds=12, depths=(1, 2, 3), layers=6, heads=8, width=128, mlp_ratio=4.0, training_steps=30_000, batch_size=128,
         learning_rate=1e-3, questions=400, members_per_unit=4, checkpoint_every=500, evaluate_every=100,
-        orders=4, most_circuits=MOST_CIRCUITS,
+        orders=4, further_orders=8, most_circuits=MOST_CIRCUITS,
     ),
 }  # fmt: skip
 COSTS = {
