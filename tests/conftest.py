@@ -53,6 +53,11 @@ def pytest_sessionstart() -> None:
     torch.set_num_threads(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests begin first: what is left in the end can be shared between workers."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(autouse=True)
 def _subnormals_are_kept():
     """Training flushes subnormal numbers on its threads; what comes after in the same process needs them."""

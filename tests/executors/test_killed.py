@@ -176,6 +176,7 @@ def test_interrupted(processes, command, finished, expected, tmp_path):
     assert finished() == expected
 
 
+@pytest.mark.long
 def test_time_budget(here, command, finished, expected, tmp_path):
     """However small it is, calls add up to a finished run."""
     statuses, sizes = [], []

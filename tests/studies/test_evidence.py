@@ -74,6 +74,7 @@ def test_paths_lead_into_records():
     assert not found.has("formation")
 
 
+@pytest.mark.long
 def test_gathered_from_a_run(whole_run):
     run = RunFolder(whole_run)
     config = PermutationStudyConfig.model_validate(run.config)

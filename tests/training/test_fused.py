@@ -103,6 +103,7 @@ def test_sharp_attention_keeps_its_digits():
     torch.testing.assert_close(gradient, expected, rtol=2e-2, atol=2e-3)
 
 
+@pytest.mark.long
 def test_a_member_is_as_it_would_be_alone():
     task = PermutationTask(PermutationConfig(values=4, repeat_ratio=0.4))
     together = Transformer.initial(config(task), SEEDS)
