@@ -134,6 +134,7 @@ class _Reader:
         self.fresh = self._execution(config.validation or setting.validation, "report")
         clean = self.fresh.clean.predictions
         self.goal = setting.goal(clean, self.fresh.grammar.batch, config.threshold)
+        self._held: dict[str, bool] = {}
 
     def _execution(self, samples: int, use: Use) -> Execution:
         batch = self.setting.batch(self.config.seed, samples, use)
@@ -216,8 +217,13 @@ class _Reader:
 
     def _holds(self, circuit: Circuit) -> bool:
         """Whether a circuit is explained, and does on other sequences what it was searched for."""
-        if not circuit.explained:
-            return False
+        # By paths, as equal circuits in other heads are other ways to do the same.
+        name = circuit.model_dump_json()
+        if name not in self._held:
+            self._held[name] = circuit.explained and self._checked(circuit)
+        return self._held[name]
+
+    def _checked(self, circuit: Circuit) -> bool:
         other, goal = self._check
         rules = circuit.rules(other.grammar, other.slots)
         assignment = other.assigned(other.untouched(), rules)
