@@ -8,8 +8,8 @@ from tests.tasks.text.solvers import SOLVERS
 
 from hopscope.errors import TimeBudgetReached
 from hopscope.executors.local import run_study
-from hopscope.llm.question_sets import question_set
 from hopscope.studies import find_study
+from hopscope.studies.llm.asking import questions_of
 from hopscope.studies.llm.cells import FILE, read_cells
 from hopscope.studies.llm.config import PAPER_COUNT, LanguageModelConfig
 from hopscope.studies.llm.survival import survivals
@@ -26,16 +26,7 @@ class Forgetful:
     """Answers of a model that loses a hop now and then; the same whenever a question is asked for the same time."""
 
     def __init__(self, config: LanguageModelConfig):
-        self.questions = {
-            question.prompt: question
-            for formulation in config.formulations
-            for question in question_set(
-                formulations=(formulation,),
-                depths=config.depths_of(formulation),
-                count=config.count,
-                seed=config.seed,
-            ).questions()
-        }
+        self.questions = {question.prompt: question for question in questions_of(config)}
 
     def __call__(self, prompt: str, before: int) -> str:
         question, chance = self.questions[prompt], random.Random(f"{prompt} {before}")

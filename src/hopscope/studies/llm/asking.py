@@ -1,6 +1,6 @@
 """Asking the models, and writing down what they said."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from hopscope.llm.answers import Row, records, rows
 from hopscope.llm.evaluation import evaluate
@@ -9,7 +9,7 @@ from hopscope.llm.watch import Watch
 from hopscope.runs import RunFolder
 from hopscope.studies.llm.cells import FILE, SCHEMA_VERSION, Answers, cells_of
 from hopscope.studies.llm.config import LanguageModelConfig
-from hopscope.tasks.text import FORMULATIONS
+from hopscope.tasks.text import FORMULATIONS, Question
 from hopscope.tasks.text.config import Formulation
 from hopscope.training.budget import TimeBudget
 
@@ -32,27 +32,32 @@ def gather(
     if (run.path / FILE).is_file():
         return
     watch = Watch(budget)
-    asked = [name for name in FORMULATIONS if name in config.formulations]
     found = [
         row
         for model in config.model
-        for formulation in asked
+        for formulation in _formulations(config)
         for row in _ask(run, config, model, formulation, watch, say)
     ]
-    questions = {
-        question.id: question
-        for formulation in asked
-        for question in question_set(
+    questions = {question.id: question for question in questions_of(config)}
+    answers = Answers(
+        schema_version=SCHEMA_VERSION, cells=tuple(cells_of(found, questions)), rows=tuple(found)
+    )
+    run.write_json(FILE, answers.model_dump(mode="json"))
+
+
+def _formulations(config: LanguageModelConfig) -> list[Formulation]:
+    return [name for name in FORMULATIONS if name in config.formulations]
+
+
+def questions_of(config: LanguageModelConfig) -> Iterator[Question]:
+    """All questions that a run puts to each of its models."""
+    for formulation in _formulations(config):
+        yield from question_set(
             formulations=(formulation,),
             depths=config.depths_of(formulation),
             count=config.count,
             seed=config.seed,
         ).questions()
-    }
-    answers = Answers(
-        schema_version=SCHEMA_VERSION, cells=tuple(cells_of(found, questions)), rows=tuple(found)
-    )
-    run.write_json(FILE, answers.model_dump(mode="json"))
 
 
 def _ask(
