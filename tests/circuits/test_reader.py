@@ -1,5 +1,6 @@
 """The reader finds what was planted: all of it, nothing else, every way that there is, and says where it cannot."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -248,7 +249,7 @@ def test_further_orders_are_tried_only_while_nothing_holds():
     assert found == {READ: [first], UNEXPLAINED: [first, "order 0", "order 1", "order 2"]}
 
 
-def test_a_circuit_that_suits_the_searched_sequences_alone_is_passed_over():
+def test_a_circuit_that_does_not_hold_is_passed_over():
     """What the first search found is told to be less than the circuit."""
     whole = quick_reading(0).circuit
     less = whole.model_copy(update={"paths": whole.paths[1:]}).model_dump(mode="json")
@@ -256,6 +257,20 @@ def test_a_circuit_that_suits_the_searched_sequences_alone_is_passed_over():
     assert persistent(suite()[0], dict(told)).circuit == whole
     alone = persistent(suite()[0], dict(told), PERSISTENT.model_copy(update={"further_orders": 0}))
     assert "on fresh samples" in alone.verdict or "when recomputed" in alone.verdict
+
+
+def test_what_holds_is_seen_on_sequences_drawn_anew(monkeypatch):
+    """Where these are told to have other answers, what suits all others is no reason to stop."""
+    drawn = VectorSetting.batch
+
+    def batch(self, seed, samples, use):
+        found = drawn(self, seed, samples, use)
+        return replace(found, targets=found.targets.roll(1, 1)) if use == "check" else found
+
+    monkeypatch.setattr(VectorSetting, "batch", batch)
+    stages: dict = {}
+    assert persistent(suite()[0], stages).verdict == READ
+    assert "order 2" in stages
 
 
 # What cannot be read.

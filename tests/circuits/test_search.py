@@ -3,6 +3,7 @@
 import random
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,3 +99,21 @@ def test_whatever_does_the_result_is_the_same(seed, odds, data):
     found = fast.simplify(fast.untouched(), SLOTS).assignment.rules
     assert found == plainly(slow, slow.untouched(), SLOTS, slow._simpler).assignment.rules
     assert len(fast.tested) <= len(slow.tested)
+
+
+@pytest.mark.parametrize("searched", [0.3, 1.0])
+def test_a_search_uses_up_no_more_than_its_share(searched):
+    """The goal is told how much may be used up: of the search's own share, what leaves room for other sequences."""
+    shares = []
+    goal = SimpleNamespace(searched=searched, reached=lambda *given: shares.append(given[-1]) or True)
+    passed = SimpleNamespace(predictions=None)
+    execution = SimpleNamespace(
+        assigned=lambda base, changes: SimpleNamespace(rules={**base.rules, **changes}),
+        run=lambda *_: passed,
+        grammar=SimpleNamespace(batch=None),
+    )
+    search = Search(execution, goal)
+    search.share = 0.5
+    begun = State(Priced.untouched().assignment, dict.fromkeys(("rules", "recomputed"), passed))
+    assert search.changed(begun, {SLOTS[0]: Uniform()}) is not None
+    assert shares == [0.5 * searched] * 2

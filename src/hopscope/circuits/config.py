@@ -31,8 +31,8 @@ class ReaderConfig(Config):
         validation: fresh sequences for everything that is reported; likewise.
         orders: random orders of elimination.
         further_orders: at most so many more, one after another, as long as no circuit that was found is explained and
-            holds on other sequences; the circuit is then chosen among those that do.
-        most_circuits: searches, those of the orders among them, after which none is begun for a circuit without a path
+            holds on sequences drawn anew; the circuit is then chosen among those that do.
+        most_circuits: searches, those of all orders among them, after which none is begun for a circuit without a path
             of the smallest one.
         random_circuits: of equal size, for comparison.
         seed: of orders, random circuits and sequences.

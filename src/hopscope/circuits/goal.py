@@ -21,7 +21,7 @@ Predictions = Float[Tensor, "1 batch readout output"]
 
 Use = Literal["search", "report", "watch", "check"]
 """What sequences are for: to search on, for everything that is reported of a circuit, to watch it form, or to see
-whether what was found holds on others of those that it was searched on."""
+whether what was found holds on further sequences of the kind that it was searched on."""
 
 NO_ANSWER = -1
 """Where no single answer is right, or none would follow."""

@@ -3,9 +3,11 @@
 1.  Rows are grouped by role.  Every row role of every head is a *slot*.
 2.  The search (`search`) lets as many slots as possible read nothing and finds the simplest rule for each of the
     others, several times: in the order of importance, in random orders, and once without each path of the smallest
-    circuit (how often, `ReaderConfig` says).  All minimal circuits are kept.
-3.  The smallest is validated on fresh samples, in the modes *rules* and *recomputed*; every path is taken away once
-    more, in three modes; everything but the circuit is kept; random circuits of the same size stand beside it.
+    circuit (how often, and whether in further orders while no circuit holds, `ReaderConfig` says).  All minimal
+    circuits are kept.
+3.  The smallest (that holds, if that is asked for) is validated on fresh samples, in the modes *rules* and
+    *recomputed*; every path is taken away once more, in three modes; everything but the circuit is kept; random
+    circuits of the same size stand beside it.
 
 Modes: *rules* (the paper's): every pattern is its rule, a removed path reads uniformly.  *clean*: one path reads
 uniformly, all other patterns are the sample's own.  *recomputed*: paths use their own softmax over the streams as they
@@ -34,8 +36,8 @@ from hopscope.circuits.settings import ReadTask, setting_of
 from hopscope.models.transformer import Transformer
 
 HELD = 0.75
-"""Share of what may be lost, that a circuit may use up on other sequences of those that it was searched on, to count as
-one that holds: the sequences for the report can be harder."""
+"""Share of what may be lost, that a circuit may use up on further sequences of the kind that it was searched on, to
+count as one that holds (what its search could use up, if that is more): those for the report can be harder."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Reading:
     Attributes:
         learned: names of the learned targets.
         threshold: τ.
-        circuit: the smallest minimal circuit, empty for a model that never learned.
+        circuit: the smallest minimal circuit, of those that hold if that is asked for; empty for a model that never
+            learned.
         minimal: every minimal circuit, and how many searches found it.
         evidence: for each path of the circuit.
         loss: over the learned targets: `full`, `rules`, `recomputed`, `complement` (everything but the circuit, as it
@@ -195,7 +198,7 @@ class _Reader:
         return Circuit.model_validate(self._stage(name, search))
 
     def _without_each(self, found: list[Circuit], order: list[Slot]) -> None:
-        """Look for circuits without each path of the smallest one: other ways to do the same."""
+        """Look for circuits without each path of the best one: other ways to do the same."""
         rules = self._best(found).rules(self.search.execution.grammar, self.search.execution.slots)
         for slot in (
             slot for slot, rule in rules.items() if not isinstance(rule, Uniform | Identity | MeanMap)
@@ -216,28 +219,25 @@ class _Reader:
         return min(circuits, key=rank)
 
     def _holds(self, circuit: Circuit) -> bool:
-        """Whether a circuit is explained, and does on other sequences what it was searched for."""
+        """Whether a circuit is explained, and uses up at most `HELD` of what may be lost on sequences drawn anew."""
         # By paths, as equal circuits in other heads are other ways to do the same.
         name = circuit.model_dump_json()
         if name not in self._held:
-            self._held[name] = circuit.explained and self._checked(circuit)
+            anew, goal = self._anew
+            modes: tuple[Mode, ...] = ("rules", "recomputed")
+            self._held[name] = circuit.explained and all(
+                goal.reached(
+                    mode, circuit.run(anew, mode).predictions, anew.grammar.batch, max(HELD, goal.searched)
+                )
+                for mode in modes
+            )
         return self._held[name]
 
-    def _checked(self, circuit: Circuit) -> bool:
-        other, goal = self._check
-        rules = circuit.rules(other.grammar, other.slots)
-        assignment = other.assigned(other.untouched(), rules)
-        modes: tuple[Mode, ...] = ("rules", "recomputed")
-        return all(
-            goal.reached(mode, other.run(assignment, mode).predictions, other.grammar.batch, HELD)
-            for mode in modes
-        )
-
     @cached_property
-    def _check(self) -> tuple[Execution, Goal]:
-        """The model on other sequences of those that are searched on, and the goal there."""
-        other = self._execution(self.config.validation or self.setting.validation, "check")
-        return other, self.goal.on(other.clean.predictions, other.grammar.batch)
+    def _anew(self) -> tuple[Execution, Goal]:
+        """The model on further sequences of the kind that is searched on, and the goal there."""
+        anew = self._execution(self.config.validation or self.setting.validation, "check")
+        return anew, self.goal.on(anew.clean.predictions, anew.grammar.batch)
 
     def _can_go(self, slot: Slot) -> bool:
         return slot not in self.search.remove(self.search.start(), [slot]).assignment.circuit

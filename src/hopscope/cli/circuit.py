@@ -31,7 +31,7 @@ class Options:
     """Step of the checkpoint (default: the last)."""
     tau: float | None = None
     """Loss that the circuit may have (default: 0.05, or 1.5 times that of the model if that is more; of a permutation
-    model 0.02 nats more than its own, of a language model of tiny-lm 0.05 ln N)."""
+    model 0.02 nats more than its own, of a language model with N chains 0.05 ln N nats more)."""
     json: bool = False
     """Print JSON."""
 

@@ -44,7 +44,7 @@ def format_estimate(value: float | None, interval: tuple[float, float] | None, *
 
 
 def tie(text: str) -> str:
-    """The text with signs, units and single letters tied to their numbers: no line ends in ``D = 2`` or ``≥ 9 %``."""
+    """The text with signs, units and single letters tied to their numbers: no line breaks in ``D = 2`` or ``≥ 9 %``."""
     return _UNTIED.sub("\N{NO-BREAK SPACE}", text)
 
 

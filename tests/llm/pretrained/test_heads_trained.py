@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hopscope.claims.intervals import wilson
 from hopscope.llm.gpt2_folder import _tokenizer
 from hopscope.tasks.config import EquationsConfig
 from hopscope.tasks.equations import EquationsTask
@@ -159,8 +158,9 @@ def test_heads_that_formed_in_training(planted, layout, record_property):
     right = int(choose(model, held_out).correct.sum())
     found = score(model, "equations", depth=1, chains=CHAINS, count=COUNT, top=(1,), pretrained=False)
     (row,) = found["ablation"]
-    record_property("held_out", (right, HELD_OUT, wilson(right, HELD_OUT)))
+    record_property("held_out", (right, HELD_OUT))
     record_property("ablation", row)
+    # Training ended when its tokens were right; in words they must be, too.
     assert right >= 0.9 * HELD_OUT
     assert row["questions"] == COUNT
     assert row["accuracy"] >= 0.9

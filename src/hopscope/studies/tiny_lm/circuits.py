@@ -41,7 +41,7 @@ def circuit_section(config: TinyLmConfig, members: Sequence[Member], numbers: Pa
             ["model", "learned", "verdict", "paths", "loss", "rules", "recomputed", "random"],
             [_row(member, numbers) for member in members],
             "Every model. Losses in nats over held-out questions of the depths that it learned: of the model, of its "
-            "smallest circuit by its rules, of the circuit with its own attention, and the mean of random circuits of "
+            "circuit by its rules, of the circuit with its own attention, and the mean of random circuits of "
             "the same size.",
         ),
         table(

@@ -52,9 +52,10 @@ class TinyLmConfig(StudyConfig):
         questions: held-out questions of each depth that the trained models are asked through Inspect.
         members_per_unit: most members that are trained as one program.
         orders: random orders of elimination by which a circuit is looked for.
-        further_orders: at most so many more, as long as no circuit that was found is explained and holds on other
-            questions.
-        most_circuits: searches after which none is begun for a circuit that does without a path of the smallest one.
+        further_orders: at most so many more, as long as no circuit that was found is explained and holds on questions
+            drawn anew.
+        most_circuits: searches, those of all orders among them, after which none is begun for a circuit that does
+            without a path of the one that was found.
         random_circuits: of the same size, that stand beside it.
     """
 
