@@ -72,8 +72,9 @@ class EquationsSkills:
 class EquationsSetting:
     """Questions in equations, put to the reader; see `Setting`.
 
-    All depths side by side: one circuit has to account for all that were learned.  Searched on are questions with
-    mappings that training may see, reported on and watched held-out ones.  Nothing stands behind the questions.
+    All depths side by side: one circuit has to account for all that were learned.  Searched on and checked are
+    questions with mappings that training may see, reported on and watched held-out ones.  Nothing stands behind the
+    questions.
     """
 
     samples, validation = 64, 256

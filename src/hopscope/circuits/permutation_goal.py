@@ -64,7 +64,7 @@ class PermutationSkills:
 class PermutationSetting:
     """Permutation lookup, put to the reader; see `Setting`.
 
-    Searched on are training mappings, reported on held-out ones; half of the sequences have a repeat, where the task
+    Searched on and checked are training mappings, reported on held-out ones; half of the sequences have a repeat, where the task
     knows repeats at all.
     """
 
