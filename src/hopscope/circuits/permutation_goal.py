@@ -64,8 +64,8 @@ class PermutationSkills:
 class PermutationSetting:
     """Permutation lookup, put to the reader; see `Setting`.
 
-    Searched on and checked are training mappings, reported on held-out ones; half of the sequences have a repeat, where the task
-    knows repeats at all.
+    Searched on and checked are training mappings, reported on held-out ones; half of the sequences have a repeat, where
+    the task knows repeats at all.
     """
 
     samples, validation = 512, 2048
