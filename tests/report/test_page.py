@@ -122,6 +122,19 @@ def test_verdict_shows_sign_word_and_what_must_be_trusted(run_path):
         assert part in flat
 
 
+def test_many_values_of_a_claim_can_be_unfolded(run_path):
+    def grow(claims):
+        claims[0]["value"] = {f"kind {number}": number / 100 for number in range(9)}
+        claims[0]["interval"] = None
+
+    change_json(run_path / "claims.json", grow)
+    page = words(build(run_path))
+    first, folded = re.search(r"<details>\s*<summary>3 more.*?</details>", page, re.DOTALL).span()
+    for number in range(9):
+        place = page.index(f"<small>kind {number}</small>")
+        assert first < place < folded if number >= 6 else place < first
+
+
 def test_record_names_run_configuration_and_command(run_path, synthetic):
     text = words(build(run_path))
     assert f"hopscope report runs/permutation/{synthetic.HASH}</code>" in text

@@ -172,14 +172,9 @@ class _Reader:
         )
         # Diffuse rows go first: what would remain of them is no read that anybody could name.
         by_importance = self._diffuse_first(sorted(slots, key=importance.__getitem__))
-        orders = {"order by importance": by_importance}
-        for number in range(self.config.orders):
-            orders[f"order {number}"] = self._diffuse_first(self._shuffled(slots, number))
-        found: list[Circuit] = []
-        for name, order in orders.items():
-            found.append(self._circuit(name, order))
-        for number in range(self.config.orders, self.config.orders + self.config.further_orders):
-            if any(map(self._holds, found)):
+        found = [self._circuit("order by importance", by_importance)]
+        for number in range(self.config.orders + self.config.further_orders):
+            if number >= self.config.orders and any(map(self._holds, found)):
                 break
             found.append(self._circuit(f"order {number}", self._diffuse_first(self._shuffled(slots, number))))
         self._without_each(found, by_importance)
