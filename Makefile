@@ -40,8 +40,8 @@ coverage: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak" --cov --cov-report=term
 
 lint: $(VENV)/installed
-	$(BIN)/ruff check src tests benchmarks campaigns docs
-	$(BIN)/ruff format --check src tests benchmarks campaigns docs
+	$(BIN)/ruff check src tests benchmarks campaigns docs examples
+	$(BIN)/ruff format --check src tests benchmarks campaigns docs examples
 	$(BIN)/mypy
 
 bench: $(VENV)/installed-bench

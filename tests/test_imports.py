@@ -13,11 +13,13 @@ SOURCE = Path(__file__).parents[1] / "src" / "hopscope"
 FLOORS = [
     "errors",
     "config",
+    "sources",
     "rng",
     "runs",
     "claims",
     "theory",
     "tasks",
+    "testing",
     "models",
     "training",
     "probes",
@@ -26,6 +28,7 @@ FLOORS = [
     "studies",
     "report",
     "executors",
+    "opened",
     "api",
     "cli",
 ]
@@ -55,6 +58,8 @@ TORCH_FREE = [
     "claims",
     "report",
     "tasks/config",
+    "tasks/declared",
+    "tasks/task",
     "tasks/text",
     "models/config",
     "training/config",
@@ -65,6 +70,14 @@ TORCH_FREE = [
     "llm/matching",
     "llm/question_sets",
     "llm/watch",
+    "studies/base",
+    "studies/declared",
+    "studies/figures",
+    "studies/loading",
+    "studies/measures",
+    "studies/origin",
+    "studies/page",
+    "studies/study",
     "studies/llm/config",
     "studies/tiny_lm/config",
     "llm/corpus",
@@ -73,12 +86,19 @@ TORCH_FREE = [
     "llm/heads_figures",
     "llm/heads_passages",
     "llm/heads_tokens",
-    *(
-        f"studies/{study}/{part}"
-        for study in ("permutation", "depth", "tiny_lm")
-        for part in ("evidence", "figures", "ledger", "story")
-    ),
-    *(f"studies/llm/{part}" for part in ("cells", "figures", "ledger", "story")),
+    "studies/chart_bars",
+    "studies/charts",
+    "studies/context",
+    "studies/measured",
+    "studies/page_functions",
+    "studies/page_text",
+    "studies/page_values",
+    "studies/circuits/claims",
+    "studies/emergence/claims",
+    *(f"studies/depth/{part}" for part in ("claims", "figures", "measures", "results", "story", "values")),
+    *(f"studies/{study}/{part}" for study in ("permutation", "tiny_lm") for part in ("claims", "evidence")),
+    *(f"studies/{study}/{part}" for study in ("permutation", "tiny_lm") for part in ("figures", "story")),
+    *(f"studies/llm/{part}" for part in ("cells", "claims", "figures", "measurements", "story")),
 ]
 """What says what a run found is among them: concluding a run, or building its page, does not wait for torch."""
 HEAVY = {"torch", "jax", "transformers", "inspect_ai"}

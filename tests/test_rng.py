@@ -93,6 +93,17 @@ def test_no_split_of_members_or_batch_changes_a_bit(seeds, samples, data):
     assert torch.equal(whole[:, order], rng.bits(members, "train", 17, order))
 
 
+def test_a_tensor_of_blocks_is_many_blocks():
+    seeds, index, blocks = torch.arange(7)[:, None, None], torch.arange(11)[:, None], torch.arange(5)
+    together = rng.bits(seeds, "test", 3, index, blocks)
+    assert together.shape == (7, 11, 5, 4)
+    for block in range(5):
+        assert torch.equal(together[:, :, block], grid(block=block))
+    assert torch.equal(rng.bits(3, "test", 5, 7, blocks)[2], rng.bits(3, "test", 5, 7, 2))
+    with pytest.raises(TypeError, match="block"):
+        rng.bits(3, "test", 5, 7, blocks.int())
+
+
 def test_a_tensor_of_steps_is_many_steps():
     steps = torch.tensor([2, 3, 5])[:, None]
     many = rng.bits(11, "train", steps, torch.arange(7))

@@ -6,34 +6,151 @@ Names are loaded when they are first used, so that importing the package stays i
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hopscope import tasks as tasks
+    from hopscope import testing as testing
     from hopscope.api import load_member as load_member
     from hopscope.api import open_run as open_run
     from hopscope.api import read_circuit as read_circuit
     from hopscope.api import run as run
     from hopscope.api import show as show
+    from hopscope.claims import Claim as Claim
+    from hopscope.claims import Samples as Samples
+    from hopscope.claims import at_least as at_least
+    from hopscope.claims import at_most as at_most
+    from hopscope.claims import between as between
+    from hopscope.errors import TimeBudgetReached as TimeBudgetReached
+    from hopscope.errors import UserError as UserError
+    from hopscope.models.config import Model as Model
+    from hopscope.models.ensemble import Ensemble as Ensemble
     from hopscope.models.export import load_module as load_module
+    from hopscope.models.interventions import AblateHead as AblateHead
+    from hopscope.models.interventions import AblateMLP as AblateMLP
+    from hopscope.models.interventions import EqualizeAttention as EqualizeAttention
+    from hopscope.models.interventions import ReplacePattern as ReplacePattern
+    from hopscope.models.interventions import Site as Site
+    from hopscope.models.interventions import SwapAttention as SwapAttention
+    from hopscope.models.interventions import SwapValues as SwapValues
+    from hopscope.opened import Run as Run
+    from hopscope.opened import train as train
+    from hopscope.runs.evidence import Evidence as Evidence
+    from hopscope.studies import figures as figures
+    from hopscope.studies import measures as measures
+    from hopscope.studies.context import Context as Context
+    from hopscope.studies.measures import measure as measure
+    from hopscope.studies.study import Configuration as Configuration
+    from hopscope.studies.study import Study as Study
+    from hopscope.tasks.batch import Batch as Batch
+    from hopscope.tasks.draws import Draws as Draws
+    from hopscope.tasks.task import Shape as Shape
+    from hopscope.tasks.task import Task as Task
+    from hopscope.training.config import TrainingConfig as Training
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "run": "hopscope.api",
-    "open_run": "hopscope.api",
-    "load_member": "hopscope.api",
-    "read_circuit": "hopscope.api",
-    "show": "hopscope.api",
-    "load_module": "hopscope.models.export",
+    "run": "api",
+    "open_run": "api",
+    "load_member": "api",
+    "read_circuit": "api",
+    "show": "api",
+    "train": "opened",
+    "Run": "opened",
+    "load_module": "models.export",
+    "Task": "tasks.task",
+    "Shape": "tasks.task",
+    "Draws": "tasks.draws",
+    "Batch": "tasks.batch",
+    "Model": "models.config",
+    "Ensemble": "models.ensemble",
+    "Training": "training.config",
+    "Study": "studies.study",
+    "Configuration": "studies.study",
+    "measure": "studies.measures",
+    "Context": "studies.context",
+    "Evidence": "runs.evidence",
+    "Claim": "claims",
+    "Samples": "claims",
+    "at_least": "claims",
+    "at_most": "claims",
+    "between": "claims",
+    "UserError": "errors",
+    "TimeBudgetReached": "errors",
+    **dict.fromkeys(
+        (
+            "AblateHead",
+            "AblateMLP",
+            "EqualizeAttention",
+            "ReplacePattern",
+            "Site",
+            "SwapAttention",
+            "SwapValues",
+        ),
+        "models.interventions",
+    ),
 }
+"""Public name → the module that has it."""
 
-__all__ = ["load_member", "load_module", "open_run", "read_circuit", "run", "show"]
+_RENAMED = {"Training": "TrainingConfig"}
+
+_MODULES = {
+    "measures": "studies.measures",
+    "figures": "studies.figures",
+    "tasks": "tasks",
+    "testing": "testing",
+}
+"""Public modules."""
+
+__all__ = [
+    "AblateHead",
+    "AblateMLP",
+    "Batch",
+    "Claim",
+    "Configuration",
+    "Context",
+    "Draws",
+    "Ensemble",
+    "EqualizeAttention",
+    "Evidence",
+    "Model",
+    "ReplacePattern",
+    "Run",
+    "Samples",
+    "Shape",
+    "Site",
+    "Study",
+    "SwapAttention",
+    "SwapValues",
+    "Task",
+    "TimeBudgetReached",
+    "Training",
+    "UserError",
+    "at_least",
+    "at_most",
+    "between",
+    "figures",
+    "load_member",
+    "load_module",
+    "measure",
+    "measures",
+    "open_run",
+    "read_circuit",
+    "run",
+    "show",
+    "tasks",
+    "testing",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'hopscope' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"hopscope.{_MODULES[name]}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hopscope' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"hopscope.{_HOMES[name]}"), _RENAMED.get(name, name))
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_HOMES, *_MODULES])

@@ -1,71 +1,98 @@
 """The library in a few calls: run a study, open a run, load what it trained, look at what it answers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, SupportsIndex
 
-from pydantic import ValidationError
-
-from hopscope.circuits.circuit import Circuit
-from hopscope.circuits.config import ReaderConfig
-from hopscope.circuits.record import read_member
-from hopscope.config import validation_line
 from hopscope.errors import UserError
 from hopscope.executors.local import run_study
 from hopscope.models.member import MemberTransformer
+from hopscope.opened import ReadCircuit, Run
 from hopscope.probes.worked import worked_sequence
 from hopscope.report.shown import ShownSequence
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder, find_run
 from hopscope.studies import find_study
+from hopscope.studies.base import Program, chosen_preset, configured
+from hopscope.studies.declared import DeclaredStudy
+from hopscope.studies.loading import home_of, loading
 from hopscope.studies.permutation.worked import worked_steps
+from hopscope.studies.study import Study
 from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.splits import MappingSplit
 from hopscope.training import restore
 
 
 def run(
-    study: str,
-    preset: str = "laptop",
+    study: Study | str,
+    preset: str | None = None,
     *,
     out: Path | str = "runs",
     device: str = "auto",
     threads: int | None = None,
     time_budget: float | None = None,
-    **fields: Any,
-) -> RunFolder:
+    fields: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Run:
     """Run a study, or go on with it, or find it finished.
 
+    A study of a file or a package is trained by worker processes, which load it from there.  A study of a notebook, or
+    one that was made inside a function, is trained in this process, one unit after another.
+
     Args:
-        study: its name.
-        preset: the configuration to start from.
+        study: a study, the name of one, `package.module:name`, or `file.py`.
+        preset: the configuration to start from; by default `laptop` where the study has it, else the study as written.
         out, device, threads, time_budget: as on the command line.
-        fields: fields of the study's configuration that differ from the preset.
+        fields: dotted fields of the configuration that differ from the preset, such as `{"training.steps": 300}`.
+        more: the same for fields without a dot, such as `seeds=3`.
 
     Raises:
         UserError: something the user can mend.
         TimeBudgetReached: the same call goes on.
     """
-    found = find_study(study)
-    if preset not in found.presets:
-        raise UserError(f"preset: expected one of {', '.join(found.presets)}, found {preset!r}")
-    base = found.presets[preset]
-    try:
-        config = type(base).model_validate({**base.model_dump(), **fields})
-    except ValidationError as error:
-        raise UserError(validation_line(error)) from None
-    return run_study(
-        found, config, out=Path(out), preset=preset, device=device, threads=threads, time_budget=time_budget
+    place = loading()
+    if place is not None:
+        raise UserError(
+            f"{place}: expected a file that only defines its study when it is loaded, found a call of hopscope.run; "
+            'put the call under `if __name__ == "__main__":`'
+        )
+    program = program_for(study)
+    config = configured(program, preset, {**(fields or {}), **more})
+    folder = run_study(
+        program,
+        config,
+        out=Path(out),
+        preset=chosen_preset(program, preset),
+        device=device,
+        threads=threads,
+        time_budget=time_budget,
     )
+    return Run(folder.path, program)
 
 
-def open_run(path: Path | str) -> RunFolder:
-    """A run folder, or the only run under a root.
+def program_for(study: Study | str) -> Program:
+    """A study as the executor takes it.
 
     Raises:
-        UserError: there is none, or there are several.
+        UserError: there is no such study.
     """
-    return find_run(Path(path))
+    if isinstance(study, Study):
+        return DeclaredStudy(study, home_of(study))
+    if isinstance(study, str):
+        return find_study(study)
+    raise UserError(f"study: expected a hopscope.Study or the name of one, found {type(study).__name__}")
+
+
+def open_run(path: Path | str, study: Study | None = None) -> Run:
+    """A run folder, or the only run under a root.
+
+    Args:
+        path: the folder, or a root.
+        study: the study that it is of, where the run cannot find it itself: a file that was moved, or a notebook.
+
+    Raises:
+        UserError: there is none, there are several, or the study's task is not the one of the run.
+    """
+    return Run(find_run(Path(path)).path, None if study is None else program_for(study))
 
 
 def load_member(run: RunFolder | Path | str, member: int, step: int | None = None) -> MemberTransformer:
@@ -75,28 +102,6 @@ def load_member(run: RunFolder | Path | str, member: int, step: int | None = Non
         UserError: no such run, member or checkpoint.
     """
     return restore.load_member(_folder(run), member, step)
-
-
-@dataclass(frozen=True)
-class ReadCircuit:
-    """The circuit of one trained member, as it was read.
-
-    Attributes:
-        circuit: which rows of which heads read what.
-        record: everything that was found, as `hopscope circuit --json` prints it.
-    """
-
-    circuit: Circuit
-    record: Mapping[str, Any]
-
-    @property
-    def verdict(self) -> str:
-        """Whether the circuit accounts for what the member has learned."""
-        return str(self.record["verdict"])
-
-    def __str__(self) -> str:
-        title = f"member {self.record['member']}, step {self.record['checkpoint']:,}: {self.verdict}"
-        return f"{title}\n{self.circuit}" if self.circuit.paths else title
 
 
 def read_circuit(
@@ -109,13 +114,14 @@ def read_circuit(
         member: the member's number in the run.
         step: training step of the checkpoint; the last by default.
         threshold: loss that the circuit may have; by default 0.05, or 1.5 times that of the model if that is more; of a
-            permutation model 0.02 nats more than its own, of a language model with N chains 0.05 ln N nats more.
+            permutation model 0.02 nats more than its own, of a language model with N chains 0.05 ln N nats more; of a
+            task of one's own a twentieth of its lowest floor in place of 0.05.
 
     Raises:
-        UserError: no such run, member or checkpoint; a threshold below the model's own loss.
+        UserError: no such run, member or checkpoint; a threshold below the model's own loss; the file of the run's task
+            is gone or has changed.
     """
-    record = read_member(_folder(run), member, step, ReaderConfig(threshold=threshold))
-    return ReadCircuit(Circuit.model_validate(record["circuit"]), record)
+    return _run(run).circuit(member, step, threshold=threshold)
 
 
 def show(
@@ -164,6 +170,11 @@ _SIDES = {
 
 def _folder(run: RunFolder | Path | str) -> RunFolder:
     return run if isinstance(run, RunFolder) else open_run(run)
+
+
+def _run(run: RunFolder | Path | str) -> Run:
+    found = _folder(run)
+    return found if isinstance(found, Run) else Run(found.path)
 
 
 def _permutation_task(run: RunFolder, unit: UnitFolder) -> PermutationConfig:

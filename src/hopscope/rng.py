@@ -81,7 +81,7 @@ def bits(
     stream: str | int,
     step: int | Int64[Tensor, "..."],
     index: int | Int64[Tensor, "..."],
-    block: int = 0,
+    block: int | Int64[Tensor, "..."] = 0,
     *,
     device: torch.device | str | None = None,
 ) -> Int64[Tensor, "... 4"]:
@@ -95,10 +95,10 @@ def bits(
         step: training step or another counter, below 2**32.
         index: sample or element, below 2**32.
         block: 0, 1, 2 … where one address needs more than four words; below 2**32.
-        device: where the result lies when seed, step and index are all plain integers (default: CPU).
+        device: where the result lies when all of these are plain integers (default: CPU).
 
     Returns:
-        Words of shape broadcast(seed, step, index) + (4,), on the device of the tensors.
+        Words of shape broadcast(seed, step, index, block) + (4,), on the device of the tensors.
 
     Raises:
         ValueError: a plain integer is out of range, or tensors lie on different devices.  Values *inside*
@@ -112,8 +112,8 @@ def bits(
     for name, value in (("step", step), ("index", index), ("block", block)):
         if isinstance(value, int):
             _check_word(name, value)
-    where = _common_device({"seed": seed, "step": step, "index": index}, device)
-    shape = np.broadcast_shapes(*(x.shape for x in (seed, step, index) if isinstance(x, Tensor)))
+    where = _common_device({"seed": seed, "step": step, "index": index, "block": block}, device)
+    shape = np.broadcast_shapes(*(x.shape for x in (seed, step, index, block) if isinstance(x, Tensor)))
 
     # Filling slices keeps plain integers on the host: no copy to the device, no wait for it.
     even = torch.empty((2, *shape), dtype=torch.int64, device=where)

@@ -46,12 +46,25 @@ def test_links_lead_somewhere(page: Path) -> None:
 def readme_examples() -> list[str]:
     """Python of the README; the last is run where nnsight is, in `tests/models/test_export_nnsight.py`."""
     examples: list[str] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 4
     return examples
 
 
+def test_readme_study_of_one_file_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import hopscope as hs
+    from hopscope.studies import find_study
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "copying.py").write_text(readme_examples()[0], encoding="utf-8")
+    study = find_study("copying.py").study
+    hs.testing.check_task(study.task)
+    fields = {"training.steps": 20, "model.layers": [1], "task.back": [3]}
+    run = hs.run(study.changed(fields), seeds=2, out=tmp_path / "runs")
+    assert run.claims["C1"].verdict in ("inconclusive", "refuted") and run.claims["C1"].n == 2
+
+
 def test_readme_circuit_example_runs(emergence_run: Path, tmp_path: Path) -> None:
-    example = readme_examples()[1]
+    example = readme_examples()[2]
     assert len([line for line in example.splitlines() if line.strip()]) <= 5
     copy = shutil.copytree(emergence_run, tmp_path / "run")  # a reading is kept in the run's folder
     code = f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r})\n{example.replace('runs/emergence', str(copy))}"
@@ -63,7 +76,7 @@ def test_readme_circuit_example_runs(emergence_run: Path, tmp_path: Path) -> Non
 
 @pytest.mark.long
 def test_readme_library_example_runs(tmp_path: Path) -> None:
-    example = readme_examples()[0]
+    example = readme_examples()[1]
     lines = [line for line in example.splitlines() if line.strip()]
     assert len(lines) <= 5
     fewer = 'preset="smoke", samples_per_epoch=2048, batch_size=64, measurements="basic"'

@@ -39,7 +39,7 @@ def answers(given: torch.Tensor, sharpness: float = 9.0) -> torch.Tensor:
 
 
 def right() -> torch.Tensor:
-    return batch().targets[0, :, ::2].clone()
+    return batch().targets[0].clone()
 
 
 def test_the_protocols_are_met():

@@ -1,193 +1,119 @@
-import json
-import subprocess
-import sys
+import dataclasses
 
 import pytest
-from pydantic import ValidationError
-from rich.console import Console
+from pydantic import BaseModel
 
-from hopscope.claims import (
-    Claim,
-    Criterion,
-    Judgement,
-    Verdict,
-    judge_always,
-    ledger_table,
-    not_run,
-    parse_ledger,
-    read_ledger,
-)
+from hopscope.claims import Claim, Samples, at_least, at_most, between
 from hopscope.errors import UserError
 
-KEYS = ["id", "statement", "source", "protocol", "threshold", "value", "interval", "n", "verdict", "trust"]
-ACCURACY = Criterion(at_least=0.999, unit="fraction")
-TEXTS = {"statement": "s", "source": "003 §6", "protocol": "p", "trust": "the evaluation"}
+from .stand_in import claim, series
 
-SINGLE = Claim.judged(judge_always([1.0] * 11, ACCURACY, source_n=1), id="P1", threshold=ACCURACY, **TEXTS)
-NAMED = Claim.judged(
-    Judgement(
-        verdict=Verdict.REFUTED,
-        value={"recall": 0.25, "mass": 0.0001},
-        interval={"recall": (0.125, 0.5), "mass": None},
-        n=13,
-        words="w",
-    ),
-    id="P2",
-    threshold={"recall": Criterion(at_most=0.01), "mass": Criterion(between=(0.9, 1))},
-    **TEXTS,
-)
-MISSING = Claim.judged(not_run(), id="R10", threshold="Wilson interval above 0.9", **TEXTS)
-LEDGER = [SINGLE, NAMED, MISSING]
+TEXTS = {"statement": "s", "source": "this file", "protocol": "p"}
 
 
-def entry(**changes):
-    return SINGLE.to_json() | changes
-
-
-def test_a_claim_in_json_has_exactly_the_ledgers_keys():
-    for claim in LEDGER:
-        assert list(claim.to_json()) == KEYS
-    assert SINGLE.to_json() == {
-        "id": "P1",
-        **TEXTS,
-        "threshold": {"at_least": 0.999},
-        "value": 1.0,
-        "interval": [1.0, 1.0],
-        "n": 11,
-        "verdict": "reproduced",
-    }
-    named = NAMED.to_json()
-    assert named["threshold"] == {"recall": {"at_most": 0.01}, "mass": {"between": [0.9, 1.0]}}
-    assert named["value"] == {"recall": 0.25, "mass": 0.0001}
-    assert named["interval"] == {"recall": [0.125, 0.5], "mass": None}
-    absent = MISSING.to_json()
-    assert (absent["value"], absent["interval"], absent["n"], absent["verdict"]) == (None, None, 0, "not run")
-
-
-def test_a_ledger_reads_back_as_it_was_written(tmp_path):
-    path = tmp_path / "claims.json"
-    path.write_text(json.dumps([claim.to_json() for claim in LEDGER], ensure_ascii=False), encoding="utf-8")
-    assert read_ledger(path) == LEDGER
-    path.write_text("[]", encoding="utf-8")
-    assert read_ledger(path) == []
+def test_a_claim_is_a_value():
+    made = claim(series([1.0]))
+    assert (made.need, made.rule, made.source_n, made.seeds_needed) == ("all", "always", 1, 10)
+    assert made.criteria == {"": at_least(0.9, "fraction")} and made.rules == {"": "always"}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.id = "C2"
+    parts = claim(series([1.0]), {"a": at_least(1), "b": at_most(2)}, rule="mean")
+    assert parts.rules == {"a": "mean", "b": "mean"}
+    positional = Claim("C1", "s", "this file", "p", len, at_least(1))
+    assert (positional.value, positional.must) == (len, at_least(1))
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("fields", "message"),
     [
-        ({"verdict": "not run"}, "expected value null, interval null, n 0"),
-        ({"n": 0}, "expected n >= 1 for 'reproduced', found 0"),
-        ({"interval": [0.9, 0.1]}, r"expected low <= high, found \[0.9, 0.1\]"),
-        ({"interval": {"recall": [0, 1]}}, "same shape and names"),
-        ({"value": {"recall": 0.5}, "interval": [0, 1]}, "same shape and names"),
-        ({"value": {"recall": 0.5}, "interval": {"mass": [0, 1]}}, "same shape and names"),
-        ({"verdict": "confirmed"}, "verdict: "),
-        ({"value": "high"}, "value"),
-        ({"value": float("nan")}, "value"),
-        ({"n": -1}, "n: "),
-        ({"id": ""}, "id: "),
-        ({"note": "x"}, "note: Extra inputs"),
+        (
+            {"must": 0.99},
+            "must: expected a criterion such as hopscope.at_least(0.99), or one for each",
+        ),
+        ({"must": None}, "must: expected a criterion"),
+        ({"must": {}}, "must: expected a criterion"),
+        ({"must": {"a": 1}}, "must: expected a criterion"),
+        ({"must_not": "nothing"}, "must_not: expected a criterion"),
+        ({"value": None}, "value: expected a function of the evidence (or readings), found None"),
+        ({"value": 3}, "value: expected a function of the evidence, found 3"),
+        ({"at_scale": "no"}, "at_scale: expected a function of the evidence, found 'no'"),
+        (
+            {"readings": {"a": 1}},
+            "readings: expected a mapping from names to functions of the evidence",
+        ),
+        ({"readings": {}}, "readings: expected at least one, found {}"),
+        ({"controls": len}, "controls: expected a mapping from names to functions"),
+        ({"rule": "sometimes"}, "rule: expected one of always, mean, effect, found 'sometimes'"),
+        ({"rule": {"a": "mean"}}, "rule: expected a rule, or one for each part (), found {'a': 'mean'}"),
+        ({"need": "most"}, "need: expected one of all, any, found 'most'"),
+        ({"source_n": 0}, "source_n: expected a whole number of 1 or more, found 0"),
+        ({"seeds_needed": 1}, "seeds_needed: expected a whole number of 2 or more, found 1"),
+        ({"seeds_needed": 8.0}, "seeds_needed: expected a whole number of 2 or more, found 8.0"),
+        ({"statement": None}, "statement: expected words, found None"),
+        ({"id": ""}, "id: expected words, found ''"),
     ],
 )
-def test_a_damaged_claim_is_named_in_one_line(changes, message):
-    with pytest.raises(UserError, match=message) as caught:
-        parse_ledger([MISSING.to_json(), entry(**changes)], "run/claims.json")
-    text = str(caught.value)
-    assert text.startswith(
-        f"run/claims.json: claim {'number 2' if 'id' in changes else repr('P1')} is damaged: "
-    )
-    assert text.endswith("; delete the file and run the same command again")
-    assert "\n" not in text
-    with pytest.raises(ValidationError):
-        Claim(**entry(**changes))
-
-
-@pytest.mark.parametrize("key", KEYS)
-def test_a_claim_without_one_of_its_keys_is_damaged(key):
-    incomplete = {name: value for name, value in entry().items() if name != key}
-    with pytest.raises(UserError, match=f"{key}: Field required"):
-        parse_ledger([incomplete])
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ({"claims": []}, "expected a list of claims, found an object"),
-        ("P1", "found a string"),
-        (None, "found null"),
-        (3, "found a number"),
-        ([3], "claim number 1 is damaged"),
-        ([SINGLE.to_json(), SINGLE.to_json()], "expected each id once, found 'P1' twice"),
-    ],
-)
-def test_what_is_no_ledger_is_refused(data, message):
-    with pytest.raises(UserError, match=message):
-        parse_ledger(data)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "expected a readable file, found No such file or directory"),
-        (b"[{", "expected JSON, found"),
-        (b"\xff\xfe", "expected JSON, found"),
-        (b"[NaN]", "found the number NaN, which JSON does not have"),
-    ],
-)
-def test_an_unreadable_file_is_named(tmp_path, content, message):
-    path = tmp_path / "claims.json"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(UserError, match=message) as caught:
-        read_ledger(path)
-    assert str(caught.value).startswith(f"{path}: ")
+def test_a_mistake_is_named_when_the_claim_is_made(fields, message):
+    with pytest.raises(UserError) as caught:
+        Claim(**{"id": "C1", **TEXTS, "value": len, "must": at_least(1), **fields})
+    assert str(caught.value).startswith(f"claim {fields.get('id', 'C1')!r}: {message}")
     assert "\n" not in str(caught.value)
 
 
-def printed(claims, words, width=200):
-    console = Console(width=width, color_system=None, force_terminal=False)
-    with console.capture() as capture:
-        console.print(ledger_table(claims, words))
-    return capture.get()
+def test_criteria_have_units():
+    assert at_least(0.999, "fraction").words() == "≥ 99.9 %"
+    assert at_most(1000, "steps").words() == "≤ 1000 steps"
+    assert between(0.1, 0.9, "fraction").words() == "10 % to 90 %"
+    assert between(2, 5, "layers").words() == "2 to 5 layers"
+    assert at_most(12.5, "steps").show(12.5) == "12.5 steps"
+    wrong = [(at_least, "high"), (at_most, float("nan")), (between, 2, 1), (at_least, 1, "")]
+    for function, *arguments in wrong:
+        with pytest.raises(UserError) as caught:
+            function(*arguments)
+        assert str(caught.value).startswith("criterion: ") and "\n" not in str(caught.value)
 
 
-def test_the_table_shows_every_claim_with_its_numbers_and_words():
-    text = printed(LEDGER, {"P1": "all 11 of 11 seeds meet it [really]", "P2": "too low"})
-    for shown in (
-        *(
-            "P1",
-            "≥ 0.999",
-            "1.0000 [1.0000, 1.0000]",
-            "11",
-            "reproduced",
-            "all 11 of 11 seeds meet it [really]",
-        ),
-        *("P2", "recall ≤ 0.01", "mass 0.9 to 1", "recall 0.2500 [0.1250, 0.5000]", "mass 0.0001", "refuted"),
-        *("R10", "Wilson interval above 0.9", "–", "not run"),
-    ):
-        assert shown in text
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1.0], "cat"), "expected a unit of member, seed, case, question, pair, run, found 'cat'"),
+        (([1.0, 2.0], "run", [1]), "expected one cluster for each of 2 values, found 1"),
+        ((0.5,), "expected numbers, one for each thing that was measured, found float 0.5"),
+        (("high",), "found str 'high'"),
+        ((["high"],), "expected a number, found str 'high'"),
+        (([[1, 2, 3]],), "expected a number, or a pair of them, found list [1, 2, 3]"),
+        (([[1, 2], 3],), "expected numbers or pairs of numbers, found both"),
+        (({"a": [1]},), "expected numbers, one for each thing"),
+    ],
+)
+def test_samples_are_numbers(arguments, message):
+    with pytest.raises(UserError) as caught:
+        Samples(*arguments)
+    assert message in str(caught.value)
 
 
-def test_no_number_in_the_table_is_rounded_to_perfection():
-    almost = SINGLE.model_copy(update={"value": 0.999999, "interval": (0.00001, 1.0)})
-    assert "0.999999 [0.00001, 1.0000]" in printed([almost], {})
-    large = SINGLE.model_copy(update={"value": 12000.25, "interval": None})
-    assert "12,000.2" in printed([large], {})
+def test_samples_may_have_errors_and_an_interval():
+    with pytest.raises(UserError, match="expected one error for each of 2 values, found 1"):
+        Samples([1.0, 2.0], error=[0.1])
+    with pytest.raises(UserError, match=r"expected evaluation errors of 0 or more, found \[-0.1, -0.1\]"):
+        Samples([1.0, 2.0], error=-0.1)
+    assert Samples([1.0, None], error=[0.1, float("nan")]).error[0] == 0.1
+    for wrong in ((0.9, 0.1), (float("nan"), 1.0), (0.0, float("inf"))):
+        with pytest.raises(UserError, match="expected an interval"):
+            Samples([1.0], interval=wrong)
+    assert Samples(series([1.0, float("nan")], start=5)).members == (5, 6)
+    assert Samples([True, 2]).values == (1.0, 2.0)
 
 
-def test_verdicts_are_coloured():
-    cells = list(ledger_table(LEDGER, {}).columns[5].cells)
-    assert [(cell.plain, cell.style) for cell in cells] == [
-        ("reproduced", "green"),
-        ("refuted", "red"),
-        ("not run", "dim"),
-    ]
+def test_a_series_of_another_unit_is_not_over_members():
+    assert Samples(series([1.0, 2.0], start=5)).members == (5, 6)
+    assert Samples(series([1.0, 2.0], start=5), "seed").members is None
 
 
-def test_the_ledger_needs_no_torch_and_loads_no_table_or_statistics_library():
-    judging = "hopscope.claims.judge_mean([1.0, 2.0], hopscope.claims.Criterion(at_most=3))"
-    script = f"import sys, hopscope.claims; {judging}; print(*sys.modules)"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    loaded = {name.split(".")[0] for name in run.stdout.split()}
-    assert "hopscope" in loaded
-    assert not loaded & {"torch", "scipy", "rich"}
+def test_a_claim_may_stand_in_a_pydantic_model():
+    class Holder(BaseModel):
+        claims: tuple[Claim, ...] = ()
+
+    made = claim(series([1.0]), {"a": at_least(1)}, readings={"b": len}, at_scale=str)
+    (held,) = Holder(claims=[made]).claims
+    assert held is made

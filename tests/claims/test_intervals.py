@@ -4,7 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hopscope.claims import intervals
-from hopscope.claims.intervals import bootstrap_mean, clopper_pearson, wilson
+from hopscope.claims.intervals import (
+    bootstrap_correlation,
+    bootstrap_mean,
+    clopper_pearson,
+    correlation,
+    wilson,
+)
 
 
 def test_the_same_values_give_the_same_interval_and_another_key_gives_another():
@@ -86,6 +92,52 @@ def test_splits_of_different_size_weigh_by_their_seeds():
     assert one_split == pytest.approx(bootstrap_mean(values), abs=0.03)
 
 
+def test_clusters_of_one_value_each_are_the_plain_bootstrap():
+    values = [0.2, 0.3, 0.5, 0.7, 1.1]
+    assert bootstrap_mean(values, clusters="abcde") == bootstrap_mean(values)
+    assert bootstrap_mean(values, clusters=[7] * 5) is None
+
+
+def test_clusters_are_drawn_whole():
+    # Two clusters, of three zeros and of one 1: both drawn give 1/4, one drawn twice 0 or 1.
+    assert bootstrap_mean([0, 1, 0, 0], clusters="abaa") == (0, 1)
+    assert bootstrap_mean([0, 1, 0, 0], clusters="abaa", confidence=0.4) == (0.25, 0.25)
+    generator = np.random.Generator(np.random.Philox(key=3))
+    clusters = [cluster for cluster in range(13) for _ in range(5)]
+    values = [cluster + 0.01 * generator.normal() for cluster in clusters]
+    means = [np.mean(values[5 * cluster : 5 * cluster + 5]) for cluster in range(13)]
+    assert bootstrap_mean(values, clusters=clusters) == pytest.approx(bootstrap_mean(means), abs=1e-9)
+
+
+def test_a_correlation_without_spread_is_none():
+    assert correlation([(1, 2)]) is None
+    assert correlation([(1, 2), (1, 3)]) is None
+    assert correlation([(1, 2), (2, 3), (3, 4)]) == pytest.approx(1)
+    assert correlation([(0.1, -0.2), (0.2, -0.4)]) == pytest.approx(-1)
+
+
+def test_the_bootstrap_of_a_correlation_is_that_of_resampled_pairs():
+    generator = np.random.Generator(np.random.Philox(key=5))
+    x = generator.normal(size=23)
+    pairs = [*zip(x, 0.7 * x + generator.normal(size=23), strict=True)]
+    low, high = bootstrap_correlation(pairs)
+    drawn = generator.integers(23, size=(4000, 23))
+    expected = np.quantile([np.corrcoef(np.array(pairs)[rows].T)[0, 1] for rows in drawn], [0.025, 0.975])
+    assert (low, high) == pytest.approx(expected, abs=0.02)
+    assert low < correlation(pairs) < high
+    assert correlation(pairs) == pytest.approx(np.corrcoef(np.array(pairs).T)[0, 1])
+    twice = bootstrap_correlation([*pairs, *pairs], clusters=[*range(23)] * 2)
+    assert twice == pytest.approx((low, high), abs=1e-9)
+    far = [(1e6 + first, 1e-6 * second) for first, second in pairs]
+    assert bootstrap_correlation(far) == pytest.approx((low, high), abs=1e-3)
+
+
+def test_a_resample_without_spread_counts_as_no_correlation():
+    assert bootstrap_correlation([(0, 0), (1, 1)]) == (0, 1)
+    assert bootstrap_correlation([(0, 0), (1, 1)], clusters=[0, 0]) is None
+    assert bootstrap_correlation([(0.1, 0.3)] * 5) == (0, 0)
+
+
 def test_clopper_pearson_known_values():
     assert clopper_pearson(10, 10, sided="lower") == pytest.approx((0.05**0.1, 1))
     assert clopper_pearson(10, 10) == pytest.approx((0.025**0.1, 1))
@@ -115,6 +167,8 @@ def test_impossible_values_are_refused():
         bootstrap_mean([0.0, float("nan")])
     with pytest.raises(ValueError, match="expected 3 groups, found 2"):
         bootstrap_mean([1, 2, 3], groups=[0, 1])
+    with pytest.raises(ValueError, match="expected 3 clusters, found 2"):
+        bootstrap_mean([1, 2, 3], clusters=[0, 1])
     with pytest.raises(ValueError, match="at least 1, found 0"):
         intervals.mean([])
     for confidence in (0, 1, 95):

@@ -46,7 +46,7 @@ def hopscope(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
 @pytest.fixture
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training would be a fault: it fails at once."""
-    monkeypatch.setattr("hopscope.executors.local._Pool", None)
+    monkeypatch.setattr("hopscope.executors.local.Pool", None)
 
 
 @pytest.fixture

@@ -5,7 +5,11 @@ import shutil
 
 import pytest
 
-KEYS = ["id", "statement", "source", "protocol", "threshold", "value", "interval", "n", "verdict", "trust"]
+KEYS = [
+    *("id", "statement", "source", "protocol", "threshold", "value", "interval", "n", "verdict", "trust"),
+    *("unit", "n_counts", "words", "samples", "leaning", "here", "structural", "rule", "need"),
+    *("readings", "controls", "must_not", "registration"),
+]
 IDS = ["P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10a", "P10b", "P11"]
 VERDICTS = {"reproduced", "refuted", "inconclusive", "not run"}
 
@@ -91,6 +95,14 @@ def test_unfinished_run(hopscope, whole_copy):
     for name in ("claims.json", "story.json", "DONE"):
         (whole_copy / name).unlink()
     assert "expected a finished run" in hopscope("claims", whole_copy).complaint
+    assert hopscope("report", whole_copy).status == 0  # it was trained: claims, story and page are made
+    assert all((whole_copy / name).is_file() for name in ("claims.json", "story.json", "DONE"))
+
+
+def test_run_that_was_not_trained(hopscope, whole_copy):
+    for name in ("story.json", "DONE", "units/*/DONE", "units/*/checkpoints/step-*8.safetensors"):
+        for path in whole_copy.glob(name):
+            path.unlink()
     assert "story.json" in hopscope("report", whole_copy).complaint
 
 

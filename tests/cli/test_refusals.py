@@ -11,7 +11,7 @@ from hopscope.cli.main import COMMANDS, main
 NO_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 
 REFUSED = {
-    "frobnicate": ["command", "studies, run, claims", "'frobnicate'", "--help"],
+    "frobnicate": ["command", "studies, new, run, claims", "'frobnicate'", "--help"],
     "--frobnicate": ["command", "'--frobnicate'"],
     "run": ["study", "permutation"],
     "run --seeds 3": ["study", "expected one of permutation", "found none"],

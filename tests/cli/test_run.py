@@ -111,7 +111,7 @@ def test_a_changed_field_makes_another_run(hopscope, monkeypatch, again, whole_c
         def work(self):
             raise TimeBudgetReached("spent")
 
-    monkeypatch.setattr("hopscope.executors.local._Pool", Pool)
+    monkeypatch.setattr("hopscope.executors.local.Pool", Pool)
     said = hopscope(*again, "--learning-rate", 0.002)
     assert (said.status, said.out, said.err) == (75, "", "hopscope: spent\n")
     (other,) = (path for path in whole_copy.parent.iterdir() if path != whole_copy)

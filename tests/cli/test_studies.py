@@ -1,6 +1,6 @@
 import json
 
-from hopscope.studies import STUDY_NAMES, find_study
+from hopscope.studies import find_study, study_names
 from hopscope.studies.permutation.config import PRESETS
 
 
@@ -8,7 +8,7 @@ def test_listed_as_json(hopscope):
     said = hopscope("studies", "--json")
     assert (said.status, said.err) == (0, "")
     studies = json.loads(said.out)
-    assert [study["study"] for study in studies] == list(STUDY_NAMES)
+    assert [study["study"] for study in studies] == study_names()
     for study in studies:
         assert set(study) == {"study", "summary", "presets"}
         assert {entry["preset"]: entry["config"] for entry in study["presets"]} == {

@@ -45,7 +45,7 @@ def refusal(rerun, monkeypatch):
 
     def give():
         with monkeypatch.context() as untrained:
-            untrained.setattr("hopscope.executors.local._Pool", None)
+            untrained.setattr("hopscope.executors.local.Pool", None)
             ended = rerun()
         assert (ended.status, ended.stdout) == (2, "")
         (line,) = ended.stderr.splitlines()
@@ -101,7 +101,7 @@ def test_newer_record(unfinished, refusal, name):
     assert "upgrade" in line
 
 
-@pytest.mark.parametrize("name", ["claims.json", "story.json"])
+@pytest.mark.parametrize("name", ["claims.json"])
 def test_damaged_conclusion_can_be_mended_as_told(copy, refusal, rerun, processes_module, expected, name):
     cut(copy / name)
     line = refusal()

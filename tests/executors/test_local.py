@@ -111,7 +111,7 @@ def test_records_say_how(heard):
 
 def test_finished_run_is_found(heard, monkeypatch):
     run, config, _ = heard
-    monkeypatch.setattr(local, "_Pool", None)
+    monkeypatch.setattr(local, "Pool", None)
     again = local.run_study(
         find_study("permutation"), config, out=run.path.parents[1], threads=7, time_budget=3.0
     )

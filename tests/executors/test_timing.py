@@ -115,7 +115,7 @@ def pretend(tmp_path, monkeypatch):
 
 def measure(**limits):
     (plan, *_) = STUDY.plan(config_of())
-    return timing.speed("permutation", plan, "general", local._environment(), CHOICES[0], **limits)
+    return timing.speed("permutation", plan, "general", local.environment(), CHOICES[0], **limits)
 
 
 def test_speeds_add_up_and_no_process_starts_before_all_are_ready(pretend):
@@ -203,8 +203,8 @@ def start(monkeypatch, tmp_path):
         def work(self):
             pass
 
-    monkeypatch.setattr(local, "_Pool", Pool)
-    monkeypatch.setattr(local, "finish", lambda run: None)
+    monkeypatch.setattr(local, "Pool", Pool)
+    monkeypatch.setattr(local, "finish", lambda run, program, config: None)
 
     def begin(config, **options):
         run = local.run_study(STUDY, config, out=tmp_path, device="cpu", **{"threads": 7, **options})
@@ -290,7 +290,7 @@ def test_what_measuring_would_not_repay_is_not_measured(start, speeds, changes, 
 
 def test_the_fused_way_is_not_measured(start, speeds, monkeypatch):
     monkeypatch.setattr(local, "chosen_engine", lambda plan, device: "fused")
-    monkeypatch.setattr(local, "check_engine", lambda engine, device: None)
+    monkeypatch.setattr("hopscope.executors.pool.check_engine", lambda engine, device: None)
     asked = speeds({})
     run, size = start(config_of(**LONG))
     assert (threads_of(run), size, asked) == ([1] * 3, 3, [])

@@ -8,7 +8,7 @@ import pytest
 from hopscope.claims import Verdict
 from hopscope.errors import UserError
 from hopscope.llm.heads_attention import Scores
-from hopscope.llm.heads_claim import judge
+from hopscope.llm.heads_claim import judge, judged
 from hopscope.llm.heads_cost import Cost, Share, two_way
 from hopscope.llm.heads_ranking import matched, ranked, sizes
 
@@ -122,3 +122,17 @@ def test_what_the_costs_say(costs, pretrained, verdict, words):
     found = judge(costs, pretrained)
     assert found.verdict is verdict
     assert words in found.words
+
+
+def test_the_record_says_what_holds_here_and_where_it_points():
+    reproduced, _ = judged([cost()], pretrained=True)
+    assert (reproduced.here.verdict, reproduced.leaning) == (Verdict.REPRODUCED, None)
+    small, judgement = judged([cost(questions=7)], pretrained=False)
+    assert (small.verdict, small.here.verdict, small.leaning) == (
+        Verdict.INCONCLUSIVE, Verdict.REPRODUCED, "agrees",
+    )  # fmt: skip
+    assert (small.words, small.n_counts, small.unit["cost of random heads"]) == (
+        judgement.words, "question", "fraction",
+    )  # fmt: skip
+    unable, _ = judged([cost(clean=UNABLE)], pretrained=True)
+    assert (unable.here, unable.leaning) == (None, None)

@@ -93,5 +93,4 @@ def shown(*tokens: tuple[int, ...], source: int = 0) -> Batch:
     """A batch of these samples; role `slot` is the position, relation `source` leads everywhere to one position."""
     inputs = torch.tensor(tokens)[None]
     slot = torch.arange(POSITIONS).expand_as(inputs)
-    asked = torch.ones_like(inputs, dtype=torch.bool)
-    return Batch(inputs, inputs, asked, {"slot": slot}, {"source": torch.full_like(inputs, source)})
+    return Batch(inputs, inputs, roles={"slot": slot}, relations={"source": torch.full_like(inputs, source)})

@@ -27,6 +27,30 @@ PAGE = {"mlp_ratio": 2.0, "activation": "relu", "norm": "post", "init": "torch"}
 """The page's model: one layer of `torch.nn.TransformerEncoderLayer` over learned tokens and positions, V = 5."""
 
 
+VECTORS = {"input_kind": "vectors", "positions": "learned"}
+VARIANTS = {
+    "as it is": {},
+    "one layer": {"layers": 1},
+    "one head": {"heads": 1},
+    "head size from the width": {"heads": 1, "head_dim": None},
+    "post-norm": {"norm": "post"},
+    "no norm": {"norm": "none"},
+    "no MLP": {"mlp_ratio": 0.0},
+    "no MLP, post-norm": {"mlp_ratio": 0.0, "norm": "post"},
+    "relu": {"activation": "relu"},
+    "not causal": {"causal": False},
+    "no positions": {"positions": "none"},
+    "vectors": VECTORS,
+    "vectors without positions": VECTORS | {"positions": "none"},
+    "vectors that carry positions": VECTORS | {"positions": "carried"},
+    "vectors with a position part": VECTORS | {"positions": "carried", "position_size": 3},
+    "some positions read out": {"readout": (0, 3, 10)},
+    "last position of one layer": {"readout": (10,), "layers": 1},
+    "the page's kind": {"norm": "post", "activation": "relu", "init": "torch", "readout": (0, 2, 4)},
+}
+"""Changes of `config` that together reach every branch of a forward pass."""
+
+
 def config(**changes) -> TransformerConfig:
     shape = {
         "layers": LAYERS,
@@ -83,13 +107,13 @@ def batch(config: TransformerConfig, members: int = MEMBERS) -> Batch:
     partner = torch.randint(NO_RELATION, config.length, shape, generator=generator)
     past = torch.minimum(partner, torch.arange(config.length) - 1)
     given = inputs(config, members)
-    mask = torch.ones(shape, dtype=torch.bool)
+    targets = torch.randint(config.output_size, shape, generator=generator)
+    kind = (torch.rand(shape, generator=generator) < 0.5).long()
     return Batch(
         given,
-        torch.randint(config.output_size, shape, generator=generator),
-        mask,
-        {"kind": (torch.rand(shape, generator=generator) < 0.5).long(), "slot": slot},
-        {"partner": partner, "past": past},
+        targets[:, :, list(config.readout_positions)],
+        roles={"kind": kind, "slot": slot},
+        relations={"partner": partner, "past": past},
     )
 
 
@@ -103,7 +127,6 @@ def only(batch: Batch, member: int) -> Batch:
     return Batch(
         cut(batch.inputs),
         cut(batch.targets),
-        cut(batch.loss_mask),
-        {name: cut(role) for name, role in batch.roles.items()},
-        {name: cut(relation) for name, relation in batch.relations.items()},
+        roles={name: cut(role) for name, role in batch.roles.items()},
+        relations={name: cut(relation) for name, relation in batch.relations.items()},
     )

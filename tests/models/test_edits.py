@@ -1,5 +1,7 @@
 """Lowered interventions, many variants in one pass, against plain loops over one member's rows."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -323,7 +325,7 @@ def test_a_row_that_does_not_see_both_keys_keeps_its_weights():
     model = lively(config())
     data = batch(model.config)
     here = torch.arange(POSITIONS).expand_as(data.roles["slot"])
-    data.roles["place"] = here
+    data = replace(data, roles={**data.roles, "place": here})
     first, second = Site(roles={"place": 2}), Site(roles={"place": 7})
     edits = lower([[], [SwapAttention(layer=0, first=first, second=second)]], model.config, data)
     _, captured = model.capture(data.inputs, edits)

@@ -16,34 +16,13 @@ from .samples import (
     SEEDS,
     SYMBOLS,
     TABLES,
+    VARIANTS,
     WIDTH,
     config,
     inputs,
     lively,
     page_config,
 )
-
-VECTORS = {"input_kind": "vectors", "positions": "learned"}
-VARIANTS = {
-    "as it is": {},
-    "one layer": {"layers": 1},
-    "one head": {"heads": 1},
-    "head size from the width": {"heads": 1, "head_dim": None},
-    "post-norm": {"norm": "post"},
-    "no norm": {"norm": "none"},
-    "no MLP": {"mlp_ratio": 0.0},
-    "no MLP, post-norm": {"mlp_ratio": 0.0, "norm": "post"},
-    "relu": {"activation": "relu"},
-    "not causal": {"causal": False},
-    "no positions": {"positions": "none"},
-    "vectors": VECTORS,
-    "vectors without positions": VECTORS | {"positions": "none"},
-    "vectors that carry positions": VECTORS | {"positions": "carried"},
-    "vectors with a position part": VECTORS | {"positions": "carried", "position_size": 3},
-    "some positions read out": {"readout": (0, 3, 10)},
-    "last position of one layer": {"readout": (10,), "layers": 1},
-    "the page's kind": {"norm": "post", "activation": "relu", "init": "torch", "readout": (0, 2, 4)},
-}
 
 
 @pytest.fixture(params=VARIANTS)

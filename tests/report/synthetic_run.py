@@ -139,6 +139,7 @@ def _claim(identifier: str, verdict: str, **fields: Any) -> dict[str, Any]:
         "trust": fields.get(
             "trust", ["the held-out split: no mapping of it is ever trained on", "float32 evaluation"]
         ),
+        **({"unit": fields["unit"]} if "unit" in fields else {}),
     }
 
 
@@ -172,6 +173,11 @@ def claims() -> list[dict[str, Any]]:
                 "recalled mass": None,
             },
             n=4,
+            unit={
+                "elimination accuracy": "fraction",
+                "recall accuracy": "fraction",
+                "recalled mass": "fraction",
+            },
         ),
         _claim(
             "P10b",

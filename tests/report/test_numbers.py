@@ -38,12 +38,12 @@ def test_numbers(value, text):
     ],
 )
 def test_shares(value, text):
-    assert format_number(value, share=True) == text
+    assert format_number(value, "fraction") == text
 
 
 @given(shares)
 def test_shares_are_never_rounded_to_all_or_nothing(share):
-    text = format_number(share, share=True)
+    text = format_number(share, "fraction")
     if 1e-8 < share < 1 - 1e-8:
         assert text not in ("0 %", "100 %")
         assert float(text.removesuffix(" %")) not in (0, 100)
@@ -51,24 +51,31 @@ def test_shares_are_never_rounded_to_all_or_nothing(share):
 
 @given(shares)
 def test_shares_keep_their_value(share):
-    assert abs(float(format_number(share, share=True).removesuffix(" %")) / 100 - share) <= 0.0005 + 1e-12
+    assert abs(float(format_number(share, "fraction").removesuffix(" %")) / 100 - share) <= 0.0005 + 1e-12
 
 
 @pytest.mark.parametrize(
-    ("value", "interval", "share", "text"),
+    ("value", "interval", "unit", "text"),
     [
-        (0.95712, (0.95664, 0.95753), False, "0.9571 [0.9566, 0.9575]"),
-        (0.95712, (0.9, 1.1), False, "0.96 [0.90, 1.10]"),
-        (0.0, (0.0, 0.0), False, "0 [0, 0]"),
-        (-3.25, (-5.5, -1.0), False, "−3.25 [−5.50, −1.00]"),
-        (0.9991, (0.9982, 1.0), True, "99.91 % [99.82, 100]"),
-        (0.9991, (0.93, 1.0), True, "99.9 % [93, 100]"),
-        (None, None, False, "–"),
-        (0.5, None, True, "50 %"),
+        (0.95712, (0.95664, 0.95753), "number", "0.9571 [0.9566, 0.9575]"),
+        (0.95712, (0.9, 1.1), "number", "0.96 [0.90, 1.10]"),
+        (0.0, (0.0, 0.0), "number", "0 [0, 0]"),
+        (-3.25, (-5.5, -1.0), "number", "−3.25 [−5.50, −1.00]"),
+        (0.9998, (0.997, 1.0), "number", "0.9998 [0.997, 1.000]"),
+        (0.9991, (0.9982, 1.0), "fraction", "99.91 % [99.82, 100]"),
+        (0.9991, (0.93, 1.0), "fraction", "99.9 % [93, 100]"),
+        (None, None, "number", "–"),
+        (0.5, None, "fraction", "50 %"),
+        (0.95712, (0.95664, 0.95753), "nats", "0.9571 nats [0.9566, 0.9575]"),
+        (12_000, None, "steps", "12,000 steps"),
     ],
 )
-def test_estimates(value, interval, share, text):
-    assert format_estimate(value, interval, share=share) == text
+def test_estimates(value, interval, unit, text):
+    assert format_estimate(value, interval, unit) == text
+
+
+def test_what_never_happened_says_so():
+    assert format_number(float("inf"), "steps") == format_number(float("-inf")) == "never"
 
 
 @given(st.floats(-7, 7), st.floats(1e-5, 3), st.floats(1e-5, 3))

@@ -1,13 +1,16 @@
+import json
+import re
+from types import SimpleNamespace
+
 import pytest
 
-from hopscope.claims import Claim
+from hopscope.claims import Claim, JudgedClaim, Samples, at_least, judge
+from hopscope.report.page import build_report
 from hopscope.report.prose import Prose
 from hopscope.report.record import read_run
 from hopscope.report.verdicts import (
     MOST_ESTIMATES,
     SYMBOLS,
-    is_share,
-    threshold_words,
     verdict_counts,
     verdict_rows,
 )
@@ -15,41 +18,88 @@ from hopscope.report.verdicts import (
 
 def claim(threshold, **fields):
     given = {"value": 0.5, "interval": None, "n": 7, "verdict": "inconclusive", **fields}
-    return Claim(id="P1", statement="s", source="003", protocol="p", threshold=threshold, trust=[], **given)
+    return JudgedClaim(
+        id="P1", statement="s", source="003", protocol="p", threshold=threshold, trust=[], **given
+    )
+
+
+UNITS = {"recall": "fraction", "kl": "nats"}
 
 
 @pytest.mark.parametrize(
-    ("threshold", "name", "expected"),
+    ("threshold", "unit", "words"),
     [
-        ("≥ 99.9 % of sequences", "", True),
-        ("costs ≥ 50 points", "", True),
-        ("≤ 0.003", "", False),
-        ("≤ 5 % above the floor", "training_loss", False),
-        ("≤ 0.003", "recall accuracy", True),
-        ({"recall": {"at_least": 0.99}}, "recall", True),
-        ({"at_least": 0.99}, "", False),
+        ("never", None, ["never"]),
+        ({"at_most": 0.003}, None, ["≤ 0.003"]),
+        ({"at_least": 0.999}, "fraction", ["≥ 99.9 %"]),
+        ({"between": [0.015, 0.06]}, "number", ["0.015 to 0.06"]),
+        ({"recall": {"at_least": 0.99}, "kl": {"at_most": 0.05}}, UNITS, ["recall ≥ 99 %", "kl ≤ 0.05 nats"]),
+        ({"recall": {"at_least": 0.99}, "kl": {"at_most": 0.05}}, None, ["recall ≥ 0.99", "kl ≤ 0.05"]),
+        ({"share_of_way": {"at_least": 0.1, "at_most": 0.9}}, None, ["share of way ≥ 0.1, ≤ 0.9"]),
     ],
 )
-def test_what_is_written_in_percent(threshold, name, expected):
-    assert is_share(claim(threshold), name, [0.5, None]) is expected
+def test_threshold_in_words(run_path, threshold, unit, words):
+    (row,) = rows(run_path, claim(threshold, unit=unit))
+    assert row.threshold == words
 
 
-def test_numbers_beyond_one_are_no_shares():
-    assert not is_share(claim("≥ 99 %"), "recall step", [0.5, 1900])
+def rows(run_path, *claims):
+    run = read_run(run_path)
+    run = run.model_copy(update={"claims": list(claims)} if claims else {})
+    return verdict_rows(run, Prose(run.story.numbers))
 
 
-@pytest.mark.parametrize(
-    ("threshold", "words"),
-    [
-        ("never", ["never"]),
-        ({"at_most": 0.003}, ["≤ 0.003"]),
-        ({"between": [0.015, 0.06]}, ["0.015 to 0.06"]),
-        ({"recall": {"at_least": 0.99}, "kl": {"at_most": 0.05}}, ["recall ≥ 99 %", "kl ≤ 0.05"]),
-        ({"share_of_way": {"at_least": 0.1, "at_most": 0.9}}, ["share of way ≥ 10 %, ≤ 90 %"]),
-    ],
-)
-def test_threshold_in_words(threshold, words):
-    assert threshold_words(claim(threshold)) == words
+def judged(value, **fields):
+    function = None if value is None else (lambda evidence: value)
+    made = Claim(id="P3", statement="s", source="003", protocol="p", value=function, **fields)
+    return judge(made, SimpleNamespace(members=[0, 1, 2], seeds={0: 3, 1: 5, 2: 7}))
+
+
+def test_a_record_speaks_for_itself(run_path):
+    """P3 of the story has words and values of its own: those of the record go before."""
+    found = judged([0.9996, 1.0, None], must=at_least(0.999, "fraction"))
+    (row,) = rows(run_path, found)
+    assert row.words == "2 of 2 seeds agree; needs 10; 1 of 3 seeds has no number"
+    assert [(seeds.name, seeds.texts) for seeds in row.seeds] == [
+        ("value by seed", ["99.96 %", "100 %", "–"])
+    ]
+    assert row.estimates[0].text == "99.98 % [99.96, 100]"
+    assert (row.leaning, row.remarks, row.readings) == ("agrees so far", [], [])
+
+
+def test_braces_in_a_records_words_are_no_numbers(run_path):
+    found = judged(Samples([1.0], note="{seeds} <b>"), must=at_least(0.999))
+    (row,) = rows(run_path, found)
+    assert row.words.endswith("; {seeds} &lt;b&gt;")
+
+
+def test_what_stands_beside_a_verdict_is_on_the_page(run_path):
+    found = judged(
+        None,
+        must=at_least(0.999, "fraction"),
+        readings={"batch 64": lambda e: [1.0] * 3, "batch 128": lambda e: [0.5] * 3},
+        controls={"deepest alone": lambda e: [0.02] * 3},
+        at_scale=lambda e: "1 of 20 epochs",
+    )
+    (row,) = rows(run_path, found)
+    assert [name for name, _ in row.readings] == ["batch 64", "batch 128"]
+    assert row.readings[1][1].startswith(
+        "inconclusive: below the protocol's scale: 1 of 20 epochs; 0 of 3 seeds"
+    )
+    path = run_path / "claims.json"
+    claims = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps([claims[0], found.to_json(), *claims[2:]]), encoding="utf-8")
+    to = run_path / "page.html"
+    build_report([run_path], to)
+    text = " ".join(re.sub(r"<[^>]+>", " ", to.read_text(encoding="utf-8")).replace("\u00a0", " ").split())
+    for part in (
+        "? inconclusive mixed so far",
+        "here, at the scale of this run: inconclusive (the readings disagree",
+        "control deepest alone: 2 % [2 %, 2 %]",
+        "Reading: batch 64 inconclusive: below",
+        "value by seed 100 % 100 % 100 %",
+    ):
+        assert part in text
 
 
 def test_rows_and_counts(run_path):

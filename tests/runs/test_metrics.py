@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hopscope.errors import UserError
-from hopscope.runs.metrics import METRICS_SCHEMA, compact, drop_parts_after, read_metrics, write_part
+from hopscope.runs.metrics import METRICS_SCHEMA, PLACES, drop_parts_after, read_metrics, write_part
 
 
 def make_rows(steps, members=(0, 1), seed=None):
@@ -100,24 +100,35 @@ def test_a_run_is_read_from_its_parts_and_then_from_the_gathered_table(tmp_path)
     before = read_metrics(tmp_path)
     assert before.to_pylist() == sorted(before.to_pylist(), key=key)
     assert set(before["member"].to_pylist()) == {0, 1, 2}
-    compact(tmp_path)
-    assert pq.read_table(tmp_path / "metrics.parquet").equals(before)
+    # Runs from before the evidence table have their rows gathered in the same columns.
+    pq.write_table(before, tmp_path / "metrics.parquet")
     (tmp_path / "units" / "a" / "metrics" / "part-000000004-000000005.parquet").write_bytes(b"")
     assert read_metrics(tmp_path).equals(before)
 
 
-def test_gathering_does_not_see_how_the_rows_were_parted(tmp_path):
-    write_part(tmp_path / "a" / "units" / "u", 0, 5, make_rows([0, 3, 5]))
-    for step in (0, 3, 5):
-        write_part(tmp_path / "b" / "units" / "u", step, step, make_rows([step]))
-    for name in ("a", "b"):
-        compact(tmp_path / name)
-    assert (tmp_path / "a/metrics.parquet").read_bytes() == (tmp_path / "b/metrics.parquet").read_bytes()
+def test_what_is_of_the_whole_leaves_no_trace_of_places(tmp_path):
+    rows = make_rows([3])
+    plain = write_part(tmp_path / "a", 0, 5, rows)
+    nulls = {name: [None] * len(rows["step"]) for name in PLACES.names}
+    assert write_part(tmp_path / "b", 0, 5, rows | nulls).read_bytes() == plain.read_bytes()
+
+
+def test_places_are_columns_where_a_row_has_one(tmp_path):
+    one = {name: values[:1] for name, values in make_rows([3]).items()}
+    twice = {name: values * 3 for name, values in one.items()}
+    places = {"part": ["repeat", None, "plain"], "head": [2, None, None], "layer": [None] * 3}
+    write_part(tmp_path, 3, 3, twice | places)
+    write_part(tmp_path, 4, 5, one | {"step": [5]})
+    table = read_metrics(tmp_path)
+    assert table.schema.names == [*METRICS_SCHEMA.names, "part", "head"]
+    assert table["part"].to_pylist() == ["plain", "repeat", None, None]
+    assert table["head"].to_pylist() == [None, 2, None, None]
+    with pytest.raises(ValueError, match="expected columns"):
+        write_part(tmp_path, 6, 6, one | {"step": [6], "parts": [None]})
 
 
 def test_no_metrics_yet_is_an_empty_table(tmp_path):
     assert read_metrics(tmp_path).num_rows == 0
-    compact(tmp_path)
     assert read_metrics(tmp_path).schema.equals(METRICS_SCHEMA)
 
 

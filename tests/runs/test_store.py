@@ -160,17 +160,18 @@ CREATING = """
 import sys
 from pathlib import Path
 import numpy as np
-from hopscope.runs import METRICS_SCHEMA, RunFolder, compact, save_checkpoint, write_part
-members = [{"member": 0, "unit": "u", "index": 0, "seed": 2, "overrides": {"z": 1, "a": {"d": 2, "c": 3}}}]
+from hopscope.runs import METRICS_SCHEMA, Row, RunFolder, save_checkpoint, write_evidence, write_part
+overrides = [{"z": 1, "a": {"d": 2, "c": 3}}, {"y": 2, "a": {"d": 3, "c": 5}}]
+members = [{"member": n, "unit": "u", "index": n, "seed": 2, "overrides": each} for n, each in enumerate(overrides)]
 run = RunFolder.create(Path(sys.argv[1]), "depth", {"b": 1, "a": 0.1}, members, None)
 unit = run.unit("u").create({"label": "l"})
 names = {f"weights/{name}" for name in "abcdefghij"} | {f"optimiser/{name}" for name in "klmno"}
 tensors = {name: np.full((2, 3), float(len(name))) for name in names}
-save_checkpoint(unit.checkpoint_path(5), tensors, {"step": 5} | {name: 1 for name in names})
+save_checkpoint(unit.checkpoint_path(5), tensors, {"step": 5, "frozen_at": [-1, -1]} | {name: 1 for name in names})
 rows = dict(zip(METRICS_SCHEMA.names, ([1, 0], [3, 3], [5, 5], ["train"] * 2, ["loss"] * 2, [0.7, 0.2])))
 write_part(unit.path, 0, 3, rows)
 unit.write_analysis("heads", 5, {name: tensors[f"weights/{name}"] for name in {"a", "b", "c", "d"}})
-compact(run.path)
+write_evidence(run, [Row(0, "heads", name, 0.5, step=5) for name in names])
 run.mark_done()
 """
 

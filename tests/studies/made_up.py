@@ -1,7 +1,11 @@
 """Evidence made up by hand, where the right verdict is known."""
 
+from dataclasses import replace
+
+from hopscope.runs.evidence import Evidence as Table
 from hopscope.studies.permutation.configurations import Configuration
 from hopscope.studies.permutation.evidence import Evidence, Source
+from hopscope.studies.permutation.measures import of_analyses, of_curves
 
 STEPS = 5
 TIMES = [float(time) for time in range(0, 2001, 10)]
@@ -15,7 +19,10 @@ def evidence(name, seeds=10, departures=(), frozen=(), exhaustive=True, **measur
         return list(value) if isinstance(value, list) else [value] * seeds
 
     records = {
-        "probes": {key: each(key) for key in ("elimination", "recall", "mass_unused", "mass_recalled")},
+        "probes": {
+            **{key: each(key) for key in ("elimination", "recall", "mass_unused", "mass_recalled")},
+            "exhaustive": {"plain": True, "repeats": exhaustive},
+        },
         "posteriors": {
             # The worst step is the one that counts; used values are looked at from step 2 to step 4 only.
             "mae_uniform_held_out": [[value / 2, value, *[0.0] * (STEPS - 2)] for value in each("mae")],
@@ -60,6 +67,32 @@ def evidence(name, seeds=10, departures=(), frozen=(), exhaustive=True, **measur
             "train/loss": [(TIMES[1:], [1.0] * (len(TIMES) - 1)) for _ in curves],
         },
     )
+
+
+def table(cells, config):
+    """The evidence table of a run that trained these configurations, and only them.
+
+    Args:
+        cells: what `evidence` returned, in the run's order.
+        config: of the study; how training departs from the source follows from it.
+    """
+    members, rows = [], []
+    for cell in cells:
+        first = len(members)
+        numbers = [first + place for place in range(len(cell.members))]
+        overrides = cell.configuration.overrides()
+        members += [
+            {"member": number, "seed": seed, "configuration": cell.name, "overrides": overrides}
+            for number, seed in zip(numbers, cell.seeds, strict=True)
+        ]
+        frozen = {
+            number for number, member in zip(numbers, cell.members, strict=True) if member in cell.frozen
+        }
+        numbered = replace(cell, members=numbers, frozen=sorted(frozen))
+        for row in (*of_analyses(numbered, config), *of_curves(numbered, config)):
+            # The table of a run has no values of a member after its training broke off.
+            rows.append(replace(row, value=None) if row.member in frozen else row)
+    return Table.of(members, rows, config.model_dump(mode="json"))
 
 
 def rise(length):

@@ -1,6 +1,6 @@
 import pytest
 
-from hopscope.runs import RunFolder, compact, write_part
+from hopscope.runs import RunFolder, write_evidence, write_part
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
 from hopscope.studies.permutation.evidence import curve, gather, last_epoch_loss
@@ -55,7 +55,7 @@ def test_curve(run):
         "member": [0, 0, 1], "step": [2, 3, 3], "samples": [14, 21, 21], "value": [0.75, 0.25, 0.5]
     }  # fmt: skip
     assert len(curve(run, "held_out", "loss")["step"]) == 0
-    compact(run.path)
+    write_evidence(run, [])
     assert curve(run, "train", "loss")["value"].tolist() == [0.75, 0.25, 0.5]
 
 

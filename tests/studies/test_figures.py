@@ -10,7 +10,7 @@ from hopscope.studies import find_study
 from hopscope.studies.marks import in_lines
 from hopscope.studies.permutation.config import PRESETS, PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.evidence import Evidence, Source
+from hopscope.studies.permutation.evidence import Evidence, Source, transitions
 from hopscope.studies.permutation.figures import figure_names
 from hopscope.studies.permutation.figures.bayes import accuracy_rows, posterior_rows, tilt_rows
 from hopscope.studies.permutation.figures.causal import ablation_rows, battery_rows
@@ -22,7 +22,6 @@ from hopscope.studies.permutation.figures.roles import head_rows
 from hopscope.studies.permutation.figures.slots import pair_rows, slot_rows, training_words
 from hopscope.studies.permutation.figures.sweeps import capacity_rows, guess_rows, ratio_rows, value_rows
 from hopscope.studies.permutation.figures.training import averaged, loss_rows, skill_rows
-from hopscope.studies.permutation.judges import transitions
 from hopscope.studies.rows import summary_rows, thinned
 
 CONFIG = PermutationStudyConfig()

@@ -2,22 +2,22 @@
 
 from collections.abc import Callable
 
-from hopscope.tasks.batch import Task
 from hopscope.tasks.conditional import ConditionalTask
 from hopscope.tasks.config import ConditionalConfig, PermutationConfig, RetrievalConfig
+from hopscope.tasks.device import DeviceTask
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.retrieval import RetrievalTask
 
 
-def _permutation(**changes) -> Callable[[], Task]:
+def _permutation(**changes) -> Callable[[], DeviceTask]:
     return lambda: PermutationTask(PermutationConfig(**changes))
 
 
-def _retrieval(**changes) -> Callable[[], Task]:
+def _retrieval(**changes) -> Callable[[], DeviceTask]:
     return lambda: RetrievalTask(RetrievalConfig(**changes))
 
 
-def _conditional(graph: str | None = None, **changes) -> Callable[[], Task]:
+def _conditional(graph: str | None = None, **changes) -> Callable[[], DeviceTask]:
     nodes = {} if graph is None else {"nodes": nodes_of(graph)}
     return lambda: ConditionalTask(ConditionalConfig(**nodes, **changes))
 
@@ -32,7 +32,7 @@ def nodes_of(graph: str) -> tuple[dict[str, object], ...]:
 FUNCTIONS = "g a f(g) n(a) value(f,n)"
 RELATIVES = "person job(person) relation(job) relative(person,relation) place(relative)"
 
-FACTORIES: dict[str, Callable[[], Task]] = {
+FACTORIES: dict[str, Callable[[], DeviceTask]] = {
     "permutation V=3": _permutation(values=3, split_seed=2),
     "permutation V=5 with repeats": _permutation(values=5, repeat_ratio=0.3),
     "permutation V=7, chosen slots": _permutation(

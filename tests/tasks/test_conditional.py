@@ -90,7 +90,6 @@ def test_equal_to_the_plain_reference(config, order):
         assert {name: role[0, index].tolist() for name, role in batch.roles.items()} == expected["roles"]
         found = {name: relation[0, index].tolist() for name, relation in batch.relations.items()}
         assert found == expected["relations"]
-        assert batch.loss_mask[0, index].tolist() == expected["loss_mask"]
         for name in ("inputs", "targets"):
             torch.testing.assert_close(
                 getattr(batch, name)[0, index], torch.tensor(expected[name]), rtol=0, atol=1e-6
@@ -136,7 +135,7 @@ def test_the_papers_sequence():
     on_chain = torch.stack([(batch.roles["chain"] == chain).sum(-1) for chain in range(4)])
     # Each chain has one triple, two pairs and its query; six triples lie on no chain.
     assert on_chain[:3].eq(3 + 4 + 1).all() and on_chain[3].eq(6 * 3).all()
-    assert batch.loss_mask.sum(-1).eq(3).all() and batch.loss_mask[..., -3:].all()
+    assert asked.readout == (39, 40, 41) and batch.weights is None
 
 
 def test_a_sequence_by_hand():
@@ -160,7 +159,7 @@ def test_a_sequence_by_hand():
         "to_n": [none, none, none, 4, none, none, none, none, 4],
         "to_value": [2, 2, none, 2, 2, 2, 2, 2, 2],
     }
-    assert batch.loss_mask[0, 0].tolist() == [False] * 8 + [True]
+    assert batch.targets.shape[:3] == (1, 1, 1)
 
 
 def test_relations_point_at_the_symbols_that_they_name():
@@ -288,7 +287,7 @@ def test_a_path_is_the_retrieval_problem(steps, changes, other):
     assert path.readout == linear.readout and path.output_size == linear.output_size
     for stream, step in (("train", 3), ("train", range(5, 7)), ("evaluate", 0)):
         expected, found = (asked.sample(SEEDS, stream, step, 11) for asked in (linear, path))
-        for name in ("inputs", "targets", "loss_mask"):
+        for name in ("inputs", "targets"):
             assert torch.equal(getattr(found, name), getattr(expected, name)), name
         assert linear.role_values["kind"] == path.role_values["kind"]
         same = {"kind": "kind", "step": "node", "chain": "chain", "place": "place", "holds": "holds"}
@@ -358,7 +357,7 @@ def test_floors_are_what_such_predictions_cost():
     batch = asked.evaluation(1009)
     third = pytest.approx(2 / 3)
     pair = {"zero": 1.0, "position": third}
-    assert asked.config.floors == {
+    assert asked.config.floors_by_name == {
         **dict.fromkeys("pqr", pair),
         "z": {"zero": 1.0, "position": pytest.approx(8 / 9), "keys_1": third},
         "w": {
@@ -369,7 +368,7 @@ def test_floors_are_what_such_predictions_cost():
         },
     }
     for name in "zw":
-        floors = dict(asked.config.floors[name])
+        floors = dict(asked.config.floors_by_name[name])
         assert floors.pop("zero") == asked.config.zero_floor
         part = slice(4 * asked.names.index(name), 4 * asked.names.index(name) + 4)
         for floor, predicted in zip(floors.values(), guesses(asked, batch, name), strict=True):

@@ -5,7 +5,11 @@ import pytest
 import torch
 
 from hopscope.tasks.batch import NO_RELATION
+from hopscope.tasks.config import EquationsConfig
+from hopscope.tasks.task import role_words
+from hopscope.testing import check_task
 
+from .declared import Average, Copy
 from .factories import FACTORIES
 
 SEEDS, BATCH = torch.tensor([19, 23]), 17
@@ -23,9 +27,9 @@ def batch(task):
 
 def tensors(batch):
     """All tensors of a batch, by name."""
-    named = {"inputs": batch.inputs, "targets": batch.targets, "loss_mask": batch.loss_mask}
-    if batch.target_weights is not None:
-        named["target_weights"] = batch.target_weights.expand(len(batch.inputs), -1, -1)
+    named = {"inputs": batch.inputs, "targets": batch.targets}
+    if batch.weights is not None:
+        named["weights"] = batch.weights.expand(batch.targets.shape)
     named |= {f"role {name}": role for name, role in batch.roles.items()}
     return named | {f"relation {name}": relation for name, relation in batch.relations.items()}
 
@@ -47,16 +51,14 @@ def right_predictions(task, batch):
     """Predictions that could not be better: all mass on the target token, or the target vector itself."""
     if task.input_kind == "vectors":
         return batch.targets
-    targets = batch.targets[:, :, list(task.readout)]
-    return 100.0 * torch.nn.functional.one_hot(targets, task.output_size).float()
+    return 100.0 * torch.nn.functional.one_hot(batch.targets, task.output_size).float()
 
 
 def test_shapes_and_types(task, batch):
     shape = (len(SEEDS), BATCH, task.positions)
     for name, tensor in tensors(batch).items():
-        if name not in ("targets", "target_weights"):
+        if name not in ("targets", "weights"):
             assert tensor.shape[:3] == shape, name
-    assert batch.loss_mask.dtype == torch.bool
     if task.input_kind == "tokens":
         assert batch.inputs.shape == shape and batch.inputs.dtype == torch.int64
         assert batch.inputs.min() >= 0 and batch.inputs.max() < task.input_size
@@ -67,14 +69,15 @@ def test_shapes_and_types(task, batch):
         assert batch.targets.shape == (*shape[:2], len(task.readout), task.output_size)
         assert batch.targets.isfinite().all()
     else:
-        assert batch.targets.shape == shape
-        asked = batch.targets[batch.loss_mask]
-        assert asked.min() >= 0 and asked.max() < task.output_size
+        assert batch.targets.shape == (*shape[:2], len(task.readout))
+        assert batch.targets.min() >= 0 and batch.targets.max() < task.output_size
 
 
-def test_the_loss_is_asked_exactly_at_the_readout(task, batch):
-    asked = batch.loss_mask.flatten(0, 1).any(0).nonzero()[:, 0].tolist()
-    assert tuple(asked) == tuple(task.readout)
+def test_the_device_class_has_the_declared_shape(task):
+    shape = task.config.shape()
+    declared = (shape.positions, shape.readout, shape.inputs, shape.input_size, shape.output_size)
+    assert declared == (task.positions, task.readout, task.input_kind, task.input_size, task.output_size)
+    assert role_words(task.config) == task.role_values
 
 
 def test_every_position_has_every_role(task, batch):
@@ -133,8 +136,8 @@ def test_a_member_is_alone_in_what_it_sees(task, batch):
 
 def test_without_annotation_only_roles_and_relations_are_missing(task, batch):
     plain = task.sample(SEEDS, "train", 29, BATCH, annotate=False)
-    assert not plain.roles and not plain.relations
-    for name in ("inputs", "targets", "loss_mask"):
+    assert not plain.roles and not plain.relations and not plain.groups
+    for name in ("inputs", "targets"):
         assert torch.equal(getattr(plain, name), getattr(batch, name)), name
 
 
@@ -144,14 +147,18 @@ def test_equal_to_the_plain_reference_sample_for_sample(task, batch):
             expected = task.reference_sample(seed, "train", 29, index)
             assert expected["roles"].keys() == batch.roles.keys()
             assert expected["relations"].keys() == batch.relations.keys()
-            names = ("inputs", "targets", "loss_mask", "target_weights")
+            names = ("inputs", "targets", "weights")
             flat = {name: expected[name] for name in names if name in expected}
             flat |= {f"role {name}": role for name, role in expected["roles"].items()}
             flat |= {f"relation {name}": relation for name, relation in expected["relations"].items()}
             for name, tensor in tensors(batch).items():
                 tolerance = 1e-6 if tensor.is_floating_point() else 0.0
                 np.testing.assert_allclose(
-                    tensor[member, index].tolist(), flat[name], 0, tolerance, err_msg=name
+                    tensor[member, index].tolist(),
+                    np.broadcast_to(flat[name], tensor.shape[2:]),
+                    0,
+                    tolerance,
+                    err_msg=name,
                 )
 
 
@@ -182,3 +189,20 @@ def test_the_loss_is_a_mean_over_samples(task, batch):
     each = [task.losses(predictions[:, i : i + 1], batch.take(slice(i, i + 1))) for i in range(BATCH)]
     for name, loss in whole.items():
         torch.testing.assert_close(loss, torch.stack([part[name] for part in each]).mean(0), msg=name)
+
+
+# The same, and more, as users check their own tasks.
+
+EQUATIONS = {
+    "equations": EquationsConfig(chains=3, depths=(1, 2)),
+    "equations, the paper's": EquationsConfig(
+        chains=4, depths=(2,), lines="paper", asked="last", repeated=False
+    ),
+}
+DECLARED = {"copy": Copy(), "average": Average(), "average, scheduled": Average(begin=30, later=2.0)}
+
+
+@pytest.mark.parametrize("name", [*FACTORIES, *EQUATIONS, *DECLARED])
+def test_every_task_passes_the_public_contract(name):
+    declared = EQUATIONS | DECLARED
+    check_task(declared[name] if name in declared else FACTORIES[name]().config)

@@ -5,10 +5,12 @@ import torch
 from pydantic import ValidationError
 
 from hopscope.errors import UserError
-from hopscope.tasks.batch import NO_RELATION, SlopedTask
+from hopscope.tasks.batch import NO_RELATION
 from hopscope.tasks.config import EquationsConfig
+from hopscope.tasks.device import SlopedTask
 from hopscope.tasks.equations import EquationsTask
 from hopscope.tasks.equations_layout import KINDS
+from hopscope.tasks.losses import counted
 from hopscope.tasks.text.split import held_out_mappings
 from hopscope.tasks.text.tokens import END
 
@@ -44,8 +46,9 @@ def test_samples_are_the_texts_that_plain_python_writes(shape):
                 tokens += task.read("\n".join(text["repeated"])).tolist()
             padded = (tokens + [0] * task.positions)[: task.positions]
             assert batch.inputs[member, place].tolist() == padded
-            assert batch.loss_mask[member, place].nonzero()[:, 0].tolist() == asked
-            assert batch.targets[member, place, asked].tolist() == [tokens[at + 1] for at in asked]
+            assert asked_at(task, batch)[member][place] == asked
+            readouts = [task.readout.index(at) for at in asked]
+            assert batch.targets[member, place, readouts].tolist() == [tokens[at + 1] for at in asked]
 
 
 def test_every_member_and_step_stands_alone():
@@ -54,6 +57,12 @@ def test_every_member_and_step_stands_alone():
     alone = task.sample(torch.tensor([11]), "train", 6, 2, start=3)
     assert torch.equal(together.inputs[1:, 13:15], alone.inputs)
     assert torch.equal(together.targets[1:, 13:15], alone.targets)
+
+
+def asked_at(task, batch):
+    """Positions where each sample is asked something, by member and sample."""
+    readout = torch.tensor(task.readout)
+    return [[readout[here].tolist() for here in member] for member in counted(batch)]
 
 
 def follow(known, name):
@@ -84,8 +93,8 @@ def test_evaluation_asks_held_out_mappings_as_the_paper_does():
     task = task_of(chains=3, depths=(1, 2), held_out_share=0.5)
     held, seen = set(held_out_mappings(3, 0.5, 0)), set()
     batch = task.evaluation(211, 2)
-    for tokens, mask, targets in zip(
-        *(x[0].tolist() for x in (batch.inputs, batch.loss_mask, batch.targets)), strict=True
+    for tokens, asked, targets in zip(
+        batch.inputs[0].tolist(), asked_at(task, batch)[0], batch.targets[0].tolist(), strict=True
     ):
         known, query = said(task, tokens)
         assert sorted(known) == list("abcdef")
@@ -93,9 +102,8 @@ def test_evaluation_asks_held_out_mappings_as_the_paper_does():
         assert sorted(known[name] for name in "def") == list("abc")
         assert query in "def"
         seen.add(tuple(int(follow(known, name)) for name in "def"))
-        asked = [at for at, here in enumerate(mask) if here]
         assert asked == [task.config.prompt_length(2) - 1]
-        assert task.vocabulary[targets[asked[0]]] == follow(known, query)
+        assert task.vocabulary[targets[task.readout.index(asked[0])]] == follow(known, query)
         assert set(tokens[asked[0] + 1 :]) == {0}
     assert seen == held
 
@@ -110,7 +118,7 @@ def test_depths_are_drawn_as_the_mixture_says():
     ):
         task = task_of(depths=(1, 2, 3), mixture=mixture)
         batch = task.sample(torch.tensor([0]), "train", 0, 4001, annotate=False)
-        first = batch.loss_mask[0].int().argmax(-1)
+        first = torch.tensor(task.readout)[counted(batch)[0].int().argmax(-1)]
         counts = [
             (first == task.config.prompt_length(depth) - 1).float().mean().item() for depth in (1, 2, 3)
         ]
@@ -169,14 +177,14 @@ def test_every_member_is_asked_the_same_held_out_questions():
     found, answers = task.answered(predictions, batch)
     place = task.readout.index(task.config.prompt_length(2) - 1)
     torch.testing.assert_close(found, predictions[:, :, place])
-    assert torch.equal(answers, batch.targets[..., task.readout[place]])
+    assert torch.equal(answers, batch.targets[..., place])
 
 
 def test_every_predicted_token_counts_alike():
     task = task_of(chains=3, depths=(1, 2))
     batch = task.sample(torch.tensor([2, 3]), "train", 0, 5)
-    asked = batch.loss_mask[..., list(task.readout)]
-    right = torch.nn.functional.one_hot(batch.targets[..., list(task.readout)], task.output_size) * 60.0
+    asked = counted(batch)
+    right = torch.nn.functional.one_hot(batch.targets, task.output_size) * 60.0
     wrong = right.clone()
     wrong[:, 1] = 0.0  # all of one text: an answer, the end, and the lines of one or two rounds
     found = task.losses(wrong, batch)

@@ -19,7 +19,7 @@ def task(**changes):
 def sequences(batch, member=0):
     """The whole sequences x₁ y₁ … x_V y_V of a member."""
     whole = torch.cat((batch.inputs[member], batch.targets[member, :, -1:]), dim=1)
-    assert torch.equal(whole[:, 1:], batch.targets[member]), "targets are not the inputs one position later"
+    assert torch.equal(whole[:, 1::2], batch.targets[member]), "targets are not what stands behind each x"
     return [tuple(row) for row in whole.tolist()]
 
 
@@ -70,7 +70,7 @@ def test_a_sequence_by_hand():
     batch = task(values=5).batch(order, mapping)
     assert sequences(batch) == [(3, 3, 4, 5, 2, 1, 1, 4, 3, 3)]
     none = NO_RELATION
-    assert batch.loss_mask[0, 0].tolist() == [True, False] * 4 + [True]
+    assert batch.weights is None and batch.targets[0, 0].tolist() == [3, 5, 1, 4, 3]
     assert batch.roles["kind"][0, 0].tolist() == [0, 1, 0, 1, 0, 1, 0, 1, 0]
     assert batch.roles["step"][0, 0].tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 5]
     assert batch.roles["repeat"][0, 0].tolist() == [0] * 8 + [1]
@@ -202,6 +202,15 @@ def test_drawn_repeats_copy_every_allowed_slot():
 # Losses.
 
 
+def test_floors_by_hand():
+    floors = PermutationConfig(values=5).floors()
+    # A guess among 5 values, and among those that are left: 5, 4, 3, 2 and 1.
+    assert floors["guess"] == pytest.approx(math.log(5))
+    assert floors["elimination"] == pytest.approx(sum(math.log(left) for left in range(1, 6)) / 5)
+    assert floors["loss_step_5"] == {"guess": floors["guess"]} and floors["accuracy"] == {"guess": 0.2}
+    assert "elimination" not in PermutationConfig(values=5, repeat_ratio=0.3).floors()
+
+
 def test_losses_by_hand():
     asked = task(values=3)
     batch = asked.sample(SEEDS, "train", 47, 5)
@@ -214,7 +223,7 @@ def test_losses_by_hand():
             terms = []
             for sample in range(5):
                 row = [math.exp(float(logit)) for logit in logits[member, sample, step]]
-                terms.append(-math.log(row[int(batch.targets[member, sample, 2 * step])] / sum(row)))
+                terms.append(-math.log(row[int(batch.targets[member, sample, step])] / sum(row)))
             by_step.append(sum(terms) / 5)
             assert float(losses[f"loss_step_{step + 1}"][member]) == pytest.approx(by_step[step], abs=1e-5)
         assert float(losses["loss"][member]) == pytest.approx(sum(by_step) / 3, abs=1e-5)

@@ -89,7 +89,6 @@ def test_roles_and_relations_of_the_papers_sequence():
         "hop_2": [none, none, 1, none, 3, 1, 3],
         "hop_3": [none, none, none, none, 1, none, 1],
     }
-    assert batch.loss_mask[0, 0].tolist() == [False] * 6 + [True]
 
 
 def test_relations_point_at_the_symbols_that_they_name():
@@ -187,25 +186,31 @@ def test_a_step_that_is_known_on_the_device_only():
             known, unknown = (asked.sample(SEEDS, "train", s, 7) for s in (step, torch.tensor(step)))
             assert torch.equal(known.inputs, unknown.inputs) and torch.equal(known.targets, unknown.targets)
             if changes.get("schedule"):
-                assert torch.equal(known.target_weights, unknown.target_weights)
+                assert torch.equal(known.weights, unknown.weights)
 
 
 # What is asked.
 
 
+def weights_of(samples):
+    """Weights of samples, the same for every member and readout."""
+    return [[[weights] for weights in samples]]
+
+
 def test_a_schedule_changes_what_counts_and_not_what_is_predicted():
     asked = task(chains=3, steps=3, symbol_dim=2, targets=(1,), schedule=((5, "last"), (7, (3, 1))))
     assert asked.names == ("step_1", "step_3") and asked.output_size == 4
-    expected = {1: [1, 1, 0, 0], 4: [1, 1, 0, 0], 5: [0, 0, 1, 1], 6: [0, 0, 1, 1], 7: [1] * 4, 99: [1] * 4}
+    # However many count, they are 1 on average.
+    expected = {1: [2, 2, 0, 0], 4: [2, 2, 0, 0], 5: [0, 0, 2, 2], 6: [0, 0, 2, 2], 7: [1] * 4, 99: [1] * 4}
     for step, weights in expected.items():
         for given_step in (step, torch.tensor(step), range(step, step + 1)):
             batch = asked.sample(SEEDS, "train", given_step, 2, annotate=False)
-            assert batch.target_weights.tolist() == [weights] * 2
-    several = asked.sample(SEEDS, "train", range(4, 8), 2).target_weights
-    assert several.tolist() == [expected[step] for step in (4, 5, 6, 7) for _ in range(2)]
-    assert asked.evaluation(2).target_weights.tolist() == [[1, 1, 0, 0]] * 2
+            assert batch.weights.tolist() == weights_of([weights] * len(batch.weights[0]))
+    several = asked.sample(SEEDS, "train", range(4, 8), 2).weights
+    assert several.tolist() == weights_of([expected[step] for step in (4, 5, 6, 7) for _ in range(2)])
+    assert asked.evaluation(2).weights.tolist() == weights_of([[2, 2, 0, 0]])
     for stream in ("evaluate", "probe", "test"):
-        assert asked.sample(SEEDS, stream, 6, 2).target_weights.tolist() == [[1, 1, 0, 0]] * 2
+        assert asked.sample(SEEDS, stream, 6, 2).weights.tolist() == weights_of([[2, 2, 0, 0]])
     # Half of the prediction is off by one, the other half by three.
     batch = asked.sample(SEEDS, "train", 5, 2)
     losses = asked.losses(batch.targets + torch.tensor([1.0, 1.0, 3.0, 3.0]), batch)
@@ -215,8 +220,8 @@ def test_a_schedule_changes_what_counts_and_not_what_is_predicted():
 
 
 def test_without_a_change_of_targets_all_count_alike():
-    assert task().sample(SEEDS, "train", 3, 2).target_weights is None
-    assert task(schedule=((3, "ic"),)).sample(SEEDS, "train", 3, 2).target_weights is None
+    assert task().sample(SEEDS, "train", 3, 2).weights is None
+    assert task(schedule=((3, "ic"),)).sample(SEEDS, "train", 3, 2).weights is None
     assert task(targets=(2, 1)).names == ("step_1", "step_2")
 
 
@@ -226,10 +231,16 @@ def test_floors_are_what_such_predictions_cost():
     batch = asked.evaluation(2003)
     zero = asked.losses(torch.zeros_like(batch.targets), batch)
     mean = asked.losses(batch.targets.mean(2, keepdim=True).expand_as(batch.targets), batch)
-    assert config.floors == {f"step_{k}": {"zero": 1.0, "position": pytest.approx(0.8)} for k in (1, 2)}
-    for step, floors in config.floors.items():
+    assert config.floors_by_name == {
+        f"step_{k}": {"zero": 1.0, "position": pytest.approx(0.8)} for k in (1, 2)
+    }
+    for step, floors in config.floors_by_name.items():
         assert float(zero[f"loss_{step}"]) == pytest.approx(floors["zero"], abs=0.02)
         assert float(mean[f"loss_{step}"]) == pytest.approx(floors["position"], abs=0.02)
+    floors = config.floors()
+    assert floors["zero"] == config.zero_floor and floors["position"] == pytest.approx(config.plateau)
+    assert floors["loss_step_2"]["position"] == pytest.approx(0.8)
+    assert floors["accuracy_step_1"] == {"guess": 0.2}
     assert float(zero["loss"]) == pytest.approx(config.zero_floor, abs=0.02)
     assert float(mean["loss"]) == pytest.approx(config.plateau, abs=0.02)
 

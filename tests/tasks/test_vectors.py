@@ -9,6 +9,7 @@ from scipy import stats
 from hopscope.tasks import vectors
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.config import VectorTaskConfig
+from hopscope.tasks.draws import pooled
 
 SEEDS = torch.tensor([19, 23])
 
@@ -84,14 +85,14 @@ def test_inverse():
 
 
 def test_a_pool_is_for_training_only():
-    seeds, stream, step, index = vectors.pooled(address(3001, "train"), 7)
+    seeds, stream, step, index = pooled(address(3001, "train"), 7)
     assert (stream, step) == ("pool", 0) and seeds.tolist() == [[19], [23]]
     assert index.shape == (2, 3001)
     for member in index:
         assert stats.chisquare(member.bincount(minlength=7).tolist()).pvalue > 1e-3
     assert not torch.equal(index[0], index[1])
-    assert not torch.equal(index, vectors.pooled(address(3001, "train", step=30), 7)[3])
-    for unchanged in (vectors.pooled(address(5, "train"), None), vectors.pooled(address(5, "evaluate"), 7)):
+    assert not torch.equal(index, pooled(address(3001, "train", step=30), 7)[3])
+    for unchanged in (pooled(address(5, "train"), None), pooled(address(5, "evaluate"), 7)):
         assert unchanged[1] in ("train", "evaluate") and torch.equal(unchanged[3], torch.arange(5))
 
 
@@ -101,7 +102,9 @@ def test_a_pool_is_for_training_only():
 def batch_of(targets, weights=None):
     members, samples, readout, _ = targets.shape
     positions = torch.zeros(members, samples, readout, dtype=torch.int64)
-    return Batch(positions[..., None].float(), targets, positions == 0, {}, {}, weights)
+    if weights is not None:
+        weights = (weights / weights.mean(-1, keepdim=True))[None, :, None]
+    return Batch(positions[..., None].float(), targets, weights=weights)
 
 
 def random(*shape, seed=37):

@@ -288,7 +288,7 @@ def record(unit):
 def test_the_slope_is_that_of_the_loss(step):
     task = RetrievalTask(make_plan(5).task)
     batch = task.sample(SEEDS, "train", range(step, step + 1), 13, annotate=False)
-    assert (batch.target_weights[0] == 0.0).any() == (step == 11)
+    assert (batch.weights == 0.0).any() == (step == 11)
     predictions = batch.targets.flip(1).clone().requires_grad_()
     (expected,) = torch.autograd.grad(task.losses(predictions, batch)["loss"].sum(), predictions)
     torch.testing.assert_close(error_slope(predictions.detach(), batch), expected)

@@ -47,6 +47,32 @@ def test_writes_what_it_promises(start, finish, plan_of):
     assert samples == {(step, 7 * step) for step in plan.training.evaluation_steps()}
 
 
+def test_groups_and_places_are_recorded_apart(start, finish, plan_of):
+    trainer = start(plan_of(5, 7))
+    values = {
+        ("held_out", "loss"): torch.tensor([1.0, 2.0]),
+        ("held_out", "loss@repeat"): torch.tensor([3.0, math.nan]),
+        ("held_out", "seen", "watching", None, 1, 2): torch.tensor([5.0, 7.0]),
+    }
+    trainer.evaluate = lambda model: values
+    finish(trainer)
+    last = [
+        row
+        for row in trainer.unit.run.metrics().to_pylist()
+        if row["step"] == 13 and row["split"] == "held_out"
+    ]
+    places = ("metric", "measure", "part", "layer", "head")
+    found = {(row["member"], *(row[name] for name in places)): row["value"] for row in last}
+    assert math.isnan(found.pop((1, "loss", None, "repeat", None, None)))
+    assert found == {
+        (0, "loss", None, None, None, None): 1.0,
+        (1, "loss", None, None, None, None): 2.0,
+        (0, "loss", None, "repeat", None, None): 3.0,
+        (0, "seen", "watching", None, 1, 2): 5.0,
+        (1, "seen", "watching", None, 1, 2): 7.0,
+    }
+
+
 def test_training_loss_is_the_mean_since_the_last_record(start, finish, plan_of):
     often, seldom = (start(plan_of(5, 7, evaluate_every=every), name=str(every)) for every in (1, 5))
     finish(often)

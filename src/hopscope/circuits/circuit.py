@@ -29,8 +29,10 @@ class Path(Config):
 
     @property
     def targets(self) -> list[str]:
-        """Roles of what is read, in words: two where there are two targets."""
-        return [target.removeprefix("all ") for target in self.target.split(" + ")]
+        """What is read, in words: two where there are two targets; of `match (item)` also the role of the token."""
+        found = [target.removeprefix("all ") for target in self.target.split(" + ")]
+        inside = [target.partition(" (")[2].removesuffix(")") for target in found]
+        return [*found, *filter(None, inside)]
 
     def __str__(self) -> str:
         return f"layer {self.layer}, head {self.head}: {self.query} → {self.target or self.rule.kind}"

@@ -56,7 +56,7 @@ def formation(
     for step, model in models:
         steps.append(step)
         # What rules mean on these sequences is the same at every checkpoint.
-        grammar = grammar or Grammar(batch, causal=model.config.causal, words=setting.words)
+        grammar = grammar or setting.grammar(batch, causal=model.config.causal)
         execution = Execution(setting.model(model), grammar)
         for values, path in zip(attention, paths, strict=True):
             values.append(attention_on(execution, path))

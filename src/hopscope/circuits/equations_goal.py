@@ -15,12 +15,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from hopscope.circuits.goal import NO_ANSWER, Exchange, Predictions, Use, recoded
+from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.skill_goal import SkillGoal
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch, joined
 from hopscope.tasks.config import LINE
 from hopscope.tasks.equations import EquationsTask
 from hopscope.tasks.equations_layout import KINDS
+from hopscope.tasks.losses import counted
 from hopscope.tasks.text.tokens import question_words
 
 LOST = 0.05
@@ -41,11 +43,13 @@ class EquationsSkills:
         names: `D = 1` and so on.
         excess, most_lost, searched: see `Skills`.
         ends: position of the last token of the question, by depth, ascending.
+        readouts: number of each of these among the task's readouts.
     """
 
     def __init__(self, task: EquationsTask):
         config = task.config
         self.ends = [config.prompt_length(depth) - 1 for depth in config.depths]
+        self.readouts = [config.readout.index(end) for end in self.ends]
         self.names = tuple(f"D = {depth}" for depth in config.depths)
         self.excess, self.most_lost = LOST * math.log(config.chains), LOST * (1.0 - 1.0 / config.chains)
         self.searched = SEARCHED
@@ -62,11 +66,11 @@ class EquationsSkills:
     def _answered(self, name: str, predictions: Predictions, batch: Batch) -> tuple[Tensor, Tensor]:
         number = self.names.index(name)
         here = self.asked(batch)[0, :, number]
-        return predictions[0, here, number], batch.targets[0, here, self.ends[number]]
+        return predictions[0, here, number], batch.targets[0, here, number]
 
     def asked(self, batch: Batch) -> Bool[Tensor, "1 batch readout"]:
         """At which readout each question ends."""
-        return batch.loss_mask[..., self.ends]
+        return counted(batch)
 
 
 class EquationsSetting:
@@ -106,7 +110,11 @@ class EquationsSetting:
         # The deepest first: that is the example of whoever shows one.
         depths = reversed(self.task.config.depths)
         batch = joined([draw(seed, "circuit", step, samples, depth) for depth in depths])
-        return _cut(batch, self.skills.ends[-1] + 1)
+        return _cut(batch, self.skills.ends[-1] + 1, self.skills.readouts)
+
+    def grammar(self, batch: Batch, *, causal: bool) -> Grammar:
+        """The rules on a batch."""
+        return Grammar(batch, causal=causal, words=self.words)
 
     def goal(self, predictions: Predictions, batch: Batch, threshold: float | None) -> SkillGoal:
         """The goal over those depths that are answered well enough; see `SkillGoal.of`."""
@@ -123,7 +131,7 @@ class EquationsSetting:
 
     def _exchanges(self, model: Transformer, batch: Batch) -> Iterator[Exchange]:
         asked = self.skills.asked(batch)
-        right = torch.where(asked, batch.targets[..., self.skills.ends], NO_ANSWER)
+        right = torch.where(asked, batch.targets, NO_ANSWER)
         for number in range(self.task.config.depths[-1] + 1):
             moved = self._moved(number)
             changed = torch.where(_symbols(batch), moved[batch.inputs], batch.inputs)
@@ -157,8 +165,9 @@ def _codes_moved(batch: Batch, chains: int) -> Int[Tensor, "1 batch position"]:
     return torch.where(lines, following, position)
 
 
-def _cut(batch: Batch, length: int) -> Batch:
-    """The first positions, with the rows told by rounds and not by steps, and words before the name alike."""
+def _cut(batch: Batch, length: int, readouts: list[int]) -> Batch:
+    """The first positions and some readouts, with the rows told by rounds and not by steps, and words before the name
+    alike."""
     kind, position = batch.roles["kind"], torch.arange(batch.inputs.shape[-1], device=batch.inputs.device)
     query = (kind == KINDS.index("query")).int().argmax(-1, keepdim=True)
     roles = {**batch.roles, "slot": torch.where(position < query, 0, batch.roles["slot"])}
@@ -166,8 +175,8 @@ def _cut(batch: Batch, length: int) -> Batch:
     return replace(
         batch,
         inputs=batch.inputs[..., :length],
-        targets=batch.targets[..., :length],
-        loss_mask=batch.loss_mask[..., :length],
+        targets=batch.targets[..., readouts],
+        weights=None if batch.weights is None else batch.weights[..., readouts],
         roles={name: role[..., :length] for name, role in roles.items()},
         relations={name: key[..., :length] for name, key in batch.relations.items()},
     )

@@ -24,7 +24,12 @@ from hopscope.circuits.rules import Uniform
 Part = Literal["Q", "K", "V"]
 
 LEAST_EFFECT = 0.02
-"""Rise of the loss from which on something counts as carried, or an input as used."""
+"""Rise of the loss from which on something counts as carried, or an input as used, unless a goal says otherwise."""
+
+
+def least_effect(goal: Goal) -> float:
+    """The rise of the loss from which on something counts for a goal: its `least_effect`, or `LEAST_EFFECT`."""
+    return float(getattr(goal, "least_effect", LEAST_EFFECT))
 
 
 @dataclass(frozen=True)
@@ -161,7 +166,7 @@ class Flow:
     # Composition.
 
     def composition(self, slot: Slot) -> list[Composition]:
-        """Uses of a path, the strongest first; see `LEAST_EFFECT`."""
+        """Uses of a path, the strongest first; see `least_effect`."""
         without = self.execution.assigned(self.assignment, {slot: Uniform()})
         ablated = self.execution.run(without, "recomputed", slot[0], self.base)
         found = [Composition(None, None, self._loss(self._direct(slot, without)) - self.loss)]
@@ -172,7 +177,8 @@ class Flow:
                     Composition(reader, part, self._loss(self._partly(reader, part, ablated)) - self.loss)
                     for part in parts
                 ]
-        return sorted((use for use in found if use.rise >= LEAST_EFFECT), key=lambda use: -use.rise)
+        least = least_effect(self.goal)
+        return sorted((use for use in found if use.rise >= least), key=lambda use: -use.rise)
 
     def _partly(self, reader: Slot, part: Part, ablated: Passed) -> Predictions:
         """Predictions where one input of one path comes from the run without the other path."""

@@ -65,6 +65,6 @@ def read_and_follow(
                 {**path_json(path), "attention": list(values)}
                 for path, values in zip(found.paths, found.attention, strict=True)
             ],
-            **example(Grammar(batch, causal=models[0][1].config.causal, words=setting.words)),
+            **example(setting.grammar(batch, causal=models[0][1].config.causal)),
         },
     )

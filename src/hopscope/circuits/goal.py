@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from hopscope.circuits.grammar import Grammar
 from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
@@ -29,7 +30,10 @@ NO_ANSWER = -1
 
 @runtime_checkable
 class Goal(Protocol):
-    """What a circuit of one model has to reach on one batch."""
+    """What a circuit of one model has to reach on one batch.
+
+    It may have a number `least_effect` besides: the rise of the loss from which on something counts as carried.
+    """
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -125,6 +129,10 @@ class Setting(Protocol):
         """Annotated sequences of one member; other ones for every use."""
         ...
 
+    def grammar(self, batch: Batch, *, causal: bool) -> Grammar:
+        """The rules on a batch of this setting, for models that see earlier positions only or all."""
+        ...
+
     def goal(self, predictions: Predictions, batch: Batch, threshold: float | None) -> Goal:
         """The goal that a model's own predictions set.
 
@@ -153,12 +161,15 @@ def checked_threshold(threshold: float | None, full: float, default: float) -> f
 
 
 def recoded(
-    model: Transformer, inputs: Int[Tensor, "1 batch position"], given: Int[Tensor, "1 batch position"]
+    model: Transformer,
+    inputs: Int[Tensor, "1 batch position"] | Float[Tensor, "1 batch position feature"],
+    given: Int[Tensor, "1 batch position"],
 ) -> Float[Tensor, "1 batch position model"]:
-    """The stream before the first layer if each position has the position code of another one.
+    """The stream before the first layer if each position has the learned position code of another one.
 
-    Tokens are put where the codes are, and the stream is put back.
+    Tokens (or vectors) are put where the codes are, and the stream is put back.
     """
-    moved = torch.empty_like(inputs).scatter(-1, given, inputs)
+    where = given if inputs.dim() == given.dim() else given[..., None].expand_as(inputs)
+    moved = torch.empty_like(inputs).scatter(2, where, inputs)
     stream = model.embedded(moved)
     return stream.gather(2, given[..., None].expand_as(stream))

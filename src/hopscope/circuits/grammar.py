@@ -57,13 +57,17 @@ class Grammar:
         self.visible: Bool[Tensor, "query key"] = visible_keys(
             batch.inputs.shape[2], causal, batch.inputs.device
         )
-        self._names = [name for name in ROW_ROLES if name in batch.roles]
+        self._names = self._row_names()
         self.roles = self._found_roles()
         self.rows: Bool[Tensor, "role batch query"] = torch.stack(
             [selected(batch, roles)[0] for roles in self.roles]
         )
         self._resolved: dict[str, tuple[Tensor, Tensor]] = {}
         self._of_role: dict[int, list[Rule]] = {}
+
+    def _row_names(self) -> list[str]:
+        """Names of the roles by which rows are told apart."""
+        return [name for name in ROW_ROLES if name in self.batch.roles]
 
     def _found_roles(self) -> list[Roles]:
         values = torch.stack([self.batch.roles[name][0] for name in self._names], -1)
@@ -184,6 +188,11 @@ class Grammar:
             return []
         return [{"kind": kind} for kind in self.batch.roles["kind"].unique().tolist()]
 
+    @property
+    def weighs(self) -> bool:
+        """Whether mean weights are rules: not where there are chains, as tokens of one kind are not alike there."""
+        return "chain" not in self.batch.roles
+
     def _once_a_chain(self, roles: Roles) -> bool:
         chain = self.batch.roles["chain"][0]
         has = selected(self.batch, roles)[0]
@@ -234,19 +243,23 @@ class Grammar:
         return TwoTargets.model_validate({"first": first, "second": second, "share": share})
 
     def weighted(self, role: int, own: Float[Tensor, "batch query key"]) -> list[Rule]:
-        """Rules with a head's mean weights: histories and mean maps, by position and by symbol.
-
-        There are none where there are chains: tokens of one kind are not alike there.
-        """
-        if not self.kinds:
+        """Rules with a head's mean weights: histories and mean maps, by position and by symbol; see `weighs`."""
+        if not self.weighs:
             return []
         mean = self.mean_map(role, own, "position")
         found: list[Rule] = []
-        for by in _BY if self.batch.inputs.dtype == torch.int64 else _BY[:1]:
-            histories = [History(keys=kind, by=by) for kind in self.kinds]
+        for by in self._weights_by():
+            histories = [History(keys=kind, by=by) for kind in self._remembered()]
             found += [each for each in histories if bool(self._resolve(each, mean)[1][self.rows[role]].all())]
             found.append(MeanMap(by=by))
         return found
+
+    def _weights_by(self) -> tuple[By, ...]:
+        return _BY if self.batch.inputs.dtype == torch.int64 else _BY[:1]
+
+    def _remembered(self) -> list[Roles]:
+        """Roles of tokens that a history can be of."""
+        return self.kinds
 
     def distance(self, role: int, rule: Rule, own: Float[Tensor, "batch query key"]) -> float:
         """Total variation between a head's pattern and a rule's, mean over the rows of a role: 0 … 1."""
@@ -258,11 +271,12 @@ class Grammar:
     def words(self, roles: Roles) -> str:
         """A role in words, such as `second 2` or `query`."""
         parts = [
-            self._words[name][value] if name in self._words else str(value)
-            for name, value in roles.items()
-            if name != "slot" or "node" not in roles
+            self._word(name, value) for name, value in roles.items() if name != "slot" or "node" not in roles
         ]
         return " ".join(part for part in parts if part not in ("0", ""))
+
+    def _word(self, name: str, value: int) -> str:
+        return self._words[name][value] if name in self._words else str(value)
 
     def target(self, role: int, rule: Rule) -> str:
         """What the rows of a role read under a rule, in words."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from hopscope.circuits.goal import NO_ANSWER, Exchange, Predictions, Use, recoded
+from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.skill_goal import SkillGoal
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch, joined
@@ -50,13 +51,13 @@ class PermutationSkills:
     def accuracy(self, name: str, predictions: Predictions, batch: Batch) -> float:
         """Share of right answers of a skill; 0 where no sequence asks for it."""
         asked = _asked(name, batch)
-        right = predictions[0].argmax(-1) == batch.targets[0, :, ::2]
+        right = predictions[0].argmax(-1) == batch.targets[0]
         return float(right[asked].float().sum() / asked.sum().clamp(min=1))
 
     def loss(self, name: str, predictions: Predictions, batch: Batch) -> float:
         """Mean cross-entropy in nats over all answers of the sequences of a skill."""
         found = functional.cross_entropy(
-            predictions[0].transpose(1, 2), batch.targets[0, :, ::2], reduction="none"
+            predictions[0].transpose(1, 2), batch.targets[0], reduction="none"
         ).mean(-1)
         return float(found[_asked(name, batch).any(-1)].mean())
 
@@ -99,6 +100,10 @@ class PermutationSetting:
             found.append(task.sample(torch.tensor([seed]), "circuit", get_args(Use).index(use), samples))
         return joined(found)
 
+    def grammar(self, batch: Batch, *, causal: bool) -> Grammar:
+        """The rules on a batch."""
+        return Grammar(batch, causal=causal, words=self.words)
+
     def goal(self, predictions: Predictions, batch: Batch, threshold: float | None) -> SkillGoal:
         """The goal over those skills that are accurate enough; see `SkillGoal.of`."""
         return SkillGoal.of(PermutationSkills(), predictions, batch, threshold)
@@ -113,7 +118,7 @@ class PermutationSetting:
 
     def _exchanges(self, model: Transformer, batch: Batch) -> Iterator[Exchange]:
         inputs, values = batch.inputs, self.task.config.values
-        right = batch.targets[:, :, ::2]
+        right = batch.targets
         certain = torch.stack([_asked(name, batch) for name in SKILLS]).any(0)[None]
         right = torch.where(certain, right, NO_ANSWER)
         kind = batch.roles["kind"]

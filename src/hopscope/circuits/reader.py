@@ -27,9 +27,8 @@ from hopscope import rng
 from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.config import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfig
 from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slot, followed
-from hopscope.circuits.flow import Carried, Composition, Flow
+from hopscope.circuits.flow import LEAST_EFFECT, Carried, Composition, Flow, least_effect
 from hopscope.circuits.goal import Goal, Setting, Use
-from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.rules import NOTHING, Identity, MeanMap, Rule, Uniform, reads_nothing
 from hopscope.circuits.search import Search
 from hopscope.circuits.settings import ReadTask, setting_of
@@ -74,10 +73,11 @@ class Reading:
         loss: over the learned targets: `full`, `rules`, `recomputed`, `complement` (everything but the circuit, as it
             is), and `random_circuits`, a list.
         worst: largest partial loss of a learned target in mode recomputed; of a permutation model the largest accuracy
-            lost of a learned skill.
+            lost of a learned skill, of a task of one's own the largest share of its floor that a learned part has.
         role_words: row roles in words, by number.
         merges: (head, head) where all paths of the first could be moved to the second.
         verdict: `READ`, `UNEXPLAINED` with the reason, or `NOT_LEARNED`.
+        least_effect: rise of the loss from which on something counts as carried.
     """
 
     learned: tuple[str, ...]
@@ -90,6 +90,7 @@ class Reading:
     role_words: tuple[str, ...]
     merges: tuple[tuple[tuple[int, int], tuple[int, int]], ...]
     verdict: str
+    least_effect: float = LEAST_EFFECT
 
 
 Stages = MutableMapping[str, Any]
@@ -141,9 +142,7 @@ class _Reader:
 
     def _execution(self, samples: int, use: Use) -> Execution:
         batch = self.setting.batch(self.config.seed, samples, use)
-        return Execution(
-            self.model, Grammar(batch, causal=self.model.config.causal, words=self.setting.words)
-        )
+        return Execution(self.model, self.setting.grammar(batch, causal=self.model.config.causal))
 
     def read(self) -> Reading:
         if not self.goal.names:
@@ -270,8 +269,9 @@ class _Reader:
         answers: dict[str, Tensor] = {mode: each.predictions for mode, each in passed.items()}
         verdict = self._verdict(circuit, goal.fault(answers, batch))
         return Reading(
-            goal.names, goal.threshold, circuit, tuple(found), evidence, loss, worst, words, merges, verdict
-        )
+            goal.names, goal.threshold, circuit, tuple(found), evidence, loss, worst, words, merges, verdict,
+            least_effect(goal),
+        )  # fmt: skip
 
     def _loss(
         self, assignment: Assignment, mode: Mode = "rules", start: int = 0, base: Passed | None = None

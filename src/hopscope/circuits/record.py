@@ -6,12 +6,13 @@ from typing import Any
 
 from hopscope.circuits.circuit import Path
 from hopscope.circuits.config import ReaderConfig, reading_name
-from hopscope.circuits.flow import LEAST_EFFECT, Composition
+from hopscope.circuits.flow import Composition
 from hopscope.circuits.reader import Reading, read_circuit
 from hopscope.circuits.rules import said
-from hopscope.circuits.settings import task_of
+from hopscope.circuits.settings import ReadTask, task_of
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.files import remove
+from hopscope.tasks.declared import TaskReference
 from hopscope.training.restore import load_ensemble, member_record, unit_plan
 
 
@@ -21,6 +22,8 @@ def read_member(
     step: int | None = None,
     config: ReaderConfig | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    *,
+    task: Callable[[UnitFolder], ReadTask] | None = None,
 ) -> dict[str, Any]:
     """The reading of one member, made now or found on record.
 
@@ -30,12 +33,14 @@ def read_member(
         step: of the checkpoint; the last by default.
         config: how to read.
         progress: told what is being done.
+        task: gives the task of a unit whose plan has its name alone (`TaskReference`); called where a circuit must be
+            read.
 
     Returns:
         JSON values: what `hopscope circuit --json` prints.
 
     Raises:
-        UserError: no such member or checkpoint, or a threshold below the unablated loss.
+        UserError: no such member or checkpoint, a threshold below the unablated loss, or a task that cannot be found.
     """
     config = config or ReaderConfig()
     record = member_record(run, member)
@@ -44,10 +49,12 @@ def read_member(
     name = reading_name(member, config)
     if unit.analysis_path(name, step).is_file():
         return unit.read_analysis(name, step)
-    task = task_of(unit_plan(unit).task)
+    plan = unit_plan(unit)
+    named = isinstance(plan.task, TaskReference)
+    read = task(unit) if named and task is not None else task_of(plan.task)
     model = load_ensemble(unit, step).select([record.index])
     stages = StoredStages(unit, f"{name}-stages", step)
-    reading = read_circuit(model, task, config, stages=stages, progress=progress)
+    reading = read_circuit(model, read, config, stages=stages, progress=progress)
     found = as_json(reading, member, step)
     unit.write_analysis(name, step, found)
     stages.discard()
@@ -93,7 +100,9 @@ def as_json(reading: Reading, member: int, checkpoint: int) -> dict[str, Any]:
             {
                 **path_json(path),
                 "mean_attention": evidence.mean_attention,
-                "carries": [carried.name for carried in evidence.carries if carried.rise >= LEAST_EFFECT],
+                "carries": [
+                    carried.name for carried in evidence.carries if carried.rise >= reading.least_effect
+                ],
                 "composition": [_use(use, reading.role_words) for use in evidence.composition],
                 "loss_if_removed": evidence.removed,
                 "needed_for": evidence.needed_for,

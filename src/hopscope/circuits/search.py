@@ -149,10 +149,10 @@ class Search:
             found.sort(key=lambda pair: description_length(pair[0]))
             near = [rule for rule, distance in found if distance <= farthest]
             # Where there are chains a mean map says the least that can be said: it may be far.
-            self._near[slot] = near if grammar.kinds else [*near, MeanMap()]
+            self._near[slot] = near if grammar.weighs else [*near, MeanMap()]
             # Mean weights are near to everything: a rule that a row needs can be farther than they are.
             far = [rule for rule, distance in found if farthest < distance <= _SHARP]
-            self._far[slot] = far if grammar.kinds else []
+            self._far[slot] = far if grammar.weighs else []
         return self._near[slot]
 
     def nearest_distance(self, slot: Slot) -> float:

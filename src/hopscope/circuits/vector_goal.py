@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from hopscope.circuits.goal import Exchange, Predictions, Use, checked_threshold
+from hopscope.circuits.grammar import Grammar
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.vector_task import VectorTask
@@ -110,6 +111,10 @@ class VectorSetting:
     def batch(self, seed: int, samples: int, use: Use) -> Batch:
         """Samples of the stream `circuit`, each use from a step of its own."""
         return self.task.sample(torch.tensor([seed]), "circuit", get_args(Use).index(use), samples)
+
+    def grammar(self, batch: Batch, *, causal: bool) -> Grammar:
+        """The rules on a batch."""
+        return Grammar(batch, causal=causal, words=self.words)
 
     def goal(self, predictions: Predictions, batch: Batch, threshold: float | None) -> VectorGoal:
         """The goal over those targets whose partial loss is small.

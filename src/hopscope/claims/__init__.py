@@ -1,15 +1,23 @@
-"""The ledger: every claim of the sources as a value with threshold, seeds, interval and a derived verdict."""
+"""Claims: what sources say, what is demanded of the numbers, and the verdict that follows, by one rule for all."""
 
 from hopscope.claims.claim import Claim as Claim
-from hopscope.claims.claim import ledger_table as ledger_table
-from hopscope.claims.claim import parse_ledger as parse_ledger
-from hopscope.claims.claim import read_ledger as read_ledger
 from hopscope.claims.criteria import Criterion as Criterion
+from hopscope.claims.criteria import at_least as at_least
+from hopscope.claims.criteria import at_most as at_most
+from hopscope.claims.criteria import between as between
+from hopscope.claims.judged import JudgedClaim as JudgedClaim
+from hopscope.claims.judging import judge as judge
+from hopscope.claims.ledger import Ledger as Ledger
+from hopscope.claims.ledger import ledger_table as ledger_table
+from hopscope.claims.ledger import parse_ledger as parse_ledger
+from hopscope.claims.ledger import read_ledger as read_ledger
+from hopscope.claims.samples import Samples as Samples
 from hopscope.claims.verdicts import Judgement as Judgement
 from hopscope.claims.verdicts import Verdict as Verdict
 from hopscope.claims.verdicts import combine_parts as combine_parts
 from hopscope.claims.verdicts import combine_readings as combine_readings
 from hopscope.claims.verdicts import judge_always as judge_always
+from hopscope.claims.verdicts import judge_effect as judge_effect
 from hopscope.claims.verdicts import judge_interval as judge_interval
 from hopscope.claims.verdicts import judge_mean as judge_mean
 from hopscope.claims.verdicts import not_run as not_run

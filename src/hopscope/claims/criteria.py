@@ -1,13 +1,15 @@
 """Thresholds as values: what a claim demands of one number, in JSON and in words."""
 
 import math
-from typing import Literal
+from typing import Any
 
-from pydantic import model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from hopscope.config import Config
+from hopscope.config import Config, validation_line
+from hopscope.errors import UserError
 
-Unit = Literal["fraction", "nats", "number"]
+Unit = str
+"""`fraction` (printed in percent), `number` (as it is), or any word behind the number, such as `nats` or `steps`."""
 
 
 class Criterion(Config):
@@ -17,13 +19,13 @@ class Criterion(Config):
         at_least: smallest value that meets the criterion.
         at_most: largest value that meets it.
         between: smallest and largest value that meet it.
-        unit: how `words` writes the bounds: a fraction in percent, nats with their name, a number as it is.
+        unit: how numbers are written: a `fraction` in percent, a `number` as it is, any other word behind the number.
     """
 
     at_least: float | None = None
     at_most: float | None = None
     between: tuple[float, float] | None = None
-    unit: Unit = "number"
+    unit: Unit = Field("number", min_length=1)
 
     @model_validator(mode="after")
     def _one_bound(self) -> "Criterion":
@@ -57,7 +59,7 @@ class Criterion(Config):
         """Return the criterion for reading, such as ``≥ 99.9 %``, ``10 % to 90 %`` or ``≤ 0.7``."""
         if self.between is not None:
             low, high = (self._number(bound) for bound in self.between)
-            suffix = " nats" if self.unit == "nats" else ""
+            suffix = "" if self.unit in ("fraction", "number") else f" {self.unit}"
             return f"{low.removesuffix(suffix)} to {high}"
         if self.at_least is not None:
             return f"≥ {self._number(self.at_least)}"
@@ -79,8 +81,14 @@ class Criterion(Config):
         """
         if not math.isfinite(value):
             raise ValueError(f"a measured value must be finite: expected a number, found {value}")
+        return self.distance(value)
+
+    def distance(self, value: float) -> float:
+        """Return how far a value lies outside the bounds; one that never happened is infinite, and so may this be."""
         low, high = self.bounds
-        return max(low - value, value - high, 0.0)
+        if low <= value <= high:
+            return 0.0
+        return max(low - value, value - high)
 
     def met_by(self, interval: tuple[float, float]) -> bool:
         """Whether the whole interval [low, high] meets the criterion."""
@@ -107,9 +115,31 @@ class Criterion(Config):
     def _number(self, value: float) -> str:
         if self.unit == "fraction":
             return f"{_trim(100 * value)} %"
-        return f"{_trim(value)} nats" if self.unit == "nats" else _trim(value)
+        return _trim(value) if self.unit == "number" else f"{_trim(value)} {self.unit}"
 
 
 def _trim(value: float) -> str:
     """Fifteen digits hide the dust of binary arithmetic, such as 100 · 0.07 = 7.000000000000001."""
     return f"{value:.15g}".replace("-", "−")
+
+
+def at_least(bound: float, unit: Unit = "number") -> Criterion:
+    """Return the criterion "at least `bound`"; see `Criterion` for units."""
+    return _criterion(at_least=bound, unit=unit)
+
+
+def at_most(bound: float, unit: Unit = "number") -> Criterion:
+    """Return the criterion "at most `bound`"; see `Criterion` for units."""
+    return _criterion(at_most=bound, unit=unit)
+
+
+def between(low: float, high: float, unit: Unit = "number") -> Criterion:
+    """Return the criterion "from `low` to `high`", bounds included; see `Criterion` for units."""
+    return _criterion(between=(low, high), unit=unit)
+
+
+def _criterion(**fields: Any) -> Criterion:
+    try:
+        return Criterion(**fields)
+    except ValidationError as error:
+        raise UserError(f"criterion: {validation_line(error)}") from None

@@ -1,7 +1,7 @@
 """Confidence intervals over seeds: percentile bootstrap of a mean, exact and Wilson intervals of a share."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ def bootstrap_mean(
     values: Sequence[float],
     *,
     groups: Sequence[int] | None = None,
+    clusters: Sequence[Hashable] | None = None,
     seed: int = 0,
     resamples: int = 10_000,
     confidence: float = 0.95,
@@ -40,15 +41,17 @@ def bootstrap_mean(
         values: one number for each seed.
         groups: for two levels, the data split that each seed belongs to: splits are resampled, then seeds
             within each drawn split (Davison and Hinkley 1997, §3.8).
+        clusters: what each value belongs to, such as its seed: clusters are resampled, with all their values.
         seed: key of the resampling generator.
         resamples: bootstrap samples.
         confidence: nominal coverage.
 
     Returns:
-        (low, high), or None for fewer than two values, which say nothing about their spread.
+        (low, high), or None for fewer than two values or clusters, which say nothing about their spread.
 
     Raises:
-        ValueError: a value is not finite, `groups` has another length, or `confidence` lies outside (0, 1).
+        ValueError: a value is not finite, `groups` or `clusters` has another length, or `confidence` lies outside
+        (0, 1).
     """
     _check_confidence(confidence)
     numbers = np.asarray(values, dtype=np.float64)
@@ -56,17 +59,67 @@ def bootstrap_mean(
         raise ValueError(f"measured values must be finite: expected numbers, found {list(values)}")
     if groups is not None and len(groups) != len(values):
         raise ValueError(f"one group for each value: expected {len(values)} groups, found {len(groups)}")
-    if len(numbers) < 2:
+    places = cluster_places(clusters if clusters is not None else range(len(values)), len(values))
+    if len(numbers) < 2 or places.max() == 0:
         return None
     generator = np.random.Generator(np.random.Philox(key=seed))
-    if groups is None:
+    if groups is not None:
+        means = _two_level_means(numbers, np.asarray(groups), generator, resamples)
+    elif places.max() + 1 == len(numbers):
         means = _resampled_means(numbers, generator, resamples)
     else:
-        means = _two_level_means(numbers, np.asarray(groups), generator, resamples)
+        sums = resampled_sums(np.stack([np.ones_like(numbers), numbers], 1), places, generator, resamples)
+        means = sums[:, 1] / sums[:, 0]
     tail = (1 - confidence) / 2
     # Rounding in a sum must not push the mean of equal values past them, and past a threshold they sit on.
     low, high = np.clip(np.quantile(means, [tail, 1 - tail]), numbers.min(), numbers.max())
     return float(low), float(high)
+
+
+def bootstrap_correlation(
+    pairs: Sequence[tuple[float, float]],
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    seed: int = 0,
+    resamples: int = 10_000,
+    confidence: float = 0.95,
+) -> Interval | None:
+    """Return the percentile bootstrap interval of Pearson's correlation, the same at every call.
+
+    A resample in which one of the two numbers never varies counts as a correlation of 0.
+
+    Args:
+        pairs: two finite numbers for each seed.
+        clusters, seed, resamples, confidence: as in `bootstrap_mean`.
+
+    Returns:
+        (low, high), or None for fewer than two clusters.
+    """
+    _check_confidence(confidence)
+    numbers = np.asarray(pairs, dtype=np.float64).reshape(-1, 2)
+    places = cluster_places(clusters if clusters is not None else range(len(numbers)), len(numbers))
+    if len(numbers) < 2 or places.max() == 0:
+        return None
+    x, y = (numbers - numbers.mean(0)).T
+    moments = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], 1)
+    generator = np.random.Generator(np.random.Philox(key=seed))
+    n, sx, sy, sxx, syy, sxy = resampled_sums(moments, places, generator, resamples).T
+    spread = np.sqrt(np.maximum(n * sxx - sx**2, 0.0) * np.maximum(n * syy - sy**2, 0.0))
+    # Rounding leaves dust where nothing varies; whatever is that small is nothing.
+    varies = spread > 1e-12 * len(numbers) ** 2 * np.sqrt(moments[:, 3].mean() * moments[:, 4].mean())
+    found = np.where(varies, (n * sxy - sx * sy) / np.where(varies, spread, 1.0), 0.0)
+    tail = (1 - confidence) / 2
+    low, high = np.clip(np.quantile(found, [tail, 1 - tail]), -1.0, 1.0)
+    return float(low), float(high)
+
+
+def correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """Return Pearson's correlation; None where one of the two numbers never varies."""
+    numbers = np.asarray(pairs, dtype=np.float64).reshape(-1, 2)
+    if len(numbers) < 2 or (np.ptp(numbers, axis=0) == 0.0).any():
+        return None
+    x, y = (numbers - numbers.mean(0)).T
+    return float(np.clip((x @ y) / np.sqrt((x @ x) * (y @ y)), -1.0, 1.0))
 
 
 def clopper_pearson(
@@ -108,6 +161,33 @@ def _binomial(successes: int, n: int, confidence: float, method: str, alternativ
 def _check_confidence(confidence: float) -> None:
     if not 0 < confidence < 1:
         raise ValueError(f"confidence out of range: expected 0 < confidence < 1, found {confidence}")
+
+
+def cluster_places(clusters: Sequence[Hashable], n: int) -> NDArray[np.int64]:
+    """Number the clusters in the order in which they occur: one number for each of `n` values.
+
+    Raises:
+        ValueError: there is not one cluster for each value.
+    """
+    if len(clusters) != n:
+        raise ValueError(f"one cluster for each value: expected {n} clusters, found {len(clusters)}")
+    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
+    return np.array([numbers[cluster] for cluster in clusters], dtype=np.int64)
+
+
+def resampled_sums(
+    columns: NDArray[np.float64], places: NDArray[np.int64], generator: np.random.Generator, resamples: int
+) -> NDArray[np.float64]:
+    """Sums of columns `[value, column]` over resampled clusters with all their values, `[resample, column]`."""
+    count = int(places.max()) + 1
+    by_cluster = np.zeros((count, columns.shape[1]))
+    np.add.at(by_cluster, places, columns)
+    rows = max(1, _CHUNK // (count * columns.shape[1]))
+    sums = [
+        by_cluster[generator.integers(count, size=(min(rows, resamples - start), count))].sum(axis=1)
+        for start in range(0, resamples, rows)
+    ]
+    return np.concatenate(sums)
 
 
 def _resampled_means(

@@ -2,21 +2,31 @@
 
 *Always, never, 100 %* (`judge_always`): refuted if one seed violates the threshold by more than its
 evaluation error; reproduced if no seed violates it at all and there are at least max(10, the source's number
-of) seeds; inconclusive otherwise.  *Means and effects* (`judge_mean`): the 95 % bootstrap interval over seeds
-(and splits) wholly meets the threshold, wholly fails it, or neither.
+of) seeds; inconclusive otherwise.  Several values of one seed count as one seed, except where the source counts runs or
+cases (units `run` and `case`): there n counts values.  *Means* (`judge_mean`): the 95 % bootstrap interval over seeds
+(and splits) wholly meets the threshold, wholly fails it, or neither.  *Effects* (`judge_effect`), differences and
+correlations: the same, but an interval that holds 0 reproduces nothing.
 
 A run below the protocol's scale (fewer samples, a smaller model, too few seeds for an interval) can neither
 reproduce nor refute: its numbers are shown, its verdict is inconclusive, and the words say what is missing.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Hashable, Mapping, Sequence
 from enum import StrEnum
 from typing import Literal
 
 from pydantic import Field
 
 from hopscope.claims.criteria import Criterion
-from hopscope.claims.intervals import Interval, bootstrap_mean, clopper_pearson, mean
+from hopscope.claims.intervals import (
+    Interval,
+    bootstrap_correlation,
+    bootstrap_mean,
+    clopper_pearson,
+    correlation,
+    mean,
+)
 from hopscope.config import Config
 
 LEAST_SEEDS = 10
@@ -66,8 +76,15 @@ def judge_always(
     at_scale: bool = True,
     missing: str = "",
     noun: str = "seed",
+    least: int = LEAST_SEEDS,
+    clusters: Sequence[Hashable] | None = None,
+    cluster_noun: str = "seed",
+    count_values: bool = False,
+    censored: bool = False,
 ) -> Judgement:
     """Judge a claim about every seed.
+
+    Reproduced needs max(`least`, `source_n`) clusters, each of which meets the criterion with all its values.
 
     Args:
         values: one number for each seed; none means not run.
@@ -78,6 +95,14 @@ def judge_always(
         at_scale: whether the run has the protocol's scale.
         missing: what it lacks, such as ``1 of 20 epochs``.
         noun: what one number stands for, where that is not a seed but a run, or a case.
+        least: seeds that the claim needs even if the source had fewer.
+        clusters: what each value belongs to, where several values belong to one seed: for the interval they are
+            resampled together, and each counts once; by default each value counts.
+        cluster_noun: what a cluster is called.
+        count_values: whether values are counted even so: for unit `run`, n counts runs, since that is what the source
+            counts; and so for cases.
+        censored: whether a value may be infinite: an event that was watched for and never happened.  Such values have
+            neither a mean nor an interval.
 
     Raises:
         ValueError: a value is not finite, an error is negative, or there is not one error for each seed.
@@ -86,24 +111,34 @@ def judge_always(
     if n == 0:
         return not_run()
     errors = _errors(evaluation_error, n)
-    shortfalls = [criterion.shortfall(value) for value in values]
+    shortfalls = [(criterion.distance if censored else criterion.shortfall)(value) for value in values]
     violating = sum(shortfall > 0 for shortfall in shortfalls)
     refuting = sum(shortfall > error for shortfall, error in zip(shortfalls, errors, strict=True))
-    needed = max(LEAST_SEEDS, source_n)
+    needed = max(least, source_n)
+    count = n if count_values else _count(values, clusters)
+    counted = noun if count == n else cluster_noun
+    of_clusters = "" if count == n else f" ({_counted(count, cluster_noun)})"
     if not at_scale:
         meeting = f"{n - violating} of {_counted(n, noun)} {'meets' if n == 1 else 'meet'} it"
         verdict, words = Verdict.INCONCLUSIVE, _below_scale(missing, meeting)
     elif refuting:
-        worst = criterion.show(values[max(range(n), key=shortfalls.__getitem__)])
+        worst = values[max(range(n), key=shortfalls.__getitem__)]
         beyond = " beyond evaluation error" if any(errors) else ""
-        verdict, words = Verdict.REFUTED, f"{_violate(refuting, n, noun)}{beyond}; the worst is at {worst}"
-    elif not violating and n >= needed:
-        bound = clopper_pearson(n, n, sided="lower")[0]
-        share = f"at least {100 * bound:.1f} % of such {noun}s do (95 % Clopper–Pearson, one-sided)"
-        verdict, words = Verdict.REPRODUCED, f"all {n} of {n} {noun}s meet it; {share}"
+        place = f"is at {criterion.show(worst)}" if math.isfinite(worst) else "never happened"
+        verdict, words = Verdict.REFUTED, f"{_violate(refuting, n, noun)}{beyond}; the worst {place}"
+    elif not violating and count >= needed:
+        bound = clopper_pearson(count, count, sided="lower")[0]
+        share = f"at least {100 * bound:.1f} % of such {counted}s do (95 % Clopper–Pearson, one-sided)"
+        verdict, words = Verdict.REPRODUCED, f"all {n} of {n} {noun}s meet it{of_clusters}; {share}"
+    elif of_clusters:
+        agreeing = _undecided(n, violating, 0, noun) if violating else f"all {n} of {n} {noun}s meet it"
+        words = agreeing + of_clusters + (f"; needs {needed} {counted}s" if count < needed else "")
+        verdict = Verdict.INCONCLUSIVE
     else:
         verdict, words = Verdict.INCONCLUSIVE, _undecided(n, violating, needed, noun)
-    return _judgement(verdict, values, bootstrap_mean(values), words)
+    if not all(map(math.isfinite, values)):
+        return Judgement(verdict=verdict, n=n, words=words)
+    return _judgement(verdict, values, bootstrap_mean(values, clusters=clusters), words)
 
 
 def judge_mean(
@@ -111,36 +146,91 @@ def judge_mean(
     criterion: Criterion,
     *,
     groups: Sequence[int] | None = None,
+    clusters: Sequence[Hashable] | None = None,
     min_seeds: int = LEAST_SEEDS,
     at_scale: bool = True,
     missing: str = "",
+    noun: str = "seed",
 ) -> Judgement:
-    """Judge a claim about a mean or an effect by its 95 % bootstrap interval.
+    """Judge a claim about a mean by its 95 % bootstrap interval.
 
     Args:
         values: one number for each seed; none means not run.
         criterion: what the mean must satisfy.
         groups: the data split of each seed, for a bootstrap over splits and seeds.
+        clusters: what each value belongs to, where several values belong to one seed: clusters are resampled, with
+            all their values, and counted against `min_seeds`.
         min_seeds: seeds in the protocol, at least 2; with fewer the run is below the protocol's scale.
         at_scale: whether the run has the protocol's scale in everything else.
         missing: what it lacks, such as ``1 of 20 epochs``.
+        noun: what is counted against `min_seeds`, where that is not a seed.
 
     Raises:
-        ValueError: a value is not finite, `min_seeds` is below 2, or `groups` has another length than
+        ValueError: a value is not finite, `min_seeds` is below 2, or `groups` or `clusters` has another length than
         `values`.
     """
-    if min_seeds < 2:
-        raise ValueError(f"an interval needs two seeds: expected min_seeds >= 2, found {min_seeds}")
+    _check_least(min_seeds)
     if len(values) == 0:
         return not_run()
-    interval = bootstrap_mean(values, groups=groups)
+    interval = bootstrap_mean(values, groups=groups, clusters=clusters)
     value = mean(values)
-    verdict, words = _by_interval(value, interval, criterion)
-    if not at_scale:
-        verdict, words = Verdict.INCONCLUSIVE, _below_scale(missing, words)
-    elif len(values) < min_seeds:
-        verdict, words = Verdict.INCONCLUSIVE, f"{words}; {_counted(len(values), 'seed')}, needs {min_seeds}"
+    verdict, words = _by_interval(value, interval, criterion, noun)
+    verdict, words = _at_scale(verdict, words, _count(values, clusters), min_seeds, at_scale, missing, noun)
     return _judgement(verdict, values, interval, words)
+
+
+def judge_effect(
+    values: Sequence[float] | Sequence[tuple[float, float]],
+    criterion: Criterion,
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    min_seeds: int = LEAST_SEEDS,
+    at_scale: bool = True,
+    missing: str = "",
+    noun: str = "seed",
+) -> Judgement:
+    """Judge a claim about a difference or a correlation, whose null is at 0, by its 95 % bootstrap interval.
+
+    Reproduced only if the interval meets the criterion and excludes 0; refuted if it wholly fails the criterion.
+
+    Args:
+        values: a difference for each seed, or a pair of numbers whose Pearson correlation over seeds is judged.
+        criterion: what the mean difference, or the correlation, must satisfy.
+        clusters, min_seeds, at_scale, missing, noun: as in `judge_mean`.
+
+    Raises:
+        ValueError: as in `judge_mean`.
+    """
+    _check_least(min_seeds)
+    if len(values) == 0:
+        return not_run()
+    pairs = [value for value in values if isinstance(value, tuple)]
+    numbers = [value for value in values if not isinstance(value, tuple)]
+    value = correlation(pairs) if pairs else mean(numbers)
+    count = _count(values, clusters)
+    if value is None:
+        words = f"one of the two numbers is the same in all {_counted(len(values), noun)}: there is no correlation"
+        verdict, words = _at_scale(Verdict.INCONCLUSIVE, words, count, min_seeds, at_scale, missing, noun)
+        return Judgement(verdict=verdict, n=len(values), words=words)
+    found = (
+        bootstrap_correlation(pairs, clusters=clusters)
+        if pairs
+        else bootstrap_mean(numbers, clusters=clusters)
+    )
+    verdict, words = effect_verdict(value, found, criterion, noun)
+    verdict, words = _at_scale(verdict, words, count, min_seeds, at_scale, missing, noun)
+    seeds = {} if pairs else {"value": tuple(map(float, numbers))}
+    return Judgement(verdict=verdict, value=value, interval=found, n=len(values), words=words, per_seed=seeds)
+
+
+def effect_verdict(
+    value: float, interval: Interval | None, criterion: Criterion, noun: str = "seed"
+) -> tuple[Verdict, str]:
+    """What an interval says of an effect: as of a mean, but an interval that holds 0 reproduces nothing."""
+    verdict, words = _by_interval(value, interval, criterion, noun)
+    if verdict is Verdict.REPRODUCED and interval is not None and interval[0] <= 0.0 <= interval[1]:
+        return Verdict.INCONCLUSIVE, f"{words}, but does not exclude 0"
+    return verdict, words
 
 
 def judge_interval(
@@ -149,8 +239,11 @@ def judge_interval(
     criterion: Criterion,
     *,
     n: int,
+    least: int = 1,
     at_scale: bool = True,
     missing: str = "",
+    noun: str = "seed",
+    effect: bool = False,
 ) -> Judgement:
     """Judge a number whose 95 % interval was computed elsewhere, such as a Wilson interval of a share.
 
@@ -159,17 +252,20 @@ def judge_interval(
         interval: its 95 % interval.
         criterion: what it must satisfy.
         n: number of observations behind it; 0 means not run.
+        least: observations that a verdict needs.
         at_scale: whether the run has the protocol's scale.
         missing: what it lacks.
+        noun: what is counted by n.
+        effect: whether the interval must also exclude 0.
 
     Raises:
         ValueError: a number is not finite.
     """
     if n == 0:
         return not_run()
-    verdict, words = _by_interval(value, interval, criterion)
-    if not at_scale:
-        verdict, words = Verdict.INCONCLUSIVE, _below_scale(missing, words)
+    rule = effect_verdict if effect else _by_interval
+    verdict, words = rule(value, interval, criterion, noun)
+    verdict, words = _at_scale(verdict, words, n, least, at_scale, missing, noun)
     return Judgement(verdict=verdict, value=value, interval=interval, n=n, words=words)
 
 
@@ -251,12 +347,33 @@ def combine_readings(readings: Mapping[str, Judgement]) -> Judgement:
     return shown.model_copy(update={"verdict": verdict, "words": words})
 
 
-def _by_interval(value: float, interval: Interval | None, criterion: Criterion) -> tuple[Verdict, str]:
+def _check_least(min_seeds: int) -> None:
+    if min_seeds < 2:
+        raise ValueError(f"an interval needs two seeds: expected min_seeds >= 2, found {min_seeds}")
+
+
+def _count(values: Sequence[object], clusters: Sequence[Hashable] | None) -> int:
+    return len(values) if clusters is None else len(set(clusters))
+
+
+def _at_scale(
+    verdict: Verdict, words: str, count: int, least: int, at_scale: bool, missing: str, noun: str
+) -> tuple[Verdict, str]:
+    if not at_scale:
+        return Verdict.INCONCLUSIVE, _below_scale(missing, words)
+    if count < least:
+        return Verdict.INCONCLUSIVE, f"{words}; {_counted(count, noun)}, needs {least}"
+    return verdict, words
+
+
+def _by_interval(
+    value: float, interval: Interval | None, criterion: Criterion, noun: str = "seed"
+) -> tuple[Verdict, str]:
     if interval is None:
         meets = "meets" if criterion.holds(value) else "fails"
         return (
             Verdict.INCONCLUSIVE,
-            f"{criterion.show(value)} {meets} the threshold, but one seed gives no interval",
+            f"{criterion.show(value)} {meets} the threshold, but one {noun} gives no interval",
         )
     shown = f"95 % interval {criterion.show(interval[0])} to {criterion.show(interval[1])}"
     if criterion.met_by(interval):

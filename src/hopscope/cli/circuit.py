@@ -31,7 +31,8 @@ class Options:
     """Step of the checkpoint (default: the last)."""
     tau: float | None = None
     """Loss that the circuit may have (default: 0.05, or 1.5 times that of the model if that is more; of a permutation
-    model 0.02 nats more than its own, of a language model with N chains 0.05 ln N nats more)."""
+    model 0.02 nats more than its own, of a language model with N chains 0.05 ln N nats more; of a task of your own a
+    twentieth of its lowest floor in place of 0.05)."""
     json: bool = False
     """Print JSON."""
 
@@ -40,13 +41,14 @@ def main(arguments: list[str]) -> int:
     """Run the command; a model without a circuit is a result, not a failure."""
     options = parse(Options, arguments, "circuit")
     run = find_run(options.path)
-    from hopscope.circuits.config import ReaderConfig
-    from hopscope.circuits.record import read_member
+    from hopscope.opened import Run
     from hopscope.training.threads import prepare
 
     prepare(threads=1)  # the passes are many and small: more threads mostly wait for each other
-    config = ReaderConfig(threshold=options.tau)
-    found = read_member(run, options.member, options.checkpoint, config, progress=_progress())
+    read = Run(run.path).circuit(
+        options.member, options.checkpoint, threshold=options.tau, progress=_progress()
+    )
+    found = dict(read.record)
     if options.json:
         print(json.dumps(found, indent=1, ensure_ascii=False))
         return 0
@@ -76,8 +78,9 @@ def _show(found: dict[str, Any]) -> None:
     screen.print(_table(found["paths"]))
     loss = found["loss"]
     low, high = loss["random_circuits_range"]
+    parts = "" if found["learned"] == ["loss"] else f" over {', '.join(found['learned'])}"
     screen.print(
-        f"Loss over {', '.join(found['learned'])} (threshold {found['threshold']:.3f}): model {loss['full']:.3f}, "
+        f"Loss{parts} (threshold {found['threshold']:.3f}): model {loss['full']:.3f}, "
         f"circuit by its rules {loss['rules']:.3f}, with its own attention {loss['recomputed']:.3f}; "
         f"everything but the circuit {loss['complement']:.3f}; random circuits of this size "
         f"{loss['random_circuits']:.3f} ({low:.3f} to {high:.3f}).",

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from hopscope.claims import ledger_table, read_ledger
+from hopscope.claims import Ledger
 from hopscope.cli.parsing import parse
 from hopscope.cli.terminal import console, ledger_words
 from hopscope.errors import UserError
-from hopscope.runs import RunFolder, find_runs
+from hopscope.runs import find_runs
 
 
 @dataclasses.dataclass
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
             raise UserError(
                 f"{run.path}: expected a finished run, found no claims.json; run the same study again first"
             )
-    ledgers = [(run, read_ledger(run.path / "claims.json")) for run in runs]
+    ledgers = [(run, Ledger.read(run.path / "claims.json")) for run in runs]
     if options.json:
         entries = [
             {**claim.to_json(), **({"run": str(run.path)} if len(runs) > 1 else {})}
@@ -43,9 +43,6 @@ def main(arguments: list[str]) -> int:
         return 0
     for run, ledger in ledgers:
         print(f"{run.study} {run.path}")
-        console().print(ledger_table(ledger, _words(run)))
+        told = any(claim.words is None for claim in ledger)  # a record of before: its story has the words
+        console().print(ledger.table(ledger_words(run) if told else None))
     return 0
-
-
-def _words(run: RunFolder) -> dict[str, str]:
-    return ledger_words(run) if (run.path / "story.json").is_file() else {}

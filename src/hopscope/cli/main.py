@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 COMMANDS = {
     "studies": "what there is: presets, expected cost",
+    "new": "begin a study of your own: a file, its page and its test",
     "run": "train and analyse a study, or go on where it stopped",
     "claims": "the ledger of a run: every claim with its verdict",
     "report": "build the page of one run, or of several",

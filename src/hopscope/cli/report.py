@@ -7,12 +7,15 @@ from tyro.conf import Positional
 
 from hopscope.cli.parsing import parse
 from hopscope.errors import UserError
-from hopscope.runs import find_runs
+from hopscope.runs import RunFolder, find_runs
 
 
 @dataclasses.dataclass
 class Options:
-    """Build the page of a run anew, or one page of several runs."""
+    """Build the page of a run anew, or one page of several runs.
+
+    A run that was trained but not concluded (a claim or a figure had a fault) is measured, judged and concluded first.
+    """
 
     paths: Positional[tuple[Path, ...]]
     """Run folders, or roots that hold exactly one run."""
@@ -32,8 +35,21 @@ def main(arguments: list[str]) -> int:
     from hopscope.report.pictures import render_all
 
     for run in runs:
-        render_all(run.path)
+        if not _conclude(run):
+            render_all(run.path)
     to = options.to or (runs[0].path / "report.html" if len(runs) == 1 else Path("report.html"))
     build_report([run.path for run in runs], to)
     print(to)
     return 0
+
+
+def _conclude(run: RunFolder) -> bool:
+    """Finish a run that was trained to its end and is not concluded; returns whether that was so."""
+    from hopscope.executors.local import conclude
+    from hopscope.training.plan import is_trained
+
+    whole = run.is_done and (run.path / "evidence.parquet").is_file()
+    if whole or not all(map(is_trained, run.units)):
+        return False
+    conclude(run)
+    return True

@@ -7,20 +7,20 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from hopscope.cli.declared import declared_fields
 from hopscope.cli.parsing import joined, parse
 from hopscope.errors import UserError
-from hopscope.studies import STUDY_NAMES, find_study
-from hopscope.studies.base import Study
-
-DEFAULT_PRESET = "laptop"
+from hopscope.studies import find_study, study_names
+from hopscope.studies.base import Program, chosen_preset
+from hopscope.studies.declared import DeclaredStudy
 
 
 @dataclasses.dataclass
 class RunOptions:
     """Where and how long a study runs; none of it changes the results."""
 
-    preset: str = DEFAULT_PRESET
-    """Named configuration to start from: smoke, laptop or paper."""
+    preset: str | None = None
+    """Named configuration to start from (default: laptop where the study has it, else as it is written)."""
     out: Path = Path("runs")
     """Root folder of the runs."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -41,28 +41,34 @@ def main(arguments: list[str]) -> int:
     """Run the command."""
     if not arguments or arguments[0].startswith("-"):
         asked_for_help = bool(arguments) and arguments[0] in ("-h", "--help")
-        text = f"usage: hopscope run STUDY [OPTIONS], STUDY is one of: {', '.join(STUDY_NAMES)}"
+        names = ", ".join(study_names())
+        text = f"usage: hopscope run STUDY [OPTIONS], STUDY is one of: {names}, or a file such as study.py"
         if asked_for_help:
             print(f"{text}\nhopscope run STUDY --help lists the options and the study's fields.")
             return 0
-        raise UserError(f"study: expected one of {', '.join(STUDY_NAMES)}, found none; {text}")
+        raise UserError(f"study: expected one of {names}, or a file such as study.py, found none; {text}")
     study = find_study(arguments[0])
-    options, config = read_options(study, arguments[1:])
+    options, config = read_options(study, arguments[1:], arguments[0])
     return _run(study, options, config)
 
 
-def read_options(study: Study, arguments: list[str]) -> tuple[RunOptions, Any]:
+def read_options(study: Program, arguments: list[str], called: str | None = None) -> tuple[RunOptions, Any]:
     """Run options and the study's configuration: the preset's, with the fields given on the command line.
+
+    Args:
+        study: the study.
+        arguments: what follows it on the command line.
+        called: what it was called there, for errors; its name by default.
 
     Raises:
         UserError: an unknown preset or field, or a value that does not fit.
     """
-    preset = _preset(arguments)
-    if preset not in study.presets:
-        raise UserError(
-            f"preset: expected one of {', '.join(study.presets)}, found {preset!r}; see hopscope studies"
-        )
-    config = study.presets[preset]
+    preset = chosen_preset(study, _preset(arguments))
+    command = f"run {called or study.name}"
+    if isinstance(study, DeclaredStudy):
+        options, fields = declared_fields(RunOptions(preset=preset), study, preset, arguments, command)
+        return options, study.configured(preset, fields)
+    config = study.presets[str(preset)]
     several = [
         name for name, field in type(config).model_fields.items() if field.annotation == tuple[str, ...]
     ]
@@ -71,17 +77,21 @@ def read_options(study: Study, arguments: list[str]) -> tuple[RunOptions, Any]:
     both = dataclasses.make_dataclass(
         "Run",
         [
-            ("options", Annotated[RunOptions, flat], dataclasses.field(default_factory=RunOptions)),
+            (
+                "options",
+                Annotated[RunOptions, flat],
+                dataclasses.field(default_factory=lambda: RunOptions(preset=preset)),
+            ),
             ("config", Annotated[type(config), flat], dataclasses.field(default=config)),
         ],
     )
-    parsed: Any = parse(both, arguments, f"run {study.name}", description=f"{study.name}: {study.summary}.")
+    parsed: Any = parse(both, arguments, command, description=f"{study.name}: {study.summary}.")
     return parsed.options, parsed.config
 
 
-def _preset(arguments: list[str]) -> str:
+def _preset(arguments: list[str]) -> str | None:
     """The preset's fields are the defaults of everything else, so it must be known before the rest is read."""
-    preset = DEFAULT_PRESET
+    preset = None
     for position, argument in enumerate(arguments):
         if argument == "--preset" and position + 1 < len(arguments):
             preset = arguments[position + 1]
@@ -90,10 +100,10 @@ def _preset(arguments: list[str]) -> str:
     return preset
 
 
-def _run(study: Study, options: RunOptions, config: Any) -> int:
-    from hopscope.claims import ledger_table, read_ledger
+def _run(study: Program, options: RunOptions, config: Any) -> int:
+    from hopscope.claims import Ledger
     from hopscope.cli.progress import Bars, say
-    from hopscope.cli.terminal import console, ledger_words
+    from hopscope.cli.terminal import console
     from hopscope.executors.local import run_study
 
     with Bars(study.plan(config)) as bars:
@@ -110,7 +120,9 @@ def _run(study: Study, options: RunOptions, config: Any) -> int:
             listen=bars.hear,
             say=say,
         )
-    console().print(ledger_table(read_ledger(run.path / "claims.json"), ledger_words(run)))
+    ledger = Ledger.read(run.path / "claims.json")
+    if len(ledger):
+        console().print(ledger.table())
     print(f"report: {run.path / 'report.html'}")
     sys.stdout.flush()
     print(run.path)

@@ -4,7 +4,6 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from hopscope.errors import UserError
 from hopscope.runs import RunFolder
 
 if TYPE_CHECKING:
@@ -24,12 +23,15 @@ def console() -> "Console":
 
 
 def ledger_words(run: RunFolder) -> dict[str, str]:
-    """What a run can say about each claim, in a sentence."""
+    """What the story of an older run says about each claim; the records of newer ones say it themselves."""
+    if not (run.path / "story.json").is_file():
+        return {}
     story = run.read_json("story.json")
     claims = story.get("claims") if isinstance(story, dict) else None
-    if not isinstance(claims, dict) or not all(isinstance(e, dict) and "words" in e for e in claims.values()):
-        raise UserError(
-            f"{run.path / 'story.json'}: expected words for every claim, found another record; "
-            "delete it and run the same command again"
-        )
-    return {name: str(entry["words"]) for name, entry in claims.items()}
+    if not isinstance(claims, dict):
+        return {}
+    return {
+        name: str(entry["words"])
+        for name, entry in claims.items()
+        if isinstance(entry, dict) and "words" in entry
+    }

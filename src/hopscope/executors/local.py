@@ -1,71 +1,42 @@
 """Running a study on this machine: worker processes for its units, then claims, figures and the page."""
 
-import json
 import os
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from queue import Empty, Queue
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 from hopscope.config import Config
-from hopscope.errors import TimeBudgetReached, UserError
+from hopscope.errors import UserError
 from hopscope.executors import timing
+from hopscope.executors.finish import concluded, finish, register_claims
+from hopscope.executors.pool import DEVICES, Listener, Pool, chosen_device, environment, is_count, layout_of
 from hopscope.runs import (
     RunFolder,
     UnitFolder,
-    compact,
     content_hash,
     is_thinned,
     source_hash,
     write_json,
 )
-from hopscope.studies import find_study
-from hopscope.studies.base import Gathering, Study
+from hopscope.studies import study_names
+from hopscope.studies.base import Gathering, Program, recorded
+from hopscope.studies.declared import DeclaredStudy
+from hopscope.studies.loading import naming
+from hopscope.studies.origin import check_source, note_origin, program_of
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan
-from hopscope.training.engines import ENGINES, Engine, check_engine, chosen_engine
-
-Listener = Callable[[UnitFolder, Mapping[str, Any]], None]
-"""Hears every message of every worker; see `hopscope.executors.worker`."""
-
-POLL_SECONDS = 0.1
-
-DEVICES = ("auto", "cpu", "cuda")
+from hopscope.training.engines import Engine, chosen_engine
 
 CHOICES = ("auto", "general", "compiled")
 """Engines to ask for: those that train any unit on any device."""
 
-_CONCLUSIONS = ("metrics.parquet", "claims.json", "story.json", "report.html")
-"""What `finish` writes and a command reads: one that was deleted is made anew."""
-
-
-@dataclass
-class _Worker:
-    unit: UnitFolder
-    process: "subprocess.Popen[str]"
-    readers: list[threading.Thread] = field(default_factory=list)
-    error: Mapping[str, Any] | None = None
-    stderr: list[str] = field(default_factory=list)
-
-    def close(self) -> None:
-        """Wait for the end of the process, and of what it says."""
-        self.process.wait()
-        for reader in self.readers:
-            reader.join()
-        for pipe in (self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                pipe.close()
-
 
 def run_study(
-    study: Study,
+    study: Program,
     config: Config,
     *,
     out: Path,
@@ -99,73 +70,135 @@ def run_study(
         TimeBudgetReached: the same call goes on.
         UserError: something the user can mend.
     """
-    deadline = None if time_budget is None else time.monotonic() + time_budget
+    _check_options(device, threads, time_budget, engine, gpu_workers)  # before anything is written
     plans = study.plan(config)
-    units = [content_hash(plan.model_dump(mode="json")) for plan in plans]
     members = [
         {
             "member": member.member,
-            "unit": unit,
+            "unit": content_hash(plan.model_dump(mode="json")),
             "index": index,
             "seed": member.seed,
             "overrides": member.overrides,
         }
-        for plan, unit in zip(plans, units, strict=True)
+        for plan in plans
         for index, member in enumerate(plan.members)
     ]
-    _check_options(device, threads, time_budget, engine, gpu_workers)  # before anything is written
     run = RunFolder.create(out, study.name, config.model_dump(mode="json"), members, preset)
+    return complete(
+        run,
+        study,
+        config,
+        device=device,
+        threads=threads,
+        time_budget=time_budget,
+        engine=engine,
+        gpu_workers=gpu_workers,
+        listen=listen,
+        say=say,
+    )
+
+
+def complete(
+    run: RunFolder,
+    study: Program,
+    config: Config,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    time_budget: float | None = None,
+    engine: str = "auto",
+    gpu_workers: int = 1,
+    listen: Listener = lambda unit, message: None,
+    say: Callable[[str], None] = lambda words: None,
+) -> RunFolder:
+    """Do what is left of a run whose folder is there; arguments, result and errors as of `run_study`."""
+    deadline = None if time_budget is None else time.monotonic() + time_budget
+    check_source(run, study)
+    by_unit = {content_hash(plan.model_dump(mode="json")): plan for plan in study.plan(config)}
     pending = [
-        run.unit(unit)
-        for unit, plan in zip(units, plans, strict=True)
-        if not _whole(study, config, run.unit(unit), plan)
+        run.unit(unit) for unit, plan in by_unit.items() if not _whole(study, config, run.unit(unit), plan)
     ]
-    if run.is_done and not pending and _concluded(study, config, run):
+    if run.is_done and not pending and concluded(study, config, run):
+        note_origin(run, study)  # its file may have moved
         return run
-    device = chosen_device(device) if plans else "cpu"  # to ask for CUDA loads torch, for which no unit waits
+    # To ask for CUDA loads torch, for which a run without units does not wait.
+    device = chosen_device(device) if by_unit else "cpu"
     with run.lock():
         run.clear_done()
+        note_origin(run, study)
+        register_claims(run, study, config)
         cores = threads or available_cores()
-        left = None if deadline is None else deadline - time.monotonic()
-        by_unit = dict(zip(units, plans, strict=True))
-        engines = {unit: unit_engine(plan, device, engine) for unit, plan in by_unit.items()}
-        threads_each = _threads_each(run, by_unit, engines, device, cores, left)
-        for plan, unit in zip(plans, units, strict=True):
-            run.unit(unit).create(
-                {
-                    "label": plan.label,
-                    "plan": plan.model_dump(mode="json"),
-                    "layout": unit_layout(engines[unit], device, threads_each),
-                    "versions": versions(),
-                    "source_hash": source_hash(),
-                }
-            )
-            if engine != "auto":
-                _take_engine(run.unit(unit), engine)
-        layouts = [_layout_of(unit_folder) for unit_folder in pending]
-        workers = workers_at_a_time(layouts, cores, gpu_workers)
-        costs = {unit: timing.operations(plan) for plan, unit in zip(plans, units, strict=True)}
-        pending.sort(
-            key=lambda unit: -costs[unit.hash]
-        )  # the longest first, so that no core idles at the end
-        _Pool(run, pending, workers, deadline, listen).work()
+        _begin_units(run, by_unit, device, engine, cores, deadline)
+        layouts = [layout_of(unit_folder) for unit_folder in pending]
+        # The longest first, so that no core idles at the end.
+        pending.sort(key=lambda unit: -timing.operations(by_unit[unit.hash]))
+        if isinstance(study, DeclaredStudy) and study.reference is None:
+            _work_here(study, pending, deadline, listen)
+        else:
+            Pool(run, pending, workers_at_a_time(layouts, cores, gpu_workers), deadline, listen).work()
         if isinstance(study, Gathering):
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            study.gather(run, config, TimeBudget(left), say)
-        finish(run)
+            with naming(study):
+                study.gather(run, config, TimeBudget(left), say)
+        finish(run, study, config)
     return run
 
 
-def finish(run: RunFolder) -> None:
-    """Metrics, claims, figures, story and page of a run whose units are all done; then mark it done."""
-    from hopscope.report.page import build_report
-    from hopscope.report.pictures import render_all
+def _begin_units(
+    run: RunFolder,
+    by_unit: Mapping[str, UnitPlan],
+    device: str,
+    engine: str,
+    cores: int,
+    deadline: float | None,
+) -> None:
+    """Record what each unit is and how it is computed, unless that is on record."""
+    left = None if deadline is None else deadline - time.monotonic()
+    engines = {unit: unit_engine(plan, device, engine) for unit, plan in by_unit.items()}
+    threads_each = _threads_each(run, by_unit, engines, device, cores, left)
+    for unit, plan in by_unit.items():
+        run.unit(unit).create(
+            {
+                "label": plan.label,
+                "plan": plan.model_dump(mode="json"),
+                "layout": unit_layout(engines[unit], device, threads_each),
+                "versions": versions(),
+                "source_hash": source_hash(),
+            }
+        )
+        if engine != "auto":
+            _take_engine(run.unit(unit), engine)
 
-    compact(run.path)
-    find_study(run.study).conclude(run)
-    render_all(run.path)
-    build_report([run.path], run.path / "report.html")
-    run.mark_done()
+
+def conclude(run: RunFolder) -> None:
+    """Finish a run that was trained: measure what is not measured, judge, draw, and write the page.
+
+    Raises:
+        UserError: its study cannot be loaded, or a claim, a figure or the page has a fault.
+    """
+    program = program_of(run)
+    complete(run, program, recorded(program, run), device="cpu")
+
+
+def _work_here(
+    study: Program, pending: Sequence[UnitFolder], deadline: float | None, listen: Listener
+) -> None:
+    """Train units one after another in this process: another one could not load a study of a notebook."""
+    from hopscope.executors.unit import Layout, train_unit
+    from hopscope.training import threads as arithmetic
+
+    for unit in pending:
+        recorded = layout_of(unit)
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        with arithmetic.kept():
+            layout = Layout(
+                device=recorded["device"],
+                threads=recorded["threads"],
+                engine=recorded["engine"],
+                flushes_subnormals=arithmetic.prepare(recorded["threads"]),
+            )
+            train_unit(study, unit, layout, TimeBudget(left), partial(listen, unit))
+        listen(unit, {"kind": "done"})
 
 
 def _check_options(
@@ -203,7 +236,7 @@ def _take_engine(unit: UnitFolder, engine: str) -> None:
     write_json(unit.path / "unit.json", {**record, "layout": {**record["layout"], "engine": engine}})
 
 
-def _whole(study: Study, config: Config, unit: UnitFolder, plan: Any) -> bool:
+def _whole(study: Program, config: Config, unit: UnitFolder, plan: Any) -> bool:
     """Whether a unit needs no more work: what was deleted or damaged since it was done is made anew."""
     steps = plan.training.steps
     wanted = study.analyses(config, plan)
@@ -217,33 +250,6 @@ def _whole(study: Study, config: Config, unit: UnitFolder, plan: Any) -> bool:
     except UserError:
         return False
     return True
-
-
-def _concluded(study: Study, config: Config, run: RunFolder) -> bool:
-    """Whether everything is there that `finish` writes."""
-    kinds = (".vl.json", ".csv", ".svg", ".png")
-    figures = [f"figures/{name}{kind}" for name in study.figures(config) for kind in kinds]
-    gathered = study.gathered if isinstance(study, Gathering) else ()
-    return all((run.path / name).is_file() for name in (*_CONCLUSIONS, *gathered, *figures))
-
-
-def _layout_of(unit: UnitFolder) -> dict[str, Any]:
-    """Device, threads and engine that a unit began with: they hold, because others round differently.
-
-    Raises:
-        UserError: they are not on record, or the device or the engine is absent.
-    """
-    recorded: Any = unit.record.get("layout")
-    known = isinstance(recorded, dict) and recorded.get("device") in DEVICES
-    if not known or not _is_count(recorded.get("threads")) or recorded.get("engine") not in ENGINES:
-        raise UserError(
-            f"{unit.path / 'unit.json'}: expected device, threads and engine under layout, found {recorded!r}; "
-            f"delete the folder {unit.path} and run the same command again"
-        )
-    if recorded["device"] == "cuda":
-        chosen_device("cuda")
-    check_engine(recorded["engine"], recorded["device"])
-    return recorded
 
 
 def layout(units: int, threads: int, device: str) -> tuple[int, int]:
@@ -264,7 +270,7 @@ def _threads_each(
 ) -> int:
     """Threads of the units: as those of the run that have begun, else as measured where that pays, else by rule."""
     by_rule = layout(len(plans), cores, device)
-    if set(engines.values()) != {"general"} or device != "cpu":
+    if set(engines.values()) != {"general"} or device != "cpu" or run.study not in study_names():
         return by_rule[1]  # the fused way has one thread, and a GPU one worker
     begun = _threads_begun(run)
     if begun is not None:
@@ -274,7 +280,7 @@ def _threads_each(
     if len(choices) == 1 or repaid < timing.REPAID_SECONDS:
         return by_rule[1]
     unit, plan = max(plans.items(), key=lambda item: timing.operations(item[1]))
-    measure = partial(timing.speed, run.study, plan, "general", _environment())
+    measure = partial(timing.speed, run.study, plan, "general", environment())
     return timing.measured(run, unit, choices, measure).threads
 
 
@@ -282,11 +288,7 @@ def _threads_begun(run: RunFolder) -> int | None:
     """Threads of the units that are on record, if there are any: one run has one layout."""
     begun = [unit.record.get("layout") for unit in run.units if (unit.path / "unit.json").is_file()]
     threads = [entry.get("threads") for entry in begun if isinstance(entry, dict)]
-    return max((number for number in threads if _is_count(number)), default=None)
-
-
-def _is_count(threads: Any) -> TypeGuard[int]:
-    return isinstance(threads, int) and threads >= 1
+    return max((number for number in threads if is_count(number)), default=None)
 
 
 def workers_at_a_time(layouts: Sequence[Mapping[str, Any]], cores: int, on_gpu: int = 1) -> int:
@@ -312,23 +314,6 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def chosen_device(device: str) -> str:
-    """`"cpu"` or `"cuda"` for what the user asked.
-
-    Raises:
-        UserError: CUDA was asked for and is absent.
-    """
-    if device == "cpu":
-        return device
-    import torch
-
-    if torch.cuda.is_available():
-        return "cuda"
-    if device == "auto":
-        return "cpu"
-    raise UserError("device: expected a CUDA device for --device cuda, found none; use --device cpu or auto")
-
-
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on (numba where it is installed)."""
     from importlib.metadata import PackageNotFoundError, version
@@ -338,113 +323,3 @@ def versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
-
-
-class _Pool:
-    """Worker processes over the pending units, at most `size` at a time."""
-
-    def __init__(
-        self, run: RunFolder, pending: list[UnitFolder], size: int, deadline: float | None, listen: Listener
-    ):
-        self.run, self.pending, self.size, self.deadline, self.listen = (
-            run,
-            list(pending),
-            size,
-            deadline,
-            listen,
-        )
-        self.active: list[_Worker] = []
-        self.messages: Queue[tuple[_Worker, Mapping[str, Any]]] = Queue()
-        self.late = False
-
-    def work(self) -> None:
-        """Run everything.
-
-        Raises:
-            TimeBudgetReached, UserError: after the workers have ended.
-        """
-        try:
-            while self.active or (self.pending and not self.late):
-                while self.pending and len(self.active) < self.size and not self.late:
-                    self._start(self.pending.pop(0))
-                self._hear()
-                for worker in [worker for worker in self.active if worker.process.poll() is not None]:
-                    self._ended(worker)
-        finally:
-            for worker in self.active:
-                worker.process.kill()
-                worker.close()
-        if self.late:
-            raise TimeBudgetReached("time budget reached; what is done is kept, the same command goes on")
-
-    def _start(self, unit: UnitFolder) -> None:
-        left = None if self.deadline is None else self.deadline - time.monotonic()
-        recorded = _layout_of(unit)
-        command = [sys.executable, "-m", "hopscope.executors.worker", str(self.run.path), unit.hash]
-        command += ["--device", recorded["device"], "--threads", str(recorded["threads"])]
-        command += ["--engine", recorded["engine"]]
-        command += ["--parent", str(os.getpid())]
-        command += [] if left is None else ["--time-budget", f"{max(left, 0.0):.3f}"]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment()
-        )
-        worker = _Worker(unit, process)
-        self.active.append(worker)
-        for reader in (self._read, _collect):
-            worker.readers.append(threading.Thread(target=reader, args=(worker,), daemon=True))
-            worker.readers[-1].start()
-
-    def _read(self, worker: _Worker) -> None:
-        assert worker.process.stdout is not None
-        for line in worker.process.stdout:
-            with suppress(ValueError):  # a line that a kill cut short, or that a library printed
-                self.messages.put((worker, json.loads(line)))
-
-    def _hear(self) -> None:
-        try:
-            worker, message = self.messages.get(timeout=POLL_SECONDS)
-        except Empty:
-            return
-        if message["kind"] == "error":
-            worker.error = message
-        else:
-            self.listen(worker.unit, message)
-
-    def _ended(self, worker: _Worker) -> None:
-        worker.close()  # its last words are in the queue then
-        while not self.messages.empty():
-            self._hear()
-        self.active.remove(worker)
-        status = worker.process.returncode
-        if status == TimeBudgetReached.exit_status:
-            self.late = True
-        elif worker.error is not None:
-            raise UserError(str(worker.error["message"]))
-        elif status != 0:
-            raise UserError(_death(worker, status))
-        else:
-            self.listen(worker.unit, {"kind": "done"})
-
-
-def _collect(worker: _Worker) -> None:
-    assert worker.process.stderr is not None
-    worker.stderr.extend(worker.process.stderr)
-
-
-def _death(worker: _Worker, status: int) -> str:
-    if status < 0:
-        return (
-            f"unit {worker.unit.hash}: expected its worker to finish, found it killed by signal {-status} (out of "
-            "memory?); what is done is kept, the same command goes on"
-        )
-    last = worker.stderr[-1].strip() if worker.stderr else "no message"
-    return (
-        f"unit {worker.unit.hash}: its worker failed ({last}); this is a fault of Hopscope, please report it"
-    )
-
-
-def _environment() -> dict[str, str]:
-    """The workers find this very package, also when it is used from a source tree."""
-    package_root = str(Path(__file__).resolve().parents[2])
-    known = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([package_root, known] if known else [package_root])}

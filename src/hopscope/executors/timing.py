@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hopscope.runs import RunFolder
-    from hopscope.tasks.batch import Task
+    from hopscope.tasks.device import DeviceTask
 
 REPAID_SECONDS = 120.0
 """A run that is expected to be shorter is not measured: starting the processes takes some ten seconds."""
@@ -203,7 +203,7 @@ class Steps:
         step: steps taken so far.
     """
 
-    def __init__(self, plan: UnitPlan, task: "Task", engine: Engine, device: str = "cpu"):
+    def __init__(self, plan: UnitPlan, task: "DeviceTask", engine: Engine, device: str = "cpu"):
         import torch
 
         from hopscope.models.transformer import Transformer

@@ -65,43 +65,17 @@ def run_unit(
     Raises:
         TimeBudgetReached, UserError: see `Trainer.run`.
     """
+    from hopscope.executors.unit import Layout, train_unit
     from hopscope.runs import RunFolder
-    from hopscope.studies import find_study
+    from hopscope.studies.origin import program_of
     from hopscope.training import threads as arithmetic
     from hopscope.training.budget import TimeBudget
-    from hopscope.training.plan import unit_plan
-    from hopscope.training.trainer import Progress, Trainer
 
     budget = TimeBudget(time_budget)
     flushes = arithmetic.prepare(threads)
     run = RunFolder.open(path)
-    unit = run.unit(unit_hash)
-    with unit.lock(patience=10.0):
-        plan, study = unit_plan(unit), find_study(run.study)
-        task = study.task(plan, device)
-        run.event(
-            "unit started",
-            unit=unit_hash,
-            device=device,
-            threads=threads,
-            engine=engine,
-            flushes_subnormals=flushes,
-        )
-
-        def report(progress: Progress) -> None:
-            _say(
-                kind="progress",
-                step=progress.step,
-                losses=[loss if loss == loss else None for loss in progress.losses],
-                samples_per_second=progress.samples_per_second,
-                frozen=progress.frozen,
-            )
-
-        Trainer(plan, task, unit, study.evaluator(unit, plan, task), device, engine).run(budget, report)
-        _say(kind="phase", name="analysing")
-        study.analyse(unit, plan, task, budget, device)
-        unit.mark_done()
-        run.event("unit done", unit=unit_hash)
+    layout = Layout(device=device, threads=threads, engine=engine, flushes_subnormals=flushes)
+    train_unit(program_of(run), run.unit(unit_hash), layout, budget, lambda message: _say(**message))
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from hopscope.claims import Claim, Criterion, Judgement, combine_parts, judge_interval, not_run
+from hopscope.claims import Criterion, JudgedClaim, Judgement, Verdict, combine_parts, judge_interval, not_run
+from hopscope.claims.judged import Found
 from hopscope.llm.heads_cost import Cost, Share
 
 PARTS = {
@@ -14,7 +15,7 @@ LEAST_QUESTIONS = 64
 """Questions behind a verdict."""
 
 
-def judged(costs: Sequence[Cost], pretrained: bool) -> tuple[Claim, Judgement]:
+def judged(costs: Sequence[Cost], pretrained: bool) -> tuple[JudgedClaim, Judgement]:
     """Claim S2 and its judgement.
 
     It is judged at the largest number of heads that was taken out, and at the deepest questions that the model answers
@@ -26,7 +27,9 @@ def judged(costs: Sequence[Cost], pretrained: bool) -> tuple[Claim, Judgement]:
         pretrained: whether the model was trained on text of the world, not on the questions themselves.
     """
     judgement = judge(costs, pretrained)
-    claim = Claim.judged(
+    here = judge(costs, pretrained, here=True)
+    ran = judgement.verdict is not Verdict.NOT_RUN
+    claim = JudgedClaim.judged(
         judgement,
         id="S2",
         statement="The heads that retrieval needs also stand in pretrained language models.",
@@ -36,12 +39,20 @@ def judged(costs: Sequence[Cost], pretrained: bool) -> tuple[Claim, Judgement]:
         threshold=PARTS,
         trust="that the attention targets are marked right, and that a mean output in a head's place removes what it "
         "says about this question and nothing else",
+        n_counts="question",
+        rule="mean",
+        need="all",
+        here=Found.of(here) if ran else None,
+        leaning=_LEANINGS[here.verdict] if judgement.verdict is Verdict.INCONCLUSIVE else None,
     )
     return claim, judgement
 
 
-def judge(costs: Sequence[Cost], pretrained: bool) -> Judgement:
-    """What the costs say about S2."""
+_LEANINGS = {Verdict.REPRODUCED: "agrees", Verdict.REFUTED: "disagrees", Verdict.INCONCLUSIVE: "mixed"}
+
+
+def judge(costs: Sequence[Cost], pretrained: bool, *, here: bool = False) -> Judgement:
+    """What the costs say about S2; at the scale of what was asked, whatever it lacks, if `here`."""
     k = max(cost.k for cost in costs)
     of_size = sorted((cost for cost in costs if cost.k == k), key=lambda cost: cost.depth)
     able = [cost for cost in of_size if _low(cost.clean) > cost.guess]
@@ -54,7 +65,7 @@ def judge(costs: Sequence[Cost], pretrained: bool) -> Judgement:
         cost for cost in able if _low(cost.clean) >= cost.guess + PARTS["cost of the top heads"].bounds[0]
     ]
     cost = (room or able)[-1]
-    lack = _missing(cost, bool(room), pretrained)
+    lack = "" if here else _missing(cost, bool(room), pretrained)
     parts = {
         name: _judged(share, PARTS[name], cost.questions, lack)
         for name, share in zip(PARTS, (cost.top_cost, cost.random_cost), strict=True)

@@ -5,7 +5,6 @@ it serves them all.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -16,6 +15,7 @@ from torch.nn import functional
 from hopscope.models.config import TransformerConfig
 from hopscope.models.layer_editor import LayerEditor
 from hopscope.models.linear import affine, linear, linears, norm
+from hopscope.models.sites import Visit
 
 Stream = Float[Tensor, "member batch position model"]
 Rows = Float[Tensor, "member batch row model"]
@@ -23,23 +23,6 @@ Rows = Float[Tensor, "member batch row model"]
 AttentionKind = Literal["fused", "explicit"]
 """`fused` leaves attention to torch's kernels, which never write patterns to memory; `explicit` is a softmax between
 two products, as it must be where patterns are asked for or edited."""
-
-
-@dataclass(frozen=True)
-class Captured:
-    """What happened inside one forward pass, one tensor per layer.
-
-    Attributes:
-        patterns: attention patterns, after edits.
-        heads: head outputs before the output projection, after edits.
-        mlps: MLP outputs, after edits (none for a model without MLP).
-        streams: residual stream that enters each layer, and the one that leaves the last.
-    """
-
-    patterns: list[Float[Tensor, "*lead head query key"]]
-    heads: list[Float[Tensor, "*lead head query head_dim"]]
-    mlps: list[Float[Tensor, "*lead query model"]]
-    streams: list[Float[Tensor, "*lead position model"]]
 
 
 class Block:
@@ -69,7 +52,7 @@ class Block:
         stream: Stream,
         rows: slice | Tensor | None = None,
         editor: LayerEditor | None = None,
-        captured: Captured | None = None,
+        visit: Visit | None = None,
     ) -> Rows:
         """The stream after this layer.
 
@@ -77,12 +60,12 @@ class Block:
             stream: the stream before it.
             rows: positions that are wanted; `None` means all.
             editor: interventions.
-            captured: where to note what happened.
+            visit: called at every site of this layer, with its short name (see `sites`).
         """
-        attended = self._attended(stream, rows, editor, captured)
-        return self.after_attention(
-            stream if rows is None else stream[:, :, rows], attended, editor, captured
-        )
+        if visit is not None:
+            stream = visit("hook_resid_pre", stream)
+        attended = self._attended(stream, rows, editor, visit)
+        return self.after_attention(stream if rows is None else stream[:, :, rows], attended, editor, visit)
 
     def pattern(
         self,
@@ -140,22 +123,35 @@ class Block:
         stream: Stream,
         attended: Stream,
         editor: LayerEditor | None = None,
-        captured: Captured | None = None,
+        visit: Visit | None = None,
     ) -> Stream:
         """The stream after this layer, from the stream before it and what attention adds."""
-        place = self.config.norm
+        if visit is not None:
+            attended = visit("hook_attn_out", attended)
         stream = stream + attended
-        if place == "post":
+        if self.config.norm == "post":
             stream = norm(self.weights, "attention_norm", stream)
-        if not self.config.mlp_size:
-            return stream
+        if self.config.mlp_size:
+            stream = self._after_mlp(stream, editor, visit)
+        return stream if visit is None else visit("hook_resid_post", stream)
+
+    def _after_mlp(self, stream: Stream, editor: LayerEditor | None, visit: Visit | None) -> Stream:
+        """The stream after the MLP, from the stream before it."""
+        place = self.config.norm
+        if visit is not None:
+            stream = visit("hook_resid_mid", stream)
         inside = norm(self.weights, "mlp_norm", stream) if place == "pre" else stream
-        activation = functional.relu if self.config.activation == "relu" else functional.gelu
-        out = self._linear("mlp.outer", activation(self._linear("mlp.inner", inside)))
+        hidden = self._linear("mlp.inner", inside)
+        if visit is not None:
+            hidden = visit("mlp.hook_pre", hidden)
+        hidden = functional.relu(hidden) if self.config.activation == "relu" else functional.gelu(hidden)
+        if visit is not None:
+            hidden = visit("mlp.hook_post", hidden)
+        out = self._linear("mlp.outer", hidden)
         if editor is not None:
             out = editor.mlp(out)
-        if captured is not None:
-            captured.mlps.append(out)
+        if visit is not None:
+            out = visit("hook_mlp_out", out)
         stream = stream + out
         return norm(self.weights, "mlp_norm", stream) if place == "post" else stream
 
@@ -164,13 +160,13 @@ class Block:
         stream: Stream,
         rows: slice | Tensor | None,
         editor: LayerEditor | None,
-        captured: Captured | None,
+        visit: Visit | None,
     ) -> Rows:
         keys = self._normed(stream)
-        if self.attention == "fused" and editor is None and captured is None:
+        if self.attention == "fused" and editor is None and visit is None:
             out = self._fused(keys, rows)
         else:
-            out = self._explicit(stream, keys, rows, editor, captured)
+            out = self._explicit(stream, keys, rows, editor, visit)
         return self.projected(out)
 
     def _normed(self, stream: Stream) -> Stream:
@@ -182,23 +178,23 @@ class Block:
         keys: Stream,
         rows: slice | Tensor | None,
         editor: LayerEditor | None,
-        captured: Captured | None,
+        visit: Visit | None,
     ) -> Float[Tensor, "member batch head row head_dim"]:
         """Head outputs, by a softmax between two products."""
-        pattern = self._pattern(keys, keys, rows)
+        pattern = self._pattern(keys, keys, rows, visit=visit)
         value = self._heads(self._linear("attention.value", keys))
         if editor is not None:
             value = editor.values(
                 value, lambda x: self._heads(self._linear("attention.value", self._normed(x))), stream
             )
             pattern = editor.pattern(pattern)
+        if visit is not None:
+            value = _visited(visit, "attn.hook_v", value)
+            pattern = visit("attn.hook_pattern", pattern)
         out = self._product(pattern, value)
         if editor is not None:
             out = editor.heads(out)
-        if captured is not None:
-            captured.patterns.append(pattern)
-            captured.heads.append(out)
-        return out
+        return out if visit is None else _visited(visit, "attn.hook_z", out)
 
     def _pattern(
         self,
@@ -206,13 +202,17 @@ class Block:
         keys: Stream,
         rows: slice | Tensor | None,
         heads: Sequence[int] | None = None,
+        visit: Visit | None = None,
     ) -> Float[Tensor, "member batch head row key"]:
         """A softmax over products of queries and keys, both after the layer norm."""
         query = self._of_heads("attention.query", queries if rows is None else queries[:, :, rows], heads)
         key = self._of_heads("attention.key", keys, heads)
+        if visit is not None:
+            query, key = _visited(visit, "attn.hook_q", query), _visited(visit, "attn.hook_k", key)
         mask = self.mask[: keys.shape[2], : keys.shape[2]]
         scores = self._product(query, key.transpose(-1, -2)) * self.config.head_size**-0.5
-        return (scores + (mask if rows is None else mask[rows])).softmax(-1)
+        scores = scores + (mask if rows is None else mask[rows])
+        return (scores if visit is None else visit("attn.hook_attn_scores", scores)).softmax(-1)
 
     def _fused(
         self, keys: Stream, rows: slice | Tensor | None
@@ -257,3 +257,10 @@ class Block:
 
     def _heads(self, x: Stream) -> Float[Tensor, "member batch head position head_dim"]:
         return x.unflatten(-1, (self.config.heads, self.config.head_size)).transpose(2, 3)
+
+
+def _visited(
+    visit: Visit, name: str, x: Float[Tensor, "member batch head position head_dim"]
+) -> Float[Tensor, "member batch head position head_dim"]:
+    """What a visit makes of a tensor whose site has the position before the head."""
+    return visit(name, x.transpose(2, 3)).transpose(2, 3)

@@ -1,10 +1,13 @@
 """The configuration of a transformer: a value without torch."""
 
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
 from hopscope.config import Config
+
+if TYPE_CHECKING:
+    from hopscope.tasks.task import Shape
 
 
 class TransformerConfig(Config):
@@ -95,3 +98,50 @@ class TransformerConfig(Config):
                     f"readout: expected ascending positions from 0 to {self.length - 1}, found {self.readout}"
                 )
         return self
+
+
+class Model(Config):
+    """A transformer as a study declares it: everything but what the task decides (public name `hs.Model`).
+
+    Attributes:
+        layers: number of layers.
+        heads: heads per layer.
+        width: size of the residual stream.
+        head_dim: size of one head; by default width / heads, which must then be whole.
+        mlp_ratio: hidden size of the MLP in widths; 0 means no MLP.
+        activation: of the MLP.
+        norm: layer norm before each block, after each residual sum, or nowhere.
+        causal: whether a position is kept from attending to later ones.
+        positions: a learned code for each position, one for each pair, none, or carried by the input vectors; by
+            default carried where the task says so, and learned where it does not.
+        init: how weights begin.
+    """
+
+    layers: int = Field(1, ge=1)
+    heads: int = Field(1, ge=1)
+    width: int = Field(16, ge=1)
+    head_dim: int | None = Field(None, ge=1)
+    mlp_ratio: float = Field(4.0, ge=0.0)
+    activation: Literal["relu", "gelu"] = "gelu"
+    norm: Literal["pre", "post", "none"] = "pre"
+    causal: bool = True
+    positions: Literal["learned", "pair", "none", "carried"] | None = None
+    init: Literal["torch", "gpt2", "mimetic"] = "gpt2"
+
+    def for_task(self, shape: "Shape") -> TransformerConfig:
+        """The whole configuration of a transformer for a task of this shape.
+
+        Raises:
+            ValidationError: the two do not fit (such as a position code where the inputs are tokens).
+        """
+        carried = bool(shape.position_size) and self.positions in (None, "carried")
+        return TransformerConfig(
+            **self.model_dump(exclude={"positions"}),
+            positions="carried" if carried else self.positions or "learned",
+            position_size=shape.position_size if carried else 0,
+            length=shape.positions,
+            input_kind=shape.inputs,
+            input_size=shape.input_size,
+            output_size=shape.output_size,
+            readout=shape.readout,
+        )

@@ -2,6 +2,7 @@
 
 A user writes a list of the values below; `lower` (in `edits`) turns it, for one batch, into tensors of fixed shape
 that the transformer applies without branching.  The same value serves evaluation and a clamp during training.
+What no value says, a function of a named site can do (`sites`; `intervene` of a member or an ensemble takes both).
 """
 
 from typing import Annotated, Literal, Self

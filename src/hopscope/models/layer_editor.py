@@ -91,3 +91,43 @@ def _taken(x: Stream, source: Tensor) -> Stream:
     first = torch.arange(members * rows, device=x.device).view(members, rows, 1) * positions
     # Whole vectors are copied, which is much faster than to gather their elements.
     return functional.embedding(first + source, x.flatten(0, 2))
+
+
+class MemberEditor:
+    """Lowered interventions on one plain module: the same layer editors, for tensors without a member axis.
+
+    Attributes:
+        edits: one variant of one member.
+        layer: the layer that is running.
+    """
+
+    def __init__(self, edits: Edits):
+        self.edits, self.layer = edits, 0
+
+    def start(self, symbol: Tensor, position: Tensor) -> None:
+        """Remember the two parts of the embedded input, `[batch, position, model]`."""
+        self._symbol, self._position = symbol[None], position[None]
+
+    def pattern(self, pattern: Float[Tensor, "batch head query key"]) -> Tensor:
+        """Attention patterns after the edits."""
+        return self._editor().pattern(pattern[None])[0]
+
+    def values(
+        self,
+        value: Float[Tensor, "batch head position head_dim"],
+        project: Callable[[Tensor], Tensor],
+        stream: Float[Tensor, "batch position model"],
+    ) -> Tensor:
+        """Values of which the chosen heads read an edited stream; `project` turns a stream into values."""
+        return self._editor().values(value[None], lambda x: project(x[0])[None], stream[None])[0]
+
+    def heads(self, out: Float[Tensor, "batch head query head_dim"]) -> Tensor:
+        """Head outputs after the edits."""
+        return self._editor().heads(out[None])[0]
+
+    def mlp(self, out: Float[Tensor, "batch query model"]) -> Tensor:
+        """MLP outputs after the edits."""
+        return self._editor().mlp(out[None])[0]
+
+    def _editor(self) -> LayerEditor:
+        return LayerEditor(self.edits, self.layer, self._symbol, self._position, None)

@@ -1,14 +1,60 @@
 """One transformer as plain modules, read from top to bottom: the reference of the ensemble, and what is exported."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from hopscope.models.cache import Cache, Recorder
 from hopscope.models.config import TransformerConfig
-from hopscope.models.reference_edits import Edited
+from hopscope.models.edits import Means
+from hopscope.models.intervening import (
+    Interventions,
+    Reference,
+    checked,
+    checked_batch,
+    lowered,
+    of_member,
+    parted,
+)
+from hopscope.models.layer_editor import MemberEditor
+from hopscope.models.lazy_task import LazyTask, TaskSource
+from hopscope.models.sites import PREDICTIONS, Visit, at_layer, has_position_code, readout_rows, unchanged
+from hopscope.tasks.batch import Batch
+
+
+@runtime_checkable
+class Editing(Protocol):
+    """Interventions as values, applied to one member: what each changes at its place.
+
+    Attributes:
+        layer: the layer that is running.
+    """
+
+    layer: int
+
+    def start(self, symbol: Tensor, position: Tensor) -> None:
+        """Remember the two parts of the embedded input, `[batch, position, model]`."""
+        ...
+
+    def pattern(self, pattern: Tensor) -> Tensor:
+        """Attention patterns `[batch, head, query, key]`."""
+        ...
+
+    def values(self, value: Tensor, project: Callable[[Tensor], Tensor], stream: Tensor) -> Tensor:
+        """Values `[batch, head, position, head_dim]`; `project` turns a stream into values."""
+        ...
+
+    def heads(self, out: Tensor) -> Tensor:
+        """Head outputs `[batch, head, query, head_dim]`."""
+        ...
+
+    def mlp(self, out: Tensor) -> Tensor:
+        """MLP outputs `[batch, query, model]`."""
+        ...
 
 
 class Attention(nn.Module):
@@ -29,14 +75,17 @@ class Attention(nn.Module):
         """Separate the heads."""
         return x.unflatten(-1, (self.config.heads, self.config.head_size)).transpose(1, 2)
 
-    def pattern(self, x: Float[Tensor, "batch position model"]) -> Float[Tensor, "batch head query key"]:
+    def pattern(
+        self, x: Float[Tensor, "batch position model"], visit: Visit = unchanged
+    ) -> Float[Tensor, "batch head query key"]:
         """Attention pattern of each head."""
-        scores = self.split(self.query(x)) @ self.split(self.key(x)).transpose(-1, -2)
-        scores = scores / self.config.head_size**0.5
+        query = _visited(visit, "attn.hook_q", self.split(self.query(x)))
+        key = _visited(visit, "attn.hook_k", self.split(self.key(x)))
+        scores = query @ key.transpose(-1, -2) / self.config.head_size**0.5
         if self.config.causal:
             future = torch.ones_like(scores, dtype=torch.bool).triu(1)
             scores = scores.masked_fill(future, -torch.inf)
-        return scores.softmax(-1)
+        return visit("attn.hook_attn_scores", scores).softmax(-1)
 
 
 class MLP(nn.Module):
@@ -48,9 +97,12 @@ class MLP(nn.Module):
         self.outer = nn.Linear(config.mlp_size, config.width)
         self.activation = functional.relu if config.activation == "relu" else functional.gelu
 
-    def forward(self, x: Float[Tensor, "batch position model"]) -> Float[Tensor, "batch position model"]:
+    def forward(
+        self, x: Float[Tensor, "batch position model"], visit: Visit = unchanged
+    ) -> Float[Tensor, "batch position model"]:
         """The MLP's output for every position."""
-        return self.outer(self.activation(self.inner(x)))
+        hidden = self.activation(visit("mlp.hook_pre", self.inner(x)))
+        return self.outer(visit("mlp.hook_post", hidden))
 
 
 class Block(nn.Module):
@@ -65,26 +117,40 @@ class Block(nn.Module):
             self.mlp = MLP(config)
             self.mlp_norm = _norm(config)
 
-    def forward(self, x: Float[Tensor, "batch position model"], edited: Edited) -> Tensor:
+    def forward(
+        self,
+        x: Float[Tensor, "batch position model"],
+        edited: Editing | None = None,
+        visit: Visit = unchanged,
+    ) -> Tensor:
         """The stream after this layer."""
         pre = self.config.norm == "pre"
-        read = self.attention_norm if pre else nn.Identity()
-        pattern = edited.pattern(self.attention.pattern(read(x)))
-        # Only the heads of a value swap read the edited stream; all others read x itself.
-        values = [
-            self.attention.split(self.attention.value(read(edited.stream(x, head))))
-            for head in range(self.config.heads)
-        ]
-        heads = torch.stack(
-            [pattern[:, head] @ values[head][:, head] for head in range(self.config.heads)], 1
-        )
-        heads = edited.heads(heads)
-        x = x + self.attention.output(heads.transpose(1, 2).flatten(-2))
+        x = visit("hook_resid_pre", x)
+        x = x + visit("hook_attn_out", self._attended(x, edited, visit))
         x = x if pre else self.attention_norm(x)
-        if not self.config.mlp_size:
-            return x
-        x = x + edited.mlp(self.mlp(self.mlp_norm(x) if pre else x))
-        return x if pre else self.mlp_norm(x)
+        if self.config.mlp_size:
+            x = visit("hook_resid_mid", x)
+            out = self.mlp(self.mlp_norm(x) if pre else x, visit)
+            x = x + visit("hook_mlp_out", out if edited is None else edited.mlp(out))
+            x = x if pre else self.mlp_norm(x)
+        return visit("hook_resid_post", x)
+
+    def _attended(self, x: Tensor, edited: Editing | None, visit: Visit) -> Tensor:
+        """What attention adds to the stream."""
+        attention, read = self.attention, self.attention_norm if self.config.norm == "pre" else nn.Identity()
+        normed = read(x)
+        pattern, value = attention.pattern(normed, visit), attention.split(attention.value(normed))
+        if edited is not None:
+            value = edited.values(value, lambda stream: attention.split(attention.value(read(stream))), x)
+            pattern = edited.pattern(pattern)
+        value = _visited(visit, "attn.hook_v", value)
+        pattern = visit("attn.hook_pattern", pattern)
+        # Head by head, so that recorded answers of exported members keep their last digits.
+        heads = torch.stack([pattern[:, head] @ value[:, head] for head in range(value.shape[1])], 1)
+        if edited is not None:
+            heads = edited.heads(heads)
+        heads = _visited(visit, "attn.hook_z", heads)
+        return attention.output(heads.transpose(1, 2).flatten(-2))
 
 
 class Embedding(nn.Module):
@@ -119,6 +185,9 @@ class Embedding(nn.Module):
 class MemberTransformer(nn.Module):
     """One member of an ensemble as a plain `torch.nn.Module`.
 
+    A trained member knows its task: `batch` draws samples of it, `cache` and `intervene` look inside and change what
+    happens there.  `hopscope.models.sites` lists the names of the sites.
+
     Attributes:
         config: its shape.
     """
@@ -130,6 +199,7 @@ class MemberTransformer(nn.Module):
         self.layers = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.final_norm = _norm(config) if config.norm == "pre" else nn.Identity()
         self.readout = nn.Linear(config.width, config.output_size)
+        self.with_task(None)
 
     @classmethod
     def empty(cls, config: TransformerConfig) -> "MemberTransformer":
@@ -146,21 +216,117 @@ class MemberTransformer(nn.Module):
         module.load_state_dict({name: tensor.cpu() for name, tensor in state.items()})
         return module
 
-    def forward(self, inputs: Tensor, edited: Edited | None = None) -> Float[Tensor, "batch position output"]:
+    def forward(
+        self, inputs: Tensor, edited: Editing | None = None, visit: Visit = unchanged
+    ) -> Float[Tensor, "batch position output"]:
         """Predictions at every position.
 
         Args:
             inputs: token ids `[batch, position]` or vectors `[batch, position, feature]`.
-            edited: interventions for this batch; none by default.
+            edited: interventions as values, for this batch; none by default.
+            visit: called at every named site but `predictions`; the pass goes on with what it returns.
         """
-        edited = edited if edited is not None else Edited([])
         symbol, position = self.embed(inputs)
+        symbol = visit("hook_embed", symbol)
+        if has_position_code(self.config):
+            position = visit("hook_pos_embed", position)
+        if edited is not None:
+            edited.start(symbol, position)
         x = symbol + position
-        edited.start(symbol, position)
         for layer, block in enumerate(self.layers):
-            edited.layer = layer
-            x = block(x, edited)
-        return self.readout(self.final_norm(x))
+            if edited is not None:
+                edited.layer = layer
+            x = block(x, edited, at_layer(visit, layer))
+        x = self.final_norm(x)
+        return self.readout(visit("ln_final.hook_normalized", x) if self.config.norm == "pre" else x)
+
+    def with_task(
+        self, task: TaskSource | LazyTask, *, row: int = 0, seed: int | None = None
+    ) -> "MemberTransformer":
+        """This member, which now knows its task.
+
+        Args:
+            task: on a device, or a function that finds it (or raises a `UserError`), or `None`.
+            row: the member's place in batches whose member axis is not 1.
+            seed: its data seed, for training and probe samples.
+        """
+        self._task = task if isinstance(task, LazyTask) else LazyTask(task)
+        self._row, self._seed = row, seed
+        return self
+
+    @property
+    def task(self) -> Any:
+        """The task that it was trained on, on its device; `None` where none is known.
+
+        Raises:
+            UserError: it cannot be found, such as when a study's file has changed.
+        """
+        return self._task.task
+
+    def batch(self, n: int = 64, use: str = "held-out") -> Batch:
+        """Samples of its task, without a member axis: inputs `[batch, position]`, targets `[batch, readout]`.
+
+        Args:
+            n: how many (fewer where the task has fewer).
+            use: `"held-out"`, `"train"` (those of the first step) or `"probe"`.
+
+        Raises:
+            UserError: the task is not known, or a use does not exist.
+        """
+        seeds = None if self._seed is None else [self._seed]
+        return of_member(self._task.batch(n, use, seeds, self.readout.weight.device), self._row)
+
+    def cache(self, inputs: Tensor) -> Cache:
+        """The tensors of every named site, without gradients: `cache["blocks.0.attn.hook_pattern"]` is
+        `[batch, head, query, key]`.
+
+        Args:
+            inputs: token ids `[batch, position]` or vectors `[batch, position, feature]`.
+
+        Raises:
+            UserError: the model cannot read these inputs.
+        """
+        recorder = Recorder()
+        with torch.no_grad():
+            self._at_readout(checked(inputs, self.config, 1)[0], None, recorder)
+        return Cache(recorder.kept)
+
+    def intervene(
+        self, batch: Batch, interventions: Interventions, *, means: Reference = None
+    ) -> Float[Tensor, "batch readout output"]:
+        """Predictions at the readout positions under interventions, without gradients.
+
+        Args:
+            batch: samples, without a member axis or with one of 1; its roles and relations say which rows are meant.
+            interventions: a list of interventions and of dicts from site to function, or one such dict.  Values come
+                first at a site, then functions in their order, however they are listed.
+            means: samples whose means a `"mean"` ablation puts in place; by default the batch itself.
+
+        Raises:
+            UserError: something does not exist, or a function returns something of another shape.
+        """
+        values, functions = parted(interventions, self.config)
+        batch = checked_batch(batch, self.config, 1)
+        with torch.no_grad():
+            edits = lowered(values, self.config, batch, 1, self._means, means)
+            editor = None if edits is None else MemberEditor(edits)
+            return self._at_readout(batch.inputs[0], editor, functions or unchanged)
+
+    def _at_readout(self, inputs: Tensor, edited: Editing | None, visit: Visit) -> Tensor:
+        rows = readout_rows(self.config, inputs.shape[1])
+        return visit(PREDICTIONS, self(inputs, edited, visit)[:, rows])
+
+    def _means(self, inputs: Tensor) -> Means:
+        """Means over inputs `[1, batch, position(, feature)]`."""
+        cache = self.cache(inputs)
+
+        def each(site: str) -> Tensor:
+            names = (f"blocks.{layer}.{site}" for layer in range(self.config.layers))
+            return torch.stack([cache[name].mean(0) for name in names])[None]
+
+        streams = each("hook_resid_post")
+        mlps = each("hook_mlp_out") if self.config.mlp_size else torch.zeros_like(streams)
+        return Means(each("attn.hook_pattern"), each("attn.hook_z").transpose(2, 3), mlps)
 
 
 def _is_table(name: str) -> bool:
@@ -169,3 +335,8 @@ def _is_table(name: str) -> bool:
 
 def _norm(config: TransformerConfig) -> nn.Module:
     return nn.Identity() if config.norm == "none" else nn.LayerNorm(config.width)
+
+
+def _visited(visit: Visit, name: str, x: Float[Tensor, "batch head position head_dim"]) -> Tensor:
+    """What a visit makes of a tensor whose site has the position before the head."""
+    return visit(name, x.transpose(1, 2)).transpose(1, 2)

@@ -1,6 +1,6 @@
 """Interventions on one plain module, in plain loops over samples and rows: the slow obvious reference of `edits`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
@@ -83,6 +83,17 @@ class Edited:
                 if chosen:
                     keys[sample, head, query] = chosen
         return keys
+
+    def values(
+        self,
+        value: Float[Tensor, "batch head position head_dim"],
+        project: Callable[[Tensor], Tensor],
+        stream: Float[Tensor, "batch position model"],
+    ) -> Tensor:
+        """Values of which the heads of a value swap read an edited stream; `project` turns a stream into values."""
+        if not self._here(SwapValues):
+            return value
+        return torch.stack([project(self.stream(stream, head))[:, head] for head in range(value.shape[1])], 1)
 
     def stream(self, x: Float[Tensor, "batch position model"], head: int) -> Tensor:
         """The stream from which a head takes its values."""

@@ -18,13 +18,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from hopscope.models import lookup
-from hopscope.models.block import AttentionKind, Block, Captured, Stream
+from hopscope.models.block import AttentionKind, Block, Stream
+from hopscope.models.cache import Cache, Captured, Recorder
 from hopscope.models.config import TransformerConfig
 from hopscope.models.edits import Edits, Means, visible_keys
+from hopscope.models.intervening import Interventions, Reference, checked, checked_batch, lowered, parted
 from hopscope.models.layer_editor import LayerEditor
 from hopscope.models.linear import Precision, linear, norm, position_codes, product
 from hopscope.models.member import MemberTransformer
 from hopscope.models.parameters import Parameters, parameter_specs
+from hopscope.models.sites import PREDICTIONS, Visit, at_layer, readout_rows
+from hopscope.tasks.batch import Batch
 
 
 class Transformer:
@@ -142,10 +146,14 @@ class Transformer:
         symbol, position = self._embed(inputs, apart=False)
         return symbol if position is None else symbol + position
 
-    def read_out(self, stream: Stream) -> Float[Tensor, "member batch position output"]:
+    def read_out(
+        self, stream: Stream, visit: Visit | None = None
+    ) -> Float[Tensor, "member batch position output"]:
         """Predictions from the stream after the last layer."""
         if self.config.norm == "pre":
             stream = norm(self.weights, "final_norm", stream)
+            if visit is not None:
+                stream = visit("ln_final.hook_normalized", stream)
         return self._linear("readout", stream)
 
     def _of_layer(self, layer: int) -> dict[str, Tensor]:
@@ -160,12 +168,53 @@ class Transformer:
         self, inputs: Tensor, edits: Edits | None = None
     ) -> tuple[Float[Tensor, "*variant member batch position output"], Captured]:
         """Predictions at every position, and what happened inside.  Arguments as for a call."""
-        captured = Captured([], [], [], [])
-        predictions, variants = self._run(inputs, edits, True, captured)
+        recorder = Captured.recorder()
+        predictions, variants = self._run(inputs, edits, True, recorder)
+        kept = recorder.kept
         if variants is not None:
-            for tensors in (captured.patterns, captured.heads, captured.mlps, captured.streams):
-                tensors[:] = [_unfold(tensor, variants) for tensor in tensors]
-        return predictions, captured
+            kept = {name: _unfold(tensor, variants) for name, tensor in kept.items()}
+        return predictions, Captured.of(kept, self.config.layers)
+
+    def cache(self, inputs: Tensor) -> Cache:
+        """The tensors of every named site (see `sites`), each with a leading member axis, without gradients.
+
+        Args:
+            inputs: as for a call; without a member axis they are given to every member.
+
+        Raises:
+            UserError: the model cannot read these inputs.
+        """
+        recorder = Recorder()
+        with torch.no_grad():
+            self._visited(checked(inputs, self.config, self.members), None, recorder)
+        return Cache(recorder.kept)
+
+    def intervene(
+        self, batch: Batch, interventions: Interventions, *, means: Reference = None
+    ) -> Float[Tensor, "member batch readout output"]:
+        """Predictions under interventions, without gradients.
+
+        Args:
+            batch: samples, with or without a member axis; its roles and relations say which rows are meant.
+            interventions: a list of interventions and of dicts from site to function, or one such dict.  Values come
+                first at a site, then functions in their order, however they are listed.
+            means: samples whose means a `"mean"` ablation puts in place; by default the batch itself.
+
+        Raises:
+            UserError: something does not exist, or a function returns something of another shape.
+        """
+        values, functions = parted(interventions, self.config)
+        batch = checked_batch(batch, self.config, self.members)
+        with torch.no_grad():
+            edits = lowered(values, self.config, batch, self.members, self.means, means)
+            return self._visited(batch.inputs, edits, functions)
+
+    def _visited(self, inputs: Tensor, edits: Edits | None, visit: Visit | None) -> Tensor:
+        """Predictions at the readout positions of a pass that visits every site; of one variant at most."""
+        predictions, variants = self._run(inputs, edits, True, visit, apart=True)
+        rows = readout_rows(self.config, inputs.shape[2])
+        predictions = (predictions if variants is None else predictions[0])[:, :, rows]
+        return predictions if visit is None else visit(PREDICTIONS, predictions)
 
     def means(self, inputs: Tensor) -> Means:
         """Means over a reference batch, for mean ablations."""
@@ -179,9 +228,20 @@ class Transformer:
         return Means(patterns, heads, mlp_means)
 
     def _run(
-        self, inputs: Tensor, edits: Edits | None, every: bool, captured: Captured | None
+        self,
+        inputs: Tensor,
+        edits: Edits | None,
+        every: bool,
+        visit: Visit | None,
+        apart: bool = False,
     ) -> tuple[Tensor, int | None]:
-        symbol, position = self._embed(inputs, apart=edits is not None)
+        """Predictions and the number of variants; `apart`: the position code is told apart and visited too."""
+        symbol, position = self._embed(inputs, apart=apart or edits is not None)
+        if visit is not None and apart:
+            symbol = visit("hook_embed", symbol)
+            if position is not None:
+                # A copy, because a code of all samples is a view of the weights.
+                position = visit("hook_pos_embed", position.expand_as(symbol).clone())
         stream = symbol if position is None else symbol + position
         if edits is not None:
             position = None if position is None else _fold(position.expand_as(symbol), edits.variants)
@@ -191,12 +251,9 @@ class Transformer:
             editor = None
             if edits is not None:
                 editor = LayerEditor(edits, layer, symbol, position, self._readout if last else None)
-            if captured is not None:
-                captured.streams.append(stream)
-            stream = block(stream, self.rows if last else None, editor, captured)
-        if captured is not None:
-            captured.streams.append(stream)
-        predictions = self.read_out(stream)
+            inside = None if visit is None else at_layer(visit, layer)
+            stream = block(stream, self.rows if last else None, editor, inside)
+        predictions = self.read_out(stream, visit)
         if edits is None:
             return predictions, None
         return _unfold(predictions, edits.variants), edits.variants

@@ -114,7 +114,7 @@ def _cases(task: PermutationTask, groups: Batch, plain: Batch, number: int, chun
 
 def _sequences(batch: Batch, chosen: Tensor) -> tuple[Tensor, Tensor]:
     """Orders and mappings `[1, sequence, value]` of some sequences without a repeat."""
-    order, answers = batch.inputs[:, chosen, ::2], batch.targets[:, chosen, ::2]
+    order, answers = batch.inputs[:, chosen, ::2], batch.targets[:, chosen]
     return order, torch.zeros_like(order).scatter(-1, order - 1, answers)
 
 

@@ -36,7 +36,7 @@ def chunks(batch: Batch, size: int = CHUNK) -> Iterator[Batch]:
 
 def answers(batch: Batch) -> Int[Tensor, "member batch slot"]:
     """The right value of every slot."""
-    return batch.targets[..., ::2]
+    return batch.targets
 
 
 def used_values(batch: Batch) -> Bool[Tensor, "member batch slot output"]:

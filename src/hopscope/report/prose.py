@@ -1,4 +1,7 @@
-"""Words with numbers in them: ``{key}`` becomes the number's text, which tells where it came from."""
+"""Words with numbers in them: ``{key}`` becomes the number's text, which tells where it came from.
+
+A brace that means itself is written ``\\{``.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -9,7 +12,8 @@ from hopscope.errors import UserError
 from hopscope.report.numbers import tie
 from hopscope.report.record import Number
 
-_PLACE = re.compile(r"\{([^{}]*)\}")
+_PLACE = re.compile(r"(?<!\\)\{([^{}]*)\}")
+_BRACE = "\\{"
 _PARAGRAPH = re.compile(r"\n\s*\n")
 
 
@@ -35,6 +39,23 @@ class Prose:
         """`html` of each paragraph; blank lines part them."""
         return [self.html(part.strip()) for part in _PARAGRAPH.split(text) if part.strip()]
 
+    def markdown(self, text: str, level: int = 1) -> Markup:
+        """Markdown as HTML, with numbers as in `html`; markup in the text stays text.
+
+        Args:
+            text: the Markdown.
+            level: of the page's own title: a heading of `n` signs becomes an element of level `n + level - 1`.
+
+        Raises:
+            UserError: a key is not among the story's numbers.
+        """
+        from hopscope.report.markdown import to_html
+
+        parts = _PLACE.split(text)
+        numbers = [self._number(key, text) for key in parts[1::2]]
+        words = [part.replace(_BRACE, "{") for part in parts[::2]]
+        return to_html(words, [(_span(number), number.text) for number in numbers], level)
+
     def plain(self, text: str) -> str:
         """Text with the numbers filled in and no markup, for titles and labels.
 
@@ -46,7 +67,10 @@ class Prose:
     def _pieces(self, text: str, write: Callable[[Number], str]) -> list[str]:
         # `split` on a pattern with one group alternates: words, key, words, key, …, words.
         parts = _PLACE.split(text)
-        return [write(self._number(part, text)) if at % 2 else part for at, part in enumerate(parts)]
+        return [
+            write(self._number(part, text)) if at % 2 else part.replace(_BRACE, "{")
+            for at, part in enumerate(parts)
+        ]
 
     def _number(self, key: str, text: str) -> Number:
         if key not in self.numbers:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
-from hopscope.claims import Claim, read_ledger
+from hopscope.claims import JudgedClaim, read_ledger
 from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.report.circuits import CircuitBlock
@@ -33,6 +33,13 @@ class TextBlock(Config):
     """Paragraphs of words; blank lines part them."""
 
     kind: Literal["text"]
+    text: str
+
+
+class MarkdownBlock(Config):
+    """Words in Markdown, without HTML; a number is written as in other words."""
+
+    kind: Literal["markdown"]
     text: str
 
 
@@ -217,6 +224,7 @@ class ExplorerBlock(Config):
 
 Block = Annotated[
     TextBlock
+    | MarkdownBlock
     | SequenceBlock
     | FigureBlock
     | TableBlock
@@ -237,7 +245,7 @@ class Section(Config):
 
 
 class ClaimWords(Config):
-    """What the story says about a claim: plain words, and the values seed by seed."""
+    """What the story of an older run says about a claim: its record in ``claims.json`` did not say it then."""
 
     words: str = ""
     per_seed: dict[str, list[float | str | None]] = Field(default_factory=dict)
@@ -273,7 +281,7 @@ class RunRecord(Config):
     path: Path
     config: RunConfig
     story: Story
-    claims: list[Claim]
+    claims: list[JudgedClaim]
 
 
 def read_run(path: Path) -> RunRecord:

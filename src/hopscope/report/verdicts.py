@@ -1,13 +1,12 @@
 """The verdict table as the template needs it: every number already written out."""
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from hopscope.claims import Claim
-from hopscope.report.numbers import format_estimate, format_number
+from hopscope.claims import JudgedClaim, wording
+from hopscope.claims.judged import Found
+from hopscope.report.numbers import tie
 from hopscope.report.prose import Prose
 from hopscope.report.record import ClaimWords, RunRecord
 
@@ -16,10 +15,6 @@ SYMBOLS = {"reproduced": "✓", "refuted": "✕", "inconclusive": "?", "not run"
 
 MOST_ESTIMATES = 6
 """Values of a claim that the table shows at once; where there are more, those behind these are folded."""
-
-_BOUND_SIGNS = {"at_least": "≥ ", "at_most": "≤ ", "between": ""}
-_SHARES = {"accuracy", "recall", "elimination", "mass", "share", "fraction", "rate", "probability"}
-_NO_SHARES = {"loss", "kl", "mse", "mae", "nats", "bits", "entropy", "correlation"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +27,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class SeedValues:
-    """One quantity seed by seed, written out."""
+    """The numbers of one quantity one by one, written out; the name says by what."""
 
     name: str
     texts: list[str]
@@ -46,21 +41,27 @@ class VerdictRow:
         claim: the ledger's entry.
         slug: the verdict as a CSS class.
         symbol: the verdict as a sign.
+        leaning: where the numbers of an inconclusive claim point, in words.
         threshold: what was demanded, in words, one line per quantity.
         estimates: value and interval per quantity.
         folded: the same for those quantities that are too many to show at once.
         words: what the run can say, in plain words.
+        remarks: what stands beside that: the verdict at the run's own scale, controls, a changed rule.
+        readings: what each reading of an open detail gives.
         seeds: per-seed values by quantity.
         trust: what must be trusted for the verdict to hold, one item each.
     """
 
-    claim: Claim
+    claim: JudgedClaim
     slug: str
     symbol: str
+    leaning: str
     threshold: list[str]
     estimates: list[Estimate]
     folded: list[Estimate]
     words: Markup
+    remarks: list[str]
+    readings: list[tuple[str, str]]
     seeds: list[SeedValues]
     trust: list[str]
 
@@ -84,83 +85,48 @@ def verdict_counts(run: RunRecord) -> list[tuple[str, str, str, int]]:
     ]
 
 
-def _row(claim: Claim, words: ClaimWords, prose: Prose) -> VerdictRow:
-    estimates = _estimates(claim)
+def _row(claim: JudgedClaim, story: ClaimWords, prose: Prose) -> VerdictRow:
+    told = wording.estimates(claim)
+    estimates = [Estimate(name, text) for name, text in told]
     return VerdictRow(
         claim=claim,
         slug=_slug(claim.verdict.value),
         symbol=SYMBOLS[claim.verdict.value],
-        threshold=threshold_words(claim),
+        leaning=wording.leaning_words(claim),
+        threshold=wording.threshold_lines(claim),
         estimates=estimates[:MOST_ESTIMATES],
         folded=estimates[MOST_ESTIMATES:],
-        words=prose.html(words.words),
-        seeds=[_seeds(claim, name, values) for name, values in words.per_seed.items()],
+        words=prose.html(story.words) if claim.words is None else Markup.escape(tie(claim.words)),
+        remarks=wording.remarks(claim),
+        readings=[(name, _reading(found)) for name, found in claim.readings.items()],
+        seeds=_seeds(claim, story),
         trust=[claim.trust] if isinstance(claim.trust, str) and claim.trust else list(claim.trust),
     )
 
 
-def is_share(claim: Claim, name: str, numbers: Iterable[float | None]) -> bool:
-    """Whether a claim's numbers are shares of a whole, which read best in percent.
-
-    A name such as ``recall accuracy`` or ``loss`` says so; failing that, the threshold does by being in
-    percent or points.  Numbers beyond ±1 are never shares.
-
-    Args:
-        claim: the claim.
-        name: what the numbers are called, empty where the claim has one number only.
-        numbers: the numbers themselves.
-    """
-    if any(number is not None and abs(number) > 1 for number in numbers):
-        return False
-    spoken = set(re.findall(r"[a-z]+", name.lower().replace("_", " ")))
-    if spoken & _NO_SHARES:
-        return False
-    words = claim.threshold if isinstance(claim.threshold, str) else ""
-    return bool(spoken & _SHARES) or "%" in words or "points" in words
+def _reading(found: Found) -> str:
+    return f"{found.verdict.value}: {found.words}"
 
 
-def threshold_words(claim: Claim) -> list[str]:
-    """The threshold for reading, one line per quantity: ``recall ≥ 99 %``."""
-    if isinstance(claim.threshold, str):
-        return [claim.threshold]
-    lines = []
-    for name, bound in claim.threshold.items():
-        if isinstance(bound, dict):
-            bounds = ", ".join(_bound_words(claim, name, *each) for each in bound.items())
-            lines.append(f"{_title(name)} {bounds}")
-        else:
-            lines.append(_bound_words(claim, "", name, bound))
-    return lines
-
-
-def _bound_words(claim: Claim, name: str, kind: str, bound: float | list[float]) -> str:
-    ends = bound if isinstance(bound, list) else [bound]
-    share = is_share(claim, name, ends)
-    sign = _BOUND_SIGNS.get(kind, f"{_title(kind)} ")
-    return sign + " to ".join(format_number(end, share=share) for end in ends)
-
-
-def _estimates(claim: Claim) -> list[Estimate]:
-    values = claim.value if isinstance(claim.value, dict) else {"": claim.value}
-    estimates = []
-    for name, value in values.items():
-        interval = claim.interval.get(name) if isinstance(claim.interval, dict) else claim.interval
-        share = is_share(claim, name, [value])
-        estimates.append(Estimate(_title(name), format_estimate(value, interval, share=share)))
-    return estimates
-
-
-def _seeds(claim: Claim, name: str, values: list[float | str | None]) -> SeedValues:
-    share = is_share(claim, name, [value for value in values if not isinstance(value, str)])
-    texts = [
-        "–" if value is None else value if isinstance(value, str) else format_number(value, share=share)
-        for value in values
+def _seeds(claim: JudgedClaim, story: ClaimWords) -> list[SeedValues]:
+    """The numbers one by one: those of the record, or, of a run of before, those of its story."""
+    by = f"by {wording.counted(claim)}"
+    if claim.samples is not None:
+        return [
+            SeedValues(f"{name or 'value'} {by}", texts)
+            for name, texts in wording.sample_lists(claim)
+            if texts
+        ]
+    return [
+        SeedValues(
+            f"{name.replace('_', ' ')} {by}", [_told(value, wording.unit_of(claim, name)) for value in values]
+        )
+        for name, values in story.per_seed.items()
     ]
-    return SeedValues(_title(name), texts)
 
 
-def _title(name: str) -> str:
-    return name.replace("_", " ")
+def _told(value: float | str | None, unit: str) -> str:
+    return value if isinstance(value, str) else wording.sample_text(value, unit)
 
 
 def _slug(verdict: str) -> str:

@@ -4,6 +4,10 @@ from hopscope.runs.checkpoints import CheckpointDamaged as CheckpointDamaged
 from hopscope.runs.checkpoints import load_checkpoint as load_checkpoint
 from hopscope.runs.checkpoints import save_checkpoint as save_checkpoint
 from hopscope.runs.checkpoints import strip_checkpoint as strip_checkpoint
+from hopscope.runs.evidence import Evidence as Evidence
+from hopscope.runs.evidence import Row as Row
+from hopscope.runs.evidence import diverged_members as diverged_members
+from hopscope.runs.evidence import write_evidence as write_evidence
 from hopscope.runs.files import canonical_json as canonical_json
 from hopscope.runs.files import read_json as read_json
 from hopscope.runs.files import write_atomic as write_atomic
@@ -17,7 +21,6 @@ from hopscope.runs.locate import find_run as find_run
 from hopscope.runs.locate import find_runs as find_runs
 from hopscope.runs.members import MemberRecord as MemberRecord
 from hopscope.runs.metrics import METRICS_SCHEMA as METRICS_SCHEMA
-from hopscope.runs.metrics import compact as compact
 from hopscope.runs.metrics import drop_parts_after as drop_parts_after
 from hopscope.runs.metrics import read_metrics as read_metrics
 from hopscope.runs.metrics import write_part as write_part

@@ -1,11 +1,11 @@
-"""Metrics: one long table, written in parts while a unit trains and gathered when the run is done.
+"""Metrics: the training record, written in parts while a unit trains and gathered when the run is done.
 
-The table holds nothing that depends on the clock or the machine, and equal rows give equal bytes, so that a
+A part holds nothing that depends on the clock or the machine, and equal rows give equal bytes, so that a
 run that was interrupted and resumed can be compared with one that was not.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hopscope.errors import UserError
+from hopscope.runs.evidence_table import SCHEMA as EVIDENCE_SCHEMA
 from hopscope.runs.files import is_folder, read_bytes, remove, write_atomic
 
 METRICS_SCHEMA = pa.schema(
@@ -25,15 +26,21 @@ METRICS_SCHEMA = pa.schema(
         pa.field("value", pa.float64(), nullable=False),
     ]
 )
-"""Columns of the table.
+"""Columns of a part.
 
 `member` is run-global; `samples` counts the training samples that one member has seen by `step`; `value` is
 in the metric's own unit (nats, or a fraction).
 """
 
-_ORDER = [("step", "ascending"), ("member", "ascending"), ("split", "ascending"), ("metric", "ascending")]
+PLACES = pa.schema(
+    [("measure", pa.string()), ("part", pa.string()), ("layer", pa.int32()), ("head", pa.int32())]
+)
+"""Further columns of a part, each there if one of its rows has something to say in it."""
+
+_ORDER = [(name, "ascending") for name in ("step", "member", "split", "metric")]
 _PART = re.compile(r"part-(\d{9,})-(\d{9,})\.parquet")
-_GATHERED = "metrics.parquet"
+GATHERED = "metrics.parquet"
+"""The training record of a whole run."""
 
 
 def write_part(unit_path: Path, first_step: int, last_step: int, rows: Mapping[str, list[Any]]) -> Path:
@@ -43,7 +50,7 @@ def write_part(unit_path: Path, first_step: int, last_step: int, rows: Mapping[s
         unit_path: the unit's folder.
         first_step: first step of the interval.
         last_step: last step of the interval, which is that of the checkpoint.
-        rows: equally long lists, one for every column of `METRICS_SCHEMA`.
+        rows: equally long lists, one for every column of `METRICS_SCHEMA`, and for columns of `PLACES` if need be.
 
     Returns:
         The part's path.
@@ -52,14 +59,15 @@ def write_part(unit_path: Path, first_step: int, last_step: int, rows: Mapping[s
         UserError: the file cannot be written.
         ValueError: columns or steps are not as told above.
     """
-    if sorted(rows) != sorted(METRICS_SCHEMA.names):
+    further = [name for name in PLACES.names if any(value is not None for value in rows.get(name, ()))]
+    if not set(METRICS_SCHEMA.names) <= set(rows) <= {*METRICS_SCHEMA.names, *PLACES.names}:
         raise ValueError(f"expected columns {METRICS_SCHEMA.names}, found {list(rows)}")
     outside = [step for step in rows["step"] if not first_step <= step <= last_step]
     if outside or not 0 <= first_step <= last_step:
         raise ValueError(f"expected steps from {first_step} to {last_step}, found {outside[:3]}")
     path = unit_path / "metrics" / f"part-{first_step:09d}-{last_step:09d}.parquet"
-    columns = {name: rows[name] for name in METRICS_SCHEMA.names}
-    _write_table(path, pa.table(columns, schema=METRICS_SCHEMA))
+    schema = pa.schema([*METRICS_SCHEMA, *(PLACES.field(name) for name in further)])
+    write_table(path, _sorted(pa.table({name: rows[name] for name in schema.names}, schema=schema)))
     return path
 
 
@@ -73,37 +81,48 @@ def drop_parts_after(unit_path: Path, step: int) -> None:
     Raises:
         UserError: a file cannot be removed.
     """
-    later = [path for path in _parts(unit_path) if _last_step(path) > step]
+    later = [path for path in parts(unit_path) if _last_step(path) > step]
     for path in [*later, *(unit_path / "metrics").glob(".*.tmp")]:
         remove(path)
 
 
 def read_metrics(path: Path) -> pa.Table:
-    """The metrics of a unit's folder, or of a run's, sorted by (step, member, split, metric).
+    """The training record of a unit's folder, or of a run's, sorted by (step, member, split, metric).
 
-    A run's gathered table is read where there is one, else the parts of all its units.
+    A run's gathered table is read where there is one, else the parts of all its units.  Rows that only say that a
+    member diverged are left out: every row has a value.
+
+    Returns:
+        Columns as in `METRICS_SCHEMA`; a gathered table has those of the evidence table instead.
 
     Raises:
         UserError: the folder is missing, or a file in it is damaged.
     """
     if not is_folder(path):
         raise UserError(f"{path}: expected the folder of a run or unit, found none: check the path")
-    gathered = path / _GATHERED
+    gathered = path / GATHERED
     if gathered.exists():
-        return _read_table(gathered, f"delete {gathered} and run the same command again")
-    return _read_parts([path, *sorted(path.glob("units/*/"))])
+        return read_gathered(gathered)
+    return read_parts([path, *sorted(path.glob("units/*/"))])
 
 
-def compact(run_path: Path) -> None:
-    """Gathers the parts of all units into `metrics.parquet`.
+def read_gathered(path: Path) -> pa.Table:
+    """The rows of a run's `metrics.parquet` that have a value, in today's columns or in those before.
 
     Raises:
-        UserError: a part is damaged, or the file cannot be written.
+        UserError: the file is damaged.
     """
-    _write_table(run_path / _GATHERED, _read_parts(sorted(run_path.glob("units/*/"))))
+    import pyarrow.compute as pc
+
+    remedy = f"delete {path} and run the same command again"
+    table = read_table(path, remedy)
+    if table.schema.names[: len(EVIDENCE_SCHEMA)] != EVIDENCE_SCHEMA.names:
+        _check_columns(path, table, remedy)
+    return table.filter(pc.is_valid(table["value"])) if table["value"].null_count else table
 
 
-def _parts(unit_path: Path) -> list[Path]:
+def parts(unit_path: Path) -> list[Path]:
+    """The parts of a unit, by their last steps."""
     found = [path for path in (unit_path / "metrics").glob("part-*.parquet") if _PART.fullmatch(path.name)]
     return sorted(found, key=_last_step)
 
@@ -114,31 +133,60 @@ def _last_step(part: Path) -> int:
     return int(match[2])
 
 
-def _read_parts(units: list[Path]) -> pa.Table:
+def read_parts(units: Iterable[Path]) -> pa.Table:
+    """The parts of some units as one table; columns of `PLACES` are there if a part has them.
+
+    Raises:
+        UserError: a part is damaged.
+    """
     tables = [METRICS_SCHEMA.empty_table()]
     for unit in units:
         remedy = f"delete the folder {unit} and run the same command again"
-        tables += [_read_table(part, remedy) for part in _parts(unit)]
-    return pa.concat_tables(tables).sort_by(_ORDER)
+        for part in parts(unit):
+            tables.append(read_table(part, remedy))
+            _check_columns(part, tables[-1], remedy)
+    return _sorted(pa.concat_tables(tables, promote_options="default"))
 
 
-def _read_table(path: Path, remedy: str) -> pa.Table:
+def read_table(path: Path, remedy: str) -> pa.Table:
+    """The table in a Parquet file.
+
+    Args:
+        path: the file.
+        remedy: what the user should do if it cannot be read, for the error line.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
     content = read_bytes(path, remedy)
     try:
-        table = pq.read_table(pa.BufferReader(content))
+        return pq.read_table(pa.BufferReader(content))
     except (pa.ArrowException, OSError) as error:
         found = str(error).partition("\n")[0]
         raise UserError(
             f"{path}: expected a whole metrics table, found one that is not ({found}): {remedy}"
         ) from error
-    if not table.schema.equals(METRICS_SCHEMA):
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Writes a table as a Parquet file; equal tables give equal bytes.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    buffer = pa.BufferOutputStream()
+    pq.write_table(table, buffer, compression="zstd")
+    write_atomic(path, buffer.getvalue().to_pybytes())
+
+
+def _check_columns(path: Path, table: pa.Table, remedy: str) -> None:
+    known = [*METRICS_SCHEMA, *(item for item in PLACES if item.name in table.schema.names)]
+    if not table.schema.equals(pa.schema(known)):
         found = ", ".join(table.schema.names)
         expected = ", ".join(METRICS_SCHEMA.names)
         raise UserError(f"{path}: expected the columns {expected}, found {found}: {remedy}")
-    return table
 
 
-def _write_table(path: Path, table: pa.Table) -> None:
-    buffer = pa.BufferOutputStream()
-    pq.write_table(table.sort_by(_ORDER), buffer, compression="zstd")
-    write_atomic(path, buffer.getvalue().to_pybytes())
+def _sorted(table: pa.Table) -> pa.Table:
+    further = [(name, "ascending") for name in PLACES.names if name in table.schema.names]
+    return table.sort_by([*_ORDER, *further])

@@ -179,7 +179,7 @@ class RunFolder:
         return read_events(self.path / "events.jsonl")
 
     def metrics(self) -> pa.Table:
-        """The metrics of all members so far; columns as in `METRICS_SCHEMA`.
+        """The training record of all members so far; columns as `read_metrics` says.
 
         Raises:
             UserError: a file is damaged.

@@ -1,14 +1,157 @@
-"""Writing a figure: a Vega-Lite specification that names its data, and the data as CSV beside it."""
+"""Figures that a study declares (`hs.figures`), and how any figure is written: a specification, and its data as CSV.
+
+Importing this module loads no chart library: a study's file that names its figures is listed and planned at once.
+"""
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
+from hopscope.errors import UserError
 from hopscope.runs import RunFolder, write_atomic, write_json
 
 if TYPE_CHECKING:
     import altair
+
+    from hopscope.runs.evidence import Evidence
+    from hopscope.studies.selection import Floors
+
+Kind = Literal["curves", "bars", "heads", "chart"]
+Drawing = tuple["altair.TopLevelMixin", list[dict[str, Any]]]
+"""A chart, and the rows of its data."""
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a study, before there is anything to draw.
+
+    Attributes:
+        name: of its files, and by which a page's template asks for it.
+        kind: what is drawn.
+        metric: what is drawn of it; empty for a chart of one's own.
+        by: the column whose values are told apart by colour or place; `None`: the configurations.
+        split: `"held_out"` or `"train"`.
+        part: the part of the metric, `None` where the metric has none.
+        function: draws a chart of one's own, from the evidence.
+        caption, alt: of a chart of one's own: what stands under it, and what it shows for those who cannot see it.
+    """
+
+    name: str
+    kind: Kind
+    metric: str = ""
+    by: str | None = None
+    split: str = "held_out"
+    part: str | None = None
+    function: "Callable[[Evidence], Any] | None" = None
+    caption: str = ""
+    alt: str = ""
+
+    def draw(self, evidence: "Evidence", floors: "Floors | None" = None) -> Drawing:
+        """Return the chart and the rows of its data.
+
+        Args:
+            evidence: what was measured.
+            floors: what the task's `floors()` gives, or a function from a configuration's label to it where
+                configurations have different tasks.
+
+        Raises:
+            UserError: the evidence has no such metric or column, or a chart of one's own cannot be drawn.
+        """
+        from hopscope.studies import charts
+
+        return charts.draw(self, evidence, floors)
+
+    def words(self, evidence: "Evidence", floors: "Floors | None" = None) -> tuple[str, str]:
+        """Return the caption, and a text that takes the figure's place for those who cannot see it.
+
+        Raises:
+            UserError: the evidence has no such metric or column.
+        """
+        from hopscope.studies import charts
+
+        return charts.words(self, evidence, floors)
+
+
+def curves(metric: str, by: str | None = None, split: str = "held_out", part: str | None = None) -> Figure:
+    """Return the learning curves of a metric: a thin line for each seed, a thick one for their mean with its interval.
+
+    Args:
+        metric: such as `"loss"` or `"accuracy"`.
+        by: a column that differs between configurations, such as `"model.layers"`; `None`: the configurations.
+        split: `"held_out"` or `"train"`.
+        part: the part of the metric, where it has parts.
+    """
+    return _figure("curves", metric, by, split, part)
+
+
+def bars(metric: str, by: str | None = None, split: str = "held_out", part: str | None = None) -> Figure:
+    """Return a metric at the last checkpoint: a point for each seed, a bar for their mean with its 95 % interval.
+
+    Arguments are those of `curves`.
+    """
+    return _figure("bars", metric, by, split, part)
+
+
+def heads(metric: str, by: str | None = None, split: str = "held_out", part: str | None = None) -> Figure:
+    """Return a map of layers and heads at the last checkpoint: the mean of a metric of heads over seeds.
+
+    Arguments are those of `curves`.
+    """
+    return _figure("heads", metric, by, split, part)
+
+
+def chart(name: str, function: "Callable[[Evidence], Any]", caption: str = "", alt: str = "") -> Figure:
+    """Return a chart of one's own.
+
+    Args:
+        name: of its files.
+        function: from the evidence to an Altair chart and the rows of its data (mappings, or a data frame).  The
+            chart's own data are left out: it is drawn from the rows, which are saved as CSV beside it.
+        caption: what stands under it.
+        alt: what it shows, for those who cannot see it.
+
+    Raises:
+        UserError: the name cannot name a file.
+    """
+    if not _NAME.fullmatch(name):
+        raise UserError(
+            f"figure: expected a name of letters, digits, '_', '.' and '-', found {name!r}; rename it"
+        )
+    return Figure(name=name, kind="chart", function=function, caption=caption, alt=alt)
+
+
+def numbered(figures: Iterable[Figure]) -> tuple[Figure, ...]:
+    """Return the figures with different names: the second `loss` becomes `loss-2`."""
+    found: dict[str, Figure] = {}
+    for figure in figures:
+        name, count = figure.name, 1
+        while name in found:
+            count += 1
+            name = f"{figure.name}-{count}"
+        found[name] = figure if name == figure.name else replace(figure, name=name)
+    return tuple(found.values())
+
+
+def write_figures(
+    run: RunFolder, figures: Iterable[Figure], evidence: "Evidence", floors: "Floors | None" = None
+) -> None:
+    """Write every figure of a study into the run's folder, under different names.
+
+    Args:
+        run: the run.
+        figures: as the study declares them.
+        evidence, floors: as in `Figure.draw`.
+
+    Raises:
+        UserError: as `Figure.draw`, or a file cannot be written.
+    """
+    for figure in numbered(figures):
+        write_figure(run, figure.name, *figure.draw(evidence, floors))
 
 
 def data_url(name: str, types: Mapping[str, str]) -> "altair.UrlData":
@@ -34,3 +177,14 @@ def write_figure(
     writer.writerows(rows)
     write_atomic(run.path / "figures" / f"{name}.csv", text.getvalue())
     write_json(run.path / "figures" / f"{name}.vl.json", spec)
+
+
+def _figure(kind: Kind, metric: str, by: str | None, split: str, part: str | None) -> Figure:
+    split = split.replace("-", "_")
+    words = {"bars": ["final"], "heads": ["heads"]}.get(kind, [])
+    words += ["train"] * (split == "train") + [metric] + ([part] if part else [])
+    words += ["by", by] if by else []
+    parts = (re.sub(r"[^A-Za-z0-9_.]+", "-", word).strip("-") for word in words)
+    return Figure(
+        name="-".join(filter(None, parts)) or kind, kind=kind, metric=metric, by=by, split=split, part=part
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hopscope.circuits.config import FORMED, maps_name, spaced
+from hopscope.circuits.config import FORMED, READ, maps_name, spaced
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.runs import UnitFolder
 from hopscope.studies.blocks import Block
@@ -27,7 +27,7 @@ class FollowedPath:
 
     Attributes:
         layer, head, query, target, rule: where it is and what it reads, in words.
-        attention: at each checkpoint.
+        attention: at each checkpoint; empty where the path was not followed.
         needed_for: the first step or depth that is lost without its read, if any is.
         mean_attention: at the end, on other sequences.
         carries: what it brings.
@@ -77,21 +77,28 @@ def followed_paths(
         number: of a target, from its name.
     """
     of = {_key(path): path for path in reading["paths"]}
-    return tuple(
-        FollowedPath(
-            layer=path["layer"],
-            head=path["head"],
-            query=path["query_role"],
-            target=path["target_role"] or "",
-            rule=path["rule"],
-            attention=tuple(path["attention"]),
-            needed_for=None if found["needed_for"] is None else number(found["needed_for"]),
-            mean_attention=found["mean_attention"],
-            carries=tuple(found["carries"]),
-            removed=found["loss_if_removed"],
-        )
-        for path in followed["paths"]
-        for found in [of[_key(path)]]
+    return tuple(_path_of(of[_key(path)], path["attention"], number) for path in followed["paths"])
+
+
+def every_path(reading: Mapping[str, Any], number: Callable[[str], int]) -> tuple[FollowedPath, ...]:
+    """Every path of a reading without its history, also those that only a mean map describes."""
+    return tuple(_path_of(path, (), number) for path in reading["paths"])
+
+
+def _path_of(
+    found: Mapping[str, Any], attention: Sequence[float], number: Callable[[str], int]
+) -> FollowedPath:
+    return FollowedPath(
+        layer=found["layer"],
+        head=found["head"],
+        query=found["query_role"],
+        target=found["target_role"] or "",
+        rule=found["rule"],
+        attention=tuple(attention),
+        needed_for=None if found["needed_for"] is None else number(found["needed_for"]),
+        mean_attention=found["mean_attention"],
+        carries=tuple(found["carries"]),
+        removed=found["loss_if_removed"],
     )
 
 
@@ -129,7 +136,27 @@ class FollowedMember(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """For people."""
+        """What the member is called in tables and figures."""
+
+    @property
+    @abstractmethod
+    def every_path(self) -> tuple[FollowedPath, ...]:
+        """Every path of its smallest circuit, also those that were not followed."""
+
+    @property
+    def was_read(self) -> bool:
+        """Whether a circuit by rules accounts for what it has learned."""
+        return bool(self.reading["verdict"] == READ)
+
+    @property
+    def heads(self) -> list[tuple[int, int]]:
+        """Heads with a path in its smallest circuit."""
+        return sorted({(path["layer"], path["head"]) for path in self.reading["paths"]})
+
+    @property
+    def heads_needed(self) -> int:
+        """Heads of its smallest circuit, less one if two of them could be one (paper, section 8.2, ii)."""
+        return len(self.heads) - min(1, len(self.reading["merges"]))
 
     def formed(self, path: FollowedPath) -> Crossing:
         """When the mean attention on a path rose over 0.5."""

@@ -1,15 +1,45 @@
-"""What a task hands out: a batch whose positions carry roles and relations, and the contract of a task."""
+"""What a task hands out: samples of every member, and what each of their positions is."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 NO_RELATION = -1
 """Key position of a row that has no partner under a relation."""
+
+
+class Lazy(Mapping[str, Tensor]):
+    """Named tensors, of which some are functions that are called when somebody reads them, once."""
+
+    def __init__(self, given: Mapping[str, Any]):
+        self._given = dict(given)
+
+    def __getitem__(self, name: str) -> Tensor:
+        value = self._given[name]
+        if callable(value):
+            value = self._given[name] = value()
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._given
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def __repr__(self) -> str:
+        return f"Lazy({', '.join(self._given)})"
+
+    def ready(self) -> dict[str, Any]:
+        """Those that need no call."""
+        return {name: value for name, value in self._given.items() if not callable(value)}
 
 
 @dataclass(frozen=True)
@@ -18,39 +48,93 @@ class Batch:
 
     Attributes:
         inputs: token ids `[member, batch, position]` or vectors `[member, batch, position, feature]`.
-        targets: token ids `[member, batch, position]`, or vectors `[member, batch, readout, target]` at the positions
-            that enter the loss.
-        loss_mask: `[member, batch, position]`, true where a prediction enters the loss.
-        roles: what each position is; name → `[member, batch, position]` integers (the task's `role_values` give
-            words for them).  Empty when the batch was drawn with `annotate=False`.
-        relations: name → key position that is the row's partner, `NO_RELATION` where there is none.
-        target_weights: `[batch, target]`, how much each dimension of a vector target counts in the loss, where that
-            changes during training; `None` where all count alike.
+        targets: class ids `[member, batch, readout]` or vectors `[member, batch, readout, output]`.
+        weights: `[member, batch, readout]`, and for vectors `[member, batch, readout, output]`; an axis may be 1.  What
+            counts in the loss, and how much: the loss is the sum of weight · term, divided by the number of terms.
+            Normalised by a constant of the task, never by the batch.  `None`: everything counts alike.
+        groups: subgroups of the samples; name → `[member, batch]` booleans.  Every measure reports each apart.
+        roles: what each position is; name → `[member, batch, position]` integers (the task's words may name them).
+            Empty when the batch was drawn with `annotate=False`.
+        relations: name → key position that is the row's partner, `[member, batch, position]`; `NO_RELATION` where there
+            is none.
+
+    A group, role or relation may be given as a function without arguments, which is called when somebody reads it.
+    The samples that a single trained member hands out (`member.batch(64)`) have no member axis.
     """
 
-    inputs: Int[Tensor, "member batch position"] | Float[Tensor, "member batch position feature"]
-    targets: Int[Tensor, "member batch position"] | Float[Tensor, "member batch readout target"]
-    loss_mask: Bool[Tensor, "member batch position"]
-    roles: Mapping[str, Int[Tensor, "member batch position"]]
-    relations: Mapping[str, Int[Tensor, "member batch position"]]
-    target_weights: Float[Tensor, "batch target"] | None = None
+    inputs: Int[Tensor, "*member batch position"] | Float[Tensor, "*member batch position feature"]
+    targets: Int[Tensor, "*member batch readout"] | Float[Tensor, "*member batch readout output"]
+    weights: (
+        Float[Tensor, "*#member #batch #readout"] | Float[Tensor, "*#member #batch #readout #output"] | None
+    ) = field(default=None, kw_only=True)
+    groups: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    roles: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    relations: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name in ("groups", "roles", "relations"):
+            given = getattr(self, name)
+            if given and not isinstance(given, Lazy):
+                object.__setattr__(self, name, Lazy(given))
 
     def take(self, samples: slice | Tensor) -> "Batch":
         """Some samples (a slice, indices, or a mask over the batch axis), the same ones of every member."""
+        # The member axis comes before the batch, where there is one.
+        axis = self.inputs.ndim - (3 if self.inputs.is_floating_point() else 2)
+        where = (slice(None),) * axis + (samples,)
+        weights = self.weights
+        if weights is not None and weights.shape[axis] == self.inputs.shape[axis]:
+            weights = weights[where]
         return Batch(
-            self.inputs[:, samples],
-            self.targets[:, samples],
-            self.loss_mask[:, samples],
-            {name: role[:, samples] for name, role in self.roles.items()},
-            {name: relation[:, samples] for name, relation in self.relations.items()},
-            None if self.target_weights is None else self.target_weights[samples],
+            self.inputs[where],
+            self.targets[where],
+            weights=weights,
+            **self._each(lambda named, name: named[name][where]),
         )
+
+    def member(self, number: int) -> "Batch":
+        """The samples of one member, with a member axis of 1."""
+        one = slice(number, number + 1)
+        weights = self.weights
+        if weights is not None and len(weights) > 1:
+            weights = weights[one]
+        return Batch(
+            self.inputs[one],
+            self.targets[one],
+            weights=weights,
+            **self._each(lambda named, name: named[name][one]),
+        )
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same samples on a device."""
+        if self.inputs.device == torch.device(device):
+            return self
+        return Batch(
+            self.inputs.to(device),
+            self.targets.to(device),
+            weights=None if self.weights is None else self.weights.to(device),
+            **self._each(lambda named, name: named[name].to(device)),
+        )
+
+    def plain(self) -> "Batch":
+        """The same samples without groups, roles and relations."""
+        return Batch(self.inputs, self.targets, weights=self.weights)
+
+    def _each(self, part: Callable[[Mapping[str, Tensor], str], Tensor]) -> dict[str, Mapping[str, Any]]:
+        """What becomes of all named tensors, worked out when somebody reads it."""
+        every = {"groups": self.groups, "roles": self.roles, "relations": self.relations}
+        return {kind: {name: partial(part, named, name) for name in named} for kind, named in every.items()}
+
+
+def given(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Named tensors of a batch that are there already: no function is called."""
+    return named.ready() if isinstance(named, Lazy) else dict(named)
 
 
 def addresses(
     step: int | range | Int[Tensor, ""], start: int, batch: int, device: torch.device
 ) -> tuple[int | Int[Tensor, "*sample"], Int[Tensor, " sample"]]:
-    """Step and index of every sample of `Task.sample`, as `rng.bits` takes them."""
+    """Step and index of every sample of `DeviceTask.sample`, as `rng.bits` takes them."""
     index = torch.arange(start, start + batch, device=device)
     if not isinstance(step, range):
         return step, index
@@ -59,74 +143,32 @@ def addresses(
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
-    """The samples of several batches, one after another."""
+    """The samples of several batches, one after another; groups, roles and relations are those of the first."""
     first = batches[0]
+
+    def together(kind: str, name: str) -> Tensor:
+        return torch.cat([getattr(batch, kind)[name] for batch in batches], 1)
+
+    weights = None
+    if first.weights is not None:
+        weights = torch.cat([_full_weights(batch) for batch in batches], 1)
     return replace(
         first,
         inputs=torch.cat([batch.inputs for batch in batches], 1),
         targets=torch.cat([batch.targets for batch in batches], 1),
-        loss_mask=torch.cat([batch.loss_mask for batch in batches], 1),
-        roles={name: torch.cat([batch.roles[name] for batch in batches], 1) for name in first.roles},
-        relations={
-            name: torch.cat([batch.relations[name] for batch in batches], 1) for name in first.relations
+        weights=weights,
+        **{
+            kind: {name: partial(together, kind, name) for name in getattr(first, kind)}
+            for kind in ("groups", "roles", "relations")
         },
     )
 
 
-@runtime_checkable
-class Task(Protocol):
-    """What the trainer and the probes need of any task.
-
-    Attributes:
-        positions: length of the input.
-        readout: positions that enter the loss, ascending.
-        output_size: size of a prediction (classes or dimensions).
-        input_size: vocabulary of a token task, features of a vector task.
-        input_kind: `"tokens"` or `"vectors"`.
-        role_values: role name → words of its integers; roles that are plain numbers have no entry.
-    """
-
-    positions: int
-    readout: tuple[int, ...]
-    input_size: int
-    output_size: int
-    input_kind: str
-    role_values: Mapping[str, tuple[str, ...]]
-
-    def sample(
-        self,
-        seeds: Int[Tensor, " member"],
-        stream: str,
-        step: int | range | Int[Tensor, ""],
-        batch: int,
-        *,
-        start: int = 0,
-        annotate: bool = True,
-    ) -> Batch:
-        """Draw samples `start … start + batch - 1` of a step, each a pure function of (seed, stream, step, index).
-
-        Of a range of steps the batch axis holds the samples of each step, one step after another.  A tensor holds
-        one step that is known on the device only, so that a recorded program can be replayed for the next one.
-        """
-        ...
-
-    def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
-        """One sample in plain Python: the slow obvious reference of `sample`."""
-        ...
-
-    def losses(
-        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
-    ) -> Mapping[str, Float[Tensor, " member"]]:
-        """Mean losses per member; `"loss"` is what training minimises, the others are its parts."""
-        ...
-
-
-@runtime_checkable
-class SlopedTask(Task, Protocol):
-    """A task that writes out the derivative of its loss, for training without autograd."""
-
-    def slope(
-        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
-    ) -> Float[Tensor, "member batch readout output"]:
-        """Gradient of `"loss"` by the predictions."""
-        ...
+def _full_weights(batch: Batch) -> Tensor:
+    """Weights of one batch whose batch axis has its full length."""
+    if batch.weights is None:
+        raise ValueError(
+            "weights: expected them in all batches that are joined, or in none, found some without"
+        )
+    members, _, *rest = batch.weights.shape
+    return batch.weights.expand(members, batch.inputs.shape[1], *rest)

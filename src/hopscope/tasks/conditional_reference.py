@@ -54,7 +54,6 @@ def reference_sample(
     return {
         "inputs": inputs,
         "targets": targets,
-        "loss_mask": asking,
         "roles": {
             "kind": [kinds.index(token.kind) for token in tokens],
             "node": [config.names.index(token.node) for token in tokens],

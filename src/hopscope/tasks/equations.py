@@ -5,9 +5,10 @@ sentence, and in training the answer and the lines once more.  The model answers
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from functools import cache, partial
+from typing import Final, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -15,15 +16,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from hopscope import rng
-from hopscope.tasks.batch import NO_RELATION, Batch, addresses
+from hopscope.tasks.batch import NO_RELATION, Batch
 from hopscope.tasks.config import EquationsConfig
+from hopscope.tasks.draws import Address, Draws
 from hopscope.tasks.equations_layout import KINDS, Drawn, Layout
-from hopscope.tasks.equations_reference import reference_text
+from hopscope.tasks.equations_reference import reference_text, reference_tokens
+from hopscope.tasks.losses import counted
 from hopscope.tasks.text.split import held_out_mappings
 from hopscope.tasks.text.tokens import numbered, read_words
-
-Address = tuple[Int[Tensor, "member 1"], str, int | Int[Tensor, "*sample"], Int[Tensor, " sample"]]
-
 
 PAPERS: Final = {"lines": "paper", "asked": "last"}
 """How the paper's questions are drawn."""
@@ -35,7 +35,7 @@ class EquationsTask:
     Attributes:
         config: what the task is.
         vocabulary: tokens by number.
-        positions, readout, input_size, output_size, input_kind, role_values: see `Task`.
+        positions, readout, input_size, output_size, input_kind, role_values: see `DeviceTask`.
 
     Roles: `kind` (`given` and `found` are the left and the right symbol of a line), `step` (of a line: 1 is the round
     that the question asks for; 0 elsewhere), `round` (of a line: 1 is the first; behind the lines: the last), `slot`
@@ -49,18 +49,27 @@ class EquationsTask:
     input_kind = "tokens"
     role_values: Mapping[str, tuple[str, ...]] = {"kind": KINDS}
 
-    def __init__(self, config: EquationsConfig, device: torch.device | str = "cpu"):
-        self.config, self.device = config, torch.device(device)
+    def __init__(
+        self, config: EquationsConfig, device: torch.device | str = "cpu", examples: int | None = None
+    ):
+        """`examples`: see `Task.on`."""
+        self.config, self.device, self.examples = config, torch.device(device), examples
         self.vocabulary = config.vocabulary
         self.positions, self.readout = config.positions, config.readout
         self.input_size = self.output_size = len(self.vocabulary)
         self._layout = Layout(config, self.device)
         self._table = self._layout.table
-        at = [
-            [position in config.answered(depth) for position in range(self.positions)]
-            for depth in config.depths
-        ]
-        self._mask = self._table(at)
+        at = [[position in config.answered(depth) for position in self.readout] for depth in config.depths]
+        # Weights are divided by how many readouts a text has on average, not those of this batch: a loss is a mean over
+        # samples, so that the gradients of a batch's parts add up.
+        self._average = sum(
+            share * len(config.answered(depth))
+            for share, depth in zip(config.shares, config.depths, strict=True)
+        )
+        self._asked = self._table(at)
+        self._weight = len(self.readout) / self._average
+        self._readout = self._table(self.readout)
+        self._prompt_lengths = self._table([config.prompt_length(depth) for depth in config.depths])
         self._split()
         self._until = self._table(list(itertools.accumulate(config.shares))[:-1])
 
@@ -89,9 +98,13 @@ class EquationsTask:
         start: int = 0,
         annotate: bool = True,
     ) -> Batch:
-        """Training texts `start … start + batch - 1` of a step, for every member's seed; see `Task.sample`."""
-        steps, index = addresses(step, start, batch, self.device)
-        drawn = self._drawn((seeds[:, None], stream, steps, index), self.config)
+        """Training texts `start … start + batch - 1` of a step, for every member's seed; see `DeviceTask.sample`."""
+        draws = Draws.of(seeds, stream, step, batch, start=start, examples=self.examples)
+        return self.drawn(draws, annotate=annotate)
+
+    def drawn(self, draws: Draws, *, annotate: bool = True) -> Batch:
+        """Training texts at the addresses of some draws."""
+        drawn = self._drawn(draws.address, self.config)
         last = self._layout.last_names(drawn)
         mapping = self._layout.value(drawn, last)
         instead = self._instead[(mapping * self._digits).sum(-1)]
@@ -133,25 +146,38 @@ class EquationsTask:
         if depth not in self.config.depths:
             raise ValueError(f"depth: expected one of {self.config.depths}, found {depth}")
         index = torch.arange(count, device=self.device)
-        address: Address = (self._table([[seed]]), stream, step, index)
+        return self._questions(mappings, (self._table([[seed]]), stream, step, index), annotate, depth)
+
+    def held_out_mixture(self, draws: Draws, *, annotate: bool = True) -> Batch:
+        """Held-out questions of all depths, mixed as in training."""
+        return self._questions(self._held, draws.address, annotate)
+
+    def _questions(
+        self,
+        mappings: Int[Tensor, "mapping chain"],
+        address: Address,
+        annotate: bool,
+        depth: int | None = None,
+    ) -> Batch:
         drawn = self._drawn(address, self.config.model_copy(update=PAPERS), depth)
         words = rng.bits(*address, block=self._blocks)
         which = rng.integers(words[..., 0], words[..., 1], len(mappings))
         found = self._batch(self._with_mapping(drawn, mappings[which]), annotate)
-        return self._prompts(found, self.config.prompt_length(depth))
+        return self._prompts(found, self._prompt_lengths[drawn.depth][..., None])
 
-    def _prompts(self, batch: Batch, length: int) -> Batch:
+    def _prompts(self, batch: Batch, length: Int[Tensor, "member batch 1"]) -> Batch:
         """The questions alone: what stands behind them becomes padding, and is not asked."""
         behind = torch.arange(self.positions, device=self.device) >= length
         roles = {
             name: torch.where(behind, NO_RELATION if name == "chain" else 0, role)
             for name, role in batch.roles.items()
         }
+        unasked, weights = behind[..., self._readout], cast(Tensor, batch.weights)
         return replace(
             batch,
             inputs=torch.where(behind, 0, batch.inputs),
-            targets=torch.where(behind, 0, batch.targets),
-            loss_mask=batch.loss_mask & ~behind,
+            targets=torch.where(unasked, 0, batch.targets),
+            weights=torch.where(unasked, 0.0, weights),
             roles=roles,
         )
 
@@ -203,12 +229,25 @@ class EquationsTask:
     def _batch(self, drawn: Drawn, annotate: bool) -> Batch:
         tokens, source = self._layout.tokens(drawn)
         inputs, source, following = tokens[..., :-1], source[..., :-1], tokens[..., 1:]
-        mask = self._mask[drawn.depth]
-        plain = Batch(inputs, torch.where(mask, following, 0), mask, {}, {})
+        asked = self._asked[drawn.depth]
+        targets = torch.where(asked, following[..., self._readout], 0)
+        plain = Batch(inputs, targets, weights=asked * self._weight)
         if not annotate:
             return plain
-        roles, relations = self._layout.annotations(drawn, source)
-        return replace(plain, roles=roles, relations=relations)
+        annotations = cache(lambda: self._layout.annotations(drawn, source))
+        return replace(
+            plain,
+            groups=self._depth_groups(drawn),
+            roles={name: lambda name=name: annotations()[0][name] for name in self._layout.roles},
+            relations={name: lambda name=name: annotations()[1][name] for name in self._layout.relations},
+        )
+
+    def _depth_groups(self, drawn: Drawn) -> dict[str, Callable[[], Tensor]]:
+        """Texts of each depth, where there are several."""
+        depths = self.config.depths
+        if len(depths) == 1:
+            return {}
+        return {f"D = {depth}": partial(drawn.depth.eq, number) for number, depth in enumerate(depths)}
 
     @property
     def symbols(self) -> Int[Tensor, " symbol"]:
@@ -219,9 +258,8 @@ class EquationsTask:
 
     def _answer(self, batch: Batch) -> tuple[Int[Tensor, "member batch"], Int[Tensor, "member batch"]]:
         """Number of each sample's first readout, and the answer there."""
-        asked = batch.loss_mask[..., list(self.readout)].int().argmax(-1)
-        position = self._table(list(self.readout))[asked]
-        return asked, batch.targets.gather(-1, position[..., None])[..., 0]
+        asked = counted(batch).int().argmax(-1)
+        return asked, batch.targets.gather(-1, asked[..., None])[..., 0]
 
     def answered(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
@@ -234,40 +272,39 @@ class EquationsTask:
         asked = asked[..., None, None].expand(len(predictions), -1, 1, predictions.shape[-1])
         return predictions.gather(2, asked)[:, :, 0], answers
 
-    def _weights(self, batch: Batch) -> Float[Tensor, "member batch readout"]:
-        """How much each readout of a text counts: every token that is to be predicted alike.
-
-        Divided by how many these are of a text on average, not of this batch: a loss is a mean over samples, so that
-        the gradients of a batch's parts add up.
-        """
-        counts = (len(self.config.answered(depth)) for depth in self.config.depths)
-        average = sum(share * count for share, count in zip(self.config.shares, counts, strict=True))
-        return batch.loss_mask[..., list(self.readout)].float() / average
+    def _shares(self, batch: Batch) -> Float[Tensor, "member batch readout"]:
+        """What each readout counts in the loss of its text: every token that is to be predicted alike."""
+        return counted(batch).float() / self._average
 
     def losses(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
     ) -> Mapping[str, Float[Tensor, " member"]]:
         """Cross-entropy in nats: over all tokens that are to be predicted, as of any language model (training minimises
-        it; see `_weights`), and mean over the answers."""
-        targets = batch.targets[..., list(self.readout)]
+        it), and mean over the answers."""
+        targets = batch.targets.expand(predictions.shape[:-1])
         found = functional.cross_entropy(predictions.movedim(-1, 1), targets, reduction="none")
-        answer = found.gather(-1, self._answer(batch)[0][..., None])[..., 0].mean(-1)
-        return {"loss": (found * self._weights(batch)).sum(-1).mean(-1), "loss_answer": answer}
+        asked = self._answer(batch)[0][..., None].expand(len(found), -1, 1)
+        answer = found.gather(-1, asked)[..., 0].mean(-1)
+        return {"loss": (found * self._shares(batch)).sum(-1).mean(-1), "loss_answer": answer}
 
     def slope(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
     ) -> Float[Tensor, "member batch readout output"]:
         """Gradient of `"loss"` by the predictions."""
-        targets = batch.targets[..., list(self.readout)]
         slope = predictions.softmax(-1)
-        slope.scatter_add_(-1, targets[..., None], torch.full_like(slope[..., :1], -1.0))
-        return slope * (self._weights(batch)[..., None] / predictions.shape[1])
+        targets = batch.targets.expand(predictions.shape[:-1])[..., None]
+        slope.scatter_add_(-1, targets, torch.full_like(slope[..., :1], -1.0))
+        return slope * (self._shares(batch)[..., None] / predictions.shape[1])
 
     # In words.
 
     def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
         """One training text in words, from the same random words; see `equations_reference`."""
         return reference_text(self.config, seed, stream, step, index)
+
+    def reference_tokens(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
+        """`reference_sample` as nested lists, by the names of a `Batch`."""
+        return reference_tokens(self.config, seed, stream, step, index)
 
     def read(self, prompt: str) -> Int[Tensor, " position"]:
         """A text as token numbers, without padding.

@@ -10,13 +10,10 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from hopscope.tasks.batch import NO_RELATION
-from hopscope.tasks.config import LINE, EquationsConfig
+from hopscope.tasks.equations_config import KINDS as KINDS
+from hopscope.tasks.equations_config import LINE, EquationsConfig
 from hopscope.tasks.text.linear import equations
 from hopscope.tasks.text.tokens import END, PADDING, numbered, question_words
-
-KINDS = ("padding", "given", "equals", "found", "word", "query", "answer", "end", "repeated")
-"""What a token is: of a line its left name, the sign, its right name or value; of the question sentence a word, or the
-name that is asked about; the answer and the mark behind it; a token of a repeated line."""
 
 _PADDING, _GIVEN, _EQUALS, _FOUND, _WORD, _QUERY, _ANSWER, _END, _REPEATED = range(len(KINDS))
 
@@ -44,10 +41,16 @@ class Layout:
 
     A question of any depth is a selection of *sources*: the lines of all rounds, the query, the words of the question
     sentence, the answer, the end mark, all lines once more, padding.
+
+    Attributes:
+        roles, relations: names of what `annotations` returns.
     """
 
     def __init__(self, config: EquationsConfig, device: torch.device):
         self.config, self.device = config, device
+        self.roles = ("kind", "step", "round", "slot", "chain")
+        hops = (f"hop_{hop}" for hop in range(1, config.depths[-1] + 1))
+        self.relations = ("previous", "pair_mate", "query", "same_symbol", *hops)
         numbers = numbered(config.vocabulary)
         levels = equations(config.depths[-1], config.chains).levels
         before, behind = question_words(config.chains, config.depths[-1])

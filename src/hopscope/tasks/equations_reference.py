@@ -1,6 +1,7 @@
 """Training texts in equations in plain Python: the slow obvious reference of `EquationsTask.sample`."""
 
 import itertools
+from typing import cast
 
 import torch
 
@@ -8,6 +9,7 @@ from hopscope import rng
 from hopscope.tasks.config import EquationsConfig
 from hopscope.tasks.text.linear import equations
 from hopscope.tasks.text.split import held_out_mappings
+from hopscope.tasks.text.tokens import END, PADDING, numbered, tokenized
 
 
 def reference_text(
@@ -48,6 +50,32 @@ def reference_text(
         "prompt": "\n".join([*told, f"{before}{query}{behind}"]),
         "answer": _end(found, query),
         "repeated": [f"{name} = {found[name]}" for name in repeated],
+    }
+
+
+def reference_tokens(
+    config: EquationsConfig, seed: int, stream: str, step: int, index: int
+) -> dict[str, object]:
+    """The same text as token numbers: inputs, targets and weights of one sample of a batch."""
+    text = reference_text(config, seed, stream, step, index)
+    written = f"{text['prompt']} {text['answer']}"
+    numbers = numbered(config.vocabulary)
+    words = [each.token for each in tokenized(written)]
+    prompt = len(words) - 1
+    words.append(END)
+    if config.repeated:
+        words += [each.token for line in cast(list[str], text["repeated"]) for each in tokenized(line)]
+    tokens = [numbers[word] for word in words]
+    tokens += [numbers[PADDING]] * (config.positions + 1 - len(tokens))
+    (depth,) = (depth for depth in config.depths if config.prompt_length(depth) == prompt)
+    asked = [position in config.answered(depth) for position in config.readout]
+    average = sum(
+        share * len(config.answered(depth)) for share, depth in zip(config.shares, config.depths, strict=True)
+    )
+    return {
+        "inputs": tokens[: config.positions],
+        "targets": [tokens[at + 1] * here for at, here in zip(config.readout, asked, strict=True)],
+        "weights": [here * len(asked) / average for here in asked],
     }
 
 

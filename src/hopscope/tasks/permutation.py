@@ -8,20 +8,20 @@ and predicts each y at its x.  With repeats, one x copies an earlier one: elimin
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache, partial
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from hopscope import rng
-from hopscope.tasks.batch import NO_RELATION, Batch, addresses
-from hopscope.tasks.config import PermutationConfig
+from hopscope.tasks.batch import NO_RELATION, Batch
+from hopscope.tasks.draws import Draws
+from hopscope.tasks.losses import default_gradient
+from hopscope.tasks.permutation_config import KINDS as KINDS
+from hopscope.tasks.permutation_config import LARGEST_LISTED, PermutationConfig
+from hopscope.tasks.permutation_config import REPEATS as REPEATS
 from hopscope.tasks.splits import ENUMERATED_VALUES, MappingSplit
-
-KINDS = ("x", "y")
-
-REPEATS = ("", "repeat")
-"""Words of the role `repeat`: a token that is none needs no word."""
 
 _LARGEST_DRAW = 2**31
 """Bound of one random integer: up to V = 8 mapping and order are drawn as one number, which halves the work."""
@@ -33,7 +33,7 @@ class PermutationTask:
     Attributes:
         config: what the task is.
         split: which mappings are training and which held out.
-        positions, readout, input_size, output_size, input_kind, role_values: see `Task`.
+        positions, readout, input_size, output_size, input_kind, role_values: see `DeviceTask`.
 
     Roles: `kind` (x or y), `step` (1…V, the pair the position belongs to), `repeat` (1 where the token's x, or the
     x of its pair, appeared before).  Relations: `previous` (the token before), `pair_mate` (the other token of the
@@ -44,14 +44,16 @@ class PermutationTask:
     input_kind = "tokens"
     role_values: Mapping[str, tuple[str, ...]] = {"kind": KINDS, "repeat": REPEATS}
 
-    def __init__(self, config: PermutationConfig, device: torch.device | str = "cpu"):
-        self.config, self.device = config, torch.device(device)
+    def __init__(
+        self, config: PermutationConfig, device: torch.device | str = "cpu", examples: int | None = None
+    ):
+        """`examples`: see `Task.on`."""
+        self.config, self.device, self.examples = config, torch.device(device), examples
         self.positions = config.positions
         self.readout = tuple(range(0, self.positions, 2))
         self.input_size = self.output_size = config.values + 1
         self.split = MappingSplit(config.values, config.held_out_share, config.split_seed, self.device)
         self._order_count = math.factorial(config.values)
-        self._together = self.split.training * self._order_count
         self._pairs = torch.tensor(config.repeat_pairs(), device=self.device)
         self._orders: Tensor | None = None
         if config.values <= ENUMERATED_VALUES:
@@ -79,19 +81,23 @@ class PermutationTask:
         Each sample is a function of (seed, stream, step, index) alone: neither the other members nor the size of
         the batch change it.  The mapping comes from the training part of the split.
         """
-        steps, index = addresses(step, start, batch, self.device)
-        words = rng.bits(seeds[:, None], stream, steps, index)
-        if self._together < _LARGEST_DRAW:
-            number = rng.integers(words[..., 0], words[..., 1], self._together)
+        draws = Draws.of(seeds, stream, step, batch, start=start, examples=self.examples)
+        return self.drawn(draws, annotate=annotate)
+
+    def drawn(self, draws: Draws, split: str = "train", *, annotate: bool = True) -> Batch:
+        """Samples whose mapping comes from a part of the split (`"train"` or `"held_out"`)."""
+        words, mappings = draws.bits(), self.split.count(split)
+        if mappings * self._order_count < _LARGEST_DRAW:
+            number = rng.integers(words[..., 0], words[..., 1], mappings * self._order_count)
             mapping, order = number // self._order_count, number % self._order_count
         else:
-            more = rng.bits(seeds[:, None], stream, steps, index, block=1)
-            mapping = rng.integers(words[..., 0], words[..., 1], self.split.training)
+            more = draws.bits(1)
+            mapping = rng.integers(words[..., 0], words[..., 1], mappings)
             order = rng.integers(more[..., 0], more[..., 1], self._order_count)
         xs = self.order(order)
         if self.config.repeat_ratio > 0.0:
             xs = self._repeat(xs, words[..., 2], words[..., 3])
-        return self.batch(xs, self.split.mapping(mapping, "train"), annotate=annotate)
+        return self.batch(xs, self.split.mapping(mapping, split), annotate=annotate)
 
     def _repeat(
         self,
@@ -117,28 +123,41 @@ class PermutationTask:
         """Sequences of given x orders (repeats allowed) under given mappings, both with entries 1…V."""
         answers = mapping.gather(-1, order - 1)
         sequence = torch.stack((order, answers), dim=-1).flatten(-2)
-        inputs, targets = sequence[..., :-1], sequence[..., 1:]
-        mask = (torch.arange(self.positions, device=self.device) % 2 == 0).expand_as(inputs)
-        plain = Batch(inputs, targets, mask, {}, {})
+        plain = Batch(sequence[..., :-1], answers)
         return self.annotate(plain) if annotate else plain
 
     def annotate(self, batch: Batch) -> Batch:
-        """The same batch with roles and relations."""
-        shape = batch.inputs.shape
-        position = torch.arange(self.positions, device=self.device).expand(shape)
-        is_x = position % 2 == 0
-        earlier = self._earlier_copy(batch.inputs)
-        mate = torch.where(is_x, position + 1, position - 1)
-        none = torch.full_like(position, NO_RELATION)
-        of_pair = earlier[..., ::2].repeat_interleave(2, dim=-1)[..., : self.positions]
-        roles = {"kind": position % 2, "step": position // 2 + 1, "repeat": (of_pair >= 0).long()}
-        relations = {
-            "previous": position - 1,
-            "pair_mate": torch.where(mate < self.positions, mate, none),
-            "same_symbol": earlier,
-            "recall": torch.where(earlier >= 0, earlier + 1, none),
+        """The same batch with groups, roles and relations."""
+        position = torch.arange(self.positions, device=self.device).expand(batch.inputs.shape)
+        earlier = cache(lambda: self._earlier_copy(batch.inputs))
+        roles = {
+            "kind": lambda: position % 2,
+            "step": lambda: position // 2 + 1,
+            "repeat": lambda: (self._of_pair(earlier()) >= 0).long(),
         }
-        return replace(batch, roles=roles, relations=relations)
+        relations = {
+            "previous": lambda: position - 1,
+            "pair_mate": partial(self._pair_mate, position),
+            "same_symbol": earlier,
+            "recall": lambda: torch.where(earlier() >= 0, earlier() + 1, NO_RELATION),
+        }
+        groups = {}
+        if 0.0 < self.config.repeat_ratio < 1.0:
+            groups = {
+                "plain": lambda: (earlier() < 0).all(-1),
+                "repeat": lambda: (earlier() >= 0).any(-1),
+            }
+        return replace(batch, groups=groups, roles=roles, relations=relations)
+
+    def _pair_mate(
+        self, position: Int[Tensor, "member batch position"]
+    ) -> Int[Tensor, "member batch position"]:
+        mate = torch.where(position % 2 == 0, position + 1, position - 1)
+        return torch.where(mate < self.positions, mate, NO_RELATION)
+
+    def _of_pair(self, of_x: Int[Tensor, "member batch position"]) -> Int[Tensor, "member batch position"]:
+        """For both tokens of a pair what holds of its x."""
+        return of_x[..., ::2].repeat_interleave(2, dim=-1)[..., : self.positions]
 
     def _earlier_copy(
         self, inputs: Int[Tensor, "member batch position"]
@@ -155,8 +174,7 @@ class PermutationTask:
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
     ) -> Mapping[str, Float[Tensor, " member"]]:
         """Cross-entropy in nats: the mean over the V predictions (presentation, section 4), and that of each step."""
-        targets = batch.targets[..., ::2]
-        logits = predictions.movedim(-1, 1)
+        logits, targets = predictions.movedim(-1, 1), batch.targets.expand(predictions.shape[:-1])
         by_step = torch.nn.functional.cross_entropy(logits, targets, reduction="none").mean(1)
         return self.named_losses(by_step)
 
@@ -165,17 +183,26 @@ class PermutationTask:
         parts = {f"loss_step_{step + 1}": by_step[:, step] for step in range(self.config.values)}
         return {"loss": by_step.mean(-1), **parts}
 
-    def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
-        """One sample in plain Python, from the same random words: the slow obvious reference of `sample`."""
+    def slope(
+        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
+    ) -> Float[Tensor, "member batch readout output"]:
+        """Gradient of `"loss"` by the predictions."""
+        return default_gradient(predictions, batch)
+
+    def reference_sample(
+        self, seed: int, stream: str, step: int, index: int, split: str = "train"
+    ) -> dict[str, object]:
+        """One sample in plain Python, from the same random words: the slow obvious reference of `drawn`."""
         values = self.config.values
         orders = math.factorial(values)
         words = rng.bits(seed, stream, step, index).tolist()
-        if self.split.training * orders < _LARGEST_DRAW:
-            number, rank = divmod(_drawn(words[0], words[1], self.split.training * orders), orders)
+        mappings = self.split.count(split)
+        if mappings * orders < _LARGEST_DRAW:
+            number, rank = divmod(_drawn(words[0], words[1], mappings * orders), orders)
         else:
             more = rng.bits(seed, stream, step, index, block=1).tolist()
-            number, rank = _drawn(words[0], words[1], self.split.training), _drawn(more[0], more[1], orders)
-        mapping = self.split.mapping(torch.tensor(number, device=self.device), "train").tolist()
+            number, rank = _drawn(words[0], words[1], mappings), _drawn(more[0], more[1], orders)
+        mapping = self.split.mapping(torch.tensor(number, device=self.device), split).tolist()
         xs, pool = [], list(range(1, values + 1))
         for remaining in range(values - 1, -1, -1):
             position, rank = divmod(rank, math.factorial(remaining))
@@ -194,7 +221,7 @@ class PermutationTask:
         return plain * (len(self.config.repeat_pairs()) if data == "repeats" else 1)
 
     def evaluation(
-        self, data: str, split: str = "held_out", *, limit: int = 50_000, annotate: bool = True
+        self, data: str, split: str = "held_out", *, limit: int = LARGEST_LISTED, annotate: bool = True
     ) -> Batch:
         """All sequences of a split, or a fixed random part of them where there are more than `limit`.
 
@@ -243,7 +270,7 @@ def _drawn(high: int, low: int, n: int) -> int:
 
 
 def _described(sequence: list[int]) -> dict[str, object]:
-    """Inputs, targets, mask, roles and relations of one sequence, position by position."""
+    """Inputs, targets, roles and relations of one sequence, position by position."""
     inputs = sequence[:-1]
     roles: dict[str, list[int]] = {"kind": [], "step": [], "repeat": []}
     relations: dict[str, list[int]] = {
@@ -263,11 +290,9 @@ def _described(sequence: list[int]) -> dict[str, object]:
             copies[0] if is_x and copies and inputs[copies[0]] == token else NO_RELATION
         )
         relations["recall"].append(copies[0] + 1 if is_x and copies else NO_RELATION)
-    mask = [position % 2 == 0 for position in range(len(inputs))]
     return {
         "inputs": inputs,
-        "targets": sequence[1:],
-        "loss_mask": mask,
+        "targets": sequence[1::2],
         "roles": roles,
         "relations": relations,
     }

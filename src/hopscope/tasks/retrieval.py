@@ -10,16 +10,18 @@ from functools import partial
 from operator import attrgetter
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from hopscope.tasks.config import RetrievalConfig, Targets
+from hopscope.tasks.draws import Draws
 from hopscope.tasks.plan import Plan
 from hopscope.tasks.retrieval_reference import reference_sample
+from hopscope.tasks.vector_config import FIRST as FIRST
+from hopscope.tasks.vector_config import KINDS as KINDS
+from hopscope.tasks.vector_config import QUERY as QUERY
+from hopscope.tasks.vector_config import SECOND as SECOND
 from hopscope.tasks.vector_task import VectorTask
-
-KINDS = ("first", "second", "query")
-FIRST, SECOND, QUERY = range(3)
 
 
 class RetrievalTask(VectorTask):
@@ -54,21 +56,21 @@ class RetrievalTask(VectorTask):
         self._stage_starts = torch.tensor([start for start, _ in stages], device=self.device)
         self._stage_weights = torch.stack([self._weights_of(targets) for _, targets in stages])
         self._all_alike = bool((self._stage_weights == 1.0).all())
+        # However many targets count, the loss is a mean over those.
+        self._stage_weights = self._stage_weights / self._stage_weights.mean(-1, keepdim=True)
 
     def _weights_of(self, targets: Targets) -> Float[Tensor, " target"]:
         wanted = self.config.steps_of(targets)
         of_steps = torch.tensor([float(step in wanted) for step in self.config.asked], device=self.device)
         return of_steps.repeat_interleave(self.config.symbol_dim)
 
-    def _target_weights(
-        self, stream: str, steps: int | Int[Tensor, "*sample"], count: int
-    ) -> Float[Tensor, "batch target"] | None:
+    def _weights(self, draws: Draws) -> Float[Tensor, "1 #batch 1 target"] | None:
         if self._all_alike:
             return None
-        if stream != "train":
-            return self._stage_weights[:1].expand(count, -1)
-        now = torch.as_tensor(steps, device=self.device).expand(count)
-        return self._stage_weights[(now[:, None] >= self._stage_starts).sum(-1) - 1]
+        if draws.stream != "train":
+            return self._stage_weights[None, :1, None]
+        stage = (draws.step[:, None] >= self._stage_starts).sum(-1) - 1
+        return self._stage_weights[stage][None, :, None]
 
     def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
         """One sample in plain Python, from the same random words: the slow obvious reference of `sample`."""

@@ -13,7 +13,7 @@ Held = tuple[int, int]
 def reference_sample(
     config: RetrievalConfig, seed: int, stream: str, step: int, index: int
 ) -> dict[str, object]:
-    """One sample as nested lists, by the names of a `Batch`; `target_weights` only where they are not all alike."""
+    """One sample as nested lists, by the names of a `Batch`; `weights` only where they are not all alike."""
     address = draws.pooled(config, (seed, stream, step, index))
     every = [(k, chain) for k in range(config.steps + 1) for chain in range(config.chains)]
     symbols = dict(zip(every, draws.symbols(config, address, len(every)), strict=True))
@@ -23,13 +23,12 @@ def reference_sample(
         for chain in blocks[k]:
             tokens += [("first", k, (k - 1, chain)), ("second", k, (k, chain))]
     tokens += [("query", 0, (0, chain)) for chain in blocks[0]]
-    described = {
+    described: dict[str, object] = {
         "inputs": [
             [*symbols[held], *_code(config, position, kind)]
             for position, (kind, _, held) in enumerate(tokens)
         ],
         "targets": [[x for k in config.asked for x in symbols[k, chain]] for chain in blocks[0]],
-        "loss_mask": [kind == "query" for kind, _, _ in tokens],
         "roles": {
             "kind": [("first", "second", "query").index(kind) for kind, _, _ in tokens],
             "step": [k for _, k, _ in tokens],
@@ -40,7 +39,7 @@ def reference_sample(
         "relations": _relations(config, tokens),
     }
     weights = _weights(config, step if stream == "train" else 0)
-    return described if all(_weights_alike(config)) else {**described, "target_weights": weights}
+    return described if all(_weights_alike(config)) else {**described, "weights": [weights]}
 
 
 def _order(config: RetrievalConfig, address: draws.Address) -> tuple[list[int], list[list[int]]]:
@@ -86,7 +85,9 @@ def _weights(config: RetrievalConfig, step: int) -> list[float]:
     for start, later in config.schedule:
         targets = later if step >= start else targets
     wanted = config.steps_of(targets)
-    return [float(k in wanted) for k in config.asked for _ in range(config.symbol_dim)]
+    # However many steps are asked for, the loss is a mean over those.
+    each = len(config.asked) / len(wanted)
+    return [each * (k in wanted) for k in config.asked for _ in range(config.symbol_dim)]
 
 
 def _weights_alike(config: RetrievalConfig) -> list[bool]:

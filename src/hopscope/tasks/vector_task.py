@@ -7,14 +7,16 @@ token is given.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from hopscope.tasks import vectors
-from hopscope.tasks.batch import NO_RELATION, Batch, addresses
+from hopscope.tasks.batch import NO_RELATION, Batch
 from hopscope.tasks.config import VectorTaskConfig
+from hopscope.tasks.draws import Draws, pooled
 from hopscope.tasks.plan import Partner, Plan, Role
 
 
@@ -26,7 +28,7 @@ class VectorTask(ABC):
         plan: tokens and symbols before anything is shuffled.
         names: of the symbols of a prediction, one after another.
         codes: position codes, by position, or by tuple in the order of time where all tokens of one share a code.
-        positions, readout, input_size, output_size, input_kind, role_values: see `Task`.
+        positions, readout, input_size, output_size, input_kind, role_values: see `DeviceTask`.
     """
 
     input_kind = "vectors"
@@ -65,7 +67,6 @@ class VectorTask(ABC):
         )
         self.input_size = 2 * config.symbol_dim
         self.output_size = len(asked) * config.symbol_dim
-        self._mask = self._table([position in self.readout for position in range(self.positions)])
         self._holds = self._table([plan.symbols[token.holds] for token in plan.tokens])
         answers = [[plan.on_chain(node, chain) for node in asked.values()] for chain in range(chains)]
         self._answers = self._table([[plan.symbols[symbol] for symbol in symbols] for symbols in answers])
@@ -112,12 +113,15 @@ class VectorTask(ABC):
         start: int = 0,
         annotate: bool = True,
     ) -> Batch:
-        """Samples `start … start + batch - 1` of a step, for every member's seed; see `Task.sample`.
+        """Samples `start … start + batch - 1` of a step, for every member's seed; see `DeviceTask.sample`.
 
         Those of the stream "train" come from the pool, where there is one.
         """
-        steps, index = addresses(step, start, batch, self.device)
-        address = vectors.pooled((seeds[:, None], stream, steps, index), self.config.pool)
+        return self.drawn(Draws.of(seeds, stream, step, batch, start=start), annotate=annotate)
+
+    def drawn(self, draws: Draws, *, annotate: bool = True) -> Batch:
+        """Samples of the pool, where there is one and they are for training; else fresh ones."""
+        address = pooled(draws.address, self.config.pool)
         symbols = vectors.draw_symbols(address, len(self.plan.symbols), self.config.symbol_dim)
         ranks = vectors.draw_ranks(address, self._groups)
         in_time = ranks[..., -len(self.plan.tables) :] if self._in_time is None else self._in_time
@@ -133,10 +137,7 @@ class VectorTask(ABC):
         plain = Batch(
             torch.cat((held, codes.expand(*held.shape[:2], -1, -1)), -1),
             self._targets(symbols, token),
-            self._mask.expand(token.shape),
-            {},
-            {},
-            self._target_weights(stream, steps, len(index)),
+            weights=self._weights(draws),
         )
         return self._annotated(plain, rank, place, token) if annotate else plain
 
@@ -156,9 +157,7 @@ class VectorTask(ABC):
         right = vectors.selected(symbols, self._answers[chain].flatten(2))
         return right.unflatten(2, (*chain.shape[2:], -1)).flatten(3)
 
-    def _target_weights(
-        self, stream: str, steps: int | Int[Tensor, "*sample"], count: int
-    ) -> Float[Tensor, "batch target"] | None:
+    def _weights(self, draws: Draws) -> Float[Tensor, "1 #batch 1 target"] | None:
         """How much each dimension of the target counts, where that is not the same for all."""
         return None
 
@@ -169,13 +168,15 @@ class VectorTask(ABC):
         place: Int[Tensor, "member batch token"],
         token: Int[Tensor, "member batch position"],
     ) -> Batch:
-        roles = {name: _of(role, token) for name, role in self._roles.items()}
+        roles = {name: partial(_of, role, token) for name, role in self._roles.items()}
         found = torch.nn.functional.pad(place, (0, 1), value=NO_RELATION)
-        relations = {name: found.gather(-1, _of(partner, token)) for name, partner in self._partners.items()}
+        relations = {
+            name: partial(_through, found, partner, token) for name, partner in self._partners.items()
+        }
         previous = torch.arange(-1, self.positions - 1, device=self.device).expand(token.shape)
         return replace(
             batch,
-            roles={**roles, "place": rank.gather(-1, token)},
+            roles={**roles, "place": partial(rank.gather, -1, token)},
             relations={"previous": previous, **relations},
         )
 
@@ -210,6 +211,15 @@ def _of(
 ) -> Int[Tensor, "member batch position"]:
     """What a table says of the token at every position."""
     return table.expand(*token.shape[:-1], -1).gather(-1, token)
+
+
+def _through(
+    place: Int[Tensor, "member batch any"],
+    partner: Int[Tensor, " token"],
+    token: Int[Tensor, "member batch position"],
+) -> Int[Tensor, "member batch position"]:
+    """Place of the partner of the token at every position."""
+    return place.gather(-1, _of(partner, token))
 
 
 def _starts(in_time: Int[Tensor, "*lead table"], sizes: Int[Tensor, " block"]) -> Int[Tensor, "*lead block"]:

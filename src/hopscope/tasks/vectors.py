@@ -14,15 +14,13 @@ from torch import Tensor
 from hopscope import rng
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.config import VectorTaskConfig
+from hopscope.tasks.draws import Address
 
-_SYMBOLS, _SHUFFLES, _PICKS = range(3)
-"""Blocks of the random words of one sample; those of the symbols use several indices."""
+_SYMBOLS, _SHUFFLES = range(2)
+"""Blocks of the random words of one sample, each with several indices; the next one is that of `draws.pooled`."""
 
 _LARGEST_COMPARED = 8
 """Most things that are ranked by comparing all pairs, which a compiler makes one loop of; more are sorted."""
-
-Address = tuple[Int[Tensor, "*#member"], str, int | Int[Tensor, "*sample"], Int[Tensor, "*#member sample"]]
-"""Seed, stream, step and index of samples, shaped to be broadcast over `[member, batch]`."""
 
 
 def position_codes(config: VectorTaskConfig, count: int) -> Float[Tensor, "code symbol_dim"]:
@@ -40,18 +38,6 @@ def position_codes(config: VectorTaskConfig, count: int) -> Float[Tensor, "code 
         frequency = config.frequency_base ** (-number / half)
     angle = torch.arange(count, dtype=torch.float64)[:, None] * frequency
     return torch.cat((angle.cos(), angle.sin()), -1).float()
-
-
-def pooled(address: Address, pool: int | None) -> Address:
-    """Where the training samples of these addresses are drawn from: a pool of fixed samples, or themselves.
-
-    Each of them is any sample of the pool, independently: in a long run every one is seen about equally often.
-    """
-    seeds, stream, step, index = address
-    if pool is None or stream != "train":
-        return address
-    words = rng.bits(seeds, stream, step, index, _PICKS)
-    return seeds, "pool", 0, rng.integers(words[..., 0], words[..., 1], pool)
 
 
 def draw_symbols(address: Address, count: int, symbol_dim: int) -> Float[Tensor, "member batch symbol dim"]:
@@ -115,16 +101,15 @@ def partial_losses(
 
     Args:
         predictions: of the symbols called `names`, one after another.
-        batch: what is right; its target weights count in `"loss"` only.
+        batch: what is right; its weights count in `"loss"` only.
         names: one for each symbol of a prediction.
     """
     squared = (predictions - batch.targets).square()
     parts = squared.unflatten(-1, (len(names), -1)).mean((1, 2, 4))
     named = {f"loss_{name}": parts[:, number] for number, name in enumerate(names)}
-    if batch.target_weights is None:
+    if batch.weights is None:
         return {"loss": parts.mean(-1), **named}
-    weights = batch.target_weights[:, None] / batch.target_weights.mean(-1)[:, None, None]
-    return {"loss": (squared * weights).mean((1, 2, 3)), **named}
+    return {"loss": (squared * batch.weights).mean((1, 2, 3)), **named}
 
 
 def error_slope(
@@ -132,9 +117,7 @@ def error_slope(
 ) -> Float[Tensor, "member batch readout output"]:
     """Gradient of `"loss"` of `partial_losses` by the predictions."""
     slope = (predictions - batch.targets) * (2.0 / predictions[0].numel())
-    if batch.target_weights is None:
-        return slope
-    return slope * (batch.target_weights[:, None] / batch.target_weights.mean(-1)[:, None, None])
+    return slope if batch.weights is None else slope * batch.weights
 
 
 def nearest_candidate(

@@ -22,7 +22,8 @@ from torch import Tensor
 from hopscope.errors import UserError
 from hopscope.models.block import Block
 from hopscope.models.transformer import Transformer
-from hopscope.tasks.batch import Batch, Task
+from hopscope.tasks.batch import Batch
+from hopscope.tasks.device import DeviceTask
 from hopscope.training.config import TrainingConfig
 from hopscope.training.optimizer import Optimizer
 
@@ -35,7 +36,7 @@ WARM_UP = 3
 
 def compiled_gradient(
     model: Transformer,
-    task: Task,
+    task: DeviceTask,
     training: TrainingConfig,
     seeds: Int[Tensor, " member"],
     buffer: Float[Tensor, "member size"],
@@ -76,7 +77,7 @@ def compiled_gradient(
 
 
 def _losses_of(
-    model: Transformer, task: Task, batch_size: int, seeds: Tensor, backend: str
+    model: Transformer, task: DeviceTask, batch_size: int, seeds: Tensor, backend: str
 ) -> Callable[[Tensor], Mapping[str, Tensor]]:
     """From the number of a step to its losses, in programs for the beginning, a layer, the last layer and the end.
 

@@ -29,6 +29,8 @@ class TrainingConfig(Config):
         final_window: last steps that are evaluated more often, for a final loss that is a mean over them.
         final_every: steps between evaluations within the final window.
         precision: of the matrix products; weights, residual stream, losses and the optimiser are float32 always.
+        examples: number of different training samples, which every member sees over and over, each of its own; `None`:
+            fresh ones without end.
     """
 
     steps: int = Field(ge=1, le=10**8)
@@ -46,6 +48,8 @@ class TrainingConfig(Config):
     final_window: int = Field(0, ge=0)
     final_every: int = Field(1, ge=1)
     precision: Literal["float32", "bfloat16"] = "float32"
+    # Left out of the JSON where it says nothing, so that plans from before it existed keep their hash.
+    examples: int | None = Field(None, ge=1, lt=1 << 31, exclude_if=lambda examples: examples is None)
 
     def checkpoint_steps(self) -> list[int]:
         """Steps after which a checkpoint is written, ascending, from 0 to the last."""

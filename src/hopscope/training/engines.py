@@ -8,21 +8,26 @@ from typing import Literal, get_args
 
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
-from hopscope.tasks.config import EquationsConfig, PermutationConfig
+from hopscope.tasks.config import EquationsConfig, PermutationConfig, TaskReference
 from hopscope.training.config import UnitPlan
 
 Engine = Literal["general", "fused", "stacked", "compiled"]
 """`general`: autograd, any model on any device.  `fused` (one encoder layer on tokens) and `stacked` (any number of
-pre-norm layers, on vectors or equations): derivatives written out for a CPU.  `compiled`: autograd through
-`torch.compile`, recorded as CUDA graphs where there is CUDA."""
+pre-norm layers, where the derivative of the task's loss is known): derivatives written out for a CPU.  `compiled`:
+autograd through `torch.compile`, recorded as CUDA graphs where there is CUDA."""
 
 ENGINES: tuple[Engine, ...] = get_args(Engine)
+
+MOST_INPUTS = 4
+"""Tokens and learned position codes for each dimension of the stream, at most, where the stacked way is chosen.  It
+makes a column of each: with 16 for each dimension it took twice as long as autograd."""
 
 
 def chosen_engine(plan: UnitPlan, device: str) -> Engine:
     """The fastest way for a unit on this machine."""
     if device == "cuda":
-        return "compiled"
+        # What draws the samples of a declared task is any code: it may not compile.
+        return "general" if isinstance(plan.task, TaskReference) else "compiled"
     if not _installed():
         return "general"
     return "fused" if fits_fused(plan) else "stacked" if fits_stacked(plan) else "general"
@@ -35,11 +40,25 @@ def fits_fused(plan: UnitPlan) -> bool:
 
 
 def fits_stacked(plan: UnitPlan) -> bool:
-    """Whether a unit is of the kind that the stacked way is for: the paper's models, or small language models."""
+    """Whether a unit is of the kind that the stacked way is for: pre-norm layers in float32, under a known derivative.
+
+    Of the tasks of this package these are the paper's models and small language models, as it has always been: another
+    way would round otherwise.
+    """
     model = plan.model
+    if model.norm != "pre" or plan.training.precision != "float32":
+        return False
+    if isinstance(plan.task, TaskReference):
+        # With one layer autograd is quicker: it computes little but the rows that are read out.
+        return plan.task.gradient and model.layers > 1 and _few_inputs(model)
     carried = model.input_kind == "vectors" and model.positions == "carried"
     language = isinstance(plan.task, EquationsConfig) and model.causal
-    return (carried or language) and model.norm == "pre" and plan.training.precision == "float32"
+    return carried or language
+
+
+def _few_inputs(model: TransformerConfig) -> bool:
+    """Whether tokens and position codes may be columns of a matrix, of which each position has one or two."""
+    return model.input_size + model.position_count <= MOST_INPUTS * model.width
 
 
 def is_encoder_layer(model: TransformerConfig) -> bool:

@@ -80,13 +80,13 @@ class FusedGradient:
     def __call__(
         self,
         inputs: Int[Tensor, "member batch position"],
-        targets: Int[Tensor, "member batch position"],
+        targets: Int[Tensor, "member batch slot"],
         gradient: Float[Tensor, "member size"],
     ) -> Float[Tensor, "member slot"]:
         """Cross-entropy by slot (nats, mean over the batch).
 
         Args:
-            inputs, targets: tokens; the prediction at a position is judged by the target there.
+            inputs, targets: tokens, and the right one at each readout.
             gradient: laid out as the weights; becomes the gradient of the mean over slots.
         """
         self._lay_out(gradient)

@@ -31,7 +31,8 @@ def gather_rows(
     """Make the rows of a batch: one for each different prefix of the first `counted` slots, then one for each sequence.
 
     Args:
-        inputs, targets: [m, batch, k] tokens.
+        inputs: [m, batch, k] tokens.
+        targets: [m, batch, r] tokens.
         tokens, slots, counts: [m, n, k], [m, n], [m, n, t], overwritten: tokens up to the row's own, its slot, and how
             often each target follows it.  Rows that are not used have count 0.
         used: [m], overwritten: rows of each member.
@@ -53,7 +54,7 @@ def gather_rows(
                 for key in range(last + 1):
                     tokens[m, row, key] = inputs[m, b, key]
                 slots[m, row] = slot
-                counts[m, row, targets[m, b, last]] = 1.0
+                counts[m, row, targets[m, b, slot]] = 1.0
                 row += 1
         used[m] = row
 
@@ -84,7 +85,7 @@ def _count_prefixes(
             slots[here] = slot
             for key in range(last + 1):
                 tokens[here, key] = inputs[b, key]
-        counts[here, targets[b, last]] += 1.0
+        counts[here, targets[b, slot]] += 1.0
     return row
 
 

@@ -8,7 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from hopscope.models.transformer import Transformer
-from hopscope.tasks.batch import Batch, SlopedTask, Task
+from hopscope.tasks.batch import Batch
+from hopscope.tasks.device import DeviceTask, SlopedTask, TaskOnDevice
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.training.config import TrainingConfig
 from hopscope.training.engines import Engine, check_engine
@@ -19,11 +20,14 @@ Gradient = Callable[[int], Mapping[str, Float[Tensor, " member"]]]
 _DRAWN_AHEAD = 1 << 14
 """Samples drawn at a time: enough that drawing is arithmetic rather than overhead, few enough to stay in cache."""
 
+_NUMBERS_AHEAD = 1 << 22
+"""Input numbers drawn at a time, at most: they lie in memory."""
+
 
 def gradient_of(
     engine: Engine,
     model: Transformer,
-    task: Task,
+    task: DeviceTask,
     training: TrainingConfig,
     seeds: Int[Tensor, " member"],
     buffer: Float[Tensor, "member size"],
@@ -41,6 +45,9 @@ def gradient_of(
     """
     check_engine(engine, model.parameters.flat.device.type)
     model = model.at(training.precision)
+    if engine in ("fused", "compiled") and isinstance(task, TaskOnDevice):
+        # These know the tasks of this package by their own classes.
+        task = task.task.on(task.device, task.examples)
     if engine == "fused":
         return _fused(model, cast(PermutationTask, task), training, seeds, buffer)
     if engine == "stacked":
@@ -53,13 +60,19 @@ def gradient_of(
 
 
 def _general(
-    model: Transformer, task: Task, training: TrainingConfig, seeds: Tensor, buffer: Tensor
+    model: Transformer, task: DeviceTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
 ) -> Gradient:
     weights = [weight.requires_grad_() for weight in model.weights.values()]
     views = model.parameters.views(buffer)
+    # A declared task may be slow to draw, one small batch after another; those of this package are as they always were.
+    ahead = _Ahead(task, training, seeds) if isinstance(task, TaskOnDevice) else None
 
     def gradient(step: int) -> Mapping[str, Tensor]:
-        batch = task.sample(seeds, "train", step, training.batch_size, annotate=False)
+        batch = (
+            ahead.batch(step)
+            if ahead is not None
+            else task.sample(seeds, "train", step, training.batch_size, annotate=False)
+        )
         losses = task.losses(model(batch.inputs), batch)
         found = torch.autograd.grad(losses["loss"].sum(), weights)
         for name, each in zip(model.weights, found, strict=True):
@@ -101,7 +114,7 @@ def _stacked(
             predictions[member, samples] = found
             # The loss is a mean over the batch, of which these samples are a part.
             share = len(found) / training.batch_size
-            return task.slope(found[None], _some(batch, member, samples))[0] * share
+            return task.slope(found[None], batch.member(member).take(samples))[0] * share
 
         stacked(batch.inputs, judge, buffer)
         return task.losses(predictions, batch)
@@ -109,19 +122,14 @@ def _stacked(
     return gradient
 
 
-def _some(batch: Batch, member: int, samples: slice) -> Batch:
-    """Some samples of one member: `member == 1`."""
-    one = (slice(member, member + 1), samples)
-    weights = None if batch.target_weights is None else batch.target_weights[samples]
-    return Batch(batch.inputs[one], batch.targets[one], batch.loss_mask[one], {}, {}, weights)
-
-
 class _Ahead:
     """Batches of coming steps, drawn together."""
 
-    def __init__(self, task: Task, training: TrainingConfig, seeds: Tensor):
+    def __init__(self, task: DeviceTask, training: TrainingConfig, seeds: Tensor):
         self.task, self.training, self.seeds = task, training, seeds
-        self.many = max(1, _DRAWN_AHEAD // (training.batch_size * len(seeds)))
+        size = task.positions * (task.input_size if task.input_kind == "vectors" else 1)
+        samples = min(_DRAWN_AHEAD, _NUMBERS_AHEAD // size)
+        self.many = max(1, samples // (training.batch_size * len(seeds)))
         self.steps = range(0)
         self.drawn: Batch | None = None
 

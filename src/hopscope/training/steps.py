@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
-from hopscope.tasks.batch import Task
+from hopscope.tasks.device import DeviceTask
 from hopscope.training.config import TrainingConfig
 from hopscope.training.engines import Engine
 from hopscope.training.gradient import Gradient, gradient_of
@@ -39,7 +39,7 @@ class MakeGradient(Protocol):
         self,
         engine: Engine,
         model: Transformer,
-        task: Task,
+        task: DeviceTask,
         training: TrainingConfig,
         seeds: Int[Tensor, " member"],
         buffer: Float[Tensor, "member size"],
@@ -117,7 +117,7 @@ class TrainingSteps:
         self,
         engine: Engine,
         model: Transformer,
-        task: Task,
+        task: DeviceTask,
         training: TrainingConfig,
         seeds: Int[Tensor, " member"],
         optimizer: Optimizer,

@@ -8,6 +8,9 @@ On a GPU float32 means float32 (no TF32, which has the mantissa of a float16), a
 float32.  Both are settings of a process, so they are set here, in the worker's own.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 
@@ -27,3 +30,18 @@ def flushes_subnormals() -> bool:
     """Whether a product that is subnormal comes out as zero, in a tensor large enough to occupy all threads."""
     tiny = torch.full((1 << 18,), 1e-30)
     return bool((tiny * 1e-10 == 0.0).all())
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Put back the caller's settings afterwards: for training in a process that does other things as well."""
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    reduced = torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
+    flushed = flushes_subnormals()
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(flushed)
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(precision)
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = reduced

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,8 @@ from hopscope.runs import (
     strip_checkpoint,
     write_part,
 )
-from hopscope.tasks.batch import Task
+from hopscope.runs.metrics import METRICS_SCHEMA, PLACES
+from hopscope.tasks.device import GROUP, DeviceTask
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan
 from hopscope.training.engines import Engine
@@ -33,8 +35,14 @@ from hopscope.training.gradient import gradient_of
 from hopscope.training.optimizer import Optimizer
 from hopscope.training.steps import Fitting, MakeGradient, TrainingSteps
 
-Evaluate = Callable[[Transformer], Mapping[tuple[str, str], Float[Tensor, " member"]]]
-"""Measures all members: (split, metric) → one number for each."""
+Key = tuple[Any, ...]
+"""Split and metric, and maybe more: measure, part, layer and head (`hopscope.runs.metrics.PLACES`), `None` or given.
+
+The metric `accuracy@repeat` is `accuracy` with the part `repeat`.
+"""
+
+Evaluate = Callable[[Transformer], Mapping[Key, Float[Tensor, " member"]]]
+"""Measures all members: what is measured → one number for each."""
 
 NOT_FROZEN = -1
 
@@ -70,15 +78,20 @@ class Trainer:
     def __init__(
         self,
         plan: UnitPlan,
-        task: Task,
+        task: DeviceTask,
         unit: UnitFolder,
         evaluate: Evaluate,
         device: torch.device | str = "cpu",
         engine: Engine = "general",
         make: MakeGradient = gradient_of,
+        initial: Mapping[str, Tensor] | None = None,
     ):
+        """`initial` are weights to begin from, by name, `[member, …]`; by default they are drawn."""
         self.plan, self.task, self.unit, self.evaluate = plan, task, unit, evaluate
         self.model = Transformer.initial(plan.model, _seeds(plan, "init_seed"), device)
+        if initial is not None:
+            with torch.no_grad():
+                self.model.parameters.load(initial)
         self.optimizer = Optimizer(self.model.parameters, plan.training)
         self.step = 0
         self.frozen_at = [NOT_FROZEN] * len(plan.members)
@@ -130,19 +143,19 @@ class Trainer:
                 total[name] = total[name] + value if name in total else value
             self.step += 1
         self._notice_frozen()
-        means = {("train", name): value / (stop - first) for name, value in total.items()}
+        means: dict[Key, Tensor] = {("train", name): value / (stop - first) for name, value in total.items()}
         self._record(rows, {**means, **self._evaluated()})
         return [float(value) for value in means["train", "loss"]]
 
-    def _evaluated(self) -> Mapping[tuple[str, str], Tensor]:
+    def _evaluated(self) -> Mapping[Key, Tensor]:
         with torch.no_grad():
             return self._fitting.run(self._evaluated_in_parts)
 
-    def _evaluated_in_parts(self) -> Mapping[tuple[str, str], Tensor]:
+    def _evaluated_in_parts(self) -> Mapping[Key, Tensor]:
         parts = self._fitting.parts
         if len(parts) == 1:
             return self.evaluate(self.model)
-        together: dict[tuple[str, str], Tensor] = {}
+        together: dict[Key, Tensor] = {}
         for part in parts:
             few = self.model.select(list(range(*part.indices(self.model.members))))
             for key, values in self.evaluate(few).items():
@@ -160,9 +173,9 @@ class Trainer:
             at_a_time=size,
         )
 
-    def _record(self, rows: "_Rows", measured: Mapping[tuple[str, str], Tensor]) -> None:
-        for (split, metric), values in measured.items():
-            rows.add(self.step, split, metric, values, self.frozen_at)
+    def _record(self, rows: "_Rows", measured: Mapping[Key, Tensor]) -> None:
+        for key, values in measured.items():
+            rows.add(self.step, key, values, self.frozen_at)
 
     def _notice_frozen(self) -> None:
         """Report members that were frozen since the last look (exact to the interval)."""
@@ -224,16 +237,21 @@ class _Rows:
 
     def __init__(self, plan: UnitPlan):
         self.plan = plan
-        names = ("member", "step", "samples", "split", "metric", "value")
-        self.columns: dict[str, list[object]] = {name: [] for name in names}
+        self.columns: dict[str, list[object]] = {name: [] for name in (*METRICS_SCHEMA.names, *PLACES.names)}
 
-    def add(self, step: int, split: str, metric: str, values: Tensor, frozen_at: list[int]) -> None:
-        """One row for each member that is not frozen: a frozen one has nothing more to say."""
+    def add(self, step: int, key: Key, values: Tensor, frozen_at: list[int]) -> None:
+        """One row for each member that has not diverged; `metric@group` is the metric of a group of samples."""
+        split, metric, *rest = key
+        measure, part, layer, head = rest or (None, None, None, None)
+        metric, _, group = metric.partition(GROUP)
+        samples = step * self.plan.training.batch_size
         for member, value, frozen in zip(self.plan.members, values.tolist(), frozen_at, strict=True):
             if frozen == NOT_FROZEN:
-                row = (member.member, step, step * self.plan.training.batch_size, split, metric, value)
-                for column, entry in zip(self.columns.values(), row, strict=True):
-                    column.append(entry)
+                known = {"member": member.member, "step": step, "samples": samples, "split": split}
+                place = {"measure": measure, "part": part or group or None, "layer": layer, "head": head}
+                row = {**known, "metric": metric, "value": value, **place}
+                for name, column in self.columns.items():
+                    column.append(row[name])
 
 
 def _seeds(plan: UnitPlan, which: str) -> Tensor:

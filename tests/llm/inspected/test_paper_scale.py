@@ -74,4 +74,6 @@ def test_known_mistakes_are_measured_at_the_paper_s_scale(tmp_path, monkeypatch)
     assert len(hops) == 5
     assert sum(hop.interval[0] <= KEPT <= hop.interval[1] for hop in hops) >= 4
     (claim,) = run.read_json("claims.json")
-    assert (claim["verdict"], claim["n"]) == ("refuted", PAPER_COUNT)
+    least = min(cell.accuracy.of for cell in cells)  # a question may have no acceptable answer
+    assert (claim["verdict"], claim["n"]) == ("refuted", least)
+    assert list(claim["value"].values()) == [cell.accuracy.value for cell in cells]

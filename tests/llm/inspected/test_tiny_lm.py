@@ -1,5 +1,6 @@
 """The study of a small language model from training to page, through Inspect."""
 
+import html
 import json
 import subprocess
 import sys
@@ -8,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from hopscope.cli.main import main
+from hopscope.executors.finish import finish
 from hopscope.runs import find_run
+from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
+from hopscope.studies.tiny_lm.config import TinyLmConfig
 
 FIELDS = {
     "seeds": 1, "mixtures": "zipf", "chains": 3, "depths": "1 2", "layers": 2, "heads": 3, "width": 33,
@@ -60,6 +64,18 @@ def test_the_exam_was_held_out_and_complete(run):
     assert all(tally["guess"] == pytest.approx(1 / 3) for tally in member["tallies"])
 
 
+def test_what_was_answered_is_in_the_evidence_and_the_claim_rests_on_it(run):
+    (exam,) = run.glob("units/*/analysis/exam-step-000000008.json")
+    (member,) = json.loads(exam.read_text())["members"]
+    found = Evidence.read(find_run(run))
+    for tally in member["tallies"]:
+        share = found.last("first_accuracy", part=f"depth_{tally['depth']}")
+        assert share.to_list() == [tally["first_accuracy"]["value"]]
+    (claim,) = json.loads((run / "claims.json").read_text())
+    assert claim["value"] == {"zipf": share[0]} and claim["samples"] == {"zipf": [share[0]], "uniform": []}
+    assert claim["registration"]["state"] == "registered"
+
+
 def test_the_same_command_finds_it(run, capsys):
     fields = [word for name, value in FIELDS.items() for word in (f"--{name}", *str(value).split())]
     assert main(["run", "tiny-lm", "--out", str(run.parents[1]), *fields]) == 0
@@ -89,14 +105,17 @@ def test_a_run_with_a_text_and_a_control_is_whole_and_needs_the_text_no_more(run
     text.unlink()
     for name in ("claims.json", "story.json"):
         (path / name).unlink()
-    find_study("tiny-lm").conclude(find_run(path))
+    found = find_run(path)
+    finish(found, find_study("tiny-lm"), TinyLmConfig.model_validate(found.config))
     records = json.loads((path / "members.json").read_text())
     assert [each["overrides"]["mixture"] for each in records] == ["zipf", "corpus", "deepest"]
     (claim,) = json.loads((path / "claims.json").read_text())
     assert set(claim["threshold"]) == {"zipf", "uniform", "corpus"}
-    words = json.loads((path / "story.json").read_text())["claims"]["S6"]["words"]
-    assert "beside it, not judged: the control, trained on texts of depth 2 alone, is at" in words
+    (name,) = claim["controls"]
+    assert name == "deepest, texts of depth 2 alone" and claim["controls"][name]["n"] == 1
+    assert claim["must_not"] is None and claim["registration"]["state"] == "registered"
     page = (path / "report.html").read_text()
+    assert f"control {name}" in html.unescape(page).replace("\u00a0", " ")
     assert "How often each depth is trained" in page and "ships.txt" in page
 
 

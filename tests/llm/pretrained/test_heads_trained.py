@@ -9,6 +9,7 @@ from torch.nn import functional
 from hopscope.llm.gpt2_folder import _tokenizer
 from hopscope.tasks.config import EquationsConfig
 from hopscope.tasks.equations import EquationsTask
+from hopscope.tasks.losses import counted
 from hopscope.tasks.text import TextConfig
 from hopscope.tasks.text.split import held_out_questions
 
@@ -118,8 +119,8 @@ def learns(model, task, seeds):
     looks = [0.0]
     for step in range(MOST_STEPS):
         batch = task.sample(seeds, "train", step, BATCH, annotate=False)
-        asked = batch.loss_mask[0]
-        logits = model(input_ids=batch.inputs[0], use_cache=False).logits[asked]
+        asked = counted(batch)[0]
+        logits = model(input_ids=batch.inputs[0], use_cache=False).logits[:, list(task.readout)][asked]
         loss = functional.cross_entropy(logits, batch.targets[0][asked])
         optimiser.zero_grad()
         loss.backward()

@@ -51,7 +51,7 @@ def held_out_answers(task, module):
     different = torch.unique(torch.cat((asked.inputs[0], asked.targets[0]), -1), dim=0)
     assert len(different) == HELD_OUT
     with torch.no_grad():
-        inputs, targets = different.chunk(2, -1)
+        inputs, targets = different.split((asked.inputs.shape[-1], asked.targets.shape[-1]), -1)
         found, answers = task.answered(
             module(inputs)[:, list(task.readout)][None], asked_again(inputs, targets)
         )
@@ -60,7 +60,7 @@ def held_out_answers(task, module):
 
 def asked_again(inputs, targets):
     """A batch of one member, where only answers are asked (no answer is token 0)."""
-    return Batch(inputs[None], targets[None], targets[None] > 0, {}, {})
+    return Batch(inputs[None], targets[None], weights=(targets[None] > 0).float())
 
 
 @pytest.mark.soak

@@ -1,15 +1,38 @@
 """Members of runs that never were."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.rules import OwnChain
+from hopscope.claims import Claim, JudgedClaim, judge
+from hopscope.runs.evidence import Evidence
+from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.evidence import Member
+from hopscope.studies.chains.measures import of_members
 from hopscope.studies.followed import DIVERGED, FollowedPath
 
 CHECKPOINTS = tuple(range(0, 1001, 100))
 
 ROLES = {"query": (2, 0), "first 1": (0, 1), "second 1": (1, 1), "first 2": (0, 2), "second 2": (1, 2)}
+
+
+def evidence_of(members: Sequence[Member], config: ChainsConfig) -> Evidence:
+    """The evidence table of a run with these members."""
+    return Evidence.of(map(_record, members), of_members(members, config), config.model_dump(mode="json"))
+
+
+def _record(member: Member) -> dict[str, Any]:
+    overrides = {"init_seed": member.init_seed, "data_seed": member.data_seed} if member.crossed else {}
+    return {"member": member.member, "seed": member.seed, "configuration": "chains", "overrides": overrides}
+
+
+def judged(
+    claims: Sequence[Claim], members: Sequence[Member], config: ChainsConfig
+) -> dict[str, JudgedClaim]:
+    """Every claim on these members, by its id."""
+    evidence = evidence_of(members, config)
+    return {claim.id: judge(claim, evidence) for claim in claims}
 
 
 def falling(at: float | None, low: float = 0.05) -> tuple[list[int], list[float]]:
@@ -46,6 +69,22 @@ def _of_circuit(found: FollowedPath) -> Path:
         query=found.query,
         target=found.target,
     )
+
+
+def _written(found: FollowedPath) -> dict[str, Any]:
+    """A path as a reading has it."""
+    return {
+        "layer": found.layer,
+        "head": found.head,
+        "query_role": found.query,
+        "rule": found.rule,
+        "target_role": found.target or None,
+        "mean_attention": found.mean_attention,
+        "carries": list(found.carries),
+        "composition": [],
+        "loss_if_removed": found.removed,
+        "needed_for": None if found.needed_for is None else f"step_{found.needed_for}",
+    }
 
 
 def member(
@@ -85,9 +124,9 @@ def member(
             "circuit": circuit.model_dump(mode="json"),
             "merges": [[[0, 0], [1, 0]]] * merges,
             "minimal_circuits": [{"found": 3, "paths": []}],
-            "paths": [
-                {"layer": each.layer, "head": each.head, "query_role": each.query, "composition": []} for each in paths
-            ],
+            "worst_recomputed": 0.06,
+            "exchanges": [],
+            "paths": [_written(each) for each in paths],
             "loss": {"full": full, "rules": rules, "recomputed": 0.05, "complement": 0.9, "random_circuits": 0.95,
                      "random_circuits_range": [0.8, 1.1]},
         },

@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 
 from hopscope.circuits.config import maps_name
+from hopscope.claims import Ledger, judge
 from hopscope.claims.crossings import first_crossing
 from hopscope.report.record import read_run
 from hopscope.runs import RunFolder
+from hopscope.runs.evidence import Evidence
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.evidence import gather
 from hopscope.studies.chains.figures import write_figures
+from hopscope.studies.circuits import CircuitsStudy
 from hopscope.studies.circuits import figures as circuit_figures
 from hopscope.studies.circuits.config import FIGURE_NAMES, CircuitsConfig
-from hopscope.studies.circuits.ledger import judge
 from hopscope.studies.circuits.story import write_story
 from hopscope.studies.emergence import figures as emergence_figures
 from hopscope.studies.emergence.config import EmergenceConfig, figure_names
@@ -156,10 +158,13 @@ def as_circuits(run, config, members, tmp_path_factory):
     copy = RunFolder.open(folder)
     shared = {name: getattr(config, name) for name in ChainsConfig.model_fields}
     as_config = CircuitsConfig(**shared)
-    judged = judge(members, as_config)
-    copy.write_json("claims.json", [claim.to_json() for claim, _ in judged])
+    study = CircuitsStudy()
+    evidence = Evidence.of_run(run, study.measurements(run, config))
+    evidence.config = as_config.model_dump(mode="json")
+    ledger = Ledger([judge(claim, evidence) for claim in study.claims(as_config)])
+    copy.write_json("claims.json", [claim.to_json() for claim in ledger])
     write_figures(copy, circuit_figures.FIGURES, as_config, members)
-    write_story(copy, as_config, members, judged)
+    write_story(copy, as_config, members, ledger)
     return copy
 
 

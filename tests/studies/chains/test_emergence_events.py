@@ -1,37 +1,17 @@
-"""Orders, alignments and crossed seeds on members whose answers are known; claim R8."""
+"""Orders, alignments and crossed seeds on members whose answers are known."""
 
 import dataclasses
 
 import pytest
 
-from hopscope.claims import Verdict
-from hopscope.studies.emergence import events, judges
-from hopscope.studies.emergence.config import PRESETS, EmergenceConfig
-from hopscope.studies.emergence.ledger import judge
+from hopscope.studies.emergence import events
+from hopscope.studies.emergence.config import EmergenceConfig
 
 from .made_up import induction, member, path, reflected
-
-PAPER = PRESETS["paper"].model_copy(update={"steps": 2, "crossed": 0})
-"""At the paper's scale but for D, so that members of two steps can be judged; its departure is put aside."""
-
-
-class AtScale(EmergenceConfig):
-    """Nothing departs."""
-
-    paper = {}
-
-
-SCALE = AtScale(steps=2, crossed=0)
 
 
 def hops():
     return events.hop_events(2)
-
-
-def test_presets_of_the_paper_depart_in_nothing():
-    assert PRESETS["paper"].departures == []
-    assert PRESETS["paper-batch-32768"].departures == []
-    assert PAPER.departures == ["steps 2, not 4"]
 
 
 def test_a_hop_has_formed_when_its_last_read_has():
@@ -98,57 +78,6 @@ def test_a_loss_is_matched_with_the_paths_of_its_step():
     # Attention crosses 0.5 half way between the checkpoints at 200 and 300 (0.1 and 0.9); losses within 10 steps.
     assert lags[0] == pytest.approx([296.4 - 250.0], abs=4)
     assert lags[1] == pytest.approx([696.4 - 550.0], abs=4)
-
-
-@pytest.mark.parametrize(
-    ("paths", "wanted"),
-    [(induction(150, 450), 0), (induction(450, 150), 1), (induction(150, 170), 0), ([], None),
-     ([path(0, "query", "second 1", 150, 1)], None)],
-)  # fmt: skip
-def test_disorder_is_a_later_hop_that_formed_first(paths, wanted):
-    assert events.out_of_order(member(0, paths), 2) == wanted
-
-
-def test_paths_before_the_induction_head_are_those_of_later_steps_only():
-    early = path(0, "second 1", "second 2", 50, 2)
-    helper = path(0, "first 2", "second 2", 50, None)
-    vague = dataclasses.replace(early, layer=1, target="all second 2")
-    assert judges.before_induction(member(0, [*induction(), early, helper, vague])) == 1
-    assert judges.before_induction(member(0, induction())) == 0
-    assert judges.before_induction(member(0, [path(0, "query", "second 1", 150, 1)])) is None
-    never = [path(0, "query", "second 1", None, 1), path(1, "query", "second 2", None, 2)]
-    assert judges.before_induction(member(0, never)) is None  # no order is known
-
-
-def test_r8_needs_losses_in_the_range_and_the_order_in_every_seed():
-    good = [member(n, induction(), loss=0.031, rules=0.045) for n in range(10)]
-    found = judges.r8(good, SCALE)
-    assert found.verdict is Verdict.REPRODUCED
-    assert found.value == pytest.approx(
-        {
-            "loss": 0.031,
-            "loss under the rules": 0.045,
-            "hops out of order": 0.0,
-            "reads before the induction head": 0.0,
-        }
-    )
-    swapped = [*good[1:], member(0, induction(450, 150), loss=0.031, rules=0.045)]
-    assert judges.r8(swapped, SCALE).verdict is Verdict.REFUTED
-    worse = [member(n, induction(), loss=0.2, rules=0.045) for n in range(10)]
-    assert judges.r8(worse, SCALE).verdict is Verdict.REFUTED
-
-
-def test_r8_takes_independent_seeds_only():
-    crossed = [member(n, induction(450, 150), init=0, data=n) for n in range(1, 4)]
-    found = judges.r8([*(member(n, induction(), loss=0.03) for n in range(10)), *crossed], SCALE)
-    assert found.n == 10
-    assert found.value["hops out of order"] == 0.0
-
-
-def test_below_the_papers_scale_nothing_is_settled():
-    ((claim, judgement),) = judge([member(n, induction()) for n in range(10)], PAPER)
-    assert claim.verdict is Verdict.INCONCLUSIVE
-    assert "steps 2, not 4" in judgement.words
 
 
 # Crossed seeds.

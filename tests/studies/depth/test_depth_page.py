@@ -7,17 +7,19 @@ import re
 
 import pytest
 
+from hopscope.claims import Ledger, judge
 from hopscope.claims.crossings import first_crossing, median
 from hopscope.claims.intervals import bootstrap_mean
 from hopscope.report.figures import figure_names as written_figures
 from hopscope.report.figures import render_figure
 from hopscope.report.page import build_report
 from hopscope.runs import RunFolder
+from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
+from hopscope.studies.depth.claims import claims
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.configurations import Configuration
-from hopscope.studies.depth.evidence import gather
-from hopscope.studies.depth.figures import figure_names, write_figures
+from hopscope.studies.depth.figures import figure_names
 from hopscope.studies.depth.figures.depths import partial_rows
 from hopscope.studies.depth.figures.learning import NEVER, SEEN, crossing_rows
 from hopscope.studies.depth.figures.sweeps import (
@@ -27,11 +29,10 @@ from hopscope.studies.depth.figures.sweeps import (
     specification_rows,
     steps_rows,
 )
-from hopscope.studies.depth.ledger import judge
-from hopscope.studies.depth.story import write_story
+from hopscope.studies.depth.results import gather
 from hopscope.theory.information_flow import layers_per_step
 
-from .made_up import made_up
+from .made_up import evidence_of, made_up
 
 SWEPT = DepthStudyConfig(
     seeds=2,
@@ -44,29 +45,36 @@ SWEPT = DepthStudyConfig(
 )
 
 
-def evidence_of(config):
-    """A step is learned with one more layer than its number; half the seeds learn in time order."""
-    evidence = {}
+def swept_evidence(config, diverged=()):
+    """A step is learned with one more layer than its number, one after another."""
+    made = {}
     for each in config.grid():
-        asked = config.task(each).asked
-        partial = [0.1 if each.asked == "IC" and step < each.layers else 0.75 for step in asked]
-        times = [500.0 * step if loss < 0.5 else None for step, loss in zip(asked, partial, strict=True)]
-        evidence[each] = made_up(config, each, partial, [times] * config.seeds_of(each))
-    return evidence
+        partial = [0.1 if each.asked == "IC" and step < each.layers else 0.75 for step in each.asked_steps]
+        times = [
+            500.0 * step if loss < 0.5 else None for step, loss in zip(each.asked_steps, partial, strict=True)
+        ]
+        made[each] = made_up(config, each, partial, times=[times] * config.seeds_of(each), diverged=diverged)
+    return evidence_of(config, made)
+
+
+@pytest.fixture(scope="module")
+def swept():
+    """What the table says of `SWEPT`."""
+    return gather(swept_evidence(SWEPT))
+
+
+def presented(evidence, config, out):
+    """A run folder with the ledger, the figures and the story of some evidence."""
+    run = RunFolder.create(out, "depth", config.model_dump(mode="json"), [], None)
+    ledger = Ledger([judge(claim, evidence) for claim in claims(config)])
+    run.write_json("claims.json", ledger.to_json())
+    find_study("depth").present(run, config, evidence, ledger)
+    return run
 
 
 @pytest.fixture(scope="module")
 def made_up_folder(tmp_path_factory):
-    config = SWEPT
-    run = RunFolder.create(
-        tmp_path_factory.mktemp("made_up"), "depth", config.model_dump(mode="json"), [], None
-    )
-    evidence = evidence_of(config)
-    judged = judge(evidence, config)
-    run.write_json("claims.json", [claim.to_json() for claim, _ in judged])
-    write_figures(run, config, evidence)
-    write_story(run, config, evidence, judged)
-    return run
+    return presented(swept_evidence(SWEPT), SWEPT, tmp_path_factory.mktemp("made_up"))
 
 
 def test_every_figure_of_the_configuration_is_written_and_can_be_drawn(made_up_folder):
@@ -96,28 +104,37 @@ def test_the_page_is_built_of_words_that_all_have_their_numbers(made_up_folder):
     assert "None" not in re.sub(r"<script.*?</script>", "", page, flags=re.S)
 
 
-def test_exact_minima_are_drawn_where_the_theory_has_them():
-    rows = [row for row in partial_rows(SWEPT, evidence_of(SWEPT)) if row["kind"] == "exact"]
+@pytest.mark.parametrize("diverged", [(1,), (0, 1, 2)])
+def test_a_page_of_diverged_models_has_no_numbers_of_them(diverged, tmp_path):
+    run = presented(swept_evidence(SWEPT, diverged), SWEPT, tmp_path)
+    text = json.dumps(run.read_json("story.json"), ensure_ascii=False)
+    assert not re.search(r"\b(nan|NaN|None)\b", text)
+    (order,) = (each for each in run.read_json("story.json")["sections"] if each["id"] == "order")
+    assert (f"; {len(SWEPT.layers)} diverged." in json.dumps(order)) == (diverged == (1,))
+
+
+def test_exact_minima_are_drawn_where_the_theory_has_them(swept):
+    rows = [row for row in partial_rows(SWEPT, swept) if row["kind"] == "exact"]
     expected = layers_per_step(3, "causal", "deepest-first")
     assert [row["layers"] for row in rows] == list(expected.values())
 
 
-def test_crossings_that_never_happened_stand_at_the_end_of_training():
-    rows = crossing_rows(SWEPT, evidence_of(SWEPT))
+def test_crossings_that_never_happened_stand_at_the_end_of_training(swept):
+    rows = crossing_rows(SWEPT, swept)
     never = [row for row in rows if row["seen"] == NEVER]
     assert never and all(row["high"] is None and row["step"] == 10_000 for row in never)
     seen = [row for row in rows if row["seen"] == SEEN]
     assert seen and all(row["low"] <= row["step"] <= row["high"] for row in seen)
 
 
-def test_cells_know_what_the_theory_says_of_them():
-    theory = {(row["steps"], row["layers"]): row["theory"] for row in steps_rows(SWEPT, evidence_of(SWEPT))}
+def test_cells_know_what_the_theory_says_of_them(swept):
+    theory = {(row["steps"], row["layers"]): row["theory"] for row in steps_rows(SWEPT, swept)}
     assert theory[1, 1] == BELOW_EXACT  # the induction head takes two layers, the bound allows one
     assert theory[3, 1] == BELOW_BOUND and theory[3, 3] == ENOUGH and len(theory) == 15
 
 
-def test_every_reading_has_its_rows():
-    rows = specification_rows(SWEPT, evidence_of(SWEPT))
+def test_every_reading_has_its_rows(swept):
+    rows = specification_rows(SWEPT, swept)
     assert len({row["reading"] for row in rows}) == 16
     assert {row["what"] for row in rows} == {"IC x₁", "IC x₂", "IC x₃", "non-IC x₂"}
 
@@ -142,9 +159,9 @@ def test_a_run_is_whole(run):
 
 def test_evidence_is_what_the_metrics_say(run):
     config = DepthStudyConfig.model_validate(run.config)
-    evidence = gather(run, config)
+    results = gather(Evidence.read(run))
     table = [row for row in run.metrics().to_pylist() if row["split"] == "held_out"]
-    for each, found in evidence.items():
+    for each, found in results.items():
         final = config.training(each).final_steps()
         assert final == [9, 10, 12]
         for place, member in enumerate(found.members):
@@ -159,14 +176,13 @@ def test_evidence_is_what_the_metrics_say(run):
 
 
 def test_partial_losses_make_up_the_loss(run):
-    found = gather(run, DepthStudyConfig.model_validate(run.config))[Configuration("IC", 2, 1)]
+    found = gather(Evidence.read(run))[Configuration("IC", 2, 1)]
     for place, loss in enumerate(found.loss):
         assert loss == pytest.approx((found.partial[1][place] + found.partial[2][place]) / 2, rel=1e-6)
 
 
 def test_numbers_of_the_page_can_be_found_again(run):
     config = DepthStudyConfig.model_validate(run.config)
-    evidence = gather(run, config)
     story = run.read_json("story.json")
     followed = 0
     for number in story["numbers"].values():
@@ -186,7 +202,6 @@ def test_numbers_of_the_page_can_be_found_again(run):
         assert number["value"] == pytest.approx(ends[match["end"]], abs=1e-12)
         followed += 1
     assert followed >= 15
-    assert evidence
 
 
 def final_losses(run, config, members, metric):

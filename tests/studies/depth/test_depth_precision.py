@@ -2,12 +2,14 @@
 
 import pytest
 
-from hopscope.claims.claim import read_ledger
+from hopscope.claims import read_ledger
 from hopscope.executors.local import run_study
 from hopscope.probes.retrieval import measure_retrieval
+from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
 from hopscope.studies.depth.config import DepthStudyConfig
-from hopscope.studies.depth.evidence import LEARNED, gather
+from hopscope.studies.depth.results import gather
+from hopscope.studies.depth.values import LEARNED
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.restore import load_ensemble, unit_plan
 
@@ -27,7 +29,7 @@ def trained(config: DepthStudyConfig, precision: str, out):
     config = config.model_copy(update={"precision": precision})
     run = run_study(find_study("depth"), config, out=out, device="cpu", engine="general")
     verdicts = {claim.id: claim.verdict for claim in read_ledger(run.path / "claims.json")}
-    return run, verdicts, gather(run, config)[config.deepest()].partial
+    return run, verdicts, gather(Evidence.read(run))[config.deepest()].partial
 
 
 @pytest.mark.soak

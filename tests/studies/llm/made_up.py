@@ -1,8 +1,12 @@
 """Answers that were never given: to real questions, by a rule, so that every count is known."""
 
+from hopscope.claims import judge
 from hopscope.llm.answers import record, rows
 from hopscope.llm.question_sets import question_set, remembered
-from hopscope.studies.llm.cells import cells_of
+from hopscope.runs.evidence import Evidence
+from hopscope.studies.llm import measurements
+from hopscope.studies.llm.cells import SCHEMA_VERSION, Answers, cells_of
+from hopscope.studies.llm.claims import claims
 
 
 def asked(config):
@@ -16,8 +20,8 @@ def asked(config):
     }
 
 
-def cells(config, say):
-    """Cells of the answers that `say(model, question, number)` gives: a list of texts, the last one final."""
+def answered(config, say):
+    """Answers on record, of texts that `say(model, question, number)` gives: a list, the last one final."""
     questions = asked(config)
     made = []
     for model in config.model:
@@ -26,4 +30,21 @@ def cells(config, say):
             attempts = [{"text": t, "acceptable": t if t in question.acceptable else None} for t in texts]
             scored = {"answer": question.answer, "attempts": attempts, "stuck": False}
             made.append(record(question.id, model, 1, remembered(question, config.seed), scored))
-    return cells_of(rows(made), questions)
+    found = rows(made)
+    return Answers(schema_version=SCHEMA_VERSION, cells=tuple(cells_of(found, questions)), rows=tuple(found))
+
+
+def cells(config, say):
+    """Cells of such answers."""
+    return list(answered(config, say).cells)
+
+
+def evidence_of(answers, config):
+    """The evidence table of a run with these answers."""
+    return Evidence.of([], measurements.rows(answers), config.model_dump(mode="json"))
+
+
+def judged(answers, config):
+    """R10 on these answers."""
+    (claim,) = claims(config)
+    return judge(claim, evidence_of(answers, config))

@@ -1,82 +1,25 @@
-"""R10 and the page, on answers made up by a rule."""
+"""The page and the command line, on answers made up by a rule."""
 
 import json
 import re
 
 import pytest
 
-from hopscope.claims import Verdict
 from hopscope.cli.parsing import joined
 from hopscope.cli.run import read_options
 from hopscope.errors import UserError
+from hopscope.executors.finish import finish
 from hopscope.executors.local import run_study
-from hopscope.llm.answers import share
-from hopscope.report.figures import render_figure
-from hopscope.report.page import build_report
 from hopscope.runs import RunFolder, find_run
 from hopscope.studies import find_study
-from hopscope.studies.llm.cells import FILE, SCHEMA_VERSION, Answers
+from hopscope.studies.llm.cells import FILE
 from hopscope.studies.llm.config import PRESETS, LanguageModelConfig
 from hopscope.studies.llm.figures import accuracy_rows, figure_names, followed_rows, headline
-from hopscope.studies.llm.ledger import r10
 from hopscope.studies.llm.words import short_names
 
-from .made_up import cells
+from .made_up import answered
 
 STUDY = find_study("llm")
-
-
-@pytest.fixture(scope="module")
-def whole():
-    """The paper's scale, all right."""
-    config = PRESETS["paper"].model_copy(update={"model": ("a/b",)})
-    return config, cells(config, lambda model, question, number: [question.answer])
-
-
-def with_counts(cell, right, of):
-    return cell.model_copy(update={"accuracy": share(right, of)})
-
-
-@pytest.mark.parametrize(
-    ("right", "of", "verdict"),
-    [
-        (500, 500, Verdict.REPRODUCED),
-        (464, 500, Verdict.REPRODUCED),  # from 0.9019
-        (463, 500, Verdict.INCONCLUSIVE),  # from 0.8997
-        (440, 500, Verdict.INCONCLUSIVE),  # up to 0.9056
-        (435, 500, Verdict.REFUTED),  # up to 0.8967
-        (495, 495, Verdict.REPRODUCED),  # five without an answer change nothing
-        (300, 300, Verdict.INCONCLUSIVE),  # two hundred could
-    ],
-)
-def test_one_kind_of_question_decides(whole, right, of, verdict):
-    config, found = whole
-    judged = r10([*found[:3], with_counts(found[3], right, of), *found[4:]], config)
-    assert judged.verdict is verdict
-    assert judged.value["equations D = 4"] == right / of and judged.n == 500
-    assert len(judged.value) == 9
-
-
-def test_fewer_questions_say_what_was_seen_and_decide_nothing():
-    config = PRESETS["smoke"].model_copy(update={"model": ("a/b", "c/d")})
-
-    def say(model, question, number):
-        return [question.answer if model == "a/b" else question.structure.alternatives[0].answer]
-
-    judged = r10(cells(config, say), config)
-    assert judged.verdict is Verdict.INCONCLUSIVE and judged.n == 8
-    assert "a/b: 0 of 9 kinds of questions wholly above 90 %" in judged.words
-    assert "c/d: 0 of 9 kinds of questions wholly above 90 %, 9 wholly below" in judged.words
-    assert "(equations D = 1, 2, 3, 4, 5; lives with; kingdoms" in judged.words
-    assert "8 of 500 questions of each kind" in judged.words
-
-
-def test_a_model_that_never_answers_is_no_failure_of_retrieval(whole):
-    config = whole[0].model_copy(update={"formulations": ("functions",)})
-    (cell,) = cells(config.model_copy(update={"count": 7}), lambda m, q, n: ["hm"] * 3)
-    judged = r10([cell], config)
-    assert judged.verdict is Verdict.INCONCLUSIVE and judged.value is None
-    assert "1 without any acceptable answer" in judged.words
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +34,9 @@ def made(tmp_path_factory):
         return [question.structure.symbols[question.structure.chain][0], wrong]
 
     run = RunFolder.create(tmp_path_factory.mktemp("llm"), "llm", config.model_dump(mode="json"), [], "smoke")
-    answers = Answers(schema_version=SCHEMA_VERSION, cells=tuple(cells(config, say)), rows=())
+    answers = answered(config, say)
     run.write_json(FILE, answers.model_dump(mode="json"))
-    STUDY.conclude(run)
+    finish(run, STUDY, config)
     return run, config, answers.cells
 
 
@@ -121,9 +64,8 @@ def test_the_page_is_whole(made):
     sections = [section["id"] for section in run.read_json("story.json")["sections"]]
     assert sections == ["task", "verdicts", "accuracy", "wrong", "hops", "rejected", "limits"]
     for name in figure_names(config):
-        svg, png = render_figure(run.path / "figures", name)
-        assert svg.stat().st_size > 1000 and png.stat().st_size > 1000
-    build_report([run.path], run.path / "report.html")
+        for kind in ("svg", "png"):
+            assert (run.path / "figures" / f"{name}.{kind}").stat().st_size > 1000
     page = re.sub(r"<script.*?</script>", "", (run.path / "report.html").read_text(), flags=re.S)
     assert "None" not in page and "hopscope/…/tiny" in page
 

@@ -6,18 +6,18 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from hopscope.claims import Verdict
+from hopscope.claims import Ledger, Verdict
+from hopscope.claims.wording import remarks
 from hopscope.cli.run import read_options
 from hopscope.errors import UserError
-from hopscope.llm.answers import Tally, share
 from hopscope.llm.corpus_file import StepCounts
 from hopscope.runs import RunFolder, content_hash
 from hopscope.studies import find_study
 from hopscope.studies.tiny_lm.config import PRESETS, TinyLmConfig, plan
-from hopscope.studies.tiny_lm.evidence import Member
 from hopscope.studies.tiny_lm.figures import draw_accuracy
-from hopscope.studies.tiny_lm.ledger import judge
 from hopscope.studies.tiny_lm.story import write_story
+
+from .made_up import diverged, judged, members_of, record
 
 TEXT = "Anna knows Bert. Bert paints ships. Ships need tar. Anna tar. Bert tar. Anna ships."
 COUNTS = StepCounts(text="ships.txt", tokens=29, counts=(7, 0, 5, 3))
@@ -25,10 +25,6 @@ COUNTS = StepCounts(text="ships.txt", tokens=29, counts=(7, 0, 5, 3))
 
 def options(*words):
     return read_options(find_study("tiny-lm"), [str(word) for word in words])[1]
-
-
-def record(config):
-    return config.model_dump(mode="json")
 
 
 # The options.
@@ -111,38 +107,6 @@ def test_refusals_are_one_line_before_anything_is_written(tmp_path, monkeypatch,
 # The ledger and the page.
 
 
-def tally(depth, right, of):
-    return Tally(
-        model="m", formulation="equations", depth=depth, questions=of, accuracy=share(right, of),
-        first_accuracy=share(right, of), acceptance=share(of, of), answered=share(of, of), guess=0.25, attempts=1.0,
-        stuck=0, lost_chain=0, lost_steps={}, rejected={},
-    ).model_dump(mode="json")  # fmt: skip
-
-
-UNREAD = {"learned": [], "paths": [], "minimal_circuits": [], "verdict": "no circuit: above plateau"}
-
-
-def members_of(config, right):
-    """Models whose exams are made up, of 97 questions each; `right` of the mixture at the last depth."""
-    members = []
-    for unit in plan(config):
-        scores = [right[unit.label] if depth == config.depths[-1] else 89 for depth in config.depths]
-        tallies = [tally(depth, score, 97) for depth, score in zip(config.depths, scores, strict=True)]
-        members += [
-            Member(
-                member=each.member, seed=each.seed, mixture=unit.label, frozen=False,
-                file=f"units/{content_hash(record(unit))}/analysis/exam.json", key=f"members.{index}",
-                folder="models/m", tallies={one["depth"]: one for one in tallies},
-                accuracy={depth: ([0, 5], [0.25, 0.95]) for depth in config.depths},
-                loss={depth: ([0, 5], [1.4, 0.1]) for depth in config.depths},
-                reading=UNREAD, reading_file="units/circuit.json", checkpoints=(0, 5), paths=(), tokens=[], rows=[],
-                formation_file="units/formation.json", unit=None,
-            )
-            for index, each in enumerate(unit.members)
-        ]  # fmt: skip
-    return members
-
-
 def told(root, config, right):
     """The story of a run whose configuration, units and exams are on record."""
     members = members_of(config, right)
@@ -159,7 +123,7 @@ def told(root, config, right):
         run.write_json(
             asked[0].file, {"members": [{"tallies": list(each.tallies.values())} for each in asked]}
         )
-    write_story(run, config, members, judge(members, config))
+    write_story(run, config, members, Ledger([judged(members, config)]))
     return run, members
 
 
@@ -169,37 +133,73 @@ WIDE = TinyLmConfig(
 ALL_RIGHT = {"uniform": 97, "zipf": 96, "corpus": 95, "deepest": 13}
 
 
+CONTROL = "deepest, texts of depth 3 alone"
+
+
 def test_a_text_is_a_part_of_its_own_and_the_control_decides_nothing():
-    members = members_of(WIDE, ALL_RIGHT)
-    ((claim, judgement),) = judge(members, WIDE)
+    claim = judged(members_of(WIDE, ALL_RIGHT), WIDE)
     assert claim.verdict is Verdict.REPRODUCED
     assert claim.threshold == {each: {"at_least": 0.9} for each in ("zipf", "uniform", "corpus")}
     assert claim.value == pytest.approx({"zipf": 96 / 97, "uniform": 1.0, "corpus": 95 / 97})
-    assert "not judged: the control, trained on texts of depth 3 alone, is at 13.4 %" in judgement.words
-    assert judgement.per_seed["deepest"] == (13 / 97,) * 10
+    assert (claim.n, claim.n_counts) == (10, "seed")
+    (control,) = claim.controls.values()
+    assert control.samples == [13 / 97] * 10 and control.shows is None
+    assert f"control {CONTROL}: 13.4 % [13.4 %, 13.4 %]" in remarks(claim)
+    # Not even a control that learns everything takes anything back.
+    assert judged(members_of(WIDE, {**ALL_RIGHT, "deepest": 97}), WIDE).verdict is Verdict.REPRODUCED
 
 
 def test_one_text_that_does_not_suffice_refutes():
-    members = members_of(WIDE, {**ALL_RIGHT, "corpus": 50})
-    ((claim, _),) = judge(members, WIDE)
+    claim = judged(members_of(WIDE, {**ALL_RIGHT, "corpus": 50}), WIDE)
     assert claim.verdict is Verdict.REFUTED
+
+
+def test_only_the_largest_depth_counts():
+    claim = judged(members_of(WIDE, {**ALL_RIGHT, "zipf": 89}), WIDE)  # shallower ones are at 89 of 97 too
+    assert claim.verdict is Verdict.REPRODUCED
+    assert judged(members_of(WIDE, {**ALL_RIGHT, "zipf": 87}), WIDE).verdict is Verdict.REFUTED  # 89.7 %
 
 
 def test_without_a_text_or_a_control_the_claim_is_what_it_was(tmp_path):
     config = WIDE.model_copy(update={"corpus": None, "control": False})
-    ((claim, judgement),) = judge(members_of(config, ALL_RIGHT), config)
-    assert set(claim.threshold) == set(judgement.per_seed) == {"zipf", "uniform"}
-    assert "control" not in judgement.words
+    claim = judged(members_of(config, ALL_RIGHT), config)
+    assert set(claim.threshold) == set(claim.samples) == {"zipf", "uniform"}
+    assert claim.controls == {} and not any("control" in line for line in remarks(claim))
     run, _ = told(tmp_path, config.model_copy(update={"seeds": 1}), ALL_RIGHT)
     assert "mixtures" not in [section["id"] for section in run.read_json("story.json")["sections"]]
 
 
-def test_a_control_that_diverged_is_said_to_have_no_number():
+def test_shorter_trainings_decide_nothing_but_here():
+    config = WIDE.model_copy(update={"training_steps": 2_000})
+    claim = judged(members_of(config, ALL_RIGHT), config)
+    assert (claim.verdict, claim.leaning) == (Verdict.INCONCLUSIVE, "agrees")
+    assert claim.words.startswith(
+        "zipf: below the protocol's scale: 2,000 of 30,000 steps; 10 of 10 seeds meet it"
+    )
+    assert claim.here.verdict is Verdict.REPRODUCED
+
+
+def test_a_mixture_that_was_not_trained_is_not_run():
+    config = WIDE.model_copy(update={"corpus": None, "control": False, "mixtures": ("uniform",)})
+    claim = judged(members_of(config, ALL_RIGHT), config)
+    assert claim.verdict is Verdict.INCONCLUSIVE
+    assert claim.value == {"uniform": 1.0} and claim.words.startswith("zipf: not run · uniform: all 10 of 10")
+
+
+def test_a_model_that_diverged_has_no_score_and_keeps_the_claim_open():
     members = members_of(WIDE, ALL_RIGHT)
-    kept = [each for each in members if each.mixture != "deepest"]
-    ((_, judgement),) = judge(kept, WIDE)
-    assert judgement.words.endswith("is at no number")
-    assert "deepest" not in judgement.per_seed
+    first = members.index(next(each for each in members if each.mixture == "zipf"))
+    members[first] = diverged(members[first])
+    claim = judged(members, WIDE)
+    assert claim.samples["zipf"] == [None] + [96 / 97] * 9
+    assert claim.verdict is Verdict.INCONCLUSIVE and "1 of 10 seeds has no number" in claim.words
+
+
+def test_a_control_that_diverged_is_said_to_have_no_number():
+    members = [diverged(each) if each.mixture == "deepest" else each for each in members_of(WIDE, ALL_RIGHT)]
+    claim = judged(members, WIDE)
+    assert claim.verdict is Verdict.REPRODUCED
+    assert f"control {CONTROL}: none of 10 seeds has a number" in remarks(claim)
 
 
 def followed(run, number):

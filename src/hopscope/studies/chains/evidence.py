@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hopscope.circuits.circuit import Circuit
-from hopscope.circuits.config import READ, formation_name, reading_name
+from hopscope.circuits.config import formation_name, reading_name
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.claims.precedence import earliest, latest
-from hopscope.runs import MemberRecord, RunFolder, frozen_members
+from hopscope.runs import MemberRecord, RunFolder, diverged_members
 from hopscope.studies.chains.config import ChainsConfig
-from hopscope.studies.followed import DIVERGED, FollowedMember, FollowedPath, followed_paths
+from hopscope.studies.followed import DIVERGED, FollowedMember, FollowedPath, every_path, followed_paths
 from hopscope.studies.metrics import Metrics
 from hopscope.studies.rows import Curve
 from hopscope.training.config import MemberPlan
@@ -42,7 +42,7 @@ class Member(FollowedMember):
     @property
     def name(self) -> str:
         """For people."""
-        if self.init_seed == self.data_seed:
+        if not self.crossed:
             return f"seed {self.seed}"
         return f"init {self.init_seed}, data {self.data_seed}"
 
@@ -56,20 +56,20 @@ class Member(FollowedMember):
         """Whether it has learned the whole chain."""
         return not self.frozen and len(self.learned) == len(self.partial)
 
-    @property
-    def was_read(self) -> bool:
-        """Whether a circuit by rules accounts for what it has learned."""
-        return bool(self.reading["verdict"] == READ)
-
     @cached_property
     def circuit(self) -> Circuit:
         """Its smallest circuit."""
         return Circuit.model_validate(self.reading["circuit"])
 
     @property
-    def heads(self) -> list[tuple[int, int]]:
-        """Heads with a path in its smallest circuit."""
-        return [] if self.frozen else self.circuit.heads
+    def crossed(self) -> bool:
+        """Whether its weights and its data have different seeds: it is not independent of the others."""
+        return self.init_seed != self.data_seed
+
+    @property
+    def every_path(self) -> tuple[FollowedPath, ...]:
+        """Every path of its smallest circuit, also those that were not followed."""
+        return every_path(self.reading, step_of)
 
     @property
     def first_reads(self) -> list[FollowedPath]:
@@ -118,13 +118,16 @@ def gather(run: RunFolder, config: ChainsConfig) -> list[Member]:
         UserError: a file is missing or damaged.
     """
     held_out, train = Metrics(run), Metrics(run, "train")
-    plans = {plan.member: plan for plan in config.members()}
-    return [_member(run, config, record, plans[record.member], held_out, train) for record in run.members]
+    plans, diverged = {plan.member: plan for plan in config.members()}, diverged_members(run)
+    return [
+        _member(run, config, record, plans[record.member], record.member in diverged, held_out, train)
+        for record in run.members
+    ]
 
 
 def seeds_of(members: Sequence[Member]) -> list[Member]:
     """Members whose weights and data have one seed: independent of each other."""
-    return [member for member in members if member.init_seed == member.data_seed]
+    return [member for member in members if not member.crossed]
 
 
 def _member(
@@ -132,11 +135,11 @@ def _member(
     config: ChainsConfig,
     record: MemberRecord,
     plan: MemberPlan,
+    frozen: bool,
     held_out: Metrics,
     train: Metrics,
 ) -> Member:
     training, unit, number = config.training(), run.unit(record.unit), record.member
-    frozen = record.index in frozen_members(unit, training.steps)
     name = reading_name(number, config.reader())
     reading = unit.read_analysis(name, training.steps)
     if frozen:  # what was read of its last weights says nothing

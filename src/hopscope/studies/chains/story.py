@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from hopscope.claims import Claim, Judgement
+from hopscope.claims import JudgedClaim
 from hopscope.runs import RunFolder
 from hopscope.studies.blocks import Block, chain_example, figure, section, table, text
 from hopscope.studies.chains.config import ChainsConfig
@@ -42,7 +42,7 @@ def write_page(
     title: str,
     subtitle: str,
     numbers: Numbers,
-    judged: Sequence[tuple[Claim, Judgement]],
+    ledger: Sequence[JudgedClaim],
     sections: Iterable[Block | None],
 ) -> None:
     """Write `story.json`."""
@@ -53,7 +53,7 @@ def write_page(
             "title": title,
             "subtitle": subtitle,
             "numbers": numbers.entries,
-            "claims": told(judged),
+            "claims": told(ledger),
             "sections": [each for each in sections if each is not None],
         },
     )

@@ -1,4 +1,4 @@
-"""What the studies of circuits and of emergence do alike; see `hopscope.studies.base.Study`."""
+"""What the studies of circuits and of emergence do alike; see `hopscope.studies.base.Program`."""
 
 from typing import TYPE_CHECKING, ClassVar, cast
 

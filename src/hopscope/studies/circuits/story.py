@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hopscope.claims import Claim, Judgement
+from hopscope.claims import JudgedClaim
 from hopscope.runs import RunFolder
 from hopscope.studies.blocks import Block, figure, section, text
 from hopscope.studies.chains import story
@@ -14,7 +14,7 @@ def write_story(
     run: RunFolder,
     config: CircuitsConfig,
     members: Sequence[Member],
-    judged: Sequence[tuple[Claim, Judgement]],
+    ledger: Sequence[JudgedClaim],
 ) -> None:
     """Write `story.json`."""
     numbers = story.Numbers()
@@ -23,7 +23,7 @@ def write_story(
         "Which circuits do models learn?",
         f"{config.name}, {len(members)} seeds, every model read and its circuit proven by ablation",
         numbers,
-        judged,
+        ledger,
         [
             story.task_section(config, numbers),
             story.verdict_section(config),

@@ -7,6 +7,10 @@ from hopscope.studies.depth.config import ANALYSES, COSTS, PRESETS, DepthStudyCo
 from hopscope.tasks.config import RetrievalConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hopscope.claims import Claim, Ledger
+    from hopscope.runs.evidence import Evidence, Row
     from hopscope.tasks.retrieval import RetrievalTask
     from hopscope.training.budget import TimeBudget
     from hopscope.training.config import UnitPlan
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DepthStudy:
-    """See `hopscope.studies.base.Study`; what needs torch or charts is imported when it is called."""
+    """See `hopscope.studies.base.Program`; what needs torch or charts is imported when it is called."""
 
     name = "depth"
     summary = (
@@ -59,16 +63,26 @@ class DepthStudy:
         config = DepthStudyConfig.model_validate(unit.run.config)
         analyse(unit, plan, task, config.analysis_samples, device)
 
-    def conclude(self, run: RunFolder) -> None:
-        """Claims, figures and story."""
-        from hopscope.studies.depth.evidence import gather
+    def measurements(self, run: RunFolder, config: DepthStudyConfig) -> "Iterable[Row]":
+        """Final losses, and what was measured of the last checkpoints."""
+        from hopscope.studies.depth.measures import measurements
+
+        return measurements(run, config)
+
+    def claims(self, config: DepthStudyConfig) -> "tuple[Claim, ...]":
+        """R1 to R3, R9a, R9b and R11."""
+        from hopscope.studies.depth.claims import claims
+
+        return claims(config)
+
+    def present(
+        self, run: RunFolder, config: DepthStudyConfig, evidence: "Evidence", ledger: "Ledger"
+    ) -> None:
+        """Figures and story."""
         from hopscope.studies.depth.figures import write_figures
-        from hopscope.studies.depth.ledger import judge
+        from hopscope.studies.depth.results import gather
         from hopscope.studies.depth.story import write_story
 
-        config = DepthStudyConfig.model_validate(run.config)
-        evidence = gather(run, config)
-        judged = judge(evidence, config)
-        run.write_json("claims.json", [claim.to_json() for claim, _ in judged])
-        write_figures(run, config, evidence)
-        write_story(run, config, evidence, judged)
+        results = gather(evidence)
+        write_figures(run, config, results)
+        write_story(run, config, evidence, results, ledger)

@@ -91,6 +91,11 @@ class Configuration:
         layers = "1 layer" if self.layers == 1 else f"{self.layers} layers"
         return ", ".join(filter(None, [f"{self.asked} D={self.steps}", layers, self.reading.words]))
 
+    @property
+    def asked_steps(self) -> tuple[int, ...]:
+        """Steps k of the chain that the model is asked for."""
+        return tuple(range(1, self.steps + 1)) if self.asked == "IC" else (self.steps,)
+
     def with_reading(self, reading: Reading) -> "Configuration":
         """The same under another reading."""
         return replace(self, reading=reading)

@@ -15,13 +15,17 @@ from hopscope.studies.emergence.config import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hopscope.claims import Claim, Ledger
+    from hopscope.runs.evidence import Evidence, Row
     from hopscope.tasks.retrieval import RetrievalTask
     from hopscope.training.budget import TimeBudget
     from hopscope.training.config import UnitPlan
 
 
 class EmergenceStudy(ChainsStudy):
-    """See `hopscope.studies.base.Study`."""
+    """See `hopscope.studies.base.Program`."""
 
     name = "emergence"
     summary = "the heads of a circuit as they form: in which order, with which losses, and what needs what"
@@ -47,17 +51,27 @@ class EmergenceStudy(ChainsStudy):
         super().analyse(unit, plan, task, budget, device)
         analyse(cast(EmergenceConfig, self.config_of(unit)), unit, plan, task, budget, device)
 
-    def conclude(self, run: RunFolder) -> None:
-        """Claims, figures and story."""
+    def measurements(self, run: RunFolder, config: EmergenceConfig) -> "Iterable[Row]":
+        """Losses, circuits, their formation, and members trained again, as rows of the evidence table."""
+        from hopscope.studies.emergence.measures import measurements
+
+        return measurements(run, config)
+
+    def claims(self, config: EmergenceConfig) -> "tuple[Claim, ...]":
+        """R8."""
+        from hopscope.studies.emergence.claims import claims
+
+        return claims(config)
+
+    def present(
+        self, run: RunFolder, config: EmergenceConfig, evidence: "Evidence", ledger: "Ledger"
+    ) -> None:
+        """Figures and story."""
         from hopscope.studies.chains.evidence import gather
         from hopscope.studies.chains.figures import write_figures
         from hopscope.studies.emergence.figures import figures
-        from hopscope.studies.emergence.ledger import judge
         from hopscope.studies.emergence.story import write_story
 
-        config = EmergenceConfig.model_validate(run.config)
         members = gather(run, config)
-        judged = judge(members, config)
-        run.write_json("claims.json", [claim.to_json() for claim, _ in judged])
         write_figures(run, figures(config), config, members)
-        write_story(run, config, members, judged)
+        write_story(run, config, members, ledger)

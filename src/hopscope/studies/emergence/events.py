@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from operator import methodcaller
 from typing import Any
 
-from hopscope.claims.crossings import Crossing, Order, order
+from hopscope.claims.crossings import Crossing
 from hopscope.claims.precedence import Precedence, precedence
 from hopscope.claims.variance import Shares, variance_shares
 from hopscope.studies.chains.evidence import Member, step_of
@@ -70,20 +69,6 @@ def waits(members: Sequence[Member], first: Event, second: Event) -> list[float]
         for _, one, other in both(members, first, second)
         if one.time is not None and other.time is not None
     ]
-
-
-def out_of_order(member: Member, steps: int) -> int | None:
-    """In how many neighbouring steps the paths of the later one had formed first; ties are no disorder.
-
-    Returns:
-        None where no order is known.
-    """
-    times = [event.of(member) for event in hop_events(steps)]
-    known = [
-        order(one, other) for one, other in pairwise(time for time in times if time is not None)
-    ]  # a step without paths of its own has no time
-    seen = [each for each in known if each is not Order.UNKNOWN]
-    return sum(each is Order.AFTER for each in seen) if seen else None
 
 
 # Crossed seeds.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from hopscope.claims import Claim, Judgement
+from hopscope.claims import JudgedClaim
 from hopscope.claims.crossings import Crossing, first_crossing, median
 from hopscope.claims.intervals import Interval, bootstrap_mean
 from hopscope.claims.precedence import Precedence
@@ -41,7 +41,7 @@ def write_story(
     run: RunFolder,
     config: EmergenceConfig,
     members: Sequence[Member],
-    judged: Sequence[tuple[Claim, Judgement]],
+    ledger: Sequence[JudgedClaim],
 ) -> None:
     """Write `story.json`."""
     numbers = Numbers()
@@ -51,7 +51,7 @@ def write_story(
         "Heads as they form",
         f"{config.name}, {config.seeds} seeds and {crossed} crossed models, followed from checkpoint to checkpoint",
         numbers,
-        judged,
+        ledger,
         [
             story.task_section(config, numbers),
             story.verdict_section(config),

@@ -7,14 +7,18 @@ from hopscope.runs import RunFolder, UnitFolder
 from hopscope.studies.llm.config import COSTS, PRESETS, LanguageModelConfig
 
 if TYPE_CHECKING:
-    from hopscope.tasks.batch import Task
+    from collections.abc import Iterable
+
+    from hopscope.claims import Claim, Ledger
+    from hopscope.runs.evidence import Evidence, Row
+    from hopscope.tasks.device import DeviceTask
     from hopscope.training.budget import TimeBudget
     from hopscope.training.config import UnitPlan
     from hopscope.training.trainer import Evaluate
 
 
 class LanguageModelStudy:
-    """See `hopscope.studies.base.Study` and `Gathering`: nothing is trained, so there are no units and no members."""
+    """See `hopscope.studies.base.Program` and `Gathering`: nothing is trained, so there are no units and no members."""
 
     name = "llm"
     summary = "language models answer retrieval problems in words: how often, and how they fail"
@@ -44,7 +48,7 @@ class LanguageModelStudy:
 
         gather(run, config, budget, say)
 
-    def task(self, plan: "UnitPlan", device: str) -> "Task":
+    def task(self, plan: "UnitPlan", device: str) -> "DeviceTask":
         """Never called: there are no units."""
         raise NotImplementedError("the study of language models has no units")
 
@@ -58,16 +62,26 @@ class LanguageModelStudy:
         """Never called: there are no units."""
         raise NotImplementedError("the study of language models has no units")
 
-    def conclude(self, run: RunFolder) -> None:
-        """Claims, figures and story."""
+    def measurements(self, run: RunFolder, config: LanguageModelConfig) -> "Iterable[Row]":
+        """What the models answered."""
+        from hopscope.studies.llm.measurements import measurements
+
+        return measurements(run, config)
+
+    def claims(self, config: LanguageModelConfig) -> "tuple[Claim, ...]":
+        """Claim R10."""
+        from hopscope.studies.llm.claims import claims
+
+        return claims(config)
+
+    def present(
+        self, run: RunFolder, config: LanguageModelConfig, evidence: "Evidence", ledger: "Ledger"
+    ) -> None:
+        """Figures and story."""
         from hopscope.studies.llm.cells import read_cells
         from hopscope.studies.llm.figures import write_figures
-        from hopscope.studies.llm.ledger import judge
         from hopscope.studies.llm.story import write_story
 
-        config = LanguageModelConfig.model_validate(run.config)
         cells = read_cells(run)
-        judged = judge(cells, config)
-        run.write_json("claims.json", [claim.to_json() for claim, _ in judged])
         write_figures(run, config, cells)
-        write_story(run, config, cells, judged)
+        write_story(run, config, cells, ledger)

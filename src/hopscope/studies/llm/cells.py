@@ -109,9 +109,18 @@ def read_cells(run: RunFolder) -> list[Cell]:
     Raises:
         UserError: the file is missing or damaged.
     """
+    return list(read_answers(run).cells)
+
+
+def read_answers(run: RunFolder) -> Answers:
+    """Everything on record of the answers.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
     found = run.read_json(FILE)
     try:
-        return list(Answers.model_validate(found).cells)
+        return Answers.model_validate(found)
     except ValidationError as error:
         raise UserError(
             f"{run.path / FILE}: {validation_line(error)}; delete it and run the same command again"

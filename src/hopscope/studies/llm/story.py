@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hopscope.claims import Claim, Judgement
+from hopscope.claims import Ledger
 from hopscope.llm.answers import Share
 from hopscope.runs import RunFolder
 from hopscope.studies.blocks import Block, figure, section, table, text
@@ -25,7 +25,7 @@ def write_story(
     run: RunFolder,
     config: LanguageModelConfig,
     cells: Sequence[Cell],
-    judged: Sequence[tuple[Claim, Judgement]],
+    ledger: Ledger,
 ) -> None:
     """Write `story.json`."""
     numbers = Numbers(cells)
@@ -47,7 +47,7 @@ def write_story(
             "title": "Retrieval in words: what language models answer",
             "subtitle": models + asked,
             "numbers": numbers.entries,
-            "claims": told(judged),
+            "claims": told(ledger),
             "sections": sections,
         },
     )

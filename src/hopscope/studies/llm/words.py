@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hopscope.studies.llm.cells import Cell
+from hopscope.studies.llm.config import Kind
 from hopscope.tasks.text.config import Formulation
 
 NAMES: Final[dict[Formulation, str]] = {
@@ -29,14 +30,19 @@ _LONGEST = 24
 
 def kind_words(cell: Cell) -> str:
     """A kind of question; only equations have a depth to choose."""
-    name = NAMES[cell.formulation]
-    return f"{name} D = {cell.depth}" if cell.formulation == "equations" else name
+    return kind_name(cell.formulation, cell.depth)
 
 
-def kinds_words(cells: Sequence[Cell]) -> str:
+def kind_name(formulation: Formulation, depth: int) -> str:
+    """A formulation, with its depth where that can be chosen."""
+    name = NAMES[formulation]
+    return f"{name} D = {depth}" if formulation == "equations" else name
+
+
+def kinds_words(kinds: Sequence[Kind]) -> str:
     """Several kinds of question, the depths of equations together."""
-    depths = [str(cell.depth) for cell in cells if cell.formulation == "equations"]
-    others = [kind_words(cell) for cell in cells if cell.formulation != "equations"]
+    depths = [str(kind.depth) for kind in kinds if kind.formulation == "equations"]
+    others = [kind_name(*kind) for kind in kinds if kind.formulation != "equations"]
     return "; ".join(([f"equations D = {', '.join(depths)}"] if depths else []) + others)
 
 

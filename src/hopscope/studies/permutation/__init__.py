@@ -13,6 +13,10 @@ from hopscope.studies.permutation.config import (
 from hopscope.tasks.config import PermutationConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hopscope.claims import Claim, Ledger
+    from hopscope.runs.evidence import Evidence, Row
     from hopscope.tasks.permutation import PermutationTask
     from hopscope.training.budget import TimeBudget
     from hopscope.training.config import UnitPlan
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class PermutationStudy:
-    """See `hopscope.studies.base.Study`; what needs torch or charts is imported when it is called."""
+    """See `hopscope.studies.base.Program`; what needs torch or charts is imported when it is called."""
 
     name = "permutation"
     summary = "one-layer models look up a permutation: elimination, recall, and which model learns which"
@@ -62,16 +66,26 @@ class PermutationStudy:
         config = PermutationStudyConfig.model_validate(unit.run.config)
         analyse(unit, plan, task, budget, analyses(config, plan), config.evaluation_limit, device)
 
-    def conclude(self, run: RunFolder) -> None:
-        """Claims, figures and story."""
+    def measurements(self, run: RunFolder, config: PermutationStudyConfig) -> "Iterable[Row]":
+        """Everything that the analyses say, as rows of the evidence table."""
+        from hopscope.studies.permutation.measures import measurements
+
+        return measurements(run, config)
+
+    def claims(self, config: PermutationStudyConfig) -> "tuple[Claim, ...]":
+        """P1 to P11."""
+        from hopscope.studies.permutation.claims import claims
+
+        return claims(config)
+
+    def present(
+        self, run: RunFolder, config: PermutationStudyConfig, evidence: "Evidence", ledger: "Ledger"
+    ) -> None:
+        """Figures and story."""
         from hopscope.studies.permutation.evidence import gather
         from hopscope.studies.permutation.figures import write_figures
-        from hopscope.studies.permutation.ledger import judge
         from hopscope.studies.permutation.story import write_story
 
-        config = PermutationStudyConfig.model_validate(run.config)
-        evidence = gather(run, config)
-        judged = judge(evidence, config)
-        run.write_json("claims.json", [claim.to_json() for claim, _ in judged])
-        write_figures(run, config, evidence)
-        write_story(run, config, evidence, judged)
+        gathered = gather(run, config)
+        write_figures(run, config, gathered)
+        write_story(run, config, gathered, ledger)

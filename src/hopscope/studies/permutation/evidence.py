@@ -1,4 +1,7 @@
-"""What the analyses of a run say, gathered by configuration: the ground of claims, figures and story."""
+"""What the analyses of a run say, gathered by configuration: the ground of figures and story.
+
+Claims do not read it: they read the evidence table (see `measures`).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopscope.errors import UserError
-from hopscope.runs import MemberRecord, RunFolder, UnitFolder, frozen_members
+from hopscope.probes.onsets import transition
+from hopscope.runs import MemberRecord, RunFolder, UnitFolder, diverged_members
 from hopscope.studies.permutation.config import PermutationStudyConfig, analyses
 from hopscope.studies.permutation.configurations import Configuration
 from hopscope.training.plan import unit_plan
@@ -118,15 +122,12 @@ def gather(run: RunFolder, config: PermutationStudyConfig) -> dict[str, Evidence
     """
     losses = last_epoch_loss(run, config)
     curves = _curves(run)
+    diverged = diverged_members(run)
     gathered: dict[str, Evidence] = {}
     for configuration in config.grid():
         steps = config.training(configuration).steps
         of_this = [m for m in run.members if Configuration.from_overrides(m.overrides) == configuration]
-        frozen = [
-            member.member
-            for member in of_this
-            if member.index in frozen_members(run.unit(member.unit), steps)
-        ]
+        frozen = [member.member for member in of_this if member.member in diverged]
         sources = _sources(run, config, of_this, steps)
         gathered[configuration.name] = Evidence(
             configuration=configuration,
@@ -176,6 +177,21 @@ def _read(unit: UnitFolder, name: str, steps: int) -> dict[str, Any]:
             "delete it and run the same command again"
         )
     return found
+
+
+def transitions(found: Evidence, values: int) -> list[dict[str, Any] | None]:
+    """How sudden recall was, seed by seed (see `probes.onsets.transition`); `None` without a curve."""
+    results: list[dict[str, Any] | None] = []
+    pairs = zip(found.curves["held_out/recall"], found.curves["train/loss"], strict=True)
+    for member, ((samples, recall), (loss_samples, losses)) in zip(found.members, pairs, strict=True):
+        by_time = dict(zip(loss_samples, losses, strict=True))
+        if member in found.frozen or not samples:
+            results.append(None)
+            continue
+        results.append(
+            transition(samples, recall, [by_time.get(time) for time in samples], chance=1 / (values - 1))
+        )
+    return results
 
 
 METRICS = (("train", "loss"), ("held_out", "loss"), ("held_out", "elimination"), ("held_out", "recall"))

@@ -8,6 +8,10 @@ from hopscope.studies.tiny_lm.config import COSTS, EXAM, FIGURE_NAMES, PRESETS, 
 from hopscope.tasks.config import EquationsConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hopscope.claims import Claim, Ledger
+    from hopscope.runs.evidence import Evidence, Row
     from hopscope.tasks.equations import EquationsTask
     from hopscope.training.budget import TimeBudget
     from hopscope.training.config import UnitPlan
@@ -15,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TinyLmStudy:
-    """See `hopscope.studies.base.Study`; what needs torch, Inspect or charts is imported when it is called."""
+    """See `hopscope.studies.base.Program`; what needs torch, Inspect or charts is imported when it is called."""
 
     name = "tiny-lm"
     summary = (
@@ -57,16 +61,24 @@ class TinyLmStudy:
 
         analyse(TinyLmConfig.model_validate(unit.run.config), unit, plan, task, budget)
 
-    def conclude(self, run: RunFolder) -> None:
-        """Claims, figures and story."""
+    def measurements(self, run: RunFolder, config: TinyLmConfig) -> "Iterable[Row]":
+        """Answers, circuits and their formation, as rows of the evidence table."""
+        from hopscope.studies.tiny_lm.measures import measurements
+
+        return measurements(run, config)
+
+    def claims(self, config: TinyLmConfig) -> "tuple[Claim, ...]":
+        """Claim S6."""
+        from hopscope.studies.tiny_lm.claims import claims
+
+        return claims(config)
+
+    def present(self, run: RunFolder, config: TinyLmConfig, evidence: "Evidence", ledger: "Ledger") -> None:
+        """Figures and story."""
         from hopscope.studies.tiny_lm.evidence import gather
         from hopscope.studies.tiny_lm.figures import write_figures
-        from hopscope.studies.tiny_lm.ledger import judge
         from hopscope.studies.tiny_lm.story import write_story
 
-        config = TinyLmConfig.model_validate(run.config)
         members = gather(run, config)
-        judged = judge(members, config)
-        run.write_json("claims.json", [claim.to_json() for claim, _ in judged])
         write_figures(run, config, members)
-        write_story(run, config, members, judged)
+        write_story(run, config, members, ledger)

@@ -205,6 +205,15 @@ def plan(config: TinyLmConfig) -> list[UnitPlan]:
 EXAM = "exam"
 """Name of the analysis that holds what the trained models answered through Inspect."""
 
+LEARNED = 0.9
+"""Held-out accuracy from which on a depth counts as learned."""
+
+
+def part_of(depth: int) -> str:
+    """What a depth is called in the evidence table."""
+    return f"depth_{depth}"
+
+
 FIGURE_NAMES = ("accuracy", "curves")
 
 PRESETS = {

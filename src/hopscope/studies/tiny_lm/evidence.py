@@ -6,14 +6,11 @@ from typing import Any
 from hopscope.circuits.config import formation_name, reading_name
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.errors import UserError
-from hopscope.runs import MemberRecord, RunFolder, UnitFolder, frozen_members
-from hopscope.studies.followed import DIVERGED, FollowedMember, followed_paths
+from hopscope.runs import MemberRecord, RunFolder, UnitFolder, diverged_members
+from hopscope.studies.followed import DIVERGED, FollowedMember, FollowedPath, every_path, followed_paths
 from hopscope.studies.metrics import Metrics
 from hopscope.studies.rows import Curve
-from hopscope.studies.tiny_lm.config import EXAM, TinyLmConfig
-
-LEARNED = 0.9
-"""Held-out accuracy from which on a depth counts as learned."""
+from hopscope.studies.tiny_lm.config import EXAM, LEARNED, TinyLmConfig
 
 
 @dataclass(frozen=True)
@@ -24,8 +21,8 @@ class Member(FollowedMember):
         mixture: that it was trained on.
         file: its analysis file, relative to the run.
         key: where it stands there.
-        folder: the model as a Hugging Face folder, relative to the run; None if it diverged.
-        tallies: depth → what it answered through Inspect (`hopscope.llm.answers.Tally`).
+        folder: the model as a Hugging Face folder, relative to the run; None if its weights are no numbers.
+        tallies: depth → what it answered through Inspect (`hopscope.llm.answers.Tally`); none if it diverged.
         accuracy, loss: depth → held-out curve through training, as (steps, values).
     """
 
@@ -41,6 +38,11 @@ class Member(FollowedMember):
     def name(self) -> str:
         """In words."""
         return f"{self.mixture}, seed {self.seed}"
+
+    @property
+    def every_path(self) -> tuple[FollowedPath, ...]:
+        """Every path of its smallest circuit, also those that were not followed."""
+        return every_path(self.reading, depth_of)
 
     def score(self, depth: int) -> float | None:
         """Share of questions that it answered rightly at once, through Inspect; None if it was not asked."""
@@ -59,7 +61,7 @@ def gather(run: RunFolder, config: TinyLmConfig) -> list[Member]:
     Raises:
         UserError: a file is missing or damaged.
     """
-    metrics = Metrics(run)
+    metrics, diverged = Metrics(run), diverged_members(run)
     members = []
     for record in run.members:
         unit = run.unit(record.unit)
@@ -71,31 +73,33 @@ def gather(run: RunFolder, config: TinyLmConfig) -> list[Member]:
             raise UserError(
                 f"{file}: expected member {record.member}, found others; delete the file and run again"
             )
-        found = exam["members"][here]
+        found, frozen = exam["members"][here], record.member in diverged
         members.append(
             Member(
                 member=record.member,
                 seed=record.seed,
                 mixture=record.overrides["mixture"],
-                frozen=record.index in frozen_members(unit, step),
+                frozen=frozen,
                 file=file,
                 key=f"members.{here}",
                 folder=found["folder"],
-                tallies={tally["depth"]: tally for tally in found["tallies"]},
+                # What the last weights of a member that diverged answer says nothing of its mixture.
+                tallies={} if frozen else {tally["depth"]: tally for tally in found["tallies"]},
                 accuracy=_curves(metrics, "accuracy", record.member, config),
                 loss=_curves(metrics, "loss", record.member, config),
-                **_circuit(run, config, unit, record),
+                **_circuit(run, config, unit, record, frozen),
             )
         )
     return members
 
 
-def _circuit(run: RunFolder, config: TinyLmConfig, unit: UnitFolder, record: MemberRecord) -> dict[str, Any]:
+def _circuit(
+    run: RunFolder, config: TinyLmConfig, unit: UnitFolder, record: MemberRecord, frozen: bool
+) -> dict[str, Any]:
     """What was read of a member, and how it formed; of one that diverged there is nothing to say."""
     step, number = config.training_steps, record.member
     names = {"reading": reading_name(number, config.reader()), "formation": formation_name(number)}
     reading, followed = (unit.read_analysis(name, step) for name in names.values())
-    frozen = record.index in frozen_members(unit, step)
     if frozen:
         reading = {**reading, "verdict": DIVERGED, "learned": [], "paths": [], "minimal_circuits": []}
     return {
@@ -115,6 +119,11 @@ def _circuit(run: RunFolder, config: TinyLmConfig, unit: UnitFolder, record: Mem
 def depth_of(target: str) -> int:
     """The depth of a target's name: `D = 2` → 2."""
     return int(target.removeprefix("D = "))
+
+
+def target_of(depth: int) -> str:
+    """What the reader calls a depth: 2 → `D = 2`."""
+    return f"D = {depth}"
 
 
 def _curves(metrics: Metrics, what: str, member: int, config: TinyLmConfig) -> dict[int, Curve]:

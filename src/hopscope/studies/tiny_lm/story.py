@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hopscope.claims import Claim, Judgement
+from hopscope.claims import Ledger
 from hopscope.runs import RunFolder
 from hopscope.studies.blocks import Block, figure, section, table, text
 from hopscope.studies.ledger import told
 from hopscope.studies.numbers import DASH, PageNumbers, written
 from hopscope.studies.tiny_lm.circuits import circuit_section
-from hopscope.studies.tiny_lm.config import TinyLmConfig
-from hopscope.studies.tiny_lm.evidence import LEARNED, Member
+from hopscope.studies.tiny_lm.config import LEARNED, TinyLmConfig
+from hopscope.studies.tiny_lm.evidence import Member
 from hopscope.studies.tiny_lm.mixtures import mixtures
 from hopscope.studies.words import counted
 from hopscope.tasks.text import TextConfig, questions
@@ -18,9 +18,7 @@ from hopscope.tasks.text import TextConfig, questions
 SCHEMA_VERSION = 1
 
 
-def write_story(
-    run: RunFolder, config: TinyLmConfig, members: Sequence[Member], judged: list[tuple[Claim, Judgement]]
-) -> None:
+def write_story(run: RunFolder, config: TinyLmConfig, members: Sequence[Member], ledger: Ledger) -> None:
     """Write `story.json`."""
     numbers = PageNumbers()
     sections = [
@@ -39,7 +37,7 @@ def write_story(
             "title": "A small language model of our own, asked like any other",
             "subtitle": f"{counted(len(members), 'model')}, asked {config.questions} held-out questions of each depth",
             "numbers": numbers.entries,
-            "claims": told(judged),
+            "claims": told(ledger),
             "sections": sections,
         },
     )
@@ -110,7 +108,7 @@ def _exam(config: TinyLmConfig, members: Sequence[Member], numbers: PageNumbers)
         "the same tasks as any language model."
     )
     if diverged:
-        words += f" {', '.join(diverged)} diverged and was not asked."
+        words += f" Training of {', '.join(diverged)} diverged; there are no answers of it."
     return section(
         "exam",
         "What they answer",
@@ -155,7 +153,7 @@ def _learning(config: TinyLmConfig, members: Sequence[Member], numbers: PageNumb
 
 
 def _beyond(config: TinyLmConfig, members: Sequence[Member]) -> Block:
-    folders = [each.folder for each in members if each.folder]
+    folders = [each.folder for each in members if each.folder and not each.frozen]
     where = folders[0] if folders else "models/member-0"
     depths = ",".join(map(str, config.depths))
     asked = f"-T depths={depths} -T chains={config.chains} -T held_out={config.held_out_share}"

@@ -15,8 +15,7 @@ from hopscope.studies.depth.figures.theory import INFORMATION_FLOW
 from hopscope.studies.figures import write_figure
 
 if TYPE_CHECKING:
-    # It takes torch along, which the names of the figures do not need.
-    from hopscope.studies.depth.evidence import Evidences
+    from hopscope.studies.depth.results import AllResults
 
 FIGURES: tuple[Figure, ...] = (
     LOSS_BY_DEPTH, PARTIAL_BY_DEPTH, CURVES, CROSSINGS, INFORMATION_FLOW, STEPS_BY_DEPTH, SPECIFICATION,
@@ -29,7 +28,7 @@ def figure_names(config: DepthStudyConfig) -> tuple[str, ...]:
     return tuple(figure.name for figure in FIGURES if figure.shown(config))
 
 
-def write_figures(run: RunFolder, config: DepthStudyConfig, evidence: "Evidences") -> None:
+def write_figures(run: RunFolder, config: DepthStudyConfig, results: "AllResults") -> None:
     """Write every figure of a run.
 
     Raises:
@@ -37,4 +36,4 @@ def write_figures(run: RunFolder, config: DepthStudyConfig, evidence: "Evidences
     """
     for figure in FIGURES:
         if figure.shown(config):
-            write_figure(run, figure.name, *figure.draw(config, evidence))
+            write_figure(run, figure.name, *figure.draw(config, results))

@@ -8,8 +8,7 @@ from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.rows import Drawn
 
 if TYPE_CHECKING:
-    # It takes torch along, which the names of the figures do not need.
-    from hopscope.studies.depth.evidence import Evidences
+    from hopscope.studies.depth.results import AllResults
 
 
 @dataclass(frozen=True)
@@ -19,9 +18,9 @@ class Figure:
     Attributes:
         name: of its files.
         shown: whether a run has it, from the study's configuration.
-        draw: from configuration and evidence to chart and data.
+        draw: from configuration and results to chart and data.
     """
 
     name: str
     shown: Callable[[DepthStudyConfig], bool]
-    draw: "Callable[[DepthStudyConfig, Evidences], Drawn]"
+    draw: "Callable[[DepthStudyConfig, AllResults], Drawn]"

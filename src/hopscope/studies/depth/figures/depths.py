@@ -14,17 +14,17 @@ from hopscope.studies.words import symbol, symbols
 from hopscope.theory.information_flow import theorem_bound
 
 if TYPE_CHECKING:
-    from hopscope.studies.depth.evidence import Evidences
+    from hopscope.studies.depth.results import AllResults
 
 CLOSE = 0.12
 """How far apart two lines of one place stand, in layers."""
 
 
-def loss_rows(config: DepthStudyConfig, evidence: "Evidences") -> list[Row]:
+def loss_rows(config: DepthStudyConfig, results: "AllResults") -> list[Row]:
     """Final losses by formulation and depth; rows of kind `theory` say what x_D takes."""
     rows: list[Row] = []
     for each in config.base():
-        found = evidence[each]
+        found = results[each]
         task = f"{each.asked}, D = {each.steps}"
         rows += summary_rows(found.seeds, found.loss, layers=each.layers, task=task)
     return rows + _theory_rows(config)
@@ -68,8 +68,8 @@ def _levels(*levels: tuple[float, str]) -> list[alt.Chart]:
     return [rule, label]
 
 
-def _draw_loss(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
-    rows = loss_rows(config, evidence)
+def _draw_loss(config: DepthStudyConfig, results: "AllResults") -> Drawn:
+    rows = loss_rows(config, results)
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     types = {**SUMMARY, "task": "string", "layers": "number"}
     plateau = config.task(config.grid()[0]).plateau
@@ -94,11 +94,11 @@ def _draw_loss(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
     return chart.properties(width=WIDTH, height=300), rows
 
 
-def partial_rows(config: DepthStudyConfig, evidence: "Evidences") -> list[Row]:
+def partial_rows(config: DepthStudyConfig, results: "AllResults") -> list[Row]:
     """Final partial losses of the IC models by step and depth; rows of kind `exact` say what each step takes."""
     rows: list[Row] = []
     for each in (each for each in config.base() if each.asked == "IC"):
-        found = evidence[each]
+        found = results[each]
         for step in found.asked:
             rows += summary_rows(found.seeds, found.partial[step], layers=each.layers, symbol=symbol(step))
     for step, layers in exact_by_step(config, config.steps).items():
@@ -106,8 +106,8 @@ def partial_rows(config: DepthStudyConfig, evidence: "Evidences") -> list[Row]:
     return rows
 
 
-def _draw_partial(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
-    rows = partial_rows(config, evidence)
+def _draw_partial(config: DepthStudyConfig, results: "AllResults") -> Drawn:
+    rows = partial_rows(config, results)
     names = symbols(range(1, config.steps + 1))
     plateau = config.task(config.deepest()).plateau
     x, y = _layers(config), _loss("final partial loss (MSE)")

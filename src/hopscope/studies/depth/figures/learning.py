@@ -12,15 +12,15 @@ from hopscope.studies.rows import WIDTH, Drawn, Row, short, thinned, thinning
 from hopscope.studies.words import symbol, symbols
 
 if TYPE_CHECKING:
-    from hopscope.studies.depth.evidence import Evidences
+    from hopscope.studies.depth.results import AllResults
 
 NEVER = "not within training"
 SEEN = "crossed"
 
 
-def curve_rows(config: DepthStudyConfig, evidence: "Evidences") -> list[Row]:
+def curve_rows(config: DepthStudyConfig, results: "AllResults") -> list[Row]:
     """Partial held-out losses of the deepest IC models, by seed."""
-    found = evidence[config.deepest()]
+    found = results[config.deepest()]
     every = thinning([curve for step in found.asked for curve in found.curves[step]])
     return [
         {"seed": f"seed {seed}", "symbol": symbol(step), "step": at, "loss": short(loss)}
@@ -30,9 +30,9 @@ def curve_rows(config: DepthStudyConfig, evidence: "Evidences") -> list[Row]:
     ]
 
 
-def _draw_curves(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
-    rows = curve_rows(config, evidence)
-    found = evidence[config.deepest()]
+def _draw_curves(config: DepthStudyConfig, results: "AllResults") -> Drawn:
+    rows = curve_rows(config, results)
+    found = results[config.deepest()]
     plateau = config.task(config.deepest()).plateau
     y = alt.Y("loss:Q", title="held-out partial loss", scale=alt.Scale(domain=[0.0, 1.05], nice=False))
     levels = given([{"at": 0.5}, {"at": plateau}]).mark_rule(
@@ -55,13 +55,13 @@ def _draw_curves(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
     return panel.facet(facet("seed", [f"seed {seed}" for seed in found.seeds]), columns=columns), rows
 
 
-def crossing_rows(config: DepthStudyConfig, evidence: "Evidences") -> list[Row]:
+def crossing_rows(config: DepthStudyConfig, results: "AllResults") -> list[Row]:
     """For each IC run and step: when its partial loss crossed 0.5, or that it did not."""
     rows: list[Row] = []
     for each in (each for each in config.base() if each.asked == "IC"):
-        found = evidence[each]
+        found = results[each]
         for step in found.asked:
-            for seed, crossing in zip(found.seeds, found.crossings(step), strict=True):
+            for seed, crossing in zip(found.seeds, found.crossings[step], strict=True):
                 if crossing is None:
                     continue
                 seen = crossing.time is not None
@@ -82,8 +82,8 @@ def crossing_rows(config: DepthStudyConfig, evidence: "Evidences") -> list[Row]:
     return rows
 
 
-def _draw_crossings(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
-    rows = crossing_rows(config, evidence)
+def _draw_crossings(config: DepthStudyConfig, results: "AllResults") -> Drawn:
+    rows = crossing_rows(config, results)
     names = symbols(range(1, config.steps + 1))
     runs = list(dict.fromkeys(row["run"] for row in rows))
     title = "training step at which the partial loss fell under 0.5"

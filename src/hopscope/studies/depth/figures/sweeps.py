@@ -16,16 +16,16 @@ from hopscope.studies.words import symbol, symbols
 from hopscope.theory.information_flow import theorem_bound
 
 if TYPE_CHECKING:
-    from hopscope.studies.depth.evidence import Evidences
+    from hopscope.studies.depth.results import AllResults
 
 ENOUGH, BELOW_EXACT, BELOW_BOUND = "enough layers", "below the exact minimum", "below log₃(2D)"
 
 
-def steps_rows(config: DepthStudyConfig, evidence: "Evidences") -> list[Row]:
+def steps_rows(config: DepthStudyConfig, results: "AllResults") -> list[Row]:
     """Final partial loss of x_D by D and depth, the mean and the lowest over seeds."""
     rows: list[Row] = []
     for each in config.by_steps():
-        losses = [loss for loss in evidence[each].partial[each.steps] if loss is not None]
+        losses = [loss for loss in results[each].partial[each.steps] if loss is not None]
         if losses:
             rows.append(
                 {
@@ -46,7 +46,7 @@ def _theory(config: DepthStudyConfig, each: Configuration) -> str:
     return BELOW_EXACT if each.layers < exact_of(config, each.steps) else ENOUGH
 
 
-def _draw_steps(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
+def _draw_steps(config: DepthStudyConfig, results: "AllResults") -> Drawn:
     types = dict.fromkeys(("steps", "layers", "loss", "lowest", "seeds"), "number") | {"theory": "string"}
     x, y = (
         alt.X("layers:O", title="layers", axis=alt.Axis(labelAngle=0)),
@@ -68,15 +68,15 @@ def _draw_steps(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
         legend=alt.Legend(title=None, orient="top", labelLimit=0),
     ))  # fmt: skip
     chart = alt.layer(cells, text, marks, data=data_url("steps_by_depth", types))
-    return chart.properties(width=alt.Step(70), height=alt.Step(48)), steps_rows(config, evidence)
+    return chart.properties(width=alt.Step(70), height=alt.Step(48)), steps_rows(config, results)
 
 
-def specification_rows(config: DepthStudyConfig, evidence: "Evidences") -> list[Row]:
+def specification_rows(config: DepthStudyConfig, results: "AllResults") -> list[Row]:
     """Final partial losses of the deepest models of the sweep under every reading; the non-IC one is that of x_D."""
     deepest = max(each.layers for each in config.grid())
     rows: list[Row] = []
     for reading in grouped_readings(config):
-        of = {each: found for each, found in evidence.items() if each.reading == reading}
+        of = {each: found for each, found in results.items() if each.reading == reading}
         for asked in ("IC", "non-IC"):
             steps = config.steps if asked == "IC" else config.steps_last
             depths = [each.layers for each in of if each.asked == asked and each.steps == steps]
@@ -106,8 +106,8 @@ def reading_label(config: DepthStudyConfig, reading: Reading) -> str:
     return ", ".join(reading_word(name, value) for name, value in own.items())
 
 
-def _draw_specification(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
-    rows = specification_rows(config, evidence)
+def _draw_specification(config: DepthStudyConfig, results: "AllResults") -> Drawn:
+    rows = specification_rows(config, results)
     names = [f"IC {name}" for name in symbols(range(1, config.steps + 1))] + [
         f"non-IC {symbol(config.steps_last)}"
     ]

@@ -9,7 +9,7 @@ from hopscope.studies.rows import Drawn
 from hopscope.studies.theory import mask_and_order
 
 if TYPE_CHECKING:
-    from hopscope.studies.depth.evidence import Evidences
+    from hopscope.studies.depth.results import AllResults
 
 LARGEST_DRAWN = 8
 """Longest chain whose positions are told apart in the picture."""
@@ -19,7 +19,7 @@ def _shown(config: DepthStudyConfig) -> bool:
     return bool(config.layers) and config.steps <= LARGEST_DRAWN
 
 
-def _draw(config: DepthStudyConfig, evidence: "Evidences") -> Drawn:
+def _draw(config: DepthStudyConfig, results: "AllResults") -> Drawn:
     return information_flow_chart(config.steps, *mask_and_order(config))
 
 

@@ -2,14 +2,15 @@
 
 from hopscope.studies.blocks import Block, figure, section, table, text
 from hopscope.studies.depth.config import DepthStudyConfig
-from hopscope.studies.depth.evidence import LEARNED, Evidence, Evidences
+from hopscope.studies.depth.results import AllResults, Results
 from hopscope.studies.depth.story.numbers import Numbers, final
+from hopscope.studies.depth.values import LEARNED
 from hopscope.studies.theory import exact_by_step, exact_of
 from hopscope.studies.words import symbol
 from hopscope.theory.information_flow import bound_layers, theorem_bound
 
 
-def depth_section(config: DepthStudyConfig, evidence: Evidences, numbers: Numbers) -> Block:
+def depth_section(config: DepthStudyConfig, results: AllResults, numbers: Numbers) -> Block:
     """Final losses by number of layers."""
     blocks = [
         text(
@@ -32,7 +33,7 @@ def depth_section(config: DepthStudyConfig, evidence: Evidences, numbers: Number
             "minimum of each.",
         ),
     ]
-    rows = [_row(evidence[each], numbers) for each in config.base()]
+    rows = [_row(results[each], numbers) for each in config.base()]
     blocks.append(
         table(
             ["task", "layers", "seeds", "final loss", "lowest to highest", "symbols learned by a seed"],
@@ -44,7 +45,7 @@ def depth_section(config: DepthStudyConfig, evidence: Evidences, numbers: Number
     return section("depths", "What a layer buys", *blocks)
 
 
-def _row(found: Evidence, numbers: Numbers) -> list[str]:
+def _row(found: Results, numbers: Numbers) -> list[str]:
     each = found.configuration
     learned = []
     for losses in zip(*(found.partial[step] for step in found.asked), strict=True):
@@ -65,11 +66,11 @@ def _row(found: Evidence, numbers: Numbers) -> list[str]:
     ]
 
 
-def accuracy_section(config: DepthStudyConfig, evidence: Evidences, numbers: Numbers) -> Block | None:
+def accuracy_section(config: DepthStudyConfig, results: AllResults, numbers: Numbers) -> Block | None:
     """The deepest models on the axis that language models share."""
     if not config.layers:
         return None
-    found = evidence[config.deepest()]
+    found = results[config.deepest()]
     rows = [
         [
             symbol(step),
@@ -97,11 +98,11 @@ def accuracy_section(config: DepthStudyConfig, evidence: Evidences, numbers: Num
     )
 
 
-def _files(found: Evidence) -> str:
+def _files(found: Results) -> str:
     return found.files[0] if len(set(found.files)) == 1 else "units/*/" + found.files[0].split("/", 2)[2]
 
 
-def theory_section(config: DepthStudyConfig, evidence: Evidences, numbers: Numbers) -> Block:
+def theory_section(config: DepthStudyConfig, results: AllResults, numbers: Numbers) -> Block:
     """The bound, the exact minimum, and where they differ."""
     steps = config.steps if config.layers else config.steps_last
     by_step = exact_by_step(config, steps)

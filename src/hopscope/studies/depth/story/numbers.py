@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from hopscope.studies.depth.evidence import Evidence, known
+from hopscope.studies.depth.results import Results, known
 from hopscope.studies.numbers import DASH, PageNumbers
 
 METRICS = "metrics.parquet"
@@ -17,7 +17,7 @@ class Numbers(PageNumbers):
 
     def estimate(
         self,
-        found: Evidence,
+        found: Results,
         values: Iterable[float | None],
         what: str,
         file: str = METRICS,
@@ -28,7 +28,7 @@ class Numbers(PageNumbers):
 
     def range(
         self,
-        found: Evidence,
+        found: Results,
         values: Iterable[float | None],
         what: str,
         file: str = METRICS,
@@ -50,7 +50,7 @@ class Numbers(PageNumbers):
         return self.add(sum(of), str(sum(of)), file, f"number of {what}")
 
 
-def members(found: Evidence) -> str:
+def members(found: Results) -> str:
     """Whose numbers these are."""
     first, last = found.members[0], found.members[-1]
     return f"member {first}" if first == last else f"members {first}–{last}"

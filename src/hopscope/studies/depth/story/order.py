@@ -3,25 +3,25 @@
 from hopscope.claims.crossings import Crossing, median
 from hopscope.studies.blocks import Block, figure, section, table, text
 from hopscope.studies.depth.config import DepthStudyConfig
-from hopscope.studies.depth.evidence import LEARNED, Evidence, Evidences
-from hopscope.studies.depth.judges import out_of_order
+from hopscope.studies.depth.results import AllResults, Results
 from hopscope.studies.depth.story.numbers import METRICS, Numbers, members
+from hopscope.studies.depth.values import LEARNED, out_of_order
 from hopscope.studies.numbers import DASH
 from hopscope.studies.words import symbol
 
 
-def order_section(config: DepthStudyConfig, evidence: Evidences, numbers: Numbers) -> Block | None:
+def order_section(config: DepthStudyConfig, results: AllResults, numbers: Numbers) -> Block | None:
     """The curves of the deepest models, and when each partial loss fell under 0.5."""
     if not config.layers:
         return None
-    found = evidence[config.deepest()]
+    found = results[config.deepest()]
     return section(
         "order",
         "One step after another",
         text(
             "How the deepest models learn. Each curve waits on the plateau, then falls within a few hundred steps; "
             "the next step of the chain can only be found by a model that has found the one before it. "
-            + _order_words(config, evidence, numbers)
+            + _order_words(config, results, numbers)
         ),
         figure(
             "partial_curves",
@@ -49,8 +49,8 @@ def order_section(config: DepthStudyConfig, evidence: Evidences, numbers: Number
     )
 
 
-def _row(found: Evidence, step: int, numbers: Numbers) -> list[str]:
-    crossings = [crossing for crossing in found.crossings(step) if crossing is not None]
+def _row(found: Results, step: int, numbers: Numbers) -> list[str]:
+    crossings = [crossing for crossing in found.crossings[step] if crossing is not None]
     times = [crossing.time for crossing in crossings if crossing.time is not None]
     what = f"first crossing of {LEARNED} by held_out/loss_step_{step}"
     learned = numbers.add(
@@ -69,11 +69,11 @@ def _row(found: Evidence, step: int, numbers: Numbers) -> list[str]:
     ]
 
 
-def _after_the_one_before(found: Evidence, step: int, numbers: Numbers) -> str:
+def _after_the_one_before(found: Results, step: int, numbers: Numbers) -> str:
     place = found.asked.index(step)
     if place == 0:
         return ""
-    pairs = zip(found.crossings(found.asked[place - 1]), found.crossings(step), strict=True)
+    pairs = zip(found.crossings[found.asked[place - 1]], found.crossings[step], strict=True)
     waits = [
         later.time - earlier.time
         for earlier, later in pairs
@@ -87,12 +87,17 @@ def _median(crossings: list[Crossing]) -> float | None:
     return median(crossings) if crossings else None
 
 
-def _order_words(config: DepthStudyConfig, evidence: Evidences, numbers: Numbers) -> str:
-    counts = [
-        count
+def _order_words(config: DepthStudyConfig, results: AllResults, numbers: Numbers) -> str:
+    found = [
+        crossings
         for each in config.base()
         if each.asked == "IC" and each.steps > 1
-        for count in out_of_order(evidence[each])
+        for crossings in zip(*results[each].crossings.values(), strict=True)
+    ]
+    counts = [
+        out_of_order([crossing for crossing in crossings if crossing is not None])
+        for crossings in found
+        if None not in crossings
     ]
     known = [count for count in counts if count is not None]
     if not known:
@@ -100,8 +105,10 @@ def _order_words(config: DepthStudyConfig, evidence: Evidences, numbers: Numbers
     ordered = numbers.count(
         [count == 0 for count in known], "IC runs with all crossings in order of the chain"
     )
-    silent = len(counts) - len(known)
+    silent, diverged = len(counts) - len(known), len(found) - len(counts)
+    others = [f"the other {silent} learned none"] if silent else []
+    others += [f"{diverged} diverged"] if diverged else []
     return (
         f"Of {len(known)} IC models of all depths that learned a step at all, {ordered} learned the steps in the "
-        f"order of the chain{f'; the other {silent} learned none' if silent else ''}."
+        f"{'; '.join(['order of the chain', *others])}."
     )

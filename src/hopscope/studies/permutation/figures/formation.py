@@ -87,7 +87,7 @@ def order_rows(found: "Evidence", values: int) -> list[Row]:
     """When each part was half-way, by seed, and the interval in which the checkpoints leave it; what never formed has
     no row.  The training loss has its evaluations for a clock, the others the checkpoints.
     """
-    from hopscope.studies.permutation.judges import transitions
+    from hopscope.studies.permutation.evidence import transitions
 
     rows: list[Row] = []
     whole = zip(found.seeds, found.each("formation", "order"), transitions(found, values), strict=True)

@@ -1,10 +1,11 @@
 """The page of the permutation study in words; every number with the file and the key it came from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from hopscope.claims import Claim, Judgement
+from hopscope.claims import JudgedClaim
 from hopscope.runs import RunFolder
 from hopscope.studies.blocks import Block
+from hopscope.studies.ledger import told
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Evidence
 from hopscope.studies.permutation.figures import figure_names
@@ -28,7 +29,7 @@ def write_story(
     run: RunFolder,
     config: PermutationStudyConfig,
     evidence: Mapping[str, Evidence],
-    judged: list[tuple[Claim, Judgement]],
+    ledger: Sequence[JudgedClaim],
 ) -> None:
     """Write `story.json`."""
     numbers = Numbers()
@@ -45,7 +46,7 @@ def write_story(
         mechanism_section(config, evidence, numbers),
         head_section(config, evidence, numbers),
         sweep_section(config, evidence, numbers),
-        closing_section(judged),
+        closing_section(ledger),
     ]
     story = {
         "schema_version": SCHEMA_VERSION,
@@ -53,13 +54,7 @@ def write_story(
         "subtitle": f"{len(evidence)} configurations, {sum(len(found.seeds) for found in evidence.values())} models, "
         "measured on held-out mappings",
         "numbers": numbers.entries,
-        "claims": {
-            claim.id: {
-                "words": judgement.words.replace("_", " "),
-                "per_seed": {k: list(v) for k, v in judgement.per_seed.items()},
-            }
-            for claim, judgement in judged
-        },
+        "claims": told(ledger),
         "sections": [_with_figures(each, figure_names(config)) for each in sections if each is not None],
     }
     run.write_json("story.json", story)

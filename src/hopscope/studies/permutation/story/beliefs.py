@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from hopscope.studies.blocks import Block, figure, section, table, text
 from hopscope.studies.numbers import DASH, written
+from hopscope.studies.permutation.claims import PLAIN
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Evidence
-from hopscope.studies.permutation.judges import PLAIN
 from hopscope.studies.permutation.published import BY_STEP, VALUES
 from hopscope.studies.permutation.story.learning import base_only
 from hopscope.studies.permutation.story.numbers import Numbers

@@ -1,6 +1,8 @@
 """The end of the page: what was confirmed, what was not, and why, claim by claim."""
 
-from hopscope.claims import Claim, Judgement, Verdict
+from collections.abc import Sequence
+
+from hopscope.claims import JudgedClaim, Verdict
 from hopscope.studies.blocks import Block, section, table, text
 
 WHY = {
@@ -23,13 +25,13 @@ WHY = {
 """What lies behind each claim; whether it holds is the verdict's business, not that of these words."""
 
 
-def closing_section(judged: list[tuple[Claim, Judgement]]) -> Block:
+def closing_section(ledger: Sequence[JudgedClaim]) -> Block:
     """One line for each claim that was run."""
     order = (Verdict.REPRODUCED, Verdict.REFUTED, Verdict.INCONCLUSIVE)
     rows = [
         [claim.verdict.value, claim.id, claim.statement, WHY.get(claim.id, "")]
         for verdict in order
-        for claim, _ in judged
+        for claim in ledger
         if claim.verdict is verdict
     ]
     return (

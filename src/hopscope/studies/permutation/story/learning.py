@@ -7,11 +7,11 @@ from hopscope.claims.intervals import bootstrap_mean
 from hopscope.runs import RunFolder
 from hopscope.studies.blocks import Block, figure, section, table, text
 from hopscope.studies.numbers import DASH
+from hopscope.studies.permutation.claims import RECALLING
 from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.evidence import Evidence
+from hopscope.studies.permutation.evidence import Evidence, transitions
 from hopscope.studies.permutation.figures import floors
 from hopscope.studies.permutation.figures.formation import order_rows
-from hopscope.studies.permutation.judges import RECALLING, transitions
 from hopscope.studies.permutation.story.numbers import Numbers
 
 

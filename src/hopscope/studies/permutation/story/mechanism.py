@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from hopscope.probes.spreads import MISSING
 from hopscope.studies.blocks import Block, figure, section, table, text
 from hopscope.studies.numbers import DASH
+from hopscope.studies.permutation.claims import RECALLING, REPLACEMENTS
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Evidence
-from hopscope.studies.permutation.judges import RECALLING, REPLACEMENTS
 from hopscope.studies.permutation.story.learning import base_only
 from hopscope.studies.permutation.story.numbers import Numbers
 

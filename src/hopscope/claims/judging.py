@@ -1,0 +1,166 @@
+"""From a claim and the evidence of a run to an entry of the ledger: the only way to a verdict."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hopscope.claims.claim import Claim
+from hopscope.claims.controls import controls_of, with_controls
+from hopscope.claims.judged import (
+    Control,
+    Found,
+    JudgedClaim,
+    Registration,
+    Sample,
+    criterion_json,
+    samples_json,
+)
+from hopscope.claims.measuring import Measured, lacks, measured, readings_of, summarised
+from hopscope.claims.parts import Leaning, Part, Scale, judge_part
+from hopscope.claims.registration import state_of
+from hopscope.claims.samples import MembersOfARun
+from hopscope.claims.verdicts import Judgement, Verdict, combine_parts, combine_readings
+
+
+def judge(
+    claim: Claim, evidence: MembersOfARun, registration: Mapping[str, Any] | None = None
+) -> JudgedClaim:
+    """Judge a claim by its rule on the evidence of a run.
+
+    Args:
+        claim: the claim.
+        evidence: the run's evidence table, which the claim's functions are called with.
+        registration: what the run's ``registration.json`` holds (`hopscope.claims.registration`); None if it has none.
+
+    Returns:
+        The claim with its verdict, ready for ``claims.json``.
+
+    Raises:
+        UserError: a function of the claim fails, or returns something else than numbers for the members or parts.
+    """
+    readings = {
+        name: measured(claim, f"reading {name!r}" if name else "value", function, evidence)
+        for name, function in readings_of(claim, evidence).items()
+    }
+    missing = lacks(claim, evidence)
+    controls = controls_of(claim, evidence)
+    judged = _judged(claim, readings, controls, evidence, Scale(claim.source_n, claim.seeds_needed, missing))
+    here = _judged(claim, readings, controls, evidence, Scale(1, claim.seeds_needed, here=True))
+    return _entry(claim, readings, judged, here.judgement, controls, state_of(claim, registration))
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A judgement with everything around it.
+
+    Attributes:
+        judgement: of all readings together.
+        leaning: where the numbers point.
+        shown: the reading whose numbers the judgement has.
+        counts: part → what n counts, in the reading that is shown.
+        readings: each reading's own judgement; empty if there is only one way to read the claim.
+    """
+
+    judgement: Judgement
+    leaning: Leaning | None
+    shown: str
+    counts: dict[str, str]
+    readings: dict[str, Judgement]
+
+
+def _judged(
+    claim: Claim,
+    readings: dict[str, Measured],
+    controls: dict[str, Control],
+    evidence: MembersOfARun,
+    scale: Scale,
+) -> _Judged:
+    parts = {name: _parts(claim, name, found, evidence, scale) for name, found in readings.items()}
+    judgements = {name: _combined(claim, found, scale) for name, found in parts.items()}
+    leanings = {name: _leaning(claim, found) for name, found in parts.items()}
+    plain = [*judgements] == [""]
+    judgement = judgements[""] if plain else combine_readings(judgements)
+    judgement, undone = with_controls(judgement, controls, claim)
+    tried = [leaning for leaning in leanings.values() if leaning is not None]
+    leaning = tried[0] if len(set(tried)) == 1 else "mixed" if tried else None
+    ran = [name for name, each in judgements.items() if each.verdict is not Verdict.NOT_RUN]
+    shown = (ran or [*judgements])[0]
+    counts = {name: part.counts for name, part in parts[shown].items()}
+    return _Judged(judgement, "mixed" if undone else leaning, shown, counts, {} if plain else judgements)
+
+
+def _parts(
+    claim: Claim, reading: str, found: Measured, evidence: MembersOfARun, scale: Scale
+) -> dict[str, Part]:
+    parts: dict[str, Part] = {}
+    for name, criterion in claim.criteria.items():
+        # What the run lacks is said once: with the first part that ran.
+        said = any(part.judgement.verdict is not Verdict.NOT_RUN for part in parts.values())
+        parts[name] = judge_part(
+            found[name], criterion, claim.rules[name], scale, seeds=evidence.seeds,
+            structural=claim.structural, say_missing=not said,
+        )  # fmt: skip
+    return parts
+
+
+def _combined(claim: Claim, parts: dict[str, Part], scale: Scale) -> Judgement:
+    judgements = {name: part.judgement for name, part in parts.items()}
+    if [*judgements] == [""]:
+        return judgements[""]
+    judgement = combine_parts(judgements, need=claim.need)
+    if claim.summary is None or judgement.verdict is Verdict.NOT_RUN:
+        return judgement
+    words = summarised(claim, judgements)
+    if scale.missing and not scale.here:
+        words = f"below the protocol's scale: {scale.missing}; {words}"
+    return judgement.model_copy(update={"words": words})
+
+
+def _leaning(claim: Claim, parts: dict[str, Part]) -> Leaning | None:
+    """Where the parts point: all the same way, or, where any of them is enough, one of them towards the claim."""
+    leanings = {part.leaning for part in parts.values() if part.leaning is not None}
+    if not leanings:
+        return None
+    if claim.need == "any" and "agrees" in leanings:
+        return "agrees"
+    return leanings.pop() if len(leanings) == 1 else "mixed"
+
+
+def _entry(
+    claim: Claim,
+    readings: dict[str, Measured],
+    judged: _Judged,
+    here: Judgement,
+    controls: dict[str, Control],
+    registration: Registration,
+) -> JudgedClaim:
+    judgement = judged.judgement
+    return JudgedClaim.judged(
+        judgement,
+        id=claim.id,
+        statement=claim.statement,
+        source=claim.source,
+        protocol=claim.protocol,
+        threshold=claim.must,
+        trust=claim.trust,
+        n_counts=_counts(judged.counts),
+        samples=_samples(readings[judged.shown]),
+        leaning=judged.leaning if judgement.verdict is Verdict.INCONCLUSIVE else None,
+        here=None if here.verdict is Verdict.NOT_RUN else Found.of(here),
+        structural=claim.structural,
+        rule=claim.rule if isinstance(claim.rule, str) else dict(claim.rule),
+        need=claim.need,
+        readings={name: Found.of(each) for name, each in judged.readings.items()},
+        controls=controls,
+        must_not=None if claim.must_not is None else criterion_json(claim.must_not),
+        registration=registration,
+    )
+
+
+def _counts(counts: dict[str, str]) -> str | dict[str, str]:
+    return next(iter(counts.values())) if len({*counts.values()}) == 1 else counts
+
+
+def _samples(found: Measured) -> list[Sample] | dict[str, list[Sample]]:
+    named = {name: samples_json(samples.values) for name, samples in found.items()}
+    return named[""] if [*named] == [""] else named

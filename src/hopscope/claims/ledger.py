@@ -1,0 +1,213 @@
+"""All claims of a run with their verdicts: read from ``claims.json``, checked, printed."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, overload
+
+from pydantic import ValidationError
+
+from hopscope.claims import wording
+from hopscope.claims.judged import JudgedClaim
+from hopscope.claims.verdicts import Verdict
+from hopscope.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+COLUMNS = ("id", "statement", "threshold", "value [95 % interval]", "n", "verdict", "in words")
+
+_COLOURS = {
+    Verdict.REPRODUCED: "green",
+    Verdict.REFUTED: "red",
+    Verdict.INCONCLUSIVE: "yellow",
+    Verdict.NOT_RUN: "dim",
+}
+_WIDTH = 160
+"""Columns of a ledger that is printed as a string."""
+
+
+class Ledger(Sequence[JudgedClaim]):
+    """The judged claims of a run, in order; prints as a table."""
+
+    def __init__(self, claims: Iterable[JudgedClaim] = ()) -> None:
+        self._claims = tuple(claims)
+
+    @overload
+    def __getitem__(self, place: int | str) -> JudgedClaim: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Ledger": ...
+    def __getitem__(self, place: int | str | slice) -> "JudgedClaim | Ledger":
+        """The claim at a place, or of an id; a slice is a ledger."""
+        if isinstance(place, slice):
+            return Ledger(self._claims[place])
+        if isinstance(place, int):
+            return self._claims[place]
+        for claim in self._claims:
+            if claim.id == place:
+                return claim
+        known = ", ".join(claim.id for claim in self._claims) or "none"
+        raise UserError(f"claim: expected one of {known}, found {place!r}")
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def __iter__(self) -> Iterator[JudgedClaim]:
+        return iter(self._claims)
+
+    @classmethod
+    def read(cls, path: Path) -> "Ledger":
+        """Read every claim of a ``claims.json``, or of the run folder that holds one.
+
+        Raises:
+            UserError: as in `read_ledger`.
+        """
+        return cls(read_ledger(path / "claims.json" if path.is_dir() else path))
+
+    @classmethod
+    def parse(cls, data: object, where: str = "claims.json") -> "Ledger":
+        """Check decoded JSON; errors as in `parse_ledger`."""
+        return cls(parse_ledger(data, where))
+
+    def to_json(self) -> list[dict[str, object]]:
+        """What ``claims.json`` holds."""
+        return [claim.to_json() for claim in self._claims]
+
+    def table(self, words: Mapping[str, str] | None = None) -> "Table":
+        """The ledger as a table for the terminal; see `ledger_table`."""
+        return ledger_table(self, words)
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=_WIDTH, color_system=None, force_terminal=False)
+        with console.capture() as capture:
+            console.print(self.table())
+        return capture.get().rstrip()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ledger) and self._claims == other._claims
+
+    def __hash__(self) -> int:
+        return hash(tuple(claim.id for claim in self._claims))
+
+    def _repr_html_(self) -> str:
+        """The table in a notebook."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
+        rows = "".join(map(_row_html, self._claims))
+        return (
+            '<table style="text-align: left; white-space: pre-line">'
+            f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        )
+
+
+def read_ledger(path: Path) -> list[JudgedClaim]:
+    """Read every claim of a ``claims.json``.
+
+    Raises:
+        UserError: the file is missing, is no JSON, or does not hold a list of claims with different ids.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise UserError(
+            f"{path}: no claims to read: expected a readable file, found {error.strerror}; "
+            "run the study first, or name its run folder"
+        ) from None
+    except ValueError as error:
+        raise UserError(f"{path}: not a ledger: expected JSON, found {error}; {_REDO}") from None
+    return parse_ledger(data, str(path))
+
+
+def parse_ledger(data: object, where: str = "claims.json") -> list[JudgedClaim]:
+    """Check and return the claims of decoded JSON.
+
+    Args:
+        data: what ``claims.json`` holds.
+        where: name of the file in errors.
+
+    Raises:
+        UserError: it is not a list of claims with different ids.
+    """
+    if not isinstance(data, list):
+        raise UserError(f"{where}: not a ledger: expected a list of claims, found {_kind(data)}; {_REDO}")
+    claims: list[JudgedClaim] = []
+    for place, entry in enumerate(data):
+        try:
+            claim = JudgedClaim.model_validate(entry)
+        except ValidationError as error:
+            raise UserError(
+                f"{where}: claim {_name(entry, place)} is damaged: {_reason(error)}; {_REDO}"
+            ) from None
+        if any(claim.id == other.id for other in claims):
+            raise UserError(f"{where}: ids repeat: expected each id once, found {claim.id!r} twice; {_REDO}")
+        claims.append(claim)
+    return claims
+
+
+def ledger_table(claims: Sequence[JudgedClaim], words: Mapping[str, str] | None = None) -> "Table":
+    """Return the ledger as a table for the terminal.
+
+    Args:
+        claims: the rows.
+        words: for each claim id, what its numbers say, for records from before they said it themselves.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="Claims", title_justify="left")
+    for column in COLUMNS:
+        table.add_column(column, justify="right" if column == "n" else "left", overflow="fold")
+    for claim in claims:
+        cells = [Text(cell) for cell in ledger_cells(claim, words)]
+        cells[COLUMNS.index("verdict")].stylize(_COLOURS[claim.verdict])
+        # Text, not strings: an interval's brackets would be read as markup.
+        table.add_row(*cells)
+    return table
+
+
+def ledger_cells(claim: JudgedClaim, words: Mapping[str, str] | None = None) -> list[str]:
+    """One row of the ledger as plain text, in the order of `COLUMNS`."""
+    said = claim.words if claim.words is not None else (words or {}).get(claim.id, "")
+    return [
+        claim.id,
+        claim.statement,
+        "\n".join(wording.threshold_lines(claim)),
+        "\n".join(f"{name} {text}".strip() for name, text in wording.estimates(claim)),
+        str(claim.n),
+        "\n".join(filter(None, [claim.verdict.value, wording.leaning_words(claim)])),
+        "\n".join(filter(None, [said, *wording.remarks(claim)])),
+    ]
+
+
+def _row_html(claim: JudgedClaim) -> str:
+    cells = "".join(f"<td>{escape(cell)}</td>" for cell in ledger_cells(claim))
+    return f"<tr>{cells}</tr>"
+
+
+_REDO = "delete the file and run the same command again"
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"the number {name}, which JSON does not have")
+
+
+def _kind(data: object) -> str:
+    return {dict: "an object", str: "a string", type(None): "null"}.get(type(data), "a number or truth value")
+
+
+def _name(entry: object, place: int) -> str:
+    name = entry.get("id") if isinstance(entry, dict) else None
+    return repr(name) if isinstance(name, str) and name else f"number {place + 1}"
+
+
+def _reason(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    field = f"{first['loc'][0]}: " if first["loc"] else ""
+    found = f", found {first['input']!r:.60}" if first["loc"] and first["type"] != "missing" else ""
+    return f"{field}{first['msg'].removeprefix('Value error, ')}{found}".replace("\n", " ")

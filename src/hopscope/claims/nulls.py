@@ -1,0 +1,139 @@
+"""Numbers that are missing: a claim is reproduced only if it would be with every one of them counted against it.
+
+The rule, for a part that its measured numbers alone would reproduce:
+
+1. at least 75 % of the numbers are there;
+2. *always*: every missing number counts as a violation, so nothing may be missing;
+3. *mean*: every missing number is set to one that speaks against the claim, and the part must still be reproduced.
+   Against "at least" speaks the smaller of the smallest measured number and the mean reflected at the bound (as far on
+   the wrong side as the mean is on the right one); against "at most" the larger of the largest and the reflected mean;
+   a reflected fraction stays between 0 and 1.  Against "between" both are tried, and the part must hold under both;
+4. *effect*: the same, but 0 is a bound too, and the effect must keep its side of it; a reflected difference of
+   fractions stays between -1 and 1;
+5. *effect*, pairs: every missing pair is set to a corner of what was measured: against a correlation of "at least" to
+   (largest, smallest) or (smallest, largest), against "at most" to (smallest, smallest) or (largest, largest), against
+   "between" to all four; it must hold under each, on the same side of 0;
+6. an interval that the claim brings along is moved by as much as the mean moves; that of a share of cases or questions
+   (every number 0 or 1) is Wilson's, with every missing one counted as a failure.
+"""
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import cast
+
+from hopscope.claims.claim import Rule
+from hopscope.claims.criteria import Criterion
+from hopscope.claims.intervals import Interval, correlation, mean, wilson
+from hopscope.claims.samples import Pair, Samples
+from hopscope.claims.verdicts import Verdict, judge_effect, judge_interval, judge_mean
+
+LEAST_SHARE = 0.75
+"""Share of the numbers that must be there."""
+
+LEAST_WORDS = f"{100 * LEAST_SHARE:.0f} % are needed"
+
+
+def holds_with_missing(
+    samples: Samples,
+    criterion: Criterion,
+    rule: Rule,
+    clusters: Sequence[Hashable] | None,
+    interval: Interval | None,
+) -> bool:
+    """Whether a part is reproduced with every missing number counted against it (rule `mean` or `effect`).
+
+    Args:
+        samples: with the missing ones.
+        criterion: what the part demands.
+        rule: `mean` or `effect`.
+        clusters: for each value, missing ones included, what it is resampled with.
+        interval: that of the measured values.
+    """
+    if samples.censored:
+        return False  # a number that is not known cannot be weighed against one that never came
+    if samples.paired:
+        corners = _corners(samples, criterion)
+        side = correlation([value for value in samples.values if value is not None]) or 0.0
+        return all(
+            _reproduced(_filled(samples, corner), criterion, rule, clusters, side) for corner in corners
+        )
+    if samples.interval is not None and interval is not None:
+        return all(
+            _interval_holds(criterion, rule, moved) for moved in _moved(samples, criterion, rule, interval)
+        )
+    numbers = _numbers(samples)
+    return all(
+        _reproduced(_filled(samples, number), criterion, rule, clusters, mean(numbers))
+        for number in against(numbers, criterion, rule)
+    )
+
+
+def against(values: Sequence[float], criterion: Criterion, rule: Rule) -> list[float]:
+    """Numbers that speak against a criterion: one for each of its bounds; an effect also has one at 0."""
+    middle = mean(values)
+    low, high = criterion.bounds
+    if rule == "effect":
+        low, high = (max(low, 0.0), high) if middle > 0 else (low, min(high, 0.0))
+
+    def reflected(bound: float) -> float:
+        number = 2 * bound - middle
+        if criterion.unit != "fraction":
+            return number
+        return min(max(number, -1.0 if rule == "effect" else 0.0), 1.0)
+
+    found = [min(*values, reflected(low))] if math.isfinite(low) else []
+    return [*found, max(*values, reflected(high))] if math.isfinite(high) else found
+
+
+def _numbers(samples: Samples) -> list[float]:
+    return [cast(float, value) for value in samples.values if value is not None]
+
+
+def _filled(samples: Samples, number: float | Pair) -> list[float | Pair]:
+    return [number if value is None else value for value in samples.values]
+
+
+def _reproduced(
+    values: list[float | Pair],
+    criterion: Criterion,
+    rule: Rule,
+    clusters: Sequence[Hashable] | None,
+    side: float,
+) -> bool:
+    # That there are enough seeds was settled with the measured ones.
+    if rule == "mean":
+        found = judge_mean(cast(list[float], values), criterion, clusters=clusters, min_seeds=2)
+    else:
+        found = judge_effect(cast(list[Pair], values), criterion, clusters=clusters, min_seeds=2)
+    if found.verdict is not Verdict.REPRODUCED or not isinstance(found.value, float):
+        return False
+    return rule == "mean" or found.value * side > 0
+
+
+def _interval_holds(criterion: Criterion, rule: Rule, interval: Interval) -> bool:
+    found = judge_interval(sum(interval) / 2, interval, criterion, n=2, effect=rule == "effect")
+    return found.verdict is Verdict.REPRODUCED
+
+
+def _moved(samples: Samples, criterion: Criterion, rule: Rule, interval: Interval) -> list[Interval]:
+    values, total = _numbers(samples), len(samples.values)
+    if criterion.unit == "fraction" and {*values} <= {0.0, 1.0} and samples.unit in ("case", "question"):
+        successes, missing = int(sum(values)), total - len(values)
+        low, high = wilson(successes, total), wilson(successes + missing, total)
+        if criterion.between is not None:
+            return [low, high]
+        return [low] if criterion.at_least is not None else [high]
+    moved = []
+    for number in against(values, criterion, rule):
+        by = mean(cast(list[float], _filled(samples, number))) - mean(values)
+        moved.append((interval[0] + by, interval[1] + by))
+    return moved
+
+
+def _corners(samples: Samples, criterion: Criterion) -> list[Pair]:
+    pairs = [cast(Pair, value) for value in samples.values if value is not None]
+    (least_x, least_y), (most_x, most_y) = (tuple(map(side, zip(*pairs, strict=True))) for side in (min, max))
+    falling, rising = [(most_x, least_y), (least_x, most_y)], [(least_x, least_y), (most_x, most_y)]
+    if criterion.between is not None:
+        return falling + rising
+    return falling if criterion.at_least is not None else rising

@@ -1,0 +1,139 @@
+"""What a claim is judged by, written down before training: a rule that was changed afterwards says so.
+
+``registration.json`` of a run holds for every claim the hash of everything that decides it, the same in readable form,
+and, once the claim was judged by that rule, the verdict.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from pydantic import ValidationError
+
+from hopscope.claims.claim import Claim
+from hopscope.claims.judged import Found, JudgedClaim, Registration, criterion_json
+from hopscope.errors import UserError
+from hopscope.sources import normalised_source
+
+VERSION = 1
+
+
+def register(claims: Sequence[Claim]) -> dict[str, Any]:
+    """What ``registration.json`` holds of these claims before training: hash and readable rule of each."""
+    rules = {claim.id: rule_of(claim) for claim in claims}
+    return {
+        "version": VERSION,
+        "claims": {name: {"hash": _hash(rule), "rule": rule} for name, rule in rules.items()},
+    }
+
+
+def rule_of(claim: Claim) -> dict[str, Any]:
+    """Everything that decides a claim, as JSON; statement, source and trust do not."""
+    readings = claim.readings
+    return {
+        "criteria": criterion_json(claim.must),
+        "protocol": claim.protocol,
+        "rule": claim.rule if isinstance(claim.rule, str) else dict(claim.rule),
+        "need": claim.need,
+        "source_n": claim.source_n,
+        "seeds_needed": claim.seeds_needed,
+        "structural": claim.structural,
+        "value": _source(claim.value),
+        "at_scale": _source(claim.at_scale),
+        "readings": _sources(readings) if isinstance(readings, Mapping) else _source(readings),
+        "controls": _sources(claim.controls or {}),
+        "must_not": None if claim.must_not is None else criterion_json(claim.must_not),
+    }
+
+
+def state_of(claim: Claim, registered: Mapping[str, Any] | None) -> Registration:
+    """How a claim's rule stands to the registered one.
+
+    Args:
+        claim: the claim as it is now.
+        registered: what the run's ``registration.json`` holds; None if the run has none.
+
+    Raises:
+        UserError: that is no registration.
+    """
+    if registered is None:
+        return Registration(state="none")
+    entry = _entries(registered).get(claim.id)
+    found = _hash(rule_of(claim))
+    if entry is None:
+        words = "this claim was added after the run had begun"
+        return Registration(state="added", hash=found, words=words)
+    if entry["hash"] == found:
+        return Registration(state="registered", hash=found, registered=found)
+    before = _judged(entry)
+    verdict = "never judged" if before is None else f"was {before.verdict.value}"
+    return Registration(
+        state="changed",
+        hash=found,
+        registered=entry["hash"],
+        words=f"judged by a rule that was changed after the run: {verdict} under the rule registered with it",
+        under_registered=before,
+    )
+
+
+def noted(registered: Mapping[str, Any], judged: Sequence[JudgedClaim]) -> dict[str, Any]:
+    """The registration with the verdicts of those claims that were judged by their registered rule.
+
+    Args:
+        registered: what the run's ``registration.json`` holds.
+        judged: the ledger.
+
+    Raises:
+        UserError: that is no registration.
+    """
+    entries = {name: dict(entry) for name, entry in _entries(registered).items()}
+    for claim in judged:
+        if claim.registration.state == "registered" and claim.id in entries:
+            found = Found(
+                verdict=claim.verdict,
+                value=claim.value,
+                interval=claim.interval,
+                n=claim.n,
+                words=claim.words or "",
+            )
+            entries[claim.id]["judged"] = found.model_dump(mode="json")
+    return {**registered, "claims": entries}
+
+
+def _source(function: Callable[..., Any] | None) -> str | None:
+    return None if function is None else normalised_source(function)
+
+
+def _sources(functions: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
+    return {str(name): normalised_source(function) for name, function in functions.items()}
+
+
+def _hash(rule: Mapping[str, Any]) -> str:
+    text = json.dumps(rule, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()
+
+
+def _judged(entry: Mapping[str, Any]) -> Found | None:
+    """The verdict under the registered rule, if there is one."""
+    if entry.get("judged") is None:
+        return None
+    try:
+        return Found.model_validate(entry["judged"])
+    except ValidationError:
+        raise UserError(_DAMAGED) from None
+
+
+_DAMAGED = (
+    "registration.json: expected the registered claims of a run, found another record; delete the file (the run then "
+    "counts as one without registration)"
+)
+
+
+def _entries(registered: Mapping[str, Any]) -> Mapping[str, Any]:
+    entries = registered.get("claims") if isinstance(registered, Mapping) else None
+    if not isinstance(entries, Mapping) or not all(
+        isinstance(entry, Mapping) and isinstance(entry.get("hash"), str) for entry in entries.values()
+    ):
+        raise UserError(_DAMAGED)
+    return entries

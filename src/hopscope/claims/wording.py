@@ -1,0 +1,135 @@
+"""A judged claim in words, from its record alone: the terminal and the page say the same."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from hopscope.claims.intervals import Interval
+from hopscope.claims.judged import Bound, Found, JudgedClaim, Sample
+from hopscope.claims.numbers import format_estimate, format_number
+
+_MOST_LINES = 6
+"""Thresholds that are told one by one though they are the same."""
+
+_MOST_SAMPLES, _FEW_SAMPLES = 50, 4
+"""Numbers of a part that are told one by one, and how few different ones are counted where there are more."""
+
+_SIGNS = {"at_least": "≥ ", "at_most": "≤ ", "between": ""}
+_LEANINGS = {
+    "agrees": "agrees so far",
+    "disagrees": "disagrees so far",
+    "mixed": "mixed so far",
+}
+
+
+def unit_of(claim: JudgedClaim, part: str = "") -> str:
+    """Unit of a part's numbers; ledgers of before do not say, and have plain numbers."""
+    unit = claim.unit.get(part) if isinstance(claim.unit, dict) else claim.unit
+    return unit or "number"
+
+
+def threshold_lines(claim: JudgedClaim) -> list[str]:
+    """What was demanded, a line for each part: ``recall ≥ 99 %``; a single line where many parts have one threshold."""
+    if isinstance(claim.threshold, str):
+        return [claim.threshold]
+    lines = []
+    for name, bound in claim.threshold.items():
+        if isinstance(bound, dict):
+            bounds = ", ".join(_bound(*each, unit_of(claim, name)) for each in bound.items())
+            lines.append((_title(name), bounds))
+        else:
+            lines.append(("", _bound(name, bound, unit_of(claim))))
+    if len(lines) > _MOST_LINES and len({bounds for _, bounds in lines}) == 1:
+        return [f"each of {len(lines)} {lines[0][1]}"]
+    return [f"{title} {bounds}".strip() for title, bounds in lines]
+
+
+def estimates(claim: JudgedClaim) -> list[tuple[str, str]]:
+    """Part and value with interval; the name is empty where there is only one."""
+    return _estimates(claim, claim.value, claim.interval)
+
+
+def sample_lists(claim: JudgedClaim) -> list[tuple[str, list[str]]]:
+    """Part and its numbers one by one: a dash is missing; many numbers that are few are counted: ``464 × 1``."""
+    samples = claim.samples or {}
+    named = {"": samples} if isinstance(samples, list) else samples
+    return [
+        (_title(name), _together([sample_text(value, unit_of(claim, name)) for value in values]))
+        for name, values in named.items()
+    ]
+
+
+def _together(texts: list[str]) -> list[str]:
+    """Hundreds of answers, each right or wrong, are told by how many there are of each."""
+    counts = Counter(texts)
+    if len(texts) <= _MOST_SAMPLES or len(counts) > _FEW_SAMPLES:
+        return texts
+    return [f"{count} × {text}" for text, count in counts.most_common()]
+
+
+def sample_text(value: Sample, unit: str = "number") -> str:
+    """One number, or a pair of them."""
+    if value is None:
+        return "–"
+    if isinstance(value, tuple):
+        return f"({sample_text(value[0])}, {sample_text(value[1])})"
+    return format_number(float(value), unit)
+
+
+def counted(claim: JudgedClaim) -> str:
+    """What the numbers of a claim stand for, such as ``seed``."""
+    if isinstance(claim.n_counts, dict):
+        return " or ".join(dict.fromkeys(claim.n_counts.values()))
+    return claim.n_counts or "seed"
+
+
+def leaning_words(claim: JudgedClaim) -> str:
+    """Where the numbers of an inconclusive claim point; empty for other verdicts."""
+    return "" if claim.leaning is None else _LEANINGS[claim.leaning]
+
+
+def remarks(claim: JudgedClaim) -> list[str]:
+    """What stands beside the words of a verdict: at the run's own scale, controls, and whether the rule was changed."""
+    lines = []
+    if claim.here is not None and (claim.here.verdict, claim.here.words) != (claim.verdict, claim.words):
+        lines.append(
+            f"here, at the scale of this run: {claim.here.verdict.value} ({_here(claim, claim.here)})"
+        )
+    lines += [f"control {name}: {control.words}" for name, control in claim.controls.items()]
+    if claim.structural:
+        lines.append("structural: it follows from how things are built, not from what was learned")
+    if claim.registration.words:
+        lines.append(claim.registration.words)
+    return lines
+
+
+def _here(claim: JudgedClaim, here: Found) -> str:
+    return here.words or "; ".join(
+        f"{n} {text}".strip() for n, text in _estimates(claim, here.value, here.interval)
+    )
+
+
+def _estimates(
+    claim: JudgedClaim,
+    value: float | dict[str, float | None] | None,
+    interval: Interval | dict[str, Interval | None] | None,
+) -> list[tuple[str, str]]:
+    if not isinstance(value, dict):
+        of_value = None if isinstance(interval, dict) else interval
+        return [("", format_estimate(value, of_value, unit_of(claim)))]
+    intervals = interval if isinstance(interval, dict) else {}
+    return [
+        (_title(name), format_estimate(each, intervals.get(name), unit_of(claim, name)))
+        for name, each in value.items()
+    ]
+
+
+def _bound(kind: str, bound: Bound, unit: str) -> str:
+    ends: Sequence[float] = bound if isinstance(bound, list) else [bound]
+    # Of two ends only the last has a unit behind it; percent stands behind both.
+    first = unit if unit == "fraction" else "number"
+    texts = [*(format_number(end, first) for end in ends[:-1]), format_number(ends[-1], unit)]
+    return _SIGNS.get(kind, f"{_title(kind)} ") + " to ".join(texts)
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ")

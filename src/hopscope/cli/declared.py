@@ -1,0 +1,111 @@
+"""The command line of a declared study: a flag for every field of its task, model, training and options."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, TypeVar
+
+import tyro
+from pydantic import BaseModel
+
+from hopscope.cli.parsing import parse
+from hopscope.studies.declared import DeclaredStudy
+from hopscope.studies.study import SECTIONS, Study
+
+Options = TypeVar("Options")
+
+_SKIPPED = ("kind",)
+"""Fields that tell the built-in tasks apart in a record."""
+
+
+def declared_fields(
+    options: Options, program: DeclaredStudy, preset: str | None, arguments: Sequence[str], command: str
+) -> tuple[Options, dict[str, Any]]:
+    """Run options, and the dotted fields that the command line gives another value.
+
+    Args:
+        options: the run options with their defaults.
+        program: the study.
+        preset: the preset that the fields' defaults are of.
+        arguments: what follows the study on the command line.
+        command: for help and errors.
+
+    Raises:
+        UserError: an unknown field, or a value that does not fit.
+    """
+    study = program.chosen(preset, {})
+    flat = tyro.conf.arg(name="")
+    fields: list[Any] = [
+        ("run", Annotated[type(options), flat], dataclasses.field(default_factory=lambda: options)),
+        ("seeds", Annotated[int, tyro.conf.arg(help="Number of seeds of every configuration.")], study.seeds),
+        (
+            "held_out",
+            Annotated[int, tyro.conf.arg(help="Held-out samples of an evaluation.")],
+            study.held_out,
+        ),
+    ]
+    for section in SECTIONS:
+        value = getattr(study, section)
+        if isinstance(value, BaseModel):
+            flags = _section(section, value, study)
+            kind: Any = Annotated[flags, flat] if section == "options" else flags
+            fields.append((section, kind, dataclasses.field(default_factory=flags)))
+    every = dataclasses.make_dataclass("Run", [_with_default(*field) for field in fields])
+    parsed: Any = parse(every, arguments, command, description=f"{study.name}: {study.question}")
+    return parsed.run, _changes(study, parsed)
+
+
+def _with_default(name: str, kind: Any, default: Any) -> tuple[str, Any, Any]:
+    return (
+        name,
+        kind,
+        default if isinstance(default, dataclasses.Field) else dataclasses.field(default=default),
+    )
+
+
+def _section(section: str, value: BaseModel, study: Study) -> type:
+    """A dataclass with the fields of one part of the study; a varied field takes several values."""
+    helps = _helps(type(value))
+    fields: list[Any] = []
+    for name, info in type(value).model_fields.items():
+        if name in _SKIPPED:
+            continue
+        annotation, default = info.annotation, getattr(value, name)
+        dotted = f"{section}.{name}"
+        if dotted in study.vary:
+            annotation, default = tuple[annotation, ...], tuple(study.vary[dotted])  # type: ignore[valid-type]
+        described = Annotated[annotation, tyro.conf.arg(help=helps.get(name))]  # type: ignore[valid-type]
+        fields.append((name, described, dataclasses.field(default_factory=partial(_same, default))))
+    return dataclasses.make_dataclass(section.capitalize(), fields)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _helps(kind: type) -> dict[str, str]:
+    """What a class's docstring says of its fields."""
+    import docstring_parser
+
+    found: dict[str, str] = {}
+    for each in docstring_parser.parse(kind.__doc__ or "").params:
+        for name in each.arg_name.split(", "):
+            found[name] = each.description or ""
+    return found
+
+
+def _changes(study: Study, parsed: Any) -> dict[str, Any]:
+    """Dotted field → value, where the command line has another one than the study."""
+    changes: dict[str, Any] = {name: getattr(parsed, name) for name in ("seeds", "held_out")
+                               if getattr(parsed, name) != getattr(study, name)}  # fmt: skip
+    for section in SECTIONS:
+        value = getattr(study, section)
+        if not isinstance(value, BaseModel):
+            continue
+        given: Mapping[str, Any] = vars(getattr(parsed, section))
+        for name, found in given.items():
+            dotted = f"{section}.{name}"
+            before = tuple(study.vary[dotted]) if dotted in study.vary else getattr(value, name)
+            if found != before:
+                changes[dotted] = found
+    return changes

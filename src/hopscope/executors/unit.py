@@ -1,0 +1,106 @@
+"""Training and analysing one unit, in whatever process."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hopscope.errors import HopscopeError, UserError
+from hopscope.models.parameters import Parameters, parameter_specs
+from hopscope.runs import UnitFolder
+from hopscope.studies.base import Program
+from hopscope.studies.declared import DeclaredStudy
+from hopscope.studies.loading import naming
+from hopscope.training.budget import TimeBudget
+from hopscope.training.config import UnitPlan
+from hopscope.training.engines import Engine
+from hopscope.training.plan import unit_plan
+from hopscope.training.trainer import Progress, Trainer
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a unit is computed.
+
+    Attributes:
+        device: `"cpu"` or `"cuda"`.
+        threads: of this process.
+        engine: how gradients are made.
+        flushes_subnormals: whether this process takes subnormal numbers for zero.
+    """
+
+    device: str
+    threads: int
+    engine: Engine
+    flushes_subnormals: bool
+
+
+def train_unit(
+    program: Program,
+    unit: UnitFolder,
+    layout: Layout,
+    budget: TimeBudget,
+    say: Callable[[Mapping[str, Any]], None],
+) -> None:
+    """Train and analyse a unit, going on where it stopped.
+
+    Args:
+        program: the study.
+        unit: its folder.
+        layout: how it is computed.
+        budget: seconds that it may take.
+        say: hears of the progress.
+
+    Raises:
+        TimeBudgetReached, UserError: see `Trainer.run`.
+    """
+    with unit.lock(patience=10.0):
+        plan = unit_plan(unit)
+        with naming(program):
+            task = program.task(plan, layout.device)
+        unit.run.event("unit started", unit=unit.hash, **asdict(layout))
+
+        def report(progress: Progress) -> None:
+            say(
+                {
+                    "kind": "progress",
+                    "step": progress.step,
+                    "losses": [loss if loss == loss else None for loss in progress.losses],
+                    "samples_per_second": progress.samples_per_second,
+                    "frozen": progress.frozen,
+                }
+            )
+
+        with naming(program):
+            evaluate, initial = program.evaluator(unit, plan, task), _start(program, plan)
+        trainer = Trainer(plan, task, unit, evaluate, layout.device, layout.engine, initial=initial)
+        with naming(program):
+            trainer.run(budget, report)
+        say({"kind": "phase", "name": "analysing"})
+        with naming(program):
+            program.analyse(unit, plan, task, budget, layout.device)
+        unit.mark_done()
+        unit.run.event("unit done", unit=unit.hash)
+
+
+def _start(program: Program, plan: UnitPlan) -> Mapping[str, Tensor] | None:
+    """Weights that a declared study begins from, checked.
+
+    Raises:
+        UserError: names or shapes are not those of the model.
+    """
+    if not isinstance(program, DeclaredStudy) or program.start is None:
+        return None
+    try:
+        weights = {name: torch.as_tensor(weight) for name, weight in program.start(plan).items()}
+        Parameters(parameter_specs(plan.model), len(plan.members)).load(weights)
+    except HopscopeError:
+        raise
+    except Exception as error:
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(
+            f"start: expected the weights of {len(plan.members)} members, found {words}"
+        ) from error
+    return weights

@@ -1,0 +1,296 @@
+"""An opened run: its evidence, its claims, and what it trained; and training without a run folder."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from hopscope.circuits.circuit import Circuit
+from hopscope.circuits.config import ReaderConfig
+from hopscope.circuits.record import read_member
+from hopscope.claims import Ledger
+from hopscope.errors import UserError
+from hopscope.models.config import Model
+from hopscope.models.ensemble import Ensemble
+from hopscope.models.member import MemberTransformer
+from hopscope.models.transformer import Transformer
+from hopscope.runs import MemberRecord, RunFolder, UnitFolder
+from hopscope.runs.evidence import Evidence
+from hopscope.runs.evidence_table import field_of
+from hopscope.runs.files import listed
+from hopscope.studies.base import Program
+from hopscope.studies.declared import DeclaredStudy
+from hopscope.studies.origin import check_source, program_of
+from hopscope.tasks.declared import TaskReference
+from hopscope.tasks.device import TaskOnDevice
+from hopscope.tasks.task import Task
+from hopscope.training import restore
+from hopscope.training.config import MemberPlan, TrainingConfig
+from hopscope.training.plan import unit_plan
+
+
+@dataclass(frozen=True)
+class ReadCircuit:
+    """The circuit of one trained member, as it was read.
+
+    Attributes:
+        circuit: which rows of which heads read what.
+        record: everything that was found, as `hopscope circuit --json` prints it.
+    """
+
+    circuit: Circuit
+    record: Mapping[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        """Whether the circuit accounts for what the member has learned."""
+        return str(self.record["verdict"])
+
+    def __str__(self) -> str:
+        title = f"member {self.record['member']}, step {self.record['checkpoint']:,}: {self.verdict}"
+        return f"{title}\n{self.circuit}" if self.circuit.paths else title
+
+
+@dataclass(frozen=True)
+class Run(RunFolder):
+    """A run, as a reader opens it.  Its evidence, claims and weights are there without the study's file.
+
+    Attributes:
+        path: the folder.
+        given: the study, where the run was not left to find it.
+    """
+
+    given: Program | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.given is not None:
+            check_source(self, self.given)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Everything that was measured: one tidy table.
+
+        Raises:
+            UserError: the run has none yet, or it is damaged.
+        """
+        return Evidence.read(self)
+
+    @cached_property
+    def claims(self) -> Ledger:
+        """Every claim with its verdict: a table in a notebook, a ledger when printed.
+
+        Raises:
+            UserError: the run has none yet, or they are damaged.
+        """
+        return Ledger.read(self.path / "claims.json")
+
+    @cached_property
+    def program(self) -> Program:
+        """The study, with the task that the run was made with.
+
+        Raises:
+            UserError: its file is gone or has changed.
+        """
+        return self.given if self.given is not None else program_of(self)
+
+    def member(self, member: int, step: int | None = None) -> MemberTransformer:
+        """One trained member as a plain `torch.nn.Module` that knows its task.
+
+        Args:
+            member: its number in the run.
+            step: of the checkpoint; the last by default.
+
+        Raises:
+            UserError: no such member or checkpoint.
+        """
+        record = restore.member_record(self, member)
+        unit = self.unit(record.unit)
+        found = restore.load_member(self, member, step)
+        return found.with_task(
+            lambda: self._task(unit), row=0, seed=unit_plan(unit).members[record.index].data_seed
+        )
+
+    def ensemble(self, *, step: int | None = None, **where: Any) -> Ensemble:
+        """The members of one configuration, as one ensemble.
+
+        Args:
+            step: of the checkpoint; the last by default.
+            where: fields in which configurations differ, such as `**{"model.layers": 2}`; also `configuration`, by
+                its label, `member` and `seed`, one or several.
+
+        Raises:
+            UserError: no member is meant, or members of several configurations are.
+        """
+        chosen = self._meant(where)
+        units = [self.unit(hash) for hash in dict.fromkeys(record.unit for record in chosen)]
+        if len({unit_plan(unit).model_dump_json(exclude={"members"}) for unit in units}) > 1:
+            raise UserError(_unequal(chosen, where))
+        if step is None:  # of a run that is still trained, the last step that all of them have
+            every = [{found for found, _ in unit.checkpoints()} for unit in units]
+            step = max(set.intersection(*every), default=None)
+        parts = []
+        for unit in units:
+            indices = [record.index for record in chosen if record.unit == unit.hash]
+            parts.append(restore.load_ensemble(unit, step).select(indices))
+        data = {plan.member: plan.data_seed for unit in units for plan in unit_plan(unit).members}
+        return Ensemble(
+            joined(parts),
+            lambda: self._task(units[0]),
+            members=[record.member for record in chosen],
+            seeds=[data[record.member] for record in chosen],
+            step=units[0].checkpoint(step)[0],
+        )
+
+    def circuit(
+        self,
+        member: int,
+        step: int | None = None,
+        *,
+        threshold: float | None = None,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> ReadCircuit:
+        """Read the circuit of a member, or find it on record: see `hopscope.read_circuit`.
+
+        `progress` is told what is being done.
+        """
+        config = ReaderConfig(threshold=threshold)
+        record = read_member(self, member, step, config, progress, task=self._task)
+        return ReadCircuit(Circuit.model_validate(record["circuit"]), record)
+
+    def _task(self, unit: UnitFolder) -> TaskOnDevice:
+        plan = unit_plan(unit)
+        if not isinstance(plan.task, TaskReference):
+            return TaskOnDevice(plan.task, "cpu", plan.training.examples)
+        program = self.program
+        assert isinstance(program, DeclaredStudy), "only declared studies have tasks of their own"
+        return program.measured_task(plan, "cpu")
+
+    def _meant(self, where: dict[str, Any]) -> list[MemberRecord]:
+        """Members that have all these values.
+
+        Raises:
+            UserError: a field in which configurations do not differ, or no member has the values.
+        """
+        fields = {name for record in self.members for name in record.overrides} | {
+            "member",
+            "seed",
+            "configuration",
+        }
+        for name in where:
+            if name not in fields:
+                raise UserError(
+                    f"ensemble: expected one of the fields {listed(sorted(fields))}, found {name!r}"
+                )
+        labels = {unit.hash: unit_plan(unit).label for unit in self.units} if "configuration" in where else {}
+        chosen = [
+            record
+            for record in self.members
+            if all(_is(_value(record, name, labels, self.config), wanted) for name, wanted in where.items())
+        ]
+        if not chosen:
+            raise UserError(f"ensemble: expected members with {_words(where)}, found none in {self.path}")
+        return chosen
+
+
+def _value(record: MemberRecord, name: str, labels: dict[str, str], config: Mapping[str, Any]) -> Any:
+    if name == "configuration":
+        return labels[record.unit]
+    if name in ("member", "seed"):
+        return getattr(record, name)
+    return record.overrides.get(name, field_of(config, name))
+
+
+def _is(value: Any, wanted: Any) -> bool:
+    if isinstance(wanted, list | tuple | set | range) and not isinstance(value, list | tuple):
+        return value in wanted
+    # A study writes tuples, a record holds lists.
+    return bool(
+        (list(value) if isinstance(value, tuple) else value)
+        == (list(wanted) if isinstance(wanted, tuple) else wanted)
+    )
+
+
+def _words(where: dict[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in where.items()) or "anything"
+
+
+def _unequal(records: Sequence[MemberRecord], where: dict[str, Any]) -> str:
+    names = dict.fromkeys(name for record in records for name in record.overrides)
+    differ = {}
+    for name in names:
+        values = list({repr(record.overrides.get(name)): None for record in records})
+        if name not in ("init_seed", "data_seed") and len(values) > 1:
+            differ[name] = values
+    found = (
+        "; ".join(f"{name}: {listed(values)}" for name, values in differ.items()) or "several configurations"
+    )
+    return f"ensemble: expected members of one configuration, found {found}; choose one value of each"
+
+
+def joined(parts: Sequence[Transformer]) -> Transformer:
+    """The members of several ensembles of one shape, side by side."""
+    import torch
+
+    from hopscope.models.parameters import Parameters, parameter_specs
+
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    together = Parameters(
+        parameter_specs(first.config), sum(part.members for part in parts), first.parameters.flat.device
+    )
+    with torch.no_grad():
+        together.flat.copy_(torch.cat([part.parameters.flat for part in parts]))
+    return Transformer(first.config, together)
+
+
+def train(
+    task: Task,
+    model: Model,
+    training: TrainingConfig,
+    seeds: int | Sequence[int] = 1,
+    *,
+    device: str = "cpu",
+) -> Ensemble:
+    """Train members in this process, without a run folder.
+
+    Args:
+        task, model, training: as in a study.
+        seeds: how many seeds, or which.
+        device: where.
+
+    Returns:
+        The members after the last step; one whose loss was not finite keeps the weights from before.
+
+    Raises:
+        UserError: the model does not fit the task.
+    """
+    import torch
+
+    from hopscope.training.engines import chosen_engine
+    from hopscope.training.optimizer import Optimizer
+    from hopscope.training.steps import TrainingSteps
+
+    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    program = DeclaredStudy(_study(task, model, training))
+    config = program.configured(None, {})
+    plan = program.plan(config)[0].model_copy(
+        update={"members": tuple(MemberPlan(member=n, seed=seed) for n, seed in enumerate(numbers))}
+    )
+    on_device = TaskOnDevice(task, device, training.examples)
+    data = torch.tensor(numbers, device=device)
+    members = Transformer.initial(plan.model, data, device)
+    optimizer = Optimizer(members.parameters, training)
+    steps = TrainingSteps(
+        chosen_engine(plan, device), members, task.on(device, training.examples), training, data, optimizer
+    )
+    for step in range(training.steps):
+        steps.take(step)
+    members.parameters.flat.requires_grad_(False)
+    return Ensemble(members, on_device, members=list(range(len(numbers))), seeds=numbers, step=training.steps)
+
+
+def _study(task: Task, model: Model, training: TrainingConfig) -> Any:
+    from hopscope.studies.study import Study
+
+    return Study(name="train", task=task, model=model, training=training, seeds=1)

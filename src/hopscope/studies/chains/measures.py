@@ -1,0 +1,130 @@
+"""What was read of the members and how it formed, as rows of the evidence table.
+
+Every row is held-out and stands at the member's last training step, except attention, which stands at its checkpoint.
+A member that diverged has null for what every member has (the final losses, what it learned, whether it was read) and
+no other row.
+
+Measure `final`: losses at the end of training.
+    `final_loss`: held-out loss, the mean over the final window; part `step_k`: of step k of the chain alone.
+
+Measure `retrieval`: see `hopscope.studies.retrieval_rows`.
+
+Measures `reading`, `circuit` and `formation`: see `hopscope.studies.followed_rows`, which also says how a time is told.
+The targets are the steps of the chain, parts `step_k`.  Besides, `reading` has
+    `circuit_loss`, part `worst_recomputed`: of the learned step with the largest loss in mode recomputed;
+    `first_read_links_pair`: 1 if the first head that reads a single token joins the two tokens of a pair;
+    `others_differ`: share of the other independent members that learned everything and were read whose circuits
+        differ; only of such members;
+and `formation` has
+    `formed`, part `step_k` (no layer or head): when the last read of a step had formed; missing where the step has no
+        read of its own, or no circuit was read;
+    `fell`, part `step_k`: when the held-out loss of a step fell under one half.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from hopscope.runs import RunFolder
+from hopscope.runs.evidence import Row
+from hopscope.studies import followed_rows
+from hopscope.studies.chains.config import ChainsConfig
+from hopscope.studies.chains.evidence import Member, gather
+from hopscope.studies.followed import FollowedPath
+from hopscope.studies.followed_rows import (
+    METRICS,
+    Add,
+    circuit_rows,
+    classes_of,
+    formation_rows,
+    learned_rows,
+    reading_rows,
+)
+from hopscope.studies.followed_rows import time_rows as time_rows
+from hopscope.studies.retrieval_rows import retrieval_rows
+
+
+def measurements(run: RunFolder, config: ChainsConfig) -> Iterator[Row]:
+    """The rows of a run whose analyses are done.
+
+    Raises:
+        UserError: a file is missing or damaged.
+    """
+    yield from of_members(gather(run, config), config)
+    for record in run.members:
+        yield from retrieval_rows(run, record, config.training_steps)
+
+
+def of_members(members: Sequence[Member], config: ChainsConfig) -> Iterator[Row]:
+    """The rows of some members: their final losses, circuits and formation."""
+    classes = circuit_classes(members)
+    compared = [member for member in members if not member.crossed and member.learned_all and member.was_read]
+    for member in members:
+        add = adding(member, config)
+        yield from _outcome(add, member)
+        if member.frozen:
+            continue
+        yield from _reading(add, member)
+        if member in compared and len(compared) > 1:
+            others = [other for other in compared if other is not member]
+            differ = sum(member.circuit != other.circuit for other in others) / len(others)
+            yield add("reading", "others_differ", differ, file=member.reading_file)
+        if member.member in classes:
+            found = float(classes[member.member])
+            yield add("reading", "circuit_class", found, file=member.reading_file)
+        yield from circuit_rows(add, member)
+        yield from formation_rows(member, config.training_steps)
+        yield from _formation(add, member)
+
+
+def adding(member: Member, config: ChainsConfig, step: int | None = None) -> Add:
+    """Makes rows of a member at a step, by default the last one."""
+    return followed_rows.adding(member.member, config.training_steps if step is None else step)
+
+
+def circuit_classes(members: Sequence[Member]) -> dict[int, int]:
+    """Member → a number for its circuit, counted from 0 in the order of the members; none without a circuit."""
+    found = [member for member in members if not member.frozen and member.reading["paths"]]
+    return classes_of({member.member: member.circuit for member in found})
+
+
+def _outcome(add: Add, member: Member) -> Iterator[Row]:
+    """What every member has; null for one that diverged."""
+
+    def known(value: float | None) -> float | None:
+        return None if member.frozen or value is None else float(value)
+
+    steps = {f"step_{step}": step for step in member.curves}
+    yield add("final", "final_loss", known(member.loss), file=METRICS)
+    for part, step in steps.items():
+        yield add("final", "final_loss", known(member.partial.get(step)), part=part, file=METRICS)
+    yield from learned_rows(add, member, {part: part for part in steps})
+
+
+def _reading(add: Add, member: Member) -> Iterator[Row]:
+    """What the reader says of a member as a whole; only losses and counts of members that have a circuit."""
+    reading, file = member.reading, member.reading_file
+    yield from reading_rows(add, member)
+    if not reading["paths"]:
+        return
+    yield add("reading", "circuit_loss", reading["worst_recomputed"], part="worst_recomputed", file=file)
+    links = any(map(links_a_pair, member.first_reads))
+    yield add("reading", "first_read_links_pair", float(links), file=file)
+
+
+def links_a_pair(path: FollowedPath) -> bool:
+    """Whether a path joins the two tokens of a pair: the second reads the first, or the other way round."""
+    query, target = path.query.split(), path.target.split()
+    return (
+        len(query) == len(target) == 2
+        and {query[0], target[0]} == {"first", "second"}
+        and query[1] == target[1]
+    )
+
+
+def _formation(add: Add, member: Member) -> Iterator[Row]:
+    """When the steps of the chain had their reads, and when their losses fell."""
+    for step in member.curves:
+        part = f"step_{step}"
+        hop = member.hop_formed(step)
+        if hop is not None:
+            yield from time_rows(add, "formation", "formed", hop, part=part, file=member.formation_file)
+        yield from time_rows(add, "formation", "fell", member.fallen(step), part=part, file=METRICS)

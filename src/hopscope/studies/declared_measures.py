@@ -1,0 +1,265 @@
+"""Measuring the members of a declared study: during training, at checkpoints, and once for the whole run."""
+
+import json
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from hopscope.errors import HopscopeError, UserError
+from hopscope.models.ensemble import Ensemble
+from hopscope.models.transformer import Transformer
+from hopscope.runs import RunFolder, UnitFolder
+from hopscope.runs.evidence import Row
+from hopscope.studies.context import Context
+from hopscope.studies.measured import keep, measured, recorded, rows_of
+from hopscope.studies.measures import Measure
+from hopscope.tasks.batch import Batch
+from hopscope.tasks.device import TaskOnDevice
+from hopscope.training.budget import TimeBudget
+from hopscope.training.config import UnitPlan
+from hopscope.training.plan import unit_plan
+from hopscope.training.restore import load_ensemble
+from hopscope.training.trainer import Evaluate
+
+if TYPE_CHECKING:
+    from hopscope.studies.declared import DeclaredConfig, DeclaredStudy
+
+SAMPLES_AT_A_TIME = 4096
+"""Samples of all members together in one forward pass of an evaluation: bounds memory, not results."""
+
+_FILES = ("checkpoints", "end")
+
+
+def checked_task(program: "DeclaredStudy", plan: UnitPlan, device: str) -> Any:
+    """The task of a unit on a device, after a look at a few of its samples.
+
+    Raises:
+        UserError: the task raises, or its samples do not have its shape.
+    """
+    task = program.declared_task(plan)
+    name = type(task).__name__
+    try:
+        few = TaskOnDevice(task, device, plan.training.examples)
+        seeds = torch.tensor([member.data_seed for member in plan.members], device=device)
+        for annotate in (True, False):
+            few.sample(seeds, "train", 0, 2, annotate=annotate)
+        return task.on(device, plan.training.examples)
+    except HopscopeError:
+        raise
+    except Exception as error:
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise UserError(
+            f"{name}.sample: expected an hs.Batch, found {words} ({Path(place.filename).name}, line {place.lineno})"
+        ) from error
+
+
+def evaluator(program: "DeclaredStudy", unit: UnitFolder, plan: UnitPlan) -> Evaluate:
+    """What is recorded during training: the task's losses and accuracy on held-out samples, by group too.
+
+    Raises:
+        UserError: a measure does not fit the task.
+    """
+    config = recorded_config(unit.run)
+    budget = TimeBudget(None)
+    tasks: dict[str, Any] = {}
+    for each in (*program.measures("training"), *program.measures("end"), *program.measures("checkpoints")):
+        each.check(_outputs(program, plan))
+
+    def evaluate(model: Transformer) -> Mapping[Any, Tensor]:
+        device = str(model.parameters.flat.device)
+        if device not in tasks:
+            task = program.measured_task(plan, device)
+            tasks[device] = task, task.evaluation(config.held_out)
+        task, batch = tasks[device]
+        losses = task.losses(predict(model, batch), batch)
+        found: dict[Any, Tensor] = {("held_out", name): values for name, values in losses.items()}
+        for each in program.measures("training"):
+            context = _context(program, each, unit, plan, Ensemble(model, task), None, batch, budget, {})
+            found |= recorded(_rows(each, context), context.members)
+        return found
+
+    return evaluate
+
+
+def predict(model: Transformer, batch: Batch) -> Tensor:
+    """Predictions `[member, batch, readout, output]`, some samples at a time."""
+    size = max(1, SAMPLES_AT_A_TIME // model.members)
+    with torch.no_grad():
+        parts = [model(part) for part in torch.split(batch.inputs, size, dim=1)]
+    return torch.cat(parts, 1)
+
+
+def analyse(
+    program: "DeclaredStudy", unit: UnitFolder, plan: UnitPlan, budget: TimeBudget, device: str
+) -> None:
+    """Measure a unit at its checkpoints; what is there already is kept.
+
+    Raises:
+        TimeBudgetReached: between two checkpoints.
+        UserError: a measure has a fault.
+    """
+    task = program.measured_task(plan, device)
+    batch: list[Batch] = []
+    done: dict[str, dict[int, list[Row]]] = {}
+    every = [*program.ordered_measures(_FILES)]
+    config = recorded_config(unit.run)
+    steps = plan.training.checkpoint_steps()
+    for each in every:
+        for step in steps if each.when == "checkpoints" else steps[-1:]:
+            rows = measured(unit, each, step)
+            if rows is None:
+                budget.check()
+                batch = batch or [task.evaluation(config.held_out)]
+                ensemble = Ensemble(load_ensemble(unit, step, device), task)
+                needed = {name: _needed(done.get(name, {}), step) for name in each.needs}
+                context = _context(program, each, unit, plan, ensemble, step, batch[0], budget, needed)
+                rows = _rows(each, context)
+                keep(unit, each, rows, step)
+            done.setdefault(each.name, {})[step] = rows
+
+
+def _needed(rows: Mapping[int, list[Row]], step: int) -> list[Row]:
+    """Rows of a measure at a step, or at every step where that one has none."""
+    return rows[step] if step in rows else [row for each in rows.values() for row in each]
+
+
+def gather(
+    program: "DeclaredStudy",
+    run: RunFolder,
+    config: "DeclaredConfig",
+    budget: TimeBudget,
+    say: Callable[[str], None],
+) -> None:
+    """Do what is measured once for the whole run; what is there already is kept.
+
+    Raises:
+        TimeBudgetReached: what is done is kept.
+        UserError: a measure has a fault.
+    """
+    for each in program.measures("run"):
+        if measured(run, each) is None:
+            say(f"measuring {each.name}")
+            needed = {name: _of_run(program, run, name) for name in each.needs}
+            members = run.members
+            context = Context(
+                each,
+                run,
+                budget,
+                members=[member.member for member in members],
+                seeds=[member.seed for member in members],
+                held_out=config.held_out,
+                needed=needed,
+                at=partial(_at, program, each, config, budget),
+            )
+            keep(run, each, _rows(each, context))
+
+
+def _at(
+    program: "DeclaredStudy",
+    measure: Measure,
+    config: "DeclaredConfig",
+    budget: TimeBudget,
+    unit: UnitFolder,
+    step: int | None,
+) -> Context:
+    """The context of a unit's checkpoint, for a measure of the whole run."""
+    plan = unit_plan(unit)
+    task = program.measured_task(plan, "cpu")
+    found = unit.checkpoint(step)[0]
+    ensemble = Ensemble(load_ensemble(unit, found), task)
+    return _context(
+        program, measure, unit, plan, ensemble, found, task.evaluation(config.held_out), budget, {}
+    )
+
+
+def measurements(program: "DeclaredStudy", run: RunFolder, config: "DeclaredConfig") -> Iterator[Row]:
+    """Every row that a measure has left.
+
+    Raises:
+        UserError: a file is damaged.
+    """
+    for unit in run.units:
+        steps = unit_plan(unit).training.checkpoint_steps()
+        for each in program.ordered_measures(_FILES):
+            for step in steps if each.when == "checkpoints" else steps[-1:]:
+                yield from measured(unit, each, step) or ()
+    for each in program.measures("run"):
+        yield from measured(run, each) or ()
+
+
+def _of_run(program: "DeclaredStudy", run: RunFolder, name: str) -> list[Row]:
+    """Rows of a measure, of all units or of the run."""
+    return [row for row in measurements(program, run, recorded_config(run)) if row.measure == name]
+
+
+def _rows(measure: Measure, context: Context) -> list[Row]:
+    """What a measure returns, as rows; a fault in it is a line that names it.
+
+    Raises:
+        UserError: the measure raises, or returns something else than numbers.
+    """
+    try:
+        with torch.no_grad():
+            returned = measure(context)
+            return rows_of(measure, returned, context)
+    except HopscopeError:
+        raise
+    except Exception as error:
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(
+            f"measure {measure.name}: expected numbers, found {words}; mend the measure: what was trained is kept"
+        ) from error
+
+
+def _context(
+    program: "DeclaredStudy",
+    measure: Measure,
+    unit: UnitFolder,
+    plan: UnitPlan,
+    ensemble: Ensemble,
+    step: int | None,
+    held_out: Batch,
+    budget: TimeBudget,
+    needed: Mapping[str, list[Row]],
+) -> Context:
+    plans = plan.members
+    if ensemble.transformer.members != len(plans):  # a few at a time, because memory was short
+        plans = plans[: ensemble.transformer.members]
+    numbers = [member.member for member in plans]
+    members = Ensemble(
+        ensemble.transformer,
+        ensemble.task,
+        members=numbers,
+        seeds=[member.data_seed for member in plans],
+        step=step,
+    )
+    return Context(
+        measure,
+        unit.run,
+        budget,
+        members=numbers,
+        seeds=[member.seed for member in plans],
+        ensemble=members,
+        unit=unit,
+        step=step,
+        samples=None if step is None else step * plan.training.batch_size,
+        held_out=held_out,
+        needed=needed,
+    )
+
+
+def recorded_config(run: RunFolder) -> "DeclaredConfig":
+    """The configuration of a run."""
+    from hopscope.studies.declared import DeclaredConfig
+
+    return DeclaredConfig.model_validate(json.loads(json.dumps(run.config)))
+
+
+def _outputs(program: "DeclaredStudy", plan: UnitPlan) -> str:
+    return str(program.declared_task(plan).shape().outputs)

@@ -1,0 +1,118 @@
+"""Claim R10 of the paper as a value; it reads the evidence table alone."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from hopscope.claims import Claim, Judgement, Samples, at_least
+from hopscope.claims.intervals import wilson
+from hopscope.studies.llm.config import PAPER_COUNT, PAPER_DEPTHS, Kind, LanguageModelConfig
+from hopscope.studies.llm.measurements import ANSWERS, part_of
+from hopscope.studies.llm.words import kind_name, kinds_words, short_names
+from hopscope.studies.words import counted
+
+if TYPE_CHECKING:
+    from hopscope.runs.evidence import Evidence
+
+THRESHOLD = at_least(0.9, "fraction")
+
+NO_MODEL = "not run: no model was given; name one with --model PROVIDER/MODEL"
+NOTHING = "not run: nothing that the claim is about was asked"
+NO_ANSWER = "no acceptable answer to any question"
+UNANSWERED = "without an acceptable answer"
+
+
+class Asked(NamedTuple):
+    """One part of the claim: a model, and a kind of question."""
+
+    model: str
+    kind: Kind
+
+
+def claims(config: LanguageModelConfig) -> tuple[Claim, ...]:
+    """The ledger of the study: every model must solve every kind of question that the claim is about."""
+    parts = parts_of(config)
+    return (
+        Claim(
+            id="R10",
+            statement="Large language models solve all five formulations, almost perfectly for D up to 5.",
+            source="paper §4",
+            protocol="accuracy given acceptable, for each model, formulation and depth of equations, on "
+            f"{PAPER_COUNT} questions each; 95 % Wilson interval of every model and kind of question",
+            value=partial(by_part, parts)
+            if parts
+            else partial(nothing, NOTHING if config.model else NO_MODEL),
+            must=dict.fromkeys(parts, THRESHOLD) if parts else THRESHOLD,
+            rule="mean",
+            at_scale=lacks,
+            trust="the server that answers under a model's name, and that the answer is matched as the page says",
+            summary=partial(summary, parts) if parts else None,
+        ),
+    )
+
+
+def parts_of(config: LanguageModelConfig) -> dict[str, Asked]:
+    """Name of each part of the claim → what it is about; the model is named where there are several."""
+    names = short_names(config.model)
+    return {
+        kind_name(*kind) if len(names) == 1 else f"{names[model]}, {kind_name(*kind)}": Asked(model, kind)
+        for model in config.model
+        for kind in config.kinds()
+        if kind.formulation != "equations" or kind.depth in PAPER_DEPTHS
+    }
+
+
+def lacks(evidence: "Evidence") -> str:
+    """What the run lacks of the paper's protocol, in words; nothing where it is at scale."""
+    return ", ".join(LanguageModelConfig.model_validate(dict(evidence.config)).departures())
+
+
+def nothing(why: str, evidence: "Evidence") -> Samples:
+    """No number, and why."""
+    return Samples([], unit="question", note=why)
+
+
+def by_part(parts: Mapping[str, Asked], evidence: "Evidence") -> dict[str, Samples]:
+    """What was answered, by part of the claim."""
+    return {part: answers(evidence, part_of(asked.model, *asked.kind)) for part, asked in parts.items()}
+
+
+def answers(evidence: "Evidence", part: str) -> Samples:
+    """Whether each question of one model and kind was answered rightly; null without an acceptable answer.
+
+    The paper samples until an answer is acceptable; under a cap some questions have none.  They are left out of the
+    accuracy, so a verdict must not change when all of them are counted as wrong, or as right.
+    """
+    found = evidence.rows("correct", measure=ANSWERS, part=part)["value"]
+    values = [None if value != value else float(value) for value in found]
+    known = [value for value in values if value is not None]
+    if not known:
+        return Samples(values, unit="question", note=NO_ANSWER if values else NOTHING)
+    right, unanswered = round(sum(known)), len(values) - len(known)
+    given = wilson(right, len(known))
+    widest = (wilson(right, len(values))[0], wilson(right + unanswered, len(values))[1])
+    same = (THRESHOLD.met_by(given), THRESHOLD.failed_by(given)) == (
+        THRESHOLD.met_by(widest),
+        THRESHOLD.failed_by(widest),
+    )
+    missing = "" if same else f"{counted(unanswered, 'question')} {UNANSWERED}"
+    return Samples(values, unit="question", interval=given, missing=missing)
+
+
+def summary(parts: Mapping[str, Asked], judgements: Mapping[str, Judgement]) -> str:
+    """What was seen, model by model."""
+    said = []
+    for model in dict.fromkeys(asked.model for asked in parts.values()):
+        of = {asked.kind: judgements[part] for part, asked in parts.items() if asked.model == model}
+        seen = {kind: found.interval for kind, found in of.items() if isinstance(found.interval, tuple)}
+        above = [kind for kind, interval in seen.items() if THRESHOLD.met_by(interval)]
+        below = [kind for kind, interval in seen.items() if THRESHOLD.failed_by(interval)]
+        words = f"{model}: {len(above)} of {counted(len(of), 'kind')} of questions wholly above 90 %"
+        words += f", {len(below)} wholly below ({kinds_words(below)})" if below else ""
+        hanging = [kind for kind, found in of.items() if UNANSWERED in found.words]
+        words += (
+            f", {len(hanging)} open for questions {UNANSWERED} ({kinds_words(hanging)})" if hanging else ""
+        )
+        words += f", {len(of) - len(seen)} without any acceptable answer" if len(seen) < len(of) else ""
+        said.append(words)
+    return " · ".join(said)

@@ -1,0 +1,347 @@
+"""Finding studies: by name, by `package.module:name`, in a file, or from the record of a run.  Loads no torch."""
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hopscope.errors import HopscopeError, UserError
+from hopscope.studies.base import Program
+from hopscope.studies.study import Study
+
+GROUP = "hopscope.studies"
+"""Entry points of installed packages that bring studies."""
+
+_BUILT_IN = {
+    "permutation": "hopscope.studies.permutation:PermutationStudy",
+    "depth": "hopscope.studies.depth:DepthStudy",
+    "circuits": "hopscope.studies.circuits:CircuitsStudy",
+    "emergence": "hopscope.studies.emergence:EmergenceStudy",
+    "tiny-lm": "hopscope.studies.tiny_lm:TinyLmStudy",
+    "llm": "hopscope.studies.llm:LanguageModelStudy",
+}
+
+_USUAL = "study"
+"""Name that is looked for where a reference names none."""
+
+_loading: ContextVar[str | None] = ContextVar("loading", default=None)
+
+
+def loading() -> str | None:
+    """The file or module that is being loaded for its studies, if one is."""
+    return _loading.get()
+
+
+def study_names() -> list[str]:
+    """Names that `hopscope run` knows: the built-in studies, then those of installed packages."""
+    return [*_BUILT_IN, *(point.name for point in _points() if point.name not in _BUILT_IN)]
+
+
+@contextmanager
+def naming(program: Program) -> Iterator[None]:
+    """Let every error that a user's study causes name its file.
+
+    Raises:
+        UserError: what was raised, with the place of the study in front.
+    """
+    from hopscope.studies.declared import DeclaredStudy
+
+    place = program.reference if isinstance(program, DeclaredStudy) else None
+    try:
+        yield
+    except UserError as error:
+        told = (
+            place is None
+            or str(split_reference(place)[0]) in str(error)
+            or str(error).startswith("cannot write")
+        )
+        if told or type(error) is not UserError:
+            raise
+        raise UserError(f"{place}: {error}") from error
+    except Exception as error:
+        line = None if place is None else _line_of(error, split_reference(place)[0])
+        if line is None or isinstance(error, HopscopeError):
+            raise
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(
+            f"{place}: expected code that runs, found {words} (line {line}); mend the file"
+        ) from error
+
+
+def _line_of(error: Exception, place: str) -> int | None:
+    """The last line of a file that an error went through, if it did."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == place]
+    return frames[-1].lineno if frames else None
+
+
+def find_study(spec: str) -> Program:
+    """A study by its name, as `package.module:name`, or as `file.py` or `file.py:name`.
+
+    Raises:
+        UserError: there is none, or it cannot be loaded.
+    """
+    if is_file(spec) or ":" in spec:
+        return of_reference(spec)
+    if spec in _BUILT_IN:
+        made: Program = load(_BUILT_IN[spec])()
+        return made
+    named = [point for point in _points() if point.name == spec]
+    if len(named) > 1:
+        homes = ", ".join(point.value for point in named)
+        raise UserError(
+            f"study: expected one study named {spec!r}, found {len(named)}: {homes}; uninstall one package"
+        )
+    if named:
+        return of_reference(named[0].value, f"entry point {spec!r} of {GROUP}")
+    raise UserError(
+        f"study: expected one of {', '.join(study_names())}, or a file such as study.py, found {spec!r}; "
+        "see `hopscope studies`"
+    )
+
+
+def of_reference(reference: str, what: str = "study") -> Program:
+    """The study of a reference.
+
+    Args:
+        reference: `package.module:name`, `file.py` or `file.py:name`.
+        what: what it is, for errors.
+
+    Raises:
+        UserError: it cannot be loaded, or is no study.
+    """
+    from hopscope.studies.declared import DeclaredStudy
+
+    place, name = split_reference(reference)
+    module = load_module(place, what)
+    study = _chosen(module, place, name)
+    home = str(Path(place).resolve()) if is_file(place) else place
+    if isinstance(study, Study):
+        return DeclaredStudy(study, f"{home}:{_attribute(module, study)}")
+    return study
+
+
+def split_reference(reference: str) -> tuple[str, str | None]:
+    """File or module, and the name in it if one is given."""
+    if reference.endswith(".py"):
+        return reference, None
+    place, colon, name = reference.rpartition(":")
+    return (place, name) if colon else (reference, None)
+
+
+def is_file(spec: str) -> bool:
+    """Whether a reference names a file."""
+    return split_reference(spec)[0].endswith(".py")
+
+
+def studies_in(reference: str) -> dict[str, Program]:
+    """Every study of a file or module, by its name.
+
+    Raises:
+        UserError: it cannot be loaded, or holds no study, or two of one name.
+    """
+    from hopscope.studies.declared import DeclaredStudy
+
+    place, name = split_reference(reference)
+    module = load_module(place)
+    if name is not None:
+        return {name: of_reference(reference)}
+    home = str(Path(place).resolve()) if is_file(place) else place
+    return {
+        study.name: DeclaredStudy(study, f"{home}:{attribute}")
+        for attribute, study in _studies(module, place).items()
+    }
+
+
+def file_of(reference: str | None) -> Path | None:
+    """The source file of a reference, if it has one."""
+    if reference is None:
+        return None
+    place, _ = split_reference(reference)
+    if is_file(reference):
+        return Path(place)
+    file = getattr(load_module(place), "__file__", None)
+    return Path(file) if file else None
+
+
+def load(reference: str) -> Any:
+    """The object of `package.module:name`."""
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def load_module(place: str, what: str = "study") -> ModuleType:
+    """A module by its name, or the module of a file.
+
+    The module of a file is made once for each content: a file that was changed is loaded anew.
+
+    Raises:
+        UserError: there is none, or it cannot be imported.
+    """
+    with _noted(place):
+        if not is_file(place):
+            return _imported(place, what)
+        return _file_module(Path(place))
+
+
+def _imported(name: str, what: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise UserError(f"{what}: expected {name} to be importable, found {_cause(error, None)}") from None
+
+
+def _file_module(path: Path) -> ModuleType:
+    path = path.resolve()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"{path}: expected a readable file with a study, found {error.strerror}; check the path"
+        ) from None
+    packaged = _in_package(path)
+    if packaged is not None:
+        root, dotted = packaged
+        if str(root) not in sys.path:
+            sys.path.insert(0, str(root))
+        return _imported(dotted, str(path))
+    name = f"hopscope_file_{path.stem}_{hashlib.sha256(str(path).encode() + content).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if str(path.parent) not in sys.path:  # as `python file.py` does: the file may have helpers beside it
+        sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except UserError as error:
+        del sys.modules[name]
+        message = str(error)
+        raise UserError(message if str(path) in message else f"{path}: {message}") from None
+    except Exception as error:
+        del sys.modules[name]
+        raise UserError(
+            f"{path}: expected a file that can be loaded, found {_cause(error, path)}; mend the file"
+        ) from None
+    return module
+
+
+def _cause(error: Exception, path: Path | None) -> str:
+    """An error in one line, with the line of the file where it came up."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if path and frame.filename == str(path)
+    ]
+    line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
+    words = " ".join(str(error).split()) or "no message"
+    return f"{type(error).__name__}: {words}" + (f" (line {line})" if line else "")
+
+
+def _chosen(module: ModuleType, place: str, name: str | None) -> Any:
+    if name is not None:
+        found = getattr(module, name, None)
+        if isinstance(found, type):
+            found = found()
+        if not isinstance(found, Study | Program):
+            known = ", ".join(_studies(module, place)) or "none"
+            raise UserError(
+                f"{place}: expected a study named {name!r}, found "
+                f"{'none' if found is None else type(found).__name__}; its studies: {known}"
+            )
+        return found
+    studies = _studies(module, place)
+    if not studies:
+        raise UserError(
+            f"{place}: expected a study (such as study = hopscope.Study(…)), found none; write one"
+        )
+    if _USUAL in studies:
+        return studies[_USUAL]
+    if len(studies) > 1:
+        names = ", ".join(f"{place}:{each}" for each in studies)
+        raise UserError(
+            f"{place}: expected one study, or one named {_USUAL!r}, found {len(studies)}; choose one of {names}"
+        )
+    return next(iter(studies.values()))
+
+
+def _studies(module: ModuleType, place: str) -> dict[str, Study]:
+    """Studies of a module by the names of their variables, each once.
+
+    Raises:
+        UserError: two different ones have one name.
+    """
+    found: dict[str, Study] = {}
+    for attribute, value in vars(module).items():
+        if isinstance(value, Study) and not any(value is other for other in found.values()):
+            twin = next((other for other in found if found[other].name == value.name), None)
+            if twin is not None:
+                raise UserError(
+                    f"{place}: expected studies with different names, found {value.name!r} twice ({twin} and "
+                    f"{attribute}); rename one"
+                )
+            found[attribute] = value
+    return found
+
+
+def _attribute(module: ModuleType, study: Study) -> str:
+    return next(name for name, value in vars(module).items() if value is study)
+
+
+def home_of(study: Study) -> str | None:
+    """Reference by which another process finds a study; `None` for one of a notebook, or made inside a function."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(module, ModuleType) or not file or not str(file).endswith(".py"):
+            continue
+        for name, value in list(vars(module).items()):
+            if value is study:
+                return f"{_importable_as(module, str(file)) or Path(file).resolve()}:{name}"
+    return None
+
+
+def _importable_as(module: ModuleType, file: str) -> str | None:
+    """Name under which a fresh process imports this very file; `None` for a file that is in no package."""
+    spec = getattr(module, "__spec__", None)
+    name = spec.name if spec is not None else module.__name__
+    if name.startswith("hopscope_file_") or ("." not in name and not _is_installed(file)):
+        return None
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    return name if found is not None and found.origin == file else None
+
+
+def _is_installed(file: str) -> bool:
+    return any(part in ("site-packages", "dist-packages") for part in Path(file).parts)
+
+
+def _in_package(path: Path) -> tuple[Path, str] | None:
+    """Root folder and dotted name of a file that lies in a package."""
+    if not (path.parent / "__init__.py").is_file():
+        return None
+    folder, parts = path.parent, [path.stem]
+    while (folder / "__init__.py").is_file():
+        folder, parts = folder.parent, [folder.name, *parts]
+    return folder, ".".join(parts)
+
+
+def _points() -> list[Any]:
+    return sorted(entry_points(group=GROUP), key=lambda point: point.name)
+
+
+@contextmanager
+def _noted(place: str) -> Iterator[None]:
+    token = _loading.set(place)
+    try:
+        yield
+    finally:
+        _loading.reset(token)

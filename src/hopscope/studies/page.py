@@ -1,0 +1,245 @@
+"""The page of a declared study: a Markdown template with Jinja, filled with what the run measured.
+
+Numbers of a template are calls and explanations stand under conditions on the evidence, so that no sentence can
+contradict the run.  The result is the run's story, whose numbers say which rows of the evidence they come from.
+"""
+
+import itertools
+import re
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from hopscope.errors import UserError
+from hopscope.runs import RunFolder
+from hopscope.studies.blocks import Block
+from hopscope.studies.figures import Figure, numbered
+from hopscope.studies.page_text import PageText
+from hopscope.studies.selection import Floors
+
+if TYPE_CHECKING:
+    from hopscope.claims import JudgedClaim
+    from hopscope.runs.evidence import Evidence
+
+DEFAULT = "page.md.j2"
+"""The template of studies that bring none, among this package's templates."""
+
+_TAGS = r"(?:\{%(?:(?!%\}).)*%\}|\{#(?:(?!#\}).)*#\})"
+_TAG_LINE = re.compile(rf"^[ \t]*((?:{_TAGS}[ \t]*)+)\r?\n", re.MULTILINE | re.DOTALL)
+_TAKEN = ("title", "record")
+"""Anchors of a page that are not sections."""
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """What a page says of a task.
+
+    Attributes:
+        name: of its class.
+        docstring: of its class.
+        fields: its configuration.
+    """
+
+    name: str
+    docstring: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StudyFacts:
+    """What a page says of a study itself, beside what was measured.
+
+    Attributes:
+        name, question: of the study.
+        options: its own fields.
+        task: `None` where nothing is trained.
+        model, training: their configurations.
+        vary: field → values of the grid.
+        seeds: of each configuration.
+        floors: of the task, or a function from a configuration's label to them.
+        source: where the study stands, as `file.py:name` or `package.module:name`.
+        template: the template's name in errors.
+    """
+
+    name: str
+    question: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    task: TaskFacts | None = None
+    model: Mapping[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
+    vary: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    seeds: int = 0
+    floors: Floors | None = None
+    source: str = ""
+    template: str = DEFAULT
+
+
+def default_template() -> str:
+    """The template of a study that brings none."""
+    return resources.files("hopscope.studies").joinpath("templates", DEFAULT).read_text(encoding="utf-8")
+
+
+def render_page(
+    template: str | None,
+    facts: StudyFacts,
+    evidence: "Evidence",
+    ledger: "Sequence[JudgedClaim]",
+    figures: Sequence[Figure],
+    run: RunFolder,
+) -> dict[str, Any]:
+    """Return the story of a run: what its page says, block by block, and where each number comes from.
+
+    Args:
+        template: its text; `None`: the default template.
+        facts: what is known of the study.
+        evidence: what was measured.
+        ledger: the judged claims.
+        figures: as the study declares them.
+        run: names the run on the page.
+
+    Raises:
+        UserError: the template asks for something that there is not; the message names its line.
+    """
+    from hopscope.studies.page_functions import PageFunctions
+
+    text = PageText()
+    functions = PageFunctions(facts, evidence, ledger, numbered(figures), run, text)
+    written = fill(default_template() if template is None else template, facts.template, functions.names())
+    title, lead, sections = _sections(written, text)
+    return {
+        "schema_version": 1,
+        "title": title or text.literal(facts.name),
+        "subtitle": lead or text.literal(facts.question),
+        "numbers": text.numbers.entries,
+        "claims": {},
+        "sections": sections,
+    }
+
+
+# Jinja.
+
+
+def fill(text: str, name: str, names: Mapping[str, Any]) -> str:
+    """Return a template's text with everything filled in; it can read no file and call nothing but `names`.
+
+    Args:
+        text: the template.
+        name: its name, for errors.
+        names: what it may use.
+
+    Raises:
+        UserError: it cannot be read or filled in; the message names the line.
+    """
+    # Takes a while to load, and listing a study does not need it.
+    import jinja2
+    from jinja2.sandbox import SandboxedEnvironment
+
+    class Sandbox(SandboxedEnvironment):
+        """Fields come before methods: `task.fields.values` is the field of a task, not a method of its dictionary."""
+
+        def getattr(self, obj: Any, attribute: str) -> Any:
+            if isinstance(obj, Mapping) and attribute in obj:
+                return obj[attribute]
+            return super().getattr(obj, attribute)
+
+    environment = Sandbox(undefined=jinja2.StrictUndefined, autoescape=False)
+    try:
+        return environment.from_string(_without_tag_lines(text)).render(names)
+    except jinja2.TemplateSyntaxError as error:
+        raise UserError(
+            f"{name}, line {error.lineno}: expected a Jinja template, found {error.message}"
+        ) from error
+    except UserError as error:
+        raise UserError(f"{name}, line {_line(error)}: {error}") from error
+    except (
+        jinja2.TemplateError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        cause = " ".join(str(error).split())
+        raise UserError(
+            f"{name}, line {_line(error)}: expected something that can be filled in, found {cause}"
+        ) from error
+
+
+def _without_tag_lines(text: str) -> str:
+    """The template, with the line breaks of lines of nothing but tags moved into these, where they print nothing.
+
+    A condition between two lines of a paragraph must not part it, and every line keeps its number.
+    """
+
+    def moved(found: re.Match[str]) -> str:
+        tags = found[1].rstrip()
+        end = 3 if tags[-3] in "-+" else 2
+        return f"{tags[:-end]}\n{tags[-end:]}"
+
+    return _TAG_LINE.sub(moved, text)
+
+
+def _line(error: Exception) -> int | str:
+    """The line of the template in which an error came up: Jinja writes it into the traceback."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<template>"]
+    return frames[-1].lineno or "?" if frames else "?"
+
+
+# From Markdown to sections.
+
+
+def _sections(written: str, text: PageText) -> tuple[str, str, list[Block]]:
+    """Title, lead and sections: the paragraph under the title is the lead, and what follows it a section of its own."""
+    title, lead, sections, taken = "", "", [], set(_TAKEN)
+    for level, heading, body in _cut(written):
+        words = _unmarked(heading) if level == 2 else "In short"
+        if level == 1:
+            title = text.story(_unmarked(heading))
+        if level < 2 and not lead:
+            first, _, rest = body.strip().partition("\n\n")
+            if text.is_words(first):
+                lead, body = text.story(_unmarked(first)), rest
+        blocks = list(text.pieces(body))
+        if blocks:
+            name = _anchor(text.plain(words), taken)
+            sections.append({"id": name, "heading": text.story(words), "blocks": blocks})
+    return title, lead, sections
+
+
+def _unmarked(text: str) -> str:
+    """Words of a line of Markdown without its marks: titles and leads have none."""
+    from markdown_it import MarkdownIt
+
+    (token, *_) = MarkdownIt("commonmark", {"html": False}).parseInline(text)
+    pieces = (" " if child.type == "softbreak" else child.content for child in token.children or [])
+    return "".join(pieces)
+
+
+def _cut(written: str) -> Iterator[tuple[int, str, str]]:
+    """Level, heading and body of every part: what stands before the first heading has level 0."""
+    from markdown_it import MarkdownIt
+
+    lines = written.splitlines(keepends=True)
+    tokens = MarkdownIt("commonmark", {"html": False}).disable("code").parse(written)
+    found: list[tuple[int, str, int, int]] = []
+    for token, inside in itertools.pairwise(tokens):
+        if token.type == "heading_open" and token.level == 0 and token.tag in ("h1", "h2") and token.map:
+            found.append((int(token.tag[1]), inside.content, token.map[0], token.map[1]))
+    ends = [start for _, _, start, _ in found] + [len(lines)]
+    yield 0, "", "".join(lines[: ends[0]])
+    for (level, heading, _, start), end in zip(found, ends[1:], strict=True):
+        yield level, heading, "".join(lines[start:end])
+
+
+def _anchor(heading: str, taken: set[str]) -> str:
+    stem = re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-") or "section"
+    # Claims and data of figures have anchors with these beginnings.
+    stem = f"on-{stem}" if stem.startswith(("claim-", "spec-")) else stem
+    name, count = stem, 1
+    while name in taken:
+        count += 1
+        name = f"{stem}-{count}"
+    taken.add(name)
+    return name

@@ -1,0 +1,62 @@
+"""The text of a page while its template is filled in: places are held for numbers and blocks, until it is cut up."""
+
+import re
+from collections.abc import Iterator
+
+from hopscope.studies.blocks import Block
+from hopscope.studies.numbers import PageNumbers
+
+_NUMBER, _BLOCK = "\ue000{}\ue001", "\ue002{}\ue003"
+"""Characters for private use, which no template has, around the place of a number or block."""
+
+_HELD_NUMBER, _HELD_BLOCK = re.compile("\ue000(\\d+)\ue001"), re.compile("\ue002(\\d+)\ue003")
+
+_OTHER = re.compile(r"[-*+>|#]\s|\d+[.)]\s|```|~~~|\|")
+"""How a paragraph does not begin: as a list, quotation, table, heading or code."""
+
+
+class PageText:
+    """Numbers and blocks of one page, and how filled text becomes the text of a story.
+
+    Attributes:
+        numbers: those that the page says, with where they come from.
+        blocks: figures, tables and verdicts, in the order in which they were asked for.
+    """
+
+    def __init__(self) -> None:
+        self.numbers = PageNumbers()
+        self.blocks: list[Block] = []
+
+    def number(self, value: float, text: str, file: str, key: str) -> str:
+        """Register a number; returns what holds its place."""
+        self.numbers.add(value, text, file, key)
+        return _NUMBER.format(len(self.numbers.entries) - 1)
+
+    def block(self, block: Block) -> str:
+        """Register a block; returns what holds its place, a paragraph of its own."""
+        self.blocks.append(block)
+        return f"\n\n{_BLOCK.format(len(self.blocks) - 1)}\n\n"
+
+    def literal(self, text: str) -> str:
+        """A text as the story writes it: its braces mean themselves."""
+        return text.replace("{", "\\{")
+
+    def story(self, text: str) -> str:
+        """Filled text as the story writes it: a number by its key, and braces that mean themselves."""
+        return _HELD_NUMBER.sub(r"{n\1}", self.literal(text))
+
+    def plain(self, text: str) -> str:
+        """Filled text with the numbers written out."""
+        return _HELD_NUMBER.sub(lambda found: str(self.numbers.entries[f"n{found[1]}"]["text"]), text)
+
+    def is_words(self, text: str) -> bool:
+        """Whether filled text is a paragraph of words: no block, no list, no table and no code."""
+        return bool(text.strip()) and not _HELD_BLOCK.search(text) and not _OTHER.match(text.strip())
+
+    def pieces(self, text: str) -> Iterator[Block]:
+        """The blocks of filled text, with the Markdown between them, in order."""
+        for at, piece in enumerate(_HELD_BLOCK.split(text)):
+            if at % 2:
+                yield self.blocks[int(piece)]
+            elif piece.strip():
+                yield {"kind": "markdown", "text": self.story(piece.strip("\n"))}

@@ -1,0 +1,240 @@
+"""What a figure or a sentence is about: which members, in which groups, who diverged, and their mean over seeds."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hopscope.errors import UserError
+from hopscope.runs.files import listed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from hopscope.runs.evidence import Evidence
+
+Floors = Mapping[str, Any] | Callable[[str], Mapping[str, Any]]
+"""What a task's `floors()` gives, or a function from a configuration's label to it."""
+
+CONFIGURATION = "configuration"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Members that are drawn or counted together.
+
+    Attributes:
+        label: what the group is called.
+        members: run-global numbers.
+        configurations: labels of the configurations that they belong to.
+    """
+
+    label: str
+    members: tuple[int, ...]
+    configurations: tuple[str, ...]
+
+
+def check_metric(evidence: "Evidence", metric: str, what: str) -> None:
+    """Refuse a metric that the evidence does not have.
+
+    Args:
+        evidence: what was measured.
+        metric: the metric's name.
+        what: what asked for it, such as `figure bars of 'accuracy'`.
+
+    Raises:
+        UserError: there is no such metric.
+    """
+    if metric not in evidence.metrics:
+        raise UserError(
+            f"{what}: expected one of the metrics {listed(evidence.metrics, 30)}, found {metric!r}"
+        )
+
+
+def members_of(evidence: "Evidence") -> "pd.DataFrame":
+    """Return a row for each member: `seed`, `configuration` and the columns that differ, index member."""
+    import pandas as pd
+
+    columns = {"seed": evidence.seeds, CONFIGURATION: evidence.configurations}
+    table = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
+    table = table.reindex(evidence.members)
+    rows = evidence.rows(split=None).dropna(subset="member").drop_duplicates("member").set_index("member")
+    for name in evidence.columns:
+        table[name] = rows[name].astype(object).reindex(table.index)
+    return table.rename_axis("member")
+
+
+def groups(evidence: "Evidence", by: str | None, what: str) -> list[Group]:
+    """Return the members of a run, grouped by the values of a column.
+
+    Args:
+        evidence: what was measured.
+        by: a column that differs between configurations, or a field that all of them share; `None`: configurations.
+        what: what asks for it, for the error.
+
+    Returns:
+        Groups, numbers in ascending order and other values in the order of the members.
+
+    Raises:
+        UserError: there is no such column.
+    """
+    table = members_of(evidence)
+    by = by or CONFIGURATION
+    if by in table.columns:
+        values = {int(member): value for member, value in table[by].items()}
+    else:
+        # A field with one value in this run: it may be asked for, and is the same for all.
+        value = configured(evidence, by)
+        if value is None:
+            known = listed([CONFIGURATION, *evidence.columns])
+            raise UserError(f"{what}: expected by to be one of the columns {known}, found {by!r}")
+        values = dict.fromkeys(map(int, table.index), value[0])
+    labels = {member: group_label(by, value) for member, value in values.items()}
+    order = {labels[member]: _rank(value) for member, value in values.items()}
+    return [
+        _group(label, table[[labels[int(member)] == label for member in table.index]])
+        # Equal ranks stay in the order of the members.
+        for label in sorted(order, key=lambda label: order[label])
+    ]
+
+
+def group_label(by: str, value: Any) -> str:
+    """What a group is called: `layers 2` for a value of `model.layers`, a configuration by its own label."""
+    if by in (CONFIGURATION, "split"):
+        return str(value)
+    name = by.rpartition(".")[2]
+    return f"no {name}" if missing(value) else f"{name} {written(value)}"
+
+
+def _rank(value: Any) -> tuple[int, float]:
+    if missing(value):
+        return 2, 0.0
+    return (0, float(value)) if hasattr(value, "__float__") else (1, 0.0)
+
+
+def configured(evidence: "Evidence", field: str) -> tuple[Any] | None:
+    """The value of a dotted field in the run's configuration, in a tuple; `None` if there is no such field."""
+    varied = evidence.config.get("vary")
+    if isinstance(varied, Mapping) and field in varied:
+        values = varied[field]
+        return (values[0] if isinstance(values, list | tuple) and values else values,)
+    section, _, name = field.rpartition(".")
+    # A field of the options is named by itself.
+    parts = [evidence.config.get(section)] if section else [evidence.config, evidence.config.get("options")]
+    parts += [
+        part["fields"]
+        for part in parts
+        if isinstance(part, Mapping) and isinstance(part.get("fields"), Mapping)
+    ]
+    found = [part[name] for part in parts if isinstance(part, Mapping) and name in part]
+    return (found[-1],) if found else None
+
+
+def diverged(evidence: "Evidence") -> list[int]:
+    """Return the members whose training diverged: all that training recorded of them ends in nulls."""
+    frame = evidence.rows(measure="training", split=None)
+    found = []
+    for member, rows in frame.groupby("member"):
+        last = rows[rows["step"] == rows["step"].max()]
+        if last["value"].isna().all():
+            found.append(int(member))
+    return sorted(found)
+
+
+def metric_rows(
+    evidence: "Evidence", metric: str, split: str, part: str | None, what: str, of_heads: bool = False
+) -> "pd.DataFrame":
+    """Return the rows of a metric: of the whole model, or of its heads; one row for each member, step and head.
+
+    Args:
+        evidence: what was measured.
+        metric, split, part: which rows; part `None` means those that have none.
+        what: what asks for them, for the error.
+        of_heads: whether the rows that name a layer and a head are wanted, or those that name neither.
+
+    Raises:
+        UserError: there are no such rows.
+    """
+    check_metric(evidence, metric, what)
+    frame = evidence.rows(metric, split=None).dropna(subset="member")
+    for column, value in (("split", split.replace("-", "_")), ("part", part)):
+        known = frame[column]
+        chosen = frame[known.isna() if value is None else known == value]
+        if chosen.empty:
+            names = listed(sorted(known.dropna().unique())) or "none"
+            raise UserError(f"{what}: expected {column} to be one of {names}, found {value!r}")
+        frame = chosen
+    placed = frame["layer"].notna() & frame["head"].notna()
+    chosen = frame[placed] if of_heads else frame[frame["layer"].isna() & frame["head"].isna()]
+    if chosen.empty:
+        wanted, found = ("heads", "the whole model") if of_heads else ("the whole model", "layers or heads")
+        hint = "hs.figures.curves or bars draws it" if of_heads else "hs.figures.heads draws it"
+        raise UserError(f"{what}: expected a metric of {wanted}, found one of {found}; {hint}")
+    if chosen["measure"].nunique() > 1:
+        chosen = chosen[chosen["measure"] == one_measure(chosen["measure"], what)]
+    # What never happened has no place in a picture.
+    chosen = chosen.assign(value=chosen["value"].where(chosen["value"].abs() != math.inf))
+    whole = {"member": int, "step": int, "samples": int, "seed": int}
+    return chosen.astype(whole | ({"layer": int, "head": int} if of_heads else {}))
+
+
+def one_measure(measures: Iterable[str], what: str) -> str:
+    """Return the measure to believe where several give one metric: what is recorded during training.
+
+    Raises:
+        UserError: none of them is that.
+    """
+    names = sorted(set(measures))
+    if "training" not in names:
+        raise UserError(
+            f"{what}: expected one measure that gives it, found {listed(names)}; rename one's metric"
+        )
+    return "training"
+
+
+def floors_of(floors: "Floors | None", metric: str, configuration: str) -> dict[str, float]:
+    """Return the floors of a metric in one configuration, name → value."""
+    found = (floors(configuration) if callable(floors) else floors) or {}
+    own = found.get(metric)
+    if isinstance(own, Mapping):
+        return {str(name): float(value) for name, value in own.items()}
+    if metric != "loss":
+        return {}
+    return {name: float(value) for name, value in found.items() if not isinstance(value, Mapping)}
+
+
+def lowest_floor(floors: "Floors | None", metric: str, configuration: str) -> float | None:
+    """Return the lowest floor of a metric in one configuration; `None` if it has none."""
+    return min(floors_of(floors, metric, configuration).values(), default=None)
+
+
+def metric_words(metric: str, split: str, part: str | None = None) -> str:
+    """A metric in words, such as `held-out loss` or `training accuracy, repeats`."""
+    side = {"held_out": "held-out", "train": "training"}.get(split, split)
+    return f"{side} {metric.replace('_', ' ')}" + (f", {part.replace('_', ' ')}" if part else "")
+
+
+def written(value: Any) -> str:
+    """A value of the configuration as tables and labels show it."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(written(each) for each in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {written(each)}" for name, each in value.items())
+    return str(value)
+
+
+def missing(value: Any) -> bool:
+    """Whether a cell of a table holds nothing."""
+    return (
+        value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and math.isnan(value))
+    )
+
+
+def _group(label: str, table: "pd.DataFrame") -> Group:
+    return Group(
+        label, tuple(int(member) for member in table.index), tuple(dict.fromkeys(table[CONFIGURATION]))
+    )

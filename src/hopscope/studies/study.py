@@ -1,0 +1,306 @@
+"""A study as a value: a task, a model, its training, a grid, and what is measured, claimed and drawn."""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from hopscope.claims import Claim
+from hopscope.config import Config, validation_line
+from hopscope.errors import UserError
+from hopscope.models.config import Model
+from hopscope.studies.measures import Measure, as_measure
+from hopscope.tasks.task import Task
+from hopscope.training.config import TrainingConfig
+
+SECTIONS = ("task", "model", "training", "options")
+"""Parts of a study whose fields can be varied and given on the command line, as `model.layers`."""
+
+SEEDS = ("init_seed", "data_seed")
+"""Overrides of a configuration that are no fields: seeds of the weights and of the training samples."""
+
+_PLAIN = ("seeds", "held_out")
+
+
+class Configuration(Config):
+    """One cell of a study's grid.
+
+    Attributes:
+        label: what it is called in tables and figures.
+        overrides: dotted field (`model.layers`) → value; `init_seed` and `data_seed` replace a member's seed.
+        seeds: number of seeds, or the seeds; the study's own by default.
+    """
+
+    label: str
+    overrides: dict[str, Any] = {}
+    seeds: int | tuple[int, ...] | None = None
+
+    @field_validator("seeds")
+    @classmethod
+    def _different(cls, seeds: Any) -> Any:
+        several = range(seeds) if isinstance(seeds, int) else seeds
+        if several is not None and (not several or min(several) < 0 or len(set(several)) < len(several)):
+            raise ValueError(f"a number of seeds from 1, or different seeds from 0, found {seeds}")
+        return seeds
+
+
+class Study(BaseModel):
+    """A study: what is trained, over which grid and seeds, and what is measured, claimed and drawn.
+
+    Attributes:
+        name: names the folder of its runs.
+        question: what it asks, in one sentence.
+        task: what is learned; `None` if nothing is trained.
+        model: the transformer; the task's shape is filled in.
+        training: optimiser, steps and record keeping.
+        vary: dotted field → values; the grid is their product.
+        configurations: a function of the options that gives the grid, in place of `vary`.
+        options: a frozen model of fields of its own; they are flags, and part of the run's identity.
+        seeds: number of seeds 0 … seeds - 1 of every configuration.
+        measures: what is measured of the members.
+        claims: what is claimed of them, or a function of the options that says so.
+        figures: what is drawn.
+        presets: name → dotted fields that differ from what is written here.
+        costs: name of a preset → what it costs, in words.
+        start: a function of a unit's plan that gives the weights to begin from, by name, `[member, …]`; by default
+            they are drawn.
+        page: template of the page (Markdown with Jinja), or the name of its file beside the study's file.
+        held_out: held-out samples of an evaluation.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, arbitrary_types_allowed=True, protected_namespaces=()
+    )
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
+    question: str = ""
+    task: Task | None = None
+    model: Model | None = None
+    training: TrainingConfig | None = None
+    vary: dict[str, tuple[Any, ...]] = {}
+    configurations: Callable[[Any], Sequence[Configuration]] | None = None
+    options: BaseModel | None = None
+    seeds: int = Field(4, ge=1)
+    measures: tuple[Any, ...] = ()
+    claims: tuple[Claim, ...] | Callable[[Any], Sequence[Claim]] = ()
+    figures: tuple[Any, ...] = ()
+    presets: dict[str, dict[str, Any]] = {}
+    costs: dict[str, str] = {}
+    start: Callable[[Any], Mapping[str, Any]] | None = None
+    page: str | None = None
+    held_out: int = Field(1024, ge=1)
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise UserError(f"study {fields.get('name', '')!r}: {validation_line(error)}") from None
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _has_defaults(cls, options: Any) -> Any:
+        return options() if isinstance(options, type) else options
+
+    @field_validator("task", mode="before")
+    @classmethod
+    def _is_a_value(cls, task: Any) -> Any:
+        if isinstance(task, type):
+            raise ValueError(f"a task, found the class {task.__name__}; write {task.__name__}()")
+        return task
+
+    @field_validator("figures")
+    @classmethod
+    def _are_figures(cls, figures: tuple[Any, ...]) -> tuple[Any, ...]:
+        from hopscope.studies.figures import Figure
+
+        for each in figures:
+            if not isinstance(each, Figure):
+                raise ValueError(f"figures such as hs.figures.curves('loss'), found {each!r}")
+        return figures
+
+    @field_validator("measures")
+    @classmethod
+    def _are_measures(cls, measures: tuple[Any, ...]) -> tuple[Measure, ...]:
+        found = tuple(as_measure(each) for each in measures)
+        names = [each.name for each in found]
+        for name in names:
+            if names.count(name) > 1:
+                raise UserError(f"measures: expected measures with different names, found {name!r} twice")
+        return found
+
+    @model_validator(mode="after")
+    def _can_be_planned(self) -> "Study":
+        if self.task is None:
+            return self
+        for name in ("model", "training"):
+            if getattr(self, name) is None:
+                raise ValueError(f"{name}: expected one beside a task, found none")
+        if self.vary and self.configurations is not None:
+            raise ValueError("vary: expected either vary or configurations, found both")
+        for name, values in self.vary.items():
+            if not values:
+                raise ValueError(f"vary: expected at least one value of {name}, found none")
+        self._check_cells()
+        for preset, fields in self.presets.items():
+            for name in fields:
+                if name not in _PLAIN:
+                    self._split(name, f"preset {preset!r}: ")
+        return self
+
+    def _check_cells(self) -> None:
+        """Refuse varied fields that do not exist, and values that do not fit together."""
+        places = {name: self._split(name) for name in self.vary}
+        for values in itertools.product(*self.vary.values()):
+            sections: dict[str, dict[str, Any]] = {}
+            for name, value in zip(self.vary, values, strict=True):
+                section, field = places[name]
+                sections.setdefault(section, {})[field] = value
+            for section, fields in sections.items():
+                _replaced(getattr(self, section), section, fields)
+
+    def changed(self, fields: Mapping[str, Any]) -> "Study":
+        """The same study with other values of some fields.
+
+        Args:
+            fields: dotted field → value; a list replaces the values of a varied field, a single value pins it.
+
+        Raises:
+            UserError: there is no such field, or the value does not fit.
+        """
+        varied = dict(self.vary)
+        updates: dict[str, Any] = {}
+        changes: dict[str, dict[str, Any]] = {}
+        for name, value in fields.items():
+            if name in varied:
+                several = isinstance(value, list | tuple | range)
+                varied[name] = tuple(value) if several else (value,)
+            elif name in _PLAIN:
+                updates[name] = value
+            else:
+                section, field = self._split(name)
+                changes.setdefault(section, {})[field] = value
+        for section, values in changes.items():
+            updates[section] = _replaced(getattr(self, section), section, values)
+        try:
+            return type(self).model_validate({**dict(self), **updates, "vary": varied})
+        except ValidationError as error:
+            raise UserError(f"study {self.name!r}: {validation_line(error)}") from None
+
+    def _split(self, name: str, where: str = "") -> tuple[str, str]:
+        """Section and field of a dotted name.
+
+        Raises:
+            UserError: there is no such field.
+        """
+        section, dot, field = name.partition(".")
+        if not dot:  # a field of the options is named by itself
+            section, field = "options", name
+        value = getattr(self, section) if section in SECTIONS else None
+        if value is None or field not in type(value).model_fields:
+            raise UserError(
+                f"study {self.name!r}: {where}expected one of the fields {', '.join(self.fields())}, found {name!r}"
+            )
+        return section, field
+
+    def fields(self) -> list[str]:
+        """Dotted names of everything that can be varied or given on the command line."""
+        found = list(_PLAIN)
+        for section in SECTIONS:
+            value = getattr(self, section)
+            prefix = "" if section == "options" else f"{section}."
+            found += [f"{prefix}{field}" for field in ({} if value is None else type(value).model_fields)]
+        return found
+
+    def grid(self) -> list[Configuration]:
+        """The configurations, in the order in which members are numbered.
+
+        Raises:
+            UserError: a varied field does not exist, a value does not fit, or two configurations have one label.
+        """
+        if self.configurations is not None:
+            found = self._given()
+        else:
+            products = itertools.product(*self.vary.values())
+            found = [self._cell(dict(zip(self.vary, values, strict=True))) for values in products]
+        labels = [each.label for each in found]
+        if not found or len(set(labels)) < len(labels):
+            raise UserError(
+                f"study {self.name!r}: expected configurations with different labels, found {labels}"
+            )
+        for each in found:
+            self.of(each)
+        return found
+
+    def _given(self) -> list[Configuration]:
+        """What the function of the configurations gives.
+
+        Raises:
+            UserError: it raises, or gives something else.
+        """
+        assert self.configurations is not None
+        what = f"study {self.name!r}: configurations"
+        try:
+            return [Configuration.model_validate(dict(each)) for each in self.configurations(self.options)]
+        except ValidationError as error:
+            raise UserError(f"{what}: {validation_line(error)}") from None
+        except Exception as error:
+            found = " ".join(f"{type(error).__name__}: {error}".split())
+            raise UserError(f"{what}: expected a list of hs.Configuration, found {found}") from None
+
+    def _cell(self, overrides: dict[str, Any]) -> Configuration:
+        short = {name: name.partition(".")[2] for name in overrides}
+        told_apart = len(set(short.values())) == len(short)
+        words = [
+            f"{short[name] if told_apart else name} {_shown(value)}" for name, value in overrides.items()
+        ]
+        return Configuration(label=", ".join(words) or self.name, overrides=overrides)
+
+    def of(self, configuration: Configuration) -> "Study":
+        """The study with the fields of one configuration, its grid left out.
+
+        Raises:
+            UserError: a field does not exist, or its value does not fit.
+        """
+        fields = {name: value for name, value in configuration.overrides.items() if name not in SEEDS}
+        return self.model_copy(update={"vary": {}, "configurations": None}).changed(fields)
+
+    def seeds_of(self, configuration: Configuration) -> tuple[int, ...]:
+        """Seeds of a configuration."""
+        seeds = self.seeds if configuration.seeds is None else configuration.seeds
+        return tuple(range(seeds)) if isinstance(seeds, int) else seeds
+
+    def all_claims(self) -> tuple[Claim, ...]:
+        """The claims, those of a function included.
+
+        Raises:
+            UserError: two claims have one id.
+        """
+        claims = tuple(self.claims(self.options)) if callable(self.claims) else self.claims
+        ids = [claim.id for claim in claims]
+        if len(set(ids)) < len(ids):
+            twice = next(name for name in ids if ids.count(name) > 1)
+            raise UserError(f"study {self.name!r}: expected claims with different ids, found {twice!r} twice")
+        return claims
+
+    def run(self, preset: str | None = None, **arguments: Any) -> Any:
+        """Run it, go on with it, or find it finished: see `hopscope.run`, whose result is returned."""
+        import hopscope
+
+        return hopscope.run(self, preset, **arguments)
+
+
+def _replaced(value: Any, section: str, fields: Mapping[str, Any]) -> Any:
+    """A frozen value with other fields.
+
+    Raises:
+        UserError: a value does not fit.
+    """
+    try:
+        return type(value).model_validate({**dict(value), **fields})
+    except ValidationError as error:
+        raise UserError(f"{section}.{validation_line(error)}") from None
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

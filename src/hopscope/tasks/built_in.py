@@ -1,0 +1,72 @@
+"""What the tasks of this package have in common as `hs.Task`: their device classes draw samples and know the losses."""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from hopscope.tasks.task import Task
+
+if TYPE_CHECKING:
+    import torch
+
+    from hopscope.tasks.batch import Batch
+    from hopscope.tasks.device import SlopedTask
+    from hopscope.tasks.draws import Draws
+    from hopscope.tasks.plain_draws import PlainDraws
+
+    class DrawnTask(SlopedTask, Protocol):
+        """A task of this package on a device."""
+
+        def drawn(self, draws: Draws, *, annotate: bool = True) -> Batch:
+            """Samples at the addresses of some draws."""
+            ...
+
+        def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
+            """One sample in plain Python, from the same random words: the slow obvious reference of `sample`."""
+            ...
+
+
+_Made = TypeVar("_Made")
+
+
+class BuiltInTask(Task):
+    """A task of this package: `on` gives its device class."""
+
+    def on(self, device: "torch.device | str" = "cpu", examples: int | None = None) -> "DrawnTask":
+        """The task on a device; see `Task.on`."""
+        raise NotImplementedError
+
+    def sample(self, draws: "Draws") -> "Batch":
+        """Samples at the addresses of some draws."""
+        return self.on(draws.device).drawn(draws)
+
+    def parts(self, predictions: "torch.Tensor", batch: "Batch") -> "Mapping[str, torch.Tensor]":
+        """Losses by name, each `[member]`."""
+        return self.on(predictions.device).losses(predictions, batch)
+
+    def loss_gradient(self, predictions: "torch.Tensor", batch: "Batch") -> "torch.Tensor":
+        """Derivative of the sum of the members' `"loss"` by the predictions."""
+        return self.on(predictions.device).slope(predictions, batch)
+
+    def reference(self, draws: "PlainDraws") -> Mapping[str, Any] | None:
+        """One sample in plain Python."""
+        return self.on().reference_sample(*draws.address)
+
+    @property
+    def held_out_seed(self) -> int:
+        """The split seed."""
+        return int(getattr(self, "split_seed", 0))
+
+
+def made(kind: Callable[..., _Made], task: Task, device: "torch.device | str", *more: Any) -> _Made:
+    """The device class of a task, whose tables are kept for the next call."""
+    try:
+        return _kept(kind, task, str(device), *more)
+    except TypeError:
+        # Somebody's subclass may have a field that cannot be a key.
+        return kind(task, device, *more)
+
+
+@lru_cache(maxsize=8)
+def _kept(kind: Callable[..., _Made], task: Task, device: str, *more: Any) -> _Made:
+    return kind(task, device, *more)

@@ -1,0 +1,246 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from pydantic import ValidationError
+from rich.console import Console
+
+from hopscope.claims import (
+    Criterion,
+    JudgedClaim,
+    Judgement,
+    Ledger,
+    Verdict,
+    judge_always,
+    ledger_table,
+    not_run,
+    parse_ledger,
+    read_ledger,
+)
+from hopscope.errors import UserError
+
+OLD_KEYS = [
+    "id",
+    "statement",
+    "source",
+    "protocol",
+    "threshold",
+    "value",
+    "interval",
+    "n",
+    "verdict",
+    "trust",
+]
+KEYS = [
+    *OLD_KEYS,
+    *("unit", "n_counts", "words", "samples", "leaning", "here", "structural", "rule", "need"),
+    *("readings", "controls", "must_not", "registration"),
+]
+ACCURACY = Criterion(at_least=0.999, unit="fraction")
+TEXTS = {"statement": "s", "source": "003 §6", "protocol": "p", "trust": "the evaluation"}
+
+SINGLE = JudgedClaim.judged(
+    judge_always([1.0] * 11, ACCURACY, source_n=1), id="P1", threshold=ACCURACY, **TEXTS
+)
+NAMED = JudgedClaim.judged(
+    Judgement(
+        verdict=Verdict.REFUTED,
+        value={"recall": 0.25, "mass": 0.0001},
+        interval={"recall": (0.125, 0.5), "mass": None},
+        n=13,
+        words="w",
+    ),
+    id="P2",
+    threshold={"recall": Criterion(at_most=0.01), "mass": Criterion(between=(0.9, 1))},
+    **TEXTS,
+)
+MISSING = JudgedClaim.judged(not_run(), id="R10", threshold="Wilson interval above 0.9", **TEXTS)
+LEDGER = [SINGLE, NAMED, MISSING]
+
+
+def entry(**changes):
+    return SINGLE.to_json() | changes
+
+
+def test_a_claim_in_json_has_exactly_the_ledgers_keys():
+    for claim in LEDGER:
+        assert list(claim.to_json()) == KEYS
+    assert SINGLE.to_json() == {
+        "id": "P1",
+        **TEXTS,
+        "threshold": {"at_least": 0.999},
+        "value": 1.0,
+        "interval": [1.0, 1.0],
+        "n": 11,
+        "verdict": "reproduced",
+        "unit": "fraction",
+        "n_counts": None,
+        "words": SINGLE.words,
+        "samples": [1.0] * 11,
+        "leaning": None,
+        "here": None,
+        "structural": False,
+        "rule": None,
+        "need": None,
+        "readings": {},
+        "controls": {},
+        "must_not": None,
+        "registration": {"state": "none"},
+    }
+    named = NAMED.to_json()
+    assert named["threshold"] == {"recall": {"at_most": 0.01}, "mass": {"between": [0.9, 1.0]}}
+    assert named["value"] == {"recall": 0.25, "mass": 0.0001}
+    assert named["interval"] == {"recall": [0.125, 0.5], "mass": None}
+    absent = MISSING.to_json()
+    assert (absent["value"], absent["interval"], absent["n"], absent["verdict"]) == (None, None, 0, "not run")
+
+
+def test_a_ledger_reads_back_as_it_was_written(tmp_path):
+    path = tmp_path / "claims.json"
+    path.write_text(json.dumps([claim.to_json() for claim in LEDGER], ensure_ascii=False), encoding="utf-8")
+    assert read_ledger(path) == LEDGER
+    assert Ledger.read(path) == Ledger(LEDGER) == Ledger.read(tmp_path)
+    path.write_text("[]", encoding="utf-8")
+    assert read_ledger(path) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"verdict": "not run"}, "expected value null, interval null, n 0"),
+        ({"n": 0}, "expected n >= 1 for 'reproduced', found 0"),
+        ({"interval": [0.9, 0.1]}, r"expected low <= high, found \[0.9, 0.1\]"),
+        ({"interval": {"recall": [0, 1]}}, "same shape and names"),
+        ({"value": {"recall": 0.5}, "interval": [0, 1]}, "same shape and names"),
+        ({"value": {"recall": 0.5}, "interval": {"mass": [0, 1]}}, "same shape and names"),
+        ({"verdict": "confirmed"}, "verdict: "),
+        ({"value": "high"}, "value"),
+        ({"value": float("nan")}, "value"),
+        ({"n": -1}, "n: "),
+        ({"id": ""}, "id: "),
+        ({"note": "x"}, "note: Extra inputs"),
+    ],
+)
+def test_a_damaged_claim_is_named_in_one_line(changes, message):
+    with pytest.raises(UserError, match=message) as caught:
+        parse_ledger([MISSING.to_json(), entry(**changes)], "run/claims.json")
+    text = str(caught.value)
+    assert text.startswith(
+        f"run/claims.json: claim {'number 2' if 'id' in changes else repr('P1')} is damaged: "
+    )
+    assert text.endswith("; delete the file and run the same command again")
+    assert "\n" not in text
+    with pytest.raises(ValidationError):
+        JudgedClaim(**entry(**changes))
+
+
+def test_a_ledger_of_before_reads_without_the_newer_keys():
+    old = {key: value for key, value in SINGLE.to_json().items() if key in OLD_KEYS}
+    (claim,) = parse_ledger([old])
+    assert (claim.id, claim.value, claim.words, claim.unit, claim.samples) == ("P1", 1.0, None, None, None)
+    assert claim.to_json()["registration"] == {"state": "none"}
+
+
+@pytest.mark.parametrize("key", OLD_KEYS)
+def test_a_claim_without_one_of_its_keys_is_damaged(key):
+    incomplete = {name: value for name, value in entry().items() if name != key}
+    with pytest.raises(UserError, match=f"{key}: Field required"):
+        parse_ledger([incomplete])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"claims": []}, "expected a list of claims, found an object"),
+        ("P1", "found a string"),
+        (None, "found null"),
+        (3, "found a number"),
+        ([3], "claim number 1 is damaged"),
+        ([SINGLE.to_json(), SINGLE.to_json()], "expected each id once, found 'P1' twice"),
+    ],
+)
+def test_what_is_no_ledger_is_refused(data, message):
+    with pytest.raises(UserError, match=message):
+        parse_ledger(data)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "expected a readable file, found No such file or directory"),
+        (b"[{", "expected JSON, found"),
+        (b"\xff\xfe", "expected JSON, found"),
+        (b"[NaN]", "found the number NaN, which JSON does not have"),
+    ],
+)
+def test_an_unreadable_file_is_named(tmp_path, content, message):
+    path = tmp_path / "claims.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=message) as caught:
+        read_ledger(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+def printed(claims, words=None, width=200):
+    console = Console(width=width, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(ledger_table(claims, words))
+    return capture.get()
+
+
+def old(claim):
+    return JudgedClaim(**{key: value for key, value in claim.to_json().items() if key in OLD_KEYS})
+
+
+def test_a_ledger_of_before_has_the_words_of_its_story_and_plain_numbers():
+    text = printed([old(SINGLE)], {"P1": "all 11 of 11 seeds meet it [really]"})
+    for shown in ("≥ 0.999", "1 [1, 1]", "all 11 of 11 seeds meet it [really]"):
+        assert shown in text
+    assert "all 11 of 11" not in printed([old(SINGLE)])
+
+
+def test_the_table_shows_every_claim_with_its_numbers_and_words():
+    text = printed(LEDGER, {"P1": "words of the story"})
+    assert "words of the story" not in text
+    for shown in (
+        *(
+            "P1",
+            "≥ 99.9 %",
+            "100 % [100, 100]",
+            "11",
+            "reproduced",
+            "all 11 of 11 seeds meet it;",
+        ),
+        *("P2", "recall ≤ 0.01", "mass 0.9 to 1", "recall 0.25 [0.12, 0.50]", "mass 0.0001", "refuted"),
+        *("R10", "Wilson interval above 0.9", "–", "not run"),
+    ):
+        assert shown in text
+
+
+def test_no_number_in_the_table_is_rounded_to_perfection():
+    almost = SINGLE.model_copy(update={"value": 0.999999, "interval": (0.00001, 1.0)})
+    assert "99.9999 % [0.001, 100]" in printed([almost])
+    assert "0.999999 [0.00001, 1.00]" in printed([almost.model_copy(update={"unit": "number"})])
+    large = SINGLE.model_copy(update={"value": 12000.25, "interval": None, "unit": "steps"})
+    assert "12,000 steps" in printed([large])
+
+
+def test_verdicts_are_coloured():
+    cells = list(ledger_table(LEDGER).columns[5].cells)
+    assert [(cell.plain, str(cell.spans[0].style)) for cell in cells] == [
+        ("reproduced", "green"),
+        ("refuted", "red"),
+        ("not run", "dim"),
+    ]
+
+
+def test_the_ledger_needs_no_torch_and_loads_no_table_or_statistics_library():
+    judging = "hopscope.claims.judge_mean([1.0, 2.0], hopscope.claims.Criterion(at_most=3))"
+    script = f"import sys, hopscope.claims; {judging}; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in run.stdout.split()}
+    assert "hopscope" in loaded
+    assert not loaded & {"torch", "scipy", "rich", "pandas", "pyarrow"}

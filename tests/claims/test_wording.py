@@ -1,0 +1,134 @@
+import math
+from html.parser import HTMLParser
+
+import pytest
+
+from hopscope.claims import Ledger, Samples, at_least, at_most, between, judge, wording
+from hopscope.claims.registration import register
+from hopscope.errors import UserError
+
+from .stand_in import claim, members, series
+
+FRACTION = at_least(0.999, "fraction")
+
+
+def judged(value, must=FRACTION, evidence=None, registration=None, **fields):
+    return judge(claim(value, must, **fields), evidence or members(11), registration)
+
+
+def test_equal_criteria_print_alike_whatever_their_part_is_called():
+    alone = judged(series([1.0] * 11), id="P1")
+    parts = judged({"elimination": series([1.0] * 11), "odd_name": series([0.5] * 11)},
+                   {"elimination": FRACTION, "odd_name": at_most(3, "steps")}, id="P3")  # fmt: skip
+    assert wording.threshold_lines(alone) == ["≥ 99.9 %"]
+    assert wording.threshold_lines(parts) == ["elimination ≥ 99.9 %", "odd name ≤ 3 steps"]
+    assert wording.estimates(alone) == [("", "100 % [100, 100]")]
+    assert wording.estimates(parts) == [
+        ("elimination", "100 % [100, 100]"),
+        ("odd name", "0.5 steps [0.5, 0.5]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("must", "line"),
+    [
+        (between(0.1, 0.9, "fraction"), "10 % to 90 %"),
+        (between(0.9545, 0.9605, "nats"), "0.9545 to 0.9605 nats"),
+        (at_most(0.003), "≤ 0.003"),
+        (at_least(-0.5, "nats"), "≥ −0.5 nats"),
+    ],
+)
+def test_thresholds_have_their_unit(must, line):
+    assert wording.threshold_lines(judged(series([0.5] * 11), must)) == [line]
+
+
+def test_samples_one_by_one():
+    found = judged(series([0.9996, 1.0, math.nan, math.inf]), evidence=members(4))
+    assert wording.sample_lists(found) == [("", ["99.96 %", "100 %", "–", "never"])]
+    pairs = judged([[1, 2.5]] * 11, at_least(0.5), rule="effect")
+    assert wording.sample_lists(pairs)[0][1][0] == "(1, 2.5)"
+    parts = judged({"a_b": series([1.0] * 11)}, {"a_b": FRACTION})
+    assert wording.sample_lists(parts) == [("a b", ["100 %"] * 11)]
+    assert wording.counted(parts) == "seed"
+    both = judged({"a": series([1.0] * 11), "b": Samples([1.0], "question")}, {"a": FRACTION, "b": FRACTION})
+    assert wording.counted(both) == "seed or question"
+
+
+def test_remarks_stand_beside_the_words():
+    assert wording.remarks(judged(series([1.0] * 11))) == []
+    found = judged(
+        series([1.0] * 11),
+        at_scale=lambda evidence: "1 of 20 epochs",
+        controls={"deepest alone": lambda evidence: series([0.02, 0.04])},
+        structural=True,
+        registration=register([]),
+    )
+    here, control, structural, added = wording.remarks(found)
+    assert here.startswith(
+        "here, at the scale of this run: reproduced (all 11 of 11 cases meet it; at least "
+    )
+    assert control == "control deepest alone: 3 % [2 %, 4 %]"
+    assert structural.startswith("structural: ")
+    assert added == "this claim was added after the run had begun"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [([1.0] * 4, "agrees so far"), ([0.5, 1.0] * 3, "mixed so far"), ([0.1], "disagrees so far")],
+)
+def test_an_open_claim_says_where_it_points(values, words):
+    found = judged(series(values), at_scale=lambda evidence: "x")
+    assert wording.leaning_words(found) == words
+    assert wording.leaning_words(judged(series([1.0] * 11))) == ""
+
+
+LEDGER = Ledger(
+    [
+        judged(series([1.0] * 4), evidence=members(4)),
+        judged(series([0.1] * 11), id="C<2>", statement="a < b & c", registration=register([])),
+    ]
+)
+
+
+def test_a_ledger_prints_as_a_table():
+    text = " ".join(str(LEDGER).split())
+    for part in (
+        "inconclusive",
+        "agrees so far",
+        "4 of 4 seeds agree; needs 10",
+        "C<2>",
+        "after the run had",
+        "≥ 99.9 %",
+    ):
+        assert part in text
+    assert repr(LEDGER) == str(LEDGER)
+
+
+def test_a_ledger_is_a_table_in_a_notebook():
+    html = LEDGER._repr_html_()
+    assert "<td>a &lt; b &amp; c</td>" in html and "<td>C&lt;2&gt;</td>" in html
+    open_tags = []
+
+    class Checker(HTMLParser):
+        def handle_starttag(self, tag, attributes):
+            open_tags.append(tag)
+
+        def handle_endtag(self, tag):
+            assert open_tags.pop() == tag
+
+    Checker().feed(html)
+    assert not open_tags
+    assert html.count("<tr>") == 3 and html.count("<th>") == 7 and html.count("<td>") == 14
+
+
+def test_a_ledger_is_a_sequence_that_knows_ids():
+    assert len(LEDGER) == 2 and [each.id for each in LEDGER] == ["C1", "C<2>"]
+    assert LEDGER[1] is LEDGER["C<2>"] is LEDGER[-1]
+    assert LEDGER[:1] == Ledger([LEDGER[0]]) != LEDGER
+    assert Ledger.parse(LEDGER.to_json()) == LEDGER
+    with pytest.raises(UserError, match="claim: expected one of C1, C<2>, found 'C3'"):
+        LEDGER["C3"]
+
+
+def test_a_pair_that_never_came_can_be_told():
+    assert wording.sample_text(("inf", 2.0)) == f"({wording.sample_text('inf')}, 2)"

@@ -1,0 +1,50 @@
+"""What is on record under docs/results says the same when it is judged from the evidence table."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hopscope.claims import judge
+from hopscope.runs import RunFolder
+from hopscope.runs.evidence import Evidence
+from hopscope.studies.circuits import CircuitsStudy
+from hopscope.studies.emergence import EmergenceStudy
+
+RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
+RUNS = {
+    "circuits/laptop": CircuitsStudy(),
+    "emergence/laptop": EmergenceStudy(),
+    "emergence/seeds": EmergenceStudy(),
+}
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def committed(request):
+    """The study of a run on record, the run, its evidence, and its ledger and words."""
+    folder = RESULTS / request.param
+    run, study = RunFolder.open(folder), RUNS[request.param]
+    config = study.config_type.model_validate(run.config)
+    evidence = Evidence.of_run(run, study.measurements(run, config))
+    judged = [judge(claim, evidence) for claim in study.claims(config)]
+    read = {
+        name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        for name in ("claims", "story")
+    }
+    return judged, read["claims"], read["story"]["claims"]
+
+
+def test_every_key_of_the_ledger_is_as_it_was(committed):
+    judged, before, _ = committed
+    assert [claim.id for claim in judged] == [claim["id"] for claim in before]
+    for claim, old in zip(judged, before, strict=True):
+        new = claim.to_json()
+        assert {key: new[key] for key in old} == old
+
+
+def test_words_and_values_of_every_seed_are_as_they_were(committed):
+    judged, _, told = committed
+    for claim in judged:
+        assert claim.words == told[claim.id]["words"]
+        samples = claim.samples if isinstance(claim.samples, dict) else {"value": claim.samples}
+        assert {name: samples[name] for name in told[claim.id]["per_seed"]} == told[claim.id]["per_seed"]

@@ -1,0 +1,298 @@
+"""Verdicts from made-up evidence, where the right one is known."""
+
+import math
+
+import pytest
+
+from hopscope.claims import Verdict, judge
+from hopscope.studies.permutation.claims import claims
+from hopscope.studies.permutation.config import PermutationStudyConfig
+
+from .made_up import evidence, table
+
+FLOOR = math.log(120) / 5
+CONFIG = PermutationStudyConfig()
+IDS = ["P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10a", "P10b", "P11"]
+REPRODUCED, REFUTED, INCONCLUSIVE, NOT_RUN = Verdict
+
+HEADS = {
+    "recall_lost_with_recall_head": 0.6, "elimination_lost_with_recall_head": 0.05,
+    "elimination_lost_with_elimination_head": 0.7, "recall_lost_with_elimination_head": 0.1,
+}  # fmt: skip
+BELIEFS = {"mae": 0.02, "used": 0.004, "tilt": -0.1, "gap": -0.02}
+PERFECT = {
+    "d16/1 plain": {"elimination": 1.0, "recall": 0.0, "mass_unused": 0.995, "loss": FLOOR, **BELIEFS},
+    "d16/1 repeats": {"recall": 0.01},
+    "d32/1 repeats": {"recall": 0.5},
+    "d32/2 repeats": {
+        "elimination": 1.0, "recall": 1.0, "mass_recalled": 0.999, "loss": FLOOR + 0.001, "rise": 100.0,
+        "ffn_recall": 0.4, "ffn_elimination": 0.9, "last_row": 0.01, **BELIEFS, **HEADS,
+    },
+    "d32/2 plain": {"memorised": 0.05},
+    "d32/2 plain V=4": {"memorised": 0.8},
+}  # fmt: skip
+"""What every claim of the source would need."""
+
+
+def evidence_of(name, **changed):
+    """Evidence of one configuration; a changed value is that of every seed, or a list of theirs."""
+    return evidence(name, **{**PERFECT[name], **changed})
+
+
+def everything(**changed_by_name):
+    return {name: evidence_of(name, **changed_by_name.get(name, {})) for name in PERFECT}
+
+
+def judged(evidence, config=CONFIG, ids=IDS):
+    run = table(evidence.values(), config)
+    return {claim.id: judge(claim, run) for claim in claims(config) if claim.id in ids}
+
+
+def verdict(evidence, name):
+    return judged(evidence, ids=[name])[name].verdict
+
+
+def changed(name, **fields):
+    return everything(**{name: fields})
+
+
+def test_every_claim_in_order():
+    ledger = judged(everything())
+    assert list(ledger) == IDS
+    for claim in ledger.values():
+        assert claim.verdict is REPRODUCED, (claim.id, claim.words)
+        assert claim.n == 10
+        assert claim.source.startswith("presentation §")
+        assert claim.protocol and claim.trust and claim.threshold
+        assert claim.structural is (claim.id == "P10b")
+
+
+def test_units():
+    """Shares are printed in percent everywhere, losses in nats."""
+    percent = ("P1", "P2", "P3", "P5", "P8", "P9", "P10a", "P11")
+    for claim in claims(CONFIG):
+        units = {criterion.unit for criterion in claim.criteria.values()}
+        assert claim.id not in percent or units == {"fraction"}, claim.id
+        assert claim.id != "P4" or units == {"nats"}
+
+
+def one_of_ten(good, bad):
+    return [good] * 9 + [bad]
+
+
+@pytest.mark.parametrize(
+    ("claim", "evidence", "expected"),
+    [
+        ("P1", changed("d16/1 plain", elimination=0.999), REPRODUCED),
+        ("P1", changed("d16/1 plain", elimination=one_of_ten(1.0, 0.9989)), REFUTED),
+        ("P1", changed("d16/1 plain", elimination=one_of_ten(1.0, 0.99), exhaustive=False), INCONCLUSIVE),
+        ("P1", changed("d16/1 plain", elimination=one_of_ten(1.0, 0.97), exhaustive=False), INCONCLUSIVE),
+        ("P1", changed("d16/1 plain", seeds=9), INCONCLUSIVE),
+        ("P2", changed("d16/1 plain", recall=one_of_ten(0.0, 0.011)), REFUTED),
+        ("P2", changed("d16/1 plain", mass_unused=one_of_ten(1.0, 0.9899)), REFUTED),
+        ("P2", changed("d16/1 plain", recall=0.01, mass_unused=0.99), REPRODUCED),
+        ("P3", changed("d32/2 repeats", elimination=one_of_ten(1.0, 0.9)), REFUTED),
+        ("P3", changed("d32/2 repeats", recall=one_of_ten(1.0, 0.9)), REFUTED),
+        ("P3", changed("d32/2 repeats", mass_recalled=one_of_ten(1.0, 0.9)), REFUTED),
+        ("P3", changed("d32/2 repeats", seeds=4), INCONCLUSIVE),
+        ("P4", changed("d16/1 plain", loss=FLOOR + 0.004), REFUTED),
+        ("P4", changed("d32/2 repeats", loss=FLOOR - 0.004), REFUTED),
+        ("P4", changed("d16/1 plain", loss=[FLOOR, FLOOR + 0.006] * 5), INCONCLUSIVE),
+        ("P4", changed("d16/1 plain", loss=FLOOR + 0.0029), REPRODUCED),
+        ("P4", changed("d16/1 plain", loss=FLOOR + 0.004, seeds=4), INCONCLUSIVE),
+        ("P5", changed("d32/2 repeats", rise=800.0), REFUTED),
+        ("P5", changed("d32/2 repeats", rise=380.0), INCONCLUSIVE),  # one reading of the rise refutes, one does not
+        ("P5", changed("d32/2 repeats", rise=one_of_ten(100.0, None)), INCONCLUSIVE),
+        ("P5", changed("d32/2 repeats", rise=100.0, seeds=4), INCONCLUSIVE),
+        ("P6", changed("d16/1 plain", mae=0.026), REFUTED),
+        ("P6", changed("d32/2 repeats", mae=0.026), REFUTED),
+        ("P6", changed("d16/1 plain", used=0.006), REFUTED),
+        ("P6", changed("d16/1 plain", used=[0.004, 0.007] * 5), INCONCLUSIVE),
+        ("P7", changed("d16/1 plain", tilt=0.3, gap=0.1), REFUTED),
+        ("P7", changed("d16/1 plain", tilt=0.3), REPRODUCED),
+        ("P7", changed("d16/1 plain", gap=0.1), REPRODUCED),
+        ("P7", changed("d16/1 plain", tilt=0.3, gap=[-0.1, 0.1] * 5), INCONCLUSIVE),
+        ("P8", changed("d16/1 repeats", recall=one_of_ten(0.0, 0.06)), REFUTED),
+        ("P8", changed("d32/1 repeats", recall=0.95), REFUTED),
+        ("P8", changed("d32/1 repeats", recall=0.05), REFUTED),
+        ("P8", changed("d32/1 repeats", recall=[0.05, 0.15] * 5), INCONCLUSIVE),
+        ("P8", changed("d32/1 repeats", recall=[0.0, 1.0] * 5), REPRODUCED),  # the mean is what "partly" is about
+        ("P8", changed("d32/2 repeats", recall=one_of_ten(1.0, 0.98)), REFUTED),
+        ("P8", changed("d32/2 repeats", seeds=7), INCONCLUSIVE),
+        ("P9", changed("d32/2 repeats", recall_lost_with_recall_head=one_of_ten(0.6, 0.49)), REFUTED),
+        ("P9", changed("d32/2 repeats", elimination_lost_with_recall_head=one_of_ten(0.0, 0.11)), REFUTED),
+        ("P9", changed("d32/2 repeats", elimination_lost_with_elimination_head=one_of_ten(0.6, 0.4)), REFUTED),
+        ("P9", changed("d32/2 repeats", recall_lost_with_elimination_head=one_of_ten(0.0, 0.2)), REFUTED),
+        ("P9", changed("d32/2 repeats", seeds=9), INCONCLUSIVE),
+        ("P10a", changed("d32/2 repeats", ffn_recall=0.6), REFUTED),
+        ("P10a", changed("d32/2 repeats", ffn_elimination=0.8), REFUTED),
+        ("P10a", changed("d32/2 repeats", ffn_recall=[0.3, 0.6] * 5), INCONCLUSIVE),
+        ("P10b", changed("d32/2 repeats", last_row=0.0), REFUTED),
+        ("P10b", changed("d32/2 repeats", last_row=one_of_ten(0.1, 1e-7)), REFUTED),
+        ("P11", changed("d32/2 plain V=4", memorised=0.4), REFUTED),
+        ("P11", changed("d32/2 plain", memorised=0.2), REFUTED),
+        ("P11", changed("d32/2 plain V=4", memorised=[0.4, 0.7] * 5), INCONCLUSIVE),
+    ],
+)  # fmt: skip
+def test_verdicts(claim, evidence, expected):
+    found = judged(evidence, ids=[claim])[claim]
+    assert found.verdict is expected, found.words
+
+
+@pytest.mark.parametrize(("claim", "name"), [("P1", "d16/1 plain"), ("P3", "d32/2 repeats")])
+@pytest.mark.parametrize("good", [True, False])
+def test_below_scale_decides_nothing(claim, name, good):
+    fields = {} if good else {"elimination": 0.1}
+    config = PermutationStudyConfig(epochs_plain=3, epochs_repeats=3)
+    found = judged(changed(name, **fields), config, [claim])[claim]
+    assert found.verdict is INCONCLUSIVE
+    assert f"below the protocol's scale: 3 of {20 if claim == 'P1' else 50} epochs" in found.words
+    value = found.value["elimination"] if isinstance(found.value, dict) else found.value
+    assert value == pytest.approx(1.0 if good else 0.1)
+    assert found.leaning == ("agrees" if good else "disagrees" if claim == "P1" else "mixed")
+
+
+@pytest.mark.parametrize(("good", "here"), [(True, REPRODUCED), (False, REFUTED)])
+def test_below_scale_has_a_verdict_of_its_own(good, here):
+    config = PermutationStudyConfig(epochs_plain=3)
+    fields = {} if good else {"elimination": 0.1}
+    found = judged(changed("d16/1 plain", **fields), config, ["P1"])["P1"]
+    assert (found.verdict, found.here.verdict) == (INCONCLUSIVE, here)
+
+
+@pytest.mark.parametrize("claim", IDS)
+def test_nothing_was_trained_for_it(claim):
+    found = judged({"d48/3 plain": evidence("d48/3 plain")}, ids=[claim])[claim]
+    assert (found.verdict, found.value, found.interval, found.n) == (NOT_RUN, None, None, 0)
+    assert "not trained" in found.words
+
+
+@pytest.mark.parametrize("claim", ["P9", "P10a", "P10b"])
+def test_nothing_was_measured_for_it(claim):
+    """A run may do without causal tests."""
+    basic = {}
+    for name, cell in everything().items():
+        for analysis in ("battery", "roles"):
+            del cell.sources[analysis]
+        basic[name] = cell
+    found = judged(basic, ids=[claim])[claim]
+    assert (found.verdict, found.words) == (NOT_RUN, "not measured")
+
+
+def test_a_part_that_was_not_trained_cannot_be_reproduced_but_refuted():
+    only = {"d16/1 plain": evidence_of("d16/1 plain")}
+    assert verdict(only, "P4") is INCONCLUSIVE
+    assert verdict({"d16/1 plain": evidence_of("d16/1 plain", loss=2.0)}, "P4") is REFUTED
+    assert verdict(only, "P8") is NOT_RUN
+    some = {name: found for name, found in everything().items() if name != "d32/1 repeats"}
+    found = judged(some)["P8"]
+    assert found.verdict is INCONCLUSIVE
+    assert "d32/1 repeats: not trained" in found.words
+
+
+def test_of_two_cells_of_one_batch_size_the_later_one_counts():
+    """The study's own batch size may be written out in a configuration's name."""
+    cells = {name: evidence(name, **{**PERFECT["d16/1 plain"], "elimination": value})
+             for name, value in (("d16/1 plain", 0.5), ("d16/1 plain batch=256", 1.0))}  # fmt: skip
+    found = judged(cells, ids=["P1"])["P1"]
+    assert (found.value, found.n) == (1.0, 10)
+
+
+@pytest.mark.parametrize("claim", ["P1", "P2", "P4"])
+def test_diverged_seeds_keep_a_claim_open(claim):
+    """They are missing numbers: nothing is reproduced without them."""
+    poor = {
+        "elimination": one_of_ten(1.0, 0.0), "recall": one_of_ten(0.0, 1.0),
+        "mass_unused": one_of_ten(1.0, None), "loss": one_of_ten(FLOOR, 77.0),
+    }  # fmt: skip
+    found = judged(changed("d16/1 plain", frozen=[109], **poor), ids=[claim])[claim]
+    assert found.verdict is INCONCLUSIVE
+    assert "1 of 10 seeds has no number" in found.words or "9 seeds, needs 10" in found.words
+    values = found.value if isinstance(found.value, dict) else {"value": found.value}
+    expected = {"P1": {"value": 1.0}, "P2": {"recall": 0.0, "mass_unused": 1.0},
+                "P4": {"d16/1 plain": FLOOR, "d32/2 repeats": FLOOR + 0.001}}[claim]  # fmt: skip
+    assert values == pytest.approx(expected)
+    assert found.n == 9
+    samples = found.samples["d16/1 plain"] if claim == "P4" else found.samples
+    samples = samples["recall"] if claim == "P2" else samples
+    assert [value is None for value in samples] == [False] * 9 + [True]
+
+
+def test_a_violation_refutes_whoever_diverged():
+    poor = {"frozen": [109], "elimination": [0.5] + [1.0] * 9}
+    assert verdict(changed("d16/1 plain", **poor), "P1") is REFUTED
+
+
+@pytest.mark.parametrize("claim", IDS)
+def test_every_seed_diverged(claim):
+    everyone = list(range(100, 110))
+    gone = {name: evidence_of(name, frozen=everyone, loss=None) for name in PERFECT}
+    assert verdict(gone, claim) is NOT_RUN
+
+
+def test_recall_that_never_came():
+    """Some seeds that never learn recall are counted, not dropped; where none does, there is nothing to time."""
+    some = judged(changed("d32/2 repeats", rise=one_of_ten(100.0, None)), ids=["P5"])["P5"]
+    assert (some.verdict, some.n, some.value) == (INCONCLUSIVE, 10, None)
+    assert "in 1 of 10 seeds it never happened" in some.readings["batch 256, rise from zero"].words
+    none = judged(changed("d32/2 repeats", rise=None), ids=["P5"])["P5"]
+    assert (none.verdict, none.n, none.words) == (NOT_RUN, 0, "no seed learned recall")
+
+
+def test_p4_says_by_how_much():
+    words = judged(changed("d16/1 plain", loss=FLOOR - 0.0123))["P4"].words
+    assert "0.0123 nats below the floor" in words
+    assert "0.0010 nats above the floor" in words
+
+
+def test_p4_threshold_follows_v():
+    (p4,) = (claim for claim in claims(PermutationStudyConfig(values=7)) if claim.id == "P4")
+    low, high = p4.criteria["d16/1 plain"].bounds
+    assert (low + high) / 2 == pytest.approx(math.log(math.factorial(7)) / 7)
+    assert high - low == pytest.approx(0.006)
+
+
+def test_seeds_are_kept_apart():
+    values = [0.91 + 0.01 * seed for seed in range(10)]
+    assert judged(changed("d16/1 plain", elimination=values))["P1"].samples == values
+
+
+# Readings of what the source leaves open.
+
+
+TWO_SIZES = PermutationStudyConfig(sweeps=("batch",))
+
+
+def other_batch(name, **changed):
+    """The same configuration at the other batch size."""
+    return {f"{name} batch=128": evidence(f"{name} batch=128", **{**PERFECT[name], **changed})}
+
+
+def test_a_refutation_needs_every_reading():
+    good, bad = {}, {"recall": one_of_ten(1.0, 0.9)}
+    for default, other, expected in ((bad, bad, REFUTED), (bad, good, INCONCLUSIVE), (good, bad, INCONCLUSIVE),
+                                     (good, good, REPRODUCED)):  # fmt: skip
+        cells = changed("d32/2 repeats", **default) | other_batch("d32/2 repeats", **other)
+        found = judged(cells, TWO_SIZES, ["P3"])["P3"]
+        assert found.verdict is expected, found.words
+        assert list(found.readings) == ["batch 256", "batch 128"]
+        assert "batch 256" in found.words
+        if default is not other:
+            assert "batch 128" in found.words
+
+
+def test_a_reading_that_was_not_run_changes_nothing():
+    cells = everything() | other_batch("d32/2 repeats")
+    assert judged(cells, TWO_SIZES, ["P1"])["P1"].verdict is REPRODUCED
+
+
+def test_readings_of_the_rise_and_of_the_batch_size():
+    cells = everything() | other_batch("d32/2 repeats", rise=800.0)
+    found = judged(cells, TWO_SIZES, ["P5"])["P5"]
+    assert {name: each.verdict for name, each in found.readings.items()} == {
+        "batch 256, rise from zero": REPRODUCED,
+        "batch 256, rise from chance": REPRODUCED,
+        "batch 128, rise from zero": REFUTED,
+        "batch 128, rise from chance": REFUTED,
+    }
+    assert found.verdict is INCONCLUSIVE
