@@ -10,7 +10,7 @@ class TaskReference(Config):
     """Where a task is found, and all that a plan has to know of it.
 
     Attributes:
-        reference: `"package.module:Name"` or `"/path/file.py:Name"`.
+        reference: name of the task's class; where its file or package is, the run's `study.json` says.
         fields: its configuration.
         source: hash of its source and of the helpers it uses.
         shape: sizes of its inputs and predictions.
