@@ -23,3 +23,8 @@ class TimeBudgetReached(HopscopeError):
     """The time budget is spent; the same command goes on where this one stopped (exit status 75)."""
 
     exit_status = 75
+
+
+def in_words(error: BaseException) -> str:
+    """Type and message of any error, in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())

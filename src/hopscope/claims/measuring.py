@@ -9,7 +9,7 @@ from typing import Any
 from hopscope.claims.claim import Claim, Value
 from hopscope.claims.samples import MembersOfARun, Samples, is_series
 from hopscope.claims.verdicts import Judgement
-from hopscope.errors import UserError
+from hopscope.errors import UserError, in_words
 
 Measured = dict[str, Samples]
 """Part → what was measured; a claim without parts has one, whose name is empty."""
@@ -111,7 +111,7 @@ def called(claim: Claim, what: str, function: Callable[[Any], Any], evidence: An
     except UserError as error:
         raise UserError(f"claim {claim.id!r}: {what}: {error}{_place(function, error)}") from error
     except Exception as error:
-        words = " ".join(f"{type(error).__name__}: {error}".split())
+        words = in_words(error)
         raise UserError(
             f"claim {claim.id!r}: {what}: expected numbers, found {words}{_place(function, error)}; "
             "mend the function and run the same command again"

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hopscope.errors import HopscopeError, UserError
+from hopscope.errors import HopscopeError, UserError, in_words
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.runs import UnitFolder
 from hopscope.studies.base import Program
@@ -99,7 +99,7 @@ def _start(program: Program, plan: UnitPlan) -> Mapping[str, Tensor] | None:
     except HopscopeError:
         raise
     except Exception as error:
-        words = " ".join(f"{type(error).__name__}: {error}".split())
+        words = in_words(error)
         raise UserError(
             f"start: expected the weights of {len(plan.members)} members, found {words}"
         ) from error

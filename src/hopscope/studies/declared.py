@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from hopscope.claims import Claim, Ledger
 from hopscope.config import Config, validation_line
-from hopscope.errors import UserError
+from hopscope.errors import UserError, in_words
 from hopscope.models.config import Model
 from hopscope.runs import RunFolder, UnitFolder, content_hash
 from hopscope.sources import source_hash
@@ -100,7 +100,7 @@ class DeclaredStudy:
         parts = [] if self.study.task is None else [source_hash(type(self.study.task))]
         parts += [] if self.study.start is None else [source_hash(self.study.start)]
         # What is measured in every step of training cannot be measured again.
-        parts += [source_of(each) for each in self.measures("training")]
+        parts += [each.source for each in self.measures("training")]
         return content_hash(parts) if parts else None
 
     # From a study to its configuration, and back.
@@ -219,7 +219,12 @@ class DeclaredStudy:
 
     def ordered_measures(self, kinds: tuple[str, ...]) -> list[Measure]:
         """Measures of some kinds; those that others need come before them."""
-        return [each for each in _in_order(list(self.study.measures), self.name) if each.when in kinds]
+        return [each for each in self._ordered if each.when in kinds]
+
+    @cached_property
+    def _ordered(self) -> list[Measure]:
+        """All measures; their sources are parsed once, not at every evaluation."""
+        return list(_in_order(list(self.study.measures), self.name))
 
     def analyses(self, config: DeclaredConfig, plan: UnitPlan) -> dict[str, str]:
         """Name → file kind of what is measured of a unit's last checkpoint."""
@@ -326,7 +331,7 @@ class DeclaredStudy:
         return {
             "claims": register(claims),
             "words": [_words_of(claim) for claim in claims],
-            "measures": [source_of(each) for each in _in_order(list(self.study.measures), self.name)],
+            "measures": [each.source for each in self._ordered],
             "figures": [_figure_record(figure) for figure in self.study.figures],
             "question": self.study.question,
             "page": self.template(),
@@ -385,7 +390,7 @@ def shape_of(task: Task) -> Any:
     except ValidationError as error:
         raise UserError(f"{name}.shape: {validation_line(error)}") from None
     except Exception as error:
-        found = " ".join(f"{type(error).__name__}: {error}".split())
+        found = in_words(error)
         raise UserError(f"{name}.shape: expected a hopscope.Shape, found {found}") from None
     if not isinstance(shape, Shape):
         raise UserError(
@@ -425,7 +430,7 @@ def _floors(task: Task | None) -> Mapping[str, Any]:
     try:
         floors = task.floors()
     except Exception as error:
-        found = " ".join(f"{type(error).__name__}: {error}".split())
+        found = in_words(error)
         raise UserError(f"{type(task).__name__}.floors: expected floors by name, found {found}") from None
     if not isinstance(floors, Mapping):
         raise UserError(
@@ -463,9 +468,8 @@ def _in_order(measures: list[Measure], study: str) -> Iterator[Measure]:
                 f"study {study!r}: expected measures that can be ordered, found a circle of needs"
             )
         for each in ready:
-            done[each.name] = replace(
-                each, needed_sources=tuple(source_of(done[name]) for name in each.needs)
-            )
+            source = source_of(each, [done[name] for name in each.needs])
+            done[each.name] = replace(each, source=source)
             yield done[each.name]
         waiting = [each for each in waiting if each.name not in done]
 

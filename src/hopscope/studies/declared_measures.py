@@ -1,6 +1,5 @@
 """Measuring the members of a declared study: during training, at checkpoints, and once for the whole run."""
 
-import json
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -10,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from hopscope.errors import HopscopeError, UserError
+from hopscope.errors import HopscopeError, UserError, in_words
 from hopscope.models.ensemble import Ensemble
 from hopscope.models.transformer import Transformer
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.evidence import Row
+from hopscope.studies.base import recorded
 from hopscope.studies.context import Context
-from hopscope.studies.measured import keep, measured, recorded, rows_of
+from hopscope.studies.measured import keep, measured, rows_of
+from hopscope.studies.measured import recorded as training_record
 from hopscope.studies.measures import Measure
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.device import TaskOnDevice
@@ -52,7 +53,7 @@ def checked_task(program: "DeclaredStudy", plan: UnitPlan, device: str) -> Any:
     except HopscopeError:
         raise
     except Exception as error:
-        words = " ".join(f"{type(error).__name__}: {error}".split())
+        words = in_words(error)
         place = traceback.extract_tb(error.__traceback__)[-1]
         raise UserError(
             f"{name}.sample: expected an hs.Batch, found {words} ({Path(place.filename).name}, line {place.lineno})"
@@ -65,7 +66,7 @@ def evaluator(program: "DeclaredStudy", unit: UnitFolder, plan: UnitPlan) -> Eva
     Raises:
         UserError: a measure does not fit the task.
     """
-    config = recorded_config(unit.run)
+    config = recorded(program, unit.run)
     budget = TimeBudget(None)
     tasks: dict[str, Any] = {}
     for each in (*program.measures("training"), *program.measures("end"), *program.measures("checkpoints")):
@@ -80,8 +81,8 @@ def evaluator(program: "DeclaredStudy", unit: UnitFolder, plan: UnitPlan) -> Eva
         losses = task.losses(predict(model, batch), batch)
         found: dict[Any, Tensor] = {("held_out", name): values for name, values in losses.items()}
         for each in program.measures("training"):
-            context = _context(program, each, unit, plan, Ensemble(model, task), None, batch, budget, {})
-            found |= recorded(_rows(each, context), context.members)
+            context = _context(each, unit, plan, model, task, None, batch, budget, {})
+            found |= training_record(_rows(each, context), context.members)
         return found
 
     return evaluate
@@ -108,7 +109,7 @@ def analyse(
     batch: list[Batch] = []
     done: dict[str, dict[int, list[Row]]] = {}
     every = [*program.ordered_measures(_FILES)]
-    config = recorded_config(unit.run)
+    config = recorded(program, unit.run)
     steps = plan.training.checkpoint_steps()
     for each in every:
         for step in steps if each.when == "checkpoints" else steps[-1:]:
@@ -116,9 +117,9 @@ def analyse(
             if rows is None:
                 budget.check()
                 batch = batch or [task.evaluation(config.held_out)]
-                ensemble = Ensemble(load_ensemble(unit, step, device), task)
+                model = load_ensemble(unit, step, device)
                 needed = {name: _needed(done.get(name, {}), step) for name in each.needs}
-                context = _context(program, each, unit, plan, ensemble, step, batch[0], budget, needed)
+                context = _context(each, unit, plan, model, task, step, batch[0], budget, needed)
                 rows = _rows(each, context)
                 keep(unit, each, rows, step)
             done.setdefault(each.name, {})[step] = rows
@@ -172,10 +173,8 @@ def _at(
     plan = unit_plan(unit)
     task = program.measured_task(plan, "cpu")
     found = unit.checkpoint(step)[0]
-    ensemble = Ensemble(load_ensemble(unit, found), task)
-    return _context(
-        program, measure, unit, plan, ensemble, found, task.evaluation(config.held_out), budget, {}
-    )
+    model, batch = load_ensemble(unit, found), task.evaluation(config.held_out)
+    return _context(measure, unit, plan, model, task, found, batch, budget, {})
 
 
 def measurements(program: "DeclaredStudy", run: RunFolder, config: "DeclaredConfig") -> Iterator[Row]:
@@ -195,7 +194,7 @@ def measurements(program: "DeclaredStudy", run: RunFolder, config: "DeclaredConf
 
 def _of_run(program: "DeclaredStudy", run: RunFolder, name: str) -> list[Row]:
     """Rows of a measure, of all units or of the run."""
-    return [row for row in measurements(program, run, recorded_config(run)) if row.measure == name]
+    return [row for row in measurements(program, run, recorded(program, run)) if row.measure == name]
 
 
 def _rows(measure: Measure, context: Context) -> list[Row]:
@@ -211,30 +210,28 @@ def _rows(measure: Measure, context: Context) -> list[Row]:
     except HopscopeError:
         raise
     except Exception as error:
-        words = " ".join(f"{type(error).__name__}: {error}".split())
+        words = in_words(error)
         raise UserError(
             f"measure {measure.name}: expected numbers, found {words}; mend the measure: what was trained is kept"
         ) from error
 
 
 def _context(
-    program: "DeclaredStudy",
     measure: Measure,
     unit: UnitFolder,
     plan: UnitPlan,
-    ensemble: Ensemble,
+    model: Transformer,
+    task: TaskOnDevice,
     step: int | None,
     held_out: Batch,
     budget: TimeBudget,
     needed: Mapping[str, list[Row]],
 ) -> Context:
-    plans = plan.members
-    if ensemble.transformer.members != len(plans):  # a few at a time, because memory was short
-        plans = plans[: ensemble.transformer.members]
+    plans = plan.members[: model.members]  # fewer than all where memory was short
     numbers = [member.member for member in plans]
     members = Ensemble(
-        ensemble.transformer,
-        ensemble.task,
+        model,
+        task,
         members=numbers,
         seeds=[member.data_seed for member in plans],
         step=step,
@@ -252,13 +249,6 @@ def _context(
         held_out=held_out,
         needed=needed,
     )
-
-
-def recorded_config(run: RunFolder) -> "DeclaredConfig":
-    """The configuration of a run."""
-    from hopscope.studies.declared import DeclaredConfig
-
-    return DeclaredConfig.model_validate(json.loads(json.dumps(run.config)))
 
 
 def _outputs(program: "DeclaredStudy", plan: UnitPlan) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hopscope.errors import HopscopeError, UserError
+from hopscope.errors import HopscopeError, UserError, in_words
 from hopscope.studies.base import Program
 from hopscope.studies.study import Study
 
@@ -70,7 +70,7 @@ def naming(program: Program) -> Iterator[None]:
         line = None if place is None else _line_of(error, split_reference(place)[0])
         if line is None or isinstance(error, HopscopeError):
             raise
-        words = " ".join(f"{type(error).__name__}: {error}".split())
+        words = in_words(error)
         raise UserError(
             f"{place}: expected code that runs, found {words} (line {line}); mend the file"
         ) from error

@@ -52,7 +52,7 @@ class Measure:
         function: measures.
         needs: names of measures that must be done before; their rows are `context.rows(name)`.
         outputs: what the task must predict, `"classes"` or `"vectors"`; `None`: either.
-        needed_sources: `source_of` the measures that it needs; a study fills it in.
+        source: hash of what decides its numbers, beside the run; a study fills it in, once.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Measure:
     function: Function
     needs: tuple[str, ...] = ()
     outputs: Outputs | None = None
-    needed_sources: tuple[str, ...] = ()
+    source: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a measure.
@@ -179,9 +179,12 @@ def as_measure(value: Any) -> Measure:
     raise UserError(f"measures: expected measures, found {name}; {remedy}")
 
 
-def source_of(measure: Measure) -> str:
-    """What decides a measure's numbers, beside the run: its name, its source, and that of the measures it needs."""
-    return content_hash([measure.name, measure.when, source_hash(measure.function), *measure.needed_sources])
+def source_of(measure: Measure, needed: Sequence[Measure] = ()) -> str:
+    """Hash of what decides a measure's numbers: its name, its source, and those of the measures that it needs."""
+    if measure.source:
+        return measure.source
+    own = [measure.name, measure.when, source_hash(measure.function)]
+    return content_hash([*own, *(source_of(each) for each in needed)])
 
 
 def stored_name(measure: Measure) -> str:

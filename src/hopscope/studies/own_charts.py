@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from hopscope.errors import HopscopeError, UserError
+from hopscope.errors import HopscopeError, UserError, in_words
 from hopscope.studies.figures import Drawing, Figure, data_url
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _called(figure: Figure, evidence: "Evidence", what: str) -> Any:
         raise
     except Exception as error:  # whatever the study's author wrote: it is named, with its line
         last = traceback.extract_tb(error.__traceback__)[-1]
-        cause = " ".join(f"{type(error).__name__}: {error}".split())
+        cause = in_words(error)
         raise UserError(
             f"{what}, found {cause} ({PurePath(last.filename).name}, line {last.lineno})"
         ) from error

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from hopscope.claims import Claim
 from hopscope.config import Config, validation_line
-from hopscope.errors import UserError
+from hopscope.errors import UserError, in_words
 from hopscope.models.config import Model
 from hopscope.studies.measures import Measure, as_measure
 from hopscope.tasks.task import Task
@@ -245,7 +245,7 @@ class Study(BaseModel):
         except ValidationError as error:
             raise UserError(f"{what}: {validation_line(error)}") from None
         except Exception as error:
-            found = " ".join(f"{type(error).__name__}: {error}".split())
+            found = in_words(error)
             raise UserError(f"{what}: expected a list of hs.Configuration, found {found}") from None
 
     def _cell(self, overrides: dict[str, Any]) -> Configuration:

@@ -48,14 +48,14 @@ def _installed(name: str) -> Any:
     found = [] if name.startswith("_") else [*entry_points(group=GROUP, name=name)]
     if not found:
         raise AttributeError(f"module 'hopscope.tasks' has no attribute {name!r}")
-    from hopscope.errors import UserError
+    from hopscope.errors import UserError, in_words
     from hopscope.tasks.task import Task
 
     where = f"entry point {name!r} of {GROUP} ({found[0].value})"
     try:
         task = found[0].load()
     except Exception as error:
-        words = " ".join(f"{type(error).__name__}: {error}".split())
+        words = in_words(error)
         raise UserError(
             f"{where}: expected a task that can be loaded, found {words}; mend or uninstall it"
         ) from None
