@@ -32,9 +32,9 @@ def retrieval_rows(run: RunFolder, record: MemberRecord, step: int) -> Iterator[
     unit = run.unit(record.unit)
     path = unit.analysis_path(RETRIEVAL, step, "json")
     found = unit.read_analysis(RETRIEVAL, step)
-    if not isinstance(found, dict) or not {"names", *OF_ALL, *OF_STEPS} <= set(found):
+    if not isinstance(found, dict) or not {"members", "names", *OF_ALL, *OF_STEPS} <= set(found):
         raise UserError(
-            f"{path}: expected the measurements of a unit, found another record: delete it and run the same command "
+            f"{path}: expected the measurements of a unit, found another record; delete it and run the same command "
             "again"
         )
     file = path.relative_to(run.path).as_posix()
