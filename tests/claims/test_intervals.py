@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from hopscope.claims import intervals
 from hopscope.claims.intervals import (
@@ -144,6 +145,16 @@ def test_clopper_pearson_known_values():
     assert clopper_pearson(0, 10) == pytest.approx((0, 1 - 0.025**0.1))
     # Agresti and Coull 1998 and R's binom.test(7, 20).
     assert clopper_pearson(7, 20) == pytest.approx((0.1539092, 0.5921885), abs=1e-6)
+
+
+@pytest.mark.parametrize("sided", ["two", "lower"])
+@given(n=st.integers(1, 9001), share=st.floats(0, 1), confidence=st.sampled_from([0.9, 0.95, 0.99]))
+def test_clopper_pearson_is_that_of_the_exact_test(sided, n, share, confidence):
+    successes = round(share * n)
+    test = binomtest(successes, n, alternative="greater" if sided == "lower" else "two-sided")
+    expected = test.proportion_ci(confidence, method="exact")
+    found = clopper_pearson(successes, n, confidence, sided=sided)
+    assert found == pytest.approx((expected.low, expected.high), rel=1e-9, abs=1e-12)
 
 
 def test_wilson_known_values():

@@ -137,25 +137,31 @@ def clopper_pearson(
     Raises:
         ValueError: the counts are impossible, or `confidence` lies outside (0, 1).
     """
-    return _binomial(successes, n, confidence, "exact", "greater" if sided == "lower" else "two-sided")
+    # scipy.stats has this too, but takes most of a second to import: longer than to judge a ledger.
+    from scipy.special import betaincinv
+
+    _check_counts(successes, n, confidence)
+    tail = (1 - confidence) / (1 if sided == "lower" else 2)
+    low = float(betaincinv(successes, n - successes + 1, tail)) if successes > 0 else 0.0
+    within = successes < n and sided == "two"
+    return low, float(betaincinv(successes + 1, n - successes, 1 - tail)) if within else 1.0
 
 
 def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     """Return the score interval of a share (Wilson 1927); arguments and errors as in `clopper_pearson`."""
-    return _binomial(successes, n, confidence, "wilson", "two-sided")
+    from scipy.stats import binomtest  # imported here: it takes most of a second
+
+    _check_counts(successes, n, confidence)
+    found = binomtest(successes, n).proportion_ci(confidence, method="wilson")
+    return float(found.low), float(found.high)
 
 
-def _binomial(successes: int, n: int, confidence: float, method: str, alternative: str) -> Interval:
-    # scipy.stats takes most of a second to import, and most commands never ask for this.
-    from scipy.stats import binomtest
-
+def _check_counts(successes: int, n: int, confidence: float) -> None:
     _check_confidence(confidence)
     if n < 1 or not 0 <= successes <= n:
         raise ValueError(
             f"impossible counts: expected 0 <= successes <= n and n >= 1, found {successes} of {n}"
         )
-    found = binomtest(successes, n, alternative=alternative).proportion_ci(confidence, method=method)
-    return float(found.low), float(found.high)
 
 
 def _check_confidence(confidence: float) -> None:

@@ -198,10 +198,15 @@ def _class_node(tree: ast.Module, thing: type, lines: set[int]) -> ast.ClassDef 
     """The class of that name; of several the last that holds the lines of its methods."""
     holding = [
         node
-        for name, node in _classes(tree, "")
+        for name, node in _classes_of(tree)
         if name == thing.__qualname__ and all(node.lineno <= line <= (node.end_lineno or 0) for line in lines)
     ]
     return holding[-1] if holding else None
+
+
+@functools.lru_cache(maxsize=128)
+def _classes_of(tree: ast.Module) -> tuple[tuple[str, ast.ClassDef], ...]:
+    return tuple(_classes(tree, ""))
 
 
 def _classes(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef]]:
@@ -222,8 +227,9 @@ def plain_text(node: Node) -> str:
     return ast.unparse(bare(node))
 
 
+@functools.lru_cache(maxsize=4096)
 def bare(node: Node) -> Node:
-    """A copy without docstrings and other bare strings."""
+    """A copy without docstrings and other bare strings; nobody may change it."""
     node = copy.deepcopy(node)
     for each in ast.walk(node):
         body = getattr(each, "body", None)
