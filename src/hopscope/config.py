@@ -18,5 +18,9 @@ def validation_line(error: ValidationError) -> str:
     field = ".".join(str(part) for part in first["loc"])
     if not field:
         return " ".join(words.split())
+    if first["type"] == "missing":
+        return f"{field}: expected a value, found none"
+    if first["type"] == "extra_forbidden":
+        return f"{field}: expected no such field, found {first['input']!r}; check its name"
     expected = re.sub(r"^Input should be ", "", words)
     return f"{field}: expected {expected}, found {first['input']!r}"

@@ -197,6 +197,24 @@ def test_a_module_in_the_same_folder_counts(files, change, changed):
     assert {name for name in EVERYTHING if before[name] != after[name]} == changed
 
 
+def test_a_file_and_its_data_may_move_together(tmp_path):
+    texts = []
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        path = tmp_path / folder / "reads.py"
+        path.write_text(
+            "from pathlib import Path\nDATA = Path(__file__).parent / 'words.txt'\nFAR = Path('/etc/x')\n"
+            "def value(evidence):\n    return DATA, FAR\n",
+            encoding="utf-8",
+        )
+        spec = importlib.util.spec_from_file_location(f"reads_{folder}", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        texts.append(normalised_source(module.value))
+    assert texts[0] == texts[1]
+    assert "Path('words.txt')" in texts[0] and "Path('/etc/x')" in texts[0]
+
+
 def test_lambdas_of_one_line_differ(files):
     module = files.load()
     assert normalised_source(module.one) == "lambda evidence: evidence + 1\n"

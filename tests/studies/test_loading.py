@@ -122,6 +122,36 @@ def test_a_file_may_use_helpers_beside_it(tmp_path: Path) -> None:
     assert find_study(str(path)).summary == "Really?"
 
 
+def test_a_helper_of_another_folder_is_refused(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "helper_of_one.py").write_text(f"QUESTION = {folder!r}\n", encoding="utf-8")
+        text = "import hopscope as hs\nfrom helper_of_one import QUESTION as Q\nstudy = hs.Study(name='a', question=Q)"
+        (tmp_path / folder / "asks.py").write_text(text, encoding="utf-8")
+    assert find_study(str(tmp_path / "one" / "asks.py")).summary == "one"
+    assert find_study(str(tmp_path / "one" / "asks.py")).summary == "one"
+    words = (
+        rf"{tmp_path}/two/asks.py: expected helper_of_one.py beside it, found {tmp_path}/one/helper_of_one.py"
+    )
+    with pytest.raises(UserError, match=words):
+        find_study(str(tmp_path / "two" / "asks.py"))
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("model=hs.Model(layers=0)", "Model: layers: expected greater than or equal to 1, found 0"),
+        ("training=hs.Training()", "Training: steps: expected a value, found none"),
+        ("training=hs.Training(steps=2, speed=3)", "Training: speed: expected no such field, found 3"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_named_with_its_field(tmp_path: Path, field: str, words: str) -> None:
+    path = tmp_path / "wrong.py"
+    path.write_text(f"import hopscope as hs\nstudy = hs.Study(name='a', {field})\n", encoding="utf-8")
+    with pytest.raises(UserError, match=f"{path}.*found {words}.*line 2"):
+        find_study(str(path))
+
+
 def test_a_file_that_runs_its_study_when_it_is_loaded_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "runs.py"
     path.write_text(TEXT + "hs.run(study)\n", encoding="utf-8")

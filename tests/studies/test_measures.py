@@ -437,12 +437,12 @@ def test_rows_of_measures_that_are_needed(context):
 def test_arrays_are_kept_in_the_run(context, run):
     here = context(made_up)
     name = here.save("maps", torch.arange(6).reshape(2, 3))
-    assert name == "units/aaa/analysis/made_up-maps-step-000000023.npz"
+    assert name == "units/aaa/analysis/made_up+maps-step-000000023.npz"
     with np.load(run.path / name) as arrays:
         np.testing.assert_array_equal(arrays["array"], [[0, 1, 2], [3, 4, 5]])
     whole = context(made_up, ensemble=None, unit=None, step=None)
     name = whole.save("maps", {"a": [1, 2], "b": torch.tensor(0.5)})
-    assert name == "analysis/made_up-maps.npz"
+    assert name == "analysis/made_up+maps.npz"
     with np.load(run.path / name) as arrays:
         assert sorted(arrays) == ["a", "b"] and arrays["b"] == 0.5
     for bad, words in (

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 import hopscope as hs
 from hopscope.config import Config
+from hopscope.errors import UserError
+from hopscope.studies.declared import DeclaredStudy
 from hopscope.studies.study import Configuration
 
 
@@ -110,6 +112,21 @@ def test_what_does_not_fit_is_refused_in_one_line(fields: dict[str, object], wor
     with pytest.raises(hs.UserError) as error:
         study(**fields)
     assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_field_that_every_configuration_gives_itself_is_refused() -> None:
+    made = study(
+        configurations=lambda options: [
+            hs.Configuration(label="a", overrides={"model.layers": 2, "model.width": 8}),
+            hs.Configuration(label="b", overrides={"model.layers": 3}),
+        ]
+    )
+    program = DeclaredStudy(made, None)
+    assert program.configured(None, {"model.width": 12}).model["width"] == 12
+    with pytest.raises(
+        UserError, match=r"model.layers: .* leave open, found one that every configuration gives"
+    ):
+        program.configured(None, {"model.layers": 5})
 
 
 def test_configurations_must_have_different_labels() -> None:

@@ -1,7 +1,7 @@
 """Fixtures of the trainer's tests: small plans, run folders for them, and a task that can be made to fail."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -79,7 +79,7 @@ def evaluator(task: PermutationTask) -> Evaluate:
     """Loss on 11 held-out sequences."""
     batch = task.evaluation("plain", limit=11)
 
-    def evaluate(model: Transformer) -> Mapping[tuple[str, str], torch.Tensor]:
+    def evaluate(model: Transformer, members: Sequence[int]) -> Mapping[tuple[str, str], torch.Tensor]:
         return {("held_out", "loss"): probes.cross_entropy(probes.predict(model, batch), batch)}
 
     return evaluate

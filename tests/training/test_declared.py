@@ -216,7 +216,7 @@ def trainer_of(path, plan, task, engine):
     on = task.on("cpu", plan.training.examples)
     held_out = on.evaluation(101)
 
-    def evaluate(model):
+    def evaluate(model, members):
         return {
             ("held_out", name): values for name, values in on.losses(model(held_out.inputs), held_out).items()
         }

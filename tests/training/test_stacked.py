@@ -268,7 +268,7 @@ def trainer_of(folder, plan, engine):
     unit = run.unit("aaaaaaaaaaaa").create({"plan": plan.model_dump(mode="json")})
     batch = task.evaluation(11)
 
-    def evaluate(model):
+    def evaluate(model, members):
         return {("held_out", "loss"): task.losses(model(batch.inputs), batch)["loss"]}
 
     return Trainer(plan, task, unit, evaluate, engine=engine)

@@ -1,12 +1,12 @@
 """The end of a run: evidence table, verdicts, figures, story and page."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from hopscope.claims import Ledger, judge
 from hopscope.claims.registration import noted, register
 from hopscope.runs import RunFolder, content_hash
-from hopscope.runs.evidence import Evidence, write_evidence
-from hopscope.runs.evidence_write import forget_gathered
+from hopscope.runs.evidence import Evidence, Row, write_evidence
 from hopscope.runs.files import is_file
 from hopscope.studies.base import Gathering, Program
 from hopscope.studies.declared import DeclaredStudy
@@ -41,9 +41,8 @@ def finish(run: RunFolder, program: Program, config: Any) -> None:
     from hopscope.report.page import build_report
     from hopscope.report.pictures import render_all
 
-    forget_gathered(run)
     with naming(program):
-        write_evidence(run, program.measurements(run, config))
+        write_evidence(run, _measurements(program, run, config))
         evidence = Evidence.read(run)
         ledger = judged(run, program, config, evidence)
         run.write_json("claims.json", [claim.to_json() for claim in ledger])
@@ -53,6 +52,11 @@ def finish(run: RunFolder, program: Program, config: Any) -> None:
     if isinstance(program, DeclaredStudy):
         run.write_json(_CONCLUSION, {"hash": _conclusion(program, config)})
     run.mark_done()
+
+
+def _measurements(program: Program, run: RunFolder, config: Any) -> Iterator[Row]:
+    """What a program measured; it is not asked before the first row is."""
+    yield from program.measurements(run, config)
 
 
 def judged(run: RunFolder, program: Program, config: Any, evidence: Evidence) -> Ledger:

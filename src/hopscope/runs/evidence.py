@@ -27,7 +27,7 @@ from hopscope.runs.evidence_table import (
 )
 from hopscope.runs.evidence_table import TRAINING as TRAINING
 from hopscope.runs.evidence_table import Row as Row
-from hopscope.runs.evidence_write import EVIDENCE, members_of, run_tables
+from hopscope.runs.evidence_write import EVIDENCE, members_of, run_table
 from hopscope.runs.evidence_write import diverged_members as diverged_members
 from hopscope.runs.evidence_write import write_evidence as write_evidence
 from hopscope.runs.files import is_file, listed
@@ -90,7 +90,7 @@ class Evidence:
         """
         members = members_of(run)
         varied = varied_fields(members, run.config)
-        table, _ = run_tables(run, rows, members, varied)
+        table = run_table(run, rows, members, varied)
         return cls(table, members, run.config, varied)
 
     @classmethod

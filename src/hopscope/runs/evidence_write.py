@@ -19,7 +19,7 @@ from hopscope.runs.evidence_table import (
     rows_table,
     varied_fields,
 )
-from hopscope.runs.files import is_file, remove
+from hopscope.runs.files import is_file
 from hopscope.runs.metrics import (
     GATHERED,
     parts,
@@ -38,31 +38,24 @@ EVIDENCE = "evidence.parquet"
 
 
 def write_evidence(run: "RunFolder", rows: Iterable[Row]) -> None:
-    """Write `evidence.parquet`, the training record and the rows, and `metrics.parquet`, the training record alone.
+    """Write `metrics.parquet`, the training record, and `evidence.parquet`, that record and the rows.
 
     Every number of a diverged member from its divergence on becomes null.
 
     Args:
         run: a run whose units are trained.
-        rows: what was measured beside the training record, in any order.
+        rows: what was measured beside the training record, in any order; taken one after another once
+            `metrics.parquet` is there, so that whoever makes them may read it.
 
     Raises:
         UserError: a file is damaged or cannot be written, or the rows do not fit the run.
     """
-    members = members_of(run)
-    whole, training = run_tables(run, rows, members, varied_fields(members, run.config))
-    write_table(run.path / GATHERED, training)
-    write_table(run.path / EVIDENCE, whole)
-
-
-def forget_gathered(run: "RunFolder") -> None:
-    """Remove a gathered training record that the units' own parts replace, so that nobody reads an older one.
-
-    Raises:
-        UserError: the file cannot be removed.
-    """
-    if run.units and all(parts(unit.path) for unit in run.units):
-        remove(run.path / GATHERED)
+    members, training = members_of(run), _training_rows(run)
+    varied, diverged = varied_fields(members, run.config), _diverged(run, training)
+    alone, _ = with_nulls(training, ROW_SCHEMA.empty_table(), members, diverged)
+    write_table(run.path / GATHERED, evidence_table(alone, members, varied))
+    both = with_nulls(training, rows_table(rows, members), members, diverged)
+    write_table(run.path / EVIDENCE, evidence_table(pa.concat_tables(both), members, varied))
 
 
 def members_of(run: "RunFolder") -> list[Described]:
@@ -86,19 +79,17 @@ def _record(unit: UnitFolder) -> dict[str, Any]:
     return unit.record if is_file(unit.path / "unit.json") else {}
 
 
-def run_tables(
+def run_table(
     run: "RunFolder", rows: Iterable[Row], members: Sequence[Described], varied: Sequence[Field]
-) -> tuple[pa.Table, pa.Table]:
-    """The evidence table of a run, and the part of it that is the training record.
+) -> pa.Table:
+    """The evidence table of a run.
 
     Raises:
         UserError: a file is damaged, or the rows do not fit the run.
     """
-    training, measured = _training_rows(run), rows_table(rows, members)
-    diverged = _diverged(run, training)
-    training, measured = with_nulls(training, measured, members, diverged)
-    whole = evidence_table(pa.concat_tables([training, measured]), members, varied)
-    return whole, evidence_table(training, members, varied)
+    training = _training_rows(run)
+    both = with_nulls(training, rows_table(rows, members), members, _diverged(run, training))
+    return evidence_table(pa.concat_tables(both), members, varied)
 
 
 def diverged_members(run: "RunFolder") -> set[int]:
@@ -107,7 +98,7 @@ def diverged_members(run: "RunFolder") -> set[int]:
     Raises:
         UserError: a file of the run is damaged.
     """
-    return _diverged(run, _training_rows(run))
+    return _diverged(run, _as_rows(run.metrics()))
 
 
 def _training_rows(run: "RunFolder") -> pa.Table:

@@ -127,7 +127,9 @@ class Collection:
             return self._named(thing.__name__, thing, home)
         if isinstance(thing, types.ModuleType):
             return f"module {thing.__name__}"
-        if thing is None or isinstance(thing, bool | int | float | complex | str | bytes | Path):
+        if isinstance(thing, Path):
+            return f"Path({str(_beside(thing, home))!r})"
+        if thing is None or isinstance(thing, bool | int | float | complex | str | bytes):
             return f"{type(thing).__name__}.{thing.name}" if isinstance(thing, enum.Enum) else repr(thing)
         if type(thing).__module__ == "typing" or isinstance(thing, types.GenericAlias | types.UnionType):
             return repr(thing)
@@ -199,6 +201,12 @@ class Collection:
             return {field: getattr(thing, field, None) for field in type(thing).model_fields}
         own = "." not in name  # an instance of a foreign class is what its author says it is
         return dict(sorted(vars(thing).items())) if own and hasattr(thing, "__dict__") else None
+
+
+def _beside(path: Path, home: Home | None) -> Path:
+    """A path seen from the folder of the file that names it, so that a file and its data may move together."""
+    folder = None if home is None or home.file is None else Path(home.file).resolve().parent
+    return path.resolve().relative_to(folder) if folder and path.resolve().is_relative_to(folder) else path
 
 
 def _of_tensor(thing: Any) -> Any:

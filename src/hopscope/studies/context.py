@@ -170,14 +170,14 @@ class Context:
                 f"measure {self._measure.name}: expected arrays of numbers, found {error}"
             ) from None
         if self.unit is None:
-            path = self.run.path / "analysis" / f"{self._measure.name}-{name}.npz"
+            path = self.run.path / "analysis" / f"{self._measure.name}+{name}.npz"
         elif self.step is None:
             raise UserError(
                 f"measure {self._measure.name}: expected numbers alone during training, found an array to be kept; "
                 'write @hopscope.measure(when="checkpoints")'
             )
         else:
-            path = self.unit.analysis_path(f"{self._measure.name}-{name}", self.step, "npz")
+            path = self.unit.analysis_path(f"{self._measure.name}+{name}", self.step, "npz")
         write_atomic(path, arrays)
         return path.relative_to(self.run.path).as_posix()
 

@@ -111,7 +111,15 @@ class DeclaredStudy:
         Raises:
             UserError: no such field, or a value that does not fit.
         """
-        return self.described(self.chosen(preset, fields))
+        study = self.chosen(preset, fields)
+        overridden = [] if study.configurations is None else [each.overrides for each in study.grid()]
+        for name in fields:
+            if overridden and all(name in each for each in overridden):
+                raise UserError(
+                    f"{name}: expected a field that the configurations of the study {study.name!r} leave open, found "
+                    "one that every configuration gives its own value; change it there"
+                )
+        return self.described(study)
 
     def chosen(self, preset: str | None, fields: Mapping[str, Any]) -> Study:
         """The study with the fields of a preset, and with further ones."""

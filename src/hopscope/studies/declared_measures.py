@@ -1,7 +1,7 @@
 """Measuring the members of a declared study: during training, at checkpoints, and once for the whole run."""
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,7 +72,7 @@ def evaluator(program: "DeclaredStudy", unit: UnitFolder, plan: UnitPlan) -> Eva
     for each in (*program.measures("training"), *program.measures("end"), *program.measures("checkpoints")):
         each.check(_outputs(program, plan))
 
-    def evaluate(model: Transformer) -> Mapping[Any, Tensor]:
+    def evaluate(model: Transformer, members: Sequence[int]) -> Mapping[Any, Tensor]:
         device = str(model.parameters.flat.device)
         if device not in tasks:
             task = program.measured_task(plan, device)
@@ -81,7 +81,7 @@ def evaluator(program: "DeclaredStudy", unit: UnitFolder, plan: UnitPlan) -> Eva
         losses = task.losses(predict(model, batch), batch)
         found: dict[Any, Tensor] = {("held_out", name): values for name, values in losses.items()}
         for each in program.measures("training"):
-            context = _context(each, unit, plan, model, task, None, batch, budget, {})
+            context = _context(each, unit, plan, model, members, task, None, batch, budget, {})
             found |= training_record(_rows(each, context), context.members)
         return found
 
@@ -119,7 +119,9 @@ def analyse(
                 batch = batch or [task.evaluation(config.held_out)]
                 model = load_ensemble(unit, step, device)
                 needed = {name: _needed(done.get(name, {}), step) for name in each.needs}
-                context = _context(each, unit, plan, model, task, step, batch[0], budget, needed)
+                context = _context(
+                    each, unit, plan, model, range(model.members), task, step, batch[0], budget, needed
+                )
                 rows = _rows(each, context)
                 keep(unit, each, rows, step)
             done.setdefault(each.name, {})[step] = rows
@@ -174,7 +176,7 @@ def _at(
     task = program.measured_task(plan, "cpu")
     found = unit.checkpoint(step)[0]
     model, batch = load_ensemble(unit, found), task.evaluation(config.held_out)
-    return _context(measure, unit, plan, model, task, found, batch, budget, {})
+    return _context(measure, unit, plan, model, range(model.members), task, found, batch, budget, {})
 
 
 def measurements(program: "DeclaredStudy", run: RunFolder, config: "DeclaredConfig") -> Iterator[Row]:
@@ -221,13 +223,14 @@ def _context(
     unit: UnitFolder,
     plan: UnitPlan,
     model: Transformer,
+    indices: Sequence[int],
     task: TaskOnDevice,
     step: int | None,
     held_out: Batch,
     budget: TimeBudget,
     needed: Mapping[str, list[Row]],
 ) -> Context:
-    plans = plan.members[: model.members]  # fewer than all where memory was short
+    plans = [plan.members[index] for index in indices]
     numbers = [member.member for member in plans]
     members = Ensemble(
         model,

@@ -1,5 +1,6 @@
 """Finding studies: by name, by `package.module:name`, in a file, or from the record of a run.  Loads no torch."""
 
+import ast
 import hashlib
 import importlib
 import importlib.util
@@ -212,6 +213,7 @@ def _file_module(path: Path) -> ModuleType:
         if str(root) not in sys.path:
             sys.path.insert(0, str(root))
         return _imported(dotted, str(path))
+    _check_helpers(path, content)
     name = f"hopscope_file_{path.stem}_{hashlib.sha256(str(path).encode() + content).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
@@ -235,14 +237,34 @@ def _file_module(path: Path) -> ModuleType:
     return module
 
 
+def _check_helpers(path: Path, content: bytes) -> None:
+    """Refuse another folder's module under the name of a helper that lies beside the file.
+
+    Raises:
+        UserError: names both files.
+    """
+    try:
+        statements = list(ast.walk(ast.parse(content)))
+    except (SyntaxError, ValueError):
+        return  # whoever runs it will say so, with the line
+    asked = [alias.name for each in statements if isinstance(each, ast.Import) for alias in each.names]
+    asked += [each.module or "" for each in statements if isinstance(each, ast.ImportFrom) and not each.level]
+    for name in sorted({each.partition(".")[0] for each in asked}):
+        helper, found = path.parent / f"{name}.py", getattr(sys.modules.get(name), "__file__", None)
+        if found is not None and helper.is_file() and Path(found).resolve() != helper.resolve():
+            raise UserError(
+                f"{path}: expected {helper.name} beside it, found {found} imported before under that name; rename one, "
+                "or begin a new process"
+            )
+
+
 def _cause(error: Exception, path: Path | None) -> str:
     """An error in one line, with the line of the file where it came up."""
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if path and frame.filename == str(path)
     ]
     line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
-    words = " ".join(str(error).split()) or "no message"
-    return f"{type(error).__name__}: {words}" + (f" (line {line})" if line else "")
+    return in_words(error) + (f" (line {line})" if line else "")
 
 
 def _chosen(module: ModuleType, place: str, name: str | None) -> Any:

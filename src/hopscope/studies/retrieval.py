@@ -1,5 +1,7 @@
 """What is measured of a unit: losses and accuracies on held-out samples, during training and at the end."""
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from hopscope.models.transformer import Transformer
@@ -16,7 +18,7 @@ def evaluator(task: RetrievalTask, samples: int) -> Evaluate:
     """Held-out losses and accuracies, for the curves."""
     batch = task.evaluation(samples, annotate=False)
 
-    def evaluate(model: Transformer) -> dict[tuple[str, str], Tensor]:
+    def evaluate(model: Transformer, members: Sequence[int]) -> dict[tuple[str, str], Tensor]:
         return held_out(model, task, batch)
 
     return evaluate

@@ -13,7 +13,7 @@ Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 """Share of a running mean that one step keeps."""
 
 
-class TrainingConfig(Config):
+class TrainingConfig(Config, title="Training"):
     """Optimiser, length and record keeping of one training run.
 
     Attributes:

@@ -6,7 +6,7 @@ undisturbed run would have done.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -41,8 +41,11 @@ Key = tuple[Any, ...]
 The metric `accuracy@repeat` is `accuracy` with the part `repeat`.
 """
 
-Evaluate = Callable[[Transformer], Mapping[Key, Float[Tensor, " member"]]]
-"""Measures all members: what is measured → one number for each."""
+Evaluate = Callable[[Transformer, Sequence[int]], Mapping[Key, Float[Tensor, " member"]]]
+"""Measures members: a model and their numbers in the unit → for all that is measured one number for each.
+
+The model holds all members of the unit, or fewer where memory is short.
+"""
 
 NOT_FROZEN = -1
 
@@ -154,11 +157,11 @@ class Trainer:
     def _evaluated_in_parts(self) -> Mapping[Key, Tensor]:
         parts = self._fitting.parts
         if len(parts) == 1:
-            return self.evaluate(self.model)
+            return self.evaluate(self.model, range(self.model.members))
         together: dict[Key, Tensor] = {}
         for part in parts:
-            few = self.model.select(list(range(*part.indices(self.model.members))))
-            for key, values in self.evaluate(few).items():
+            members = range(*part.indices(self.model.members))
+            for key, values in self.evaluate(self.model.select(list(members)), members).items():
                 together.setdefault(key, values.new_zeros(self.model.members))[part] = values
         return together
 

@@ -1,6 +1,6 @@
 """What is measured of a unit: a few numbers during training, everything about its last checkpoint."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -35,7 +35,7 @@ def evaluator(task: PermutationTask) -> Evaluate:
     plain = task.evaluation("plain", limit=CURVE_SEQUENCES)
     repeats = task.evaluation("repeats", limit=CURVE_SEQUENCES)
 
-    def evaluate(model: Transformer) -> dict[tuple[str, str], Tensor]:
+    def evaluate(model: Transformer, members: Sequence[int]) -> dict[tuple[str, str], Tensor]:
         predicted = probes.predict(model, plain)
         recall = probes.repeat_probe(probes.predict(model, repeats), repeats)
         return {

@@ -5,7 +5,7 @@ Claims do not read it: they read the evidence table (see `measures`).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from hopscope.runs import MemberRecord, RunFolder, UnitFolder, diverged_members
 from hopscope.studies.permutation.config import PermutationStudyConfig, analyses
 from hopscope.studies.permutation.configurations import Configuration
 from hopscope.training.plan import unit_plan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PROBES = "probes"
 
@@ -200,8 +203,9 @@ METRICS = (("train", "loss"), ("held_out", "loss"), ("held_out", "elimination"),
 def _curves(run: RunFolder) -> dict[str, dict[int, tuple[list[float], list[float]]]]:
     """Metric (`split/name`) → member → samples and values."""
     curves: dict[str, dict[int, tuple[list[float], list[float]]]] = {}
+    table = run.metrics()
     for split, metric in METRICS:
-        columns = curve(run, split, metric)
+        columns = _columns(table, split, metric)
         by_member = curves.setdefault(f"{split}/{metric}", {})
         for member in np.unique(columns["member"]):
             here = columns["member"] == member
@@ -228,6 +232,9 @@ def last_epoch_loss(run: RunFolder, config: PermutationStudyConfig) -> dict[int,
 
 def curve(run: RunFolder, split: str, metric: str) -> dict[str, NDArray[Any]]:
     """Columns `member`, `step`, `samples` and `value` of one metric, sorted by step, then member."""
-    table = run.metrics()
+    return _columns(run.metrics(), split, metric)
+
+
+def _columns(table: "pa.Table", split: str, metric: str) -> dict[str, NDArray[Any]]:
     chosen = (table["split"].to_numpy() == split) & (table["metric"].to_numpy() == metric)
     return {name: table[name].to_numpy()[chosen] for name in ("member", "step", "samples", "value")}

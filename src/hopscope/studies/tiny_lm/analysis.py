@@ -37,7 +37,7 @@ def evaluator(task: EquationsTask, samples: int) -> Evaluate:
     check_installed()
     batches = {depth: task.evaluation(samples, depth, annotate=False) for depth in task.config.depths}
 
-    def evaluate_members(model: Transformer) -> dict[tuple[str, str], Tensor]:
+    def evaluate_members(model: Transformer, members: Sequence[int]) -> dict[tuple[str, str], Tensor]:
         found: dict[tuple[str, str], Tensor] = {}
         for depth, batch in batches.items():
             logits, answers = task.answered(model(batch.inputs), batch)
