@@ -71,19 +71,7 @@ def run_study(
         UserError: something the user can mend.
     """
     _check_options(device, threads, time_budget, engine, gpu_workers)  # before anything is written
-    plans = study.plan(config)
-    members = [
-        {
-            "member": member.member,
-            "unit": content_hash(plan.model_dump(mode="json")),
-            "index": index,
-            "seed": member.seed,
-            "overrides": member.overrides,
-        }
-        for plan in plans
-        for index, member in enumerate(plan.members)
-    ]
-    run = RunFolder.create(out, study.name, config.model_dump(mode="json"), members, preset)
+    run = _folder(study, config, out, preset)
     return complete(
         run,
         study,
@@ -96,6 +84,41 @@ def run_study(
         listen=listen,
         say=say,
     )
+
+
+def prepare(study: Program, config: Config, *, out: Path, preset: str | None = None) -> RunFolder:
+    """Make the folder of a run whose units somebody else will train, each with one thread of this machine's CPU.
+
+    Arguments as of `run_study`, which analyses and concludes such a run once its units are trained.
+
+    Raises:
+        UserError: something the user can mend.
+    """
+    run = _folder(study, config, out, preset)
+    with run.lock():
+        note_origin(run, study)
+        _begin_units(run, _plans_by_unit(study, config), "cpu", "auto", 1, None)
+    return run
+
+
+def _folder(study: Program, config: Config, out: Path, preset: str | None) -> RunFolder:
+    """The folder of a run, found or made."""
+    members = [
+        {
+            "member": member.member,
+            "unit": unit,
+            "index": index,
+            "seed": member.seed,
+            "overrides": member.overrides,
+        }
+        for unit, plan in _plans_by_unit(study, config).items()
+        for index, member in enumerate(plan.members)
+    ]
+    return RunFolder.create(out, study.name, config.model_dump(mode="json"), members, preset)
+
+
+def _plans_by_unit(study: Program, config: Config) -> dict[str, UnitPlan]:
+    return {content_hash(plan.model_dump(mode="json")): plan for plan in study.plan(config)}
 
 
 def complete(
@@ -114,7 +137,7 @@ def complete(
     """Do what is left of a run whose folder is there; arguments, result and errors as of `run_study`."""
     deadline = None if time_budget is None else time.monotonic() + time_budget
     check_source(run, study)
-    by_unit = {content_hash(plan.model_dump(mode="json")): plan for plan in study.plan(config)}
+    by_unit = _plans_by_unit(study, config)
     pending = [
         run.unit(unit) for unit, plan in by_unit.items() if not _whole(study, config, run.unit(unit), plan)
     ]

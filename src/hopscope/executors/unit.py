@@ -43,6 +43,8 @@ def train_unit(
     layout: Layout,
     budget: TimeBudget,
     say: Callable[[Mapping[str, Any]], None],
+    *,
+    analyse: bool = True,
 ) -> None:
     """Train and analyse a unit, going on where it stopped.
 
@@ -52,6 +54,7 @@ def train_unit(
         layout: how it is computed.
         budget: seconds that it may take.
         say: hears of the progress.
+        analyse: whether the unit is analysed once it is trained; one that is not counts as unfinished.
 
     Raises:
         TimeBudgetReached, UserError: see `Trainer.run`.
@@ -78,6 +81,8 @@ def train_unit(
         trainer = Trainer(plan, task, unit, evaluate, layout.device, layout.engine, initial=initial)
         with naming(program):
             trainer.run(budget, report)
+        if not analyse:
+            return
         say({"kind": "phase", "name": "analysing"})
         with naming(program):
             program.analyse(unit, plan, task, budget, layout.device)

@@ -31,6 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--engine", default="general", choices=ENGINES)
     parser.add_argument("--time-budget", type=float)
     parser.add_argument("--parent", type=int)
+    parser.add_argument("--train-only", action="store_true", help="leave the analyses to a later command")
     options = parser.parse_args(arguments)
     if options.parent is not None:
         _follow(options.parent)
@@ -38,7 +39,13 @@ def main(arguments: list[str] | None = None) -> int:
     warnings.showwarning = lambda message, *_, **__: _say(kind="warning", message=str(message))
     try:
         run_unit(
-            options.run, options.unit, options.device, options.threads, options.engine, options.time_budget
+            options.run,
+            options.unit,
+            options.device,
+            options.threads,
+            options.engine,
+            options.time_budget,
+            analyse=not options.train_only,
         )
     except HopscopeError as error:
         _say(kind="error", message=str(error), status=error.exit_status)
@@ -58,9 +65,16 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run_unit(
-    path: Path, unit_hash: str, device: str, threads: int, engine: Engine, time_budget: float | None
+    path: Path,
+    unit_hash: str,
+    device: str,
+    threads: int,
+    engine: Engine,
+    time_budget: float | None,
+    *,
+    analyse: bool = True,
 ) -> None:
-    """Train and analyse one unit of a run, going on where it stopped.
+    """Train one unit of a run and analyse it (unless told not to), going on where it stopped.
 
     Raises:
         TimeBudgetReached, UserError: see `Trainer.run`.
@@ -75,7 +89,8 @@ def run_unit(
     flushes = arithmetic.prepare(threads)
     run = RunFolder.open(path)
     layout = Layout(device=device, threads=threads, engine=engine, flushes_subnormals=flushes)
-    train_unit(program_of(run), run.unit(unit_hash), layout, budget, lambda message: _say(**message))
+    unit, program = run.unit(unit_hash), program_of(run)
+    train_unit(program, unit, layout, budget, lambda message: _say(**message), analyse=analyse)
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:

@@ -1,0 +1,87 @@
+"""Keep what a campaign has trained: `collecting.py HOME RESULTS`, which `background.py collect` calls.
+
+For every trained model its plan, its training record in one file, the analyses that there are, and of the first two of
+a reading the last weights as float16.  A model that is kept is never changed again, but for analyses that are added.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from hopscope.errors import UserError
+from hopscope.runs import RunFolder, UnitFolder
+from hopscope.runs.metrics import METRICS_SCHEMA, read_parts, write_table
+from hopscope.runs.thinning import frozen_members, note_thinned, save_rounded
+
+WEIGHTS = 2
+"""Models of a reading whose weights are kept."""
+
+_OF_RUN = ("config.json", "members.json", "campaign.json")
+
+
+def collect(home: Path, results: Path) -> list[str]:
+    """Copy what is new; returns a line for each model that was added.
+
+    Raises:
+        UserError: a file is damaged or cannot be written.
+    """
+    models = json.loads((home / "models.json").read_text(encoding="utf-8"))["models"]
+    added = []
+    for model in models:
+        unit = UnitFolder(home / model["folder"])
+        to = results / model["reading"]
+        if model["steps"] not in dict(unit.checkpoints()):
+            continue
+        for name in _OF_RUN:
+            _copy(unit.run.path / name, to / name)
+        if not (to / "units" / unit.hash / "collected.json").is_file():
+            _keep(unit, model, to)
+            added.append(f"{model['reading']} seed {model['member']}")
+        for path in sorted((unit.path / "analysis").glob("*.json")):
+            _copy(path, to / "units" / unit.hash / "analysis" / path.name)
+    return added
+
+
+def _keep(unit: UnitFolder, model: dict[str, Any], run: Path) -> None:
+    to = UnitFolder(run / "units" / unit.hash)
+    shutil.rmtree(to.path, ignore_errors=True)  # what an interrupted command left
+    _copy(unit.path / "unit.json", to.path / "unit.json")
+    record = read_parts([unit.path])
+    name = f"part-{0:09d}-{model['steps']:09d}.parquet"
+    write_table(to.path / "metrics" / name, record.select(METRICS_SCHEMA.names))
+    steps, last = [step for step, _ in unit.checkpoints()], model["steps"]
+    kept = [last] if _rank(unit, model["member"]) < WEIGHTS else []
+    for step in kept:
+        to.checkpoint_path(step).parent.mkdir(parents=True, exist_ok=True)
+        save_rounded(unit.checkpoint_path(step), to.checkpoint_path(step))
+    note_thinned(to.path, kept, [step for step in steps if step not in kept], frozen_members(unit, last))
+    # Last: where it is, everything is.
+    RunFolder(run).write_json(f"units/{unit.hash}/collected.json", {"member": model["member"], "steps": last})
+
+
+def _rank(unit: UnitFolder, member: int) -> int:
+    """Place of a member among those of its run."""
+    return sorted(each.member for each in unit.run.members).index(member)
+
+
+def _copy(source: Path, to: Path) -> None:
+    if not to.is_file() or to.read_bytes() != source.read_bytes():
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, to)
+
+
+def main(home: str, results: str) -> int:
+    """Collect, and say what is new."""
+    try:
+        added = collect(Path(home), Path(results))
+    except (UserError, OSError) as error:
+        print(f"campaign: {error}", file=sys.stderr)
+        return 2
+    print("\n".join([*(f"collected {each}" for each in added), f"{len(added)} new; commit {results}"]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

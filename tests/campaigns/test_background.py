@@ -1,0 +1,180 @@
+"""A campaign in the background: begun, paused, killed, gone on with, collected, and finished by `hopscope run`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hopscope.executors.local import run_study
+from hopscope.runs import RunFolder, UnitFolder, load_checkpoint
+from hopscope.studies import find_study
+from hopscope.studies.base import configured
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = 67
+FIELDS = {
+    "seeds": 3, "members_per_unit": 1, "crossed": 0, "clamped": 0, "training_steps": STEPS, "checkpoint_every": 13,
+}  # fmt: skip
+QUEUE = {
+    "protocols": "docs/claims.md",
+    "readings": {"small": {"study": "emergence", "preset": "smoke", "fields": FIELDS}},
+    "order": [["small", [2, 0, 1]]],
+}
+PATIENCE_SECONDS = 120.0
+
+
+def wait_for(holds):
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A campaign's folder whose source is this tree; whatever is at work is ended with the test."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "source").symlink_to(ROOT)
+    (tmp_path / "queue.json").write_text(json.dumps(QUEUE), encoding="utf-8")
+    yield folder
+    call(folder, "stop")
+
+
+def call(home, command, *more):
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "campaigns" / "background.py"), command, "--home", str(home), *more],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def begin(home, *more):
+    given = ["--python", sys.executable, "--queue", str(home.parent / "queue.json"), "--cores", "2"]
+    done = call(home, "start", *given, "--results", str(home.parent / "results"), *more)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def state(home):
+    return json.loads((home / "state.json").read_text(encoding="utf-8"))
+
+
+def last_checkpoints(root):
+    return {path.parents[1].name: path.read_bytes() for path in root.rglob(f"step-{STEPS:09d}.safetensors")}
+
+
+def test_a_campaign_that_was_killed_goes_on_and_ends_as_one_that_was_not(home, tmp_path):
+    assert "started" in begin(home)
+    assert "at work already" in call(home, "start").stdout
+    wait_for(lambda: any(home.rglob("step-000000013.safetensors")))
+    assert call(home, "pause").returncode == 0
+    stopped = state(home)
+    assert stopped["paused"] is True and stopped["workers"]
+    for worker in stopped["workers"]:
+        assert Path(f"/proc/{worker['pid']}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    assert "paused in" in call(home, "status").stdout
+    os.kill(stopped["pid"], signal.SIGKILL)
+    wait_for(lambda: not any(Path(f"/proc/{worker['pid']}").exists() for worker in stopped["workers"]))
+    assert "not at work" in call(home, "status").stdout
+    call(home, "start")
+    assert state(home)["pid"] != stopped["pid"] and state(home)["paused"] is False
+    wait_for(lambda: len(last_checkpoints(home)) == 3)
+    wait_for(lambda: "every model is trained" in (home / "log.txt").read_text(encoding="utf-8"))
+    told = call(home, "status").stdout
+    assert [line.split()[2] for line in told.splitlines()[1:]] == ["2", "0", "1"] and told.count(
+        "trained"
+    ) == 3
+
+    study = find_study("emergence")
+    config = configured(study, "smoke", FIELDS)
+    found = last_checkpoints(home)
+    whole = run_study(study, config, out=tmp_path / "whole", preset="smoke", threads=2)
+    assert found == last_checkpoints(whole.path)
+    # What was only trained is analysed and concluded by the command that trains.
+    run = run_study(study, config, out=home / "runs", preset="smoke", threads=2)
+    assert run.is_done and found == last_checkpoints(run.path)
+    for name in ("claims.json", "evidence.parquet"):
+        theirs = (whole.path / name).read_bytes()
+        assert name == "claims.json" or (run.path / name).read_bytes() == theirs
+    campaign = json.loads((run.path / "campaign.json").read_text(encoding="utf-8"))
+    assert campaign["reading"] == "small" and campaign["protocols"]["file"] == "docs/claims.md"
+    assert len(campaign["protocols"]["sha256"]) == 64 and len(campaign["protocols"]["commit"]) == 40
+
+
+def test_what_is_trained_is_collected_once_and_for_all(home):
+    begin(home)
+    wait_for(lambda: len(last_checkpoints(home)) == 3)
+    wait_for(lambda: "every model is trained" in (home / "log.txt").read_text(encoding="utf-8"))
+    results = home.parent / "results" / "small"
+    assert "3 new" in call(home, "collect").stdout
+    kept = {path.relative_to(results): path.read_bytes() for path in results.rglob("*") if path.is_file()}
+    assert "0 new" in call(home, "collect").stdout
+    assert {path: (results / path).read_bytes() for path in kept} == kept
+    run = RunFolder.open(results)
+    trained = RunFolder.open(next((home / "runs" / "emergence").iterdir()))
+    ours, theirs = run.metrics(), trained.metrics()
+    assert ours.num_rows > 0 and ours.equals(theirs)
+    weights = {}
+    for record in run.members:
+        unit = UnitFolder(results / "units" / record.unit)
+        weights[record.member] = [step for step, _ in unit.checkpoints()]
+    assert weights == {0: [STEPS], 1: [STEPS], 2: []}
+    arrays, _ = load_checkpoint(run.unit(run.members[0].unit).checkpoint_path(STEPS))
+    assert {str(array.dtype) for array in arrays.values()} == {"float16"}
+    # Another machine, with nothing but what was collected, trains none of them again.
+    for path in (home / "runs").rglob("*.safetensors"):
+        path.unlink()
+    begin(home)
+    wait_for(lambda: (home / "log.txt").read_text(encoding="utf-8").count("every model is trained") == 2)
+    assert call(home, "status").stdout.count("collected") == 3
+    assert not list((home / "runs").rglob("*.safetensors"))
+
+
+def test_a_model_that_fails_is_given_up_and_the_others_go_on(home):
+    begin(home)
+    wait_for(lambda: (home / "models.json").is_file())
+    call(home, "stop")
+    models = json.loads((home / "models.json").read_text(encoding="utf-8"))["models"]
+    broken = home / models[0]["folder"]
+    (broken / "checkpoints").mkdir(exist_ok=True)
+    (broken / "metrics").rename(broken / "was") if (broken / "metrics").exists() else None
+    (broken / "metrics").write_text("in the way", encoding="utf-8")
+    begin(home)
+    wait_for(lambda: "given up" in (home / "log.txt").read_text(encoding="utf-8"))
+    told = call(home, "status").stdout.splitlines()
+    assert "failed at step" in told[1] and all(line.endswith("trained") for line in told[2:])
+    assert (home / "log.txt").read_text(encoding="utf-8").count("failed small seed 2") == 3
+
+
+@pytest.mark.parametrize("command", ["status", "pause", "resume", "stop", "collect"])
+def test_without_a_campaign_there_is_one_line(tmp_path, command):
+    done = call(tmp_path / "none", command)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "expected a campaign, found none; start one" in done.stderr
+
+
+def test_a_commit_that_does_not_exist_is_one_line(home):
+    done = call(home, "start", "--commit", "nothing", "--python", sys.executable)
+    assert done.returncode == 2 and done.stderr.startswith("campaign: git rev-parse nothing")
+    assert not (home / "campaign.json").exists()
+
+
+def test_the_queue_of_the_papers_models_can_be_prepared():
+    queue = json.loads((ROOT / "campaigns" / "paper_models.json").read_text(encoding="utf-8"))
+    assert (ROOT / queue["protocols"]).is_file()
+    asked = [(name, member) for name, members in queue["order"] for member in members]
+    assert len(set(asked)) == len(asked) == 8 + 8 + 2 + 8
+    for name, reading in queue["readings"].items():
+        study = find_study(reading["study"])
+        config = configured(study, reading["preset"], reading["fields"])
+        plans = study.plan(config)
+        assert all(len(plan.members) == 1 and plan.training.precision == "float32" for plan in plans)
+        assert sorted(member for of, member in asked if of == name) == list(range(len(plans)))
+        assert not [words for words in config.departures if "beta2" not in words]
