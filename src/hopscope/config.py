@@ -21,6 +21,13 @@ def validation_line(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"{field}: expected a value, found none"
     if first["type"] == "extra_forbidden":
-        return f"{field}: expected no such field, found {first['input']!r}; check its name"
+        return f"{field}: expected a field that exists, found {first['input']!r} for one that does not"
     expected = re.sub(r"^Input should be ", "", words)
     return f"{field}: expected {expected}, found {first['input']!r}"
+
+
+def in_words(error: BaseException) -> str:
+    """Type and message of any error, in one line; of a configuration's errors the first, with its field."""
+    if isinstance(error, ValidationError):
+        return f"{error.title}: {validation_line(error)}"
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -23,19 +23,3 @@ class TimeBudgetReached(HopscopeError):
     """The time budget is spent; the same command goes on where this one stopped (exit status 75)."""
 
     exit_status = 75
-
-
-def in_words(error: BaseException) -> str:
-    """Type and message of any error, in one line; of a configuration's errors the first, with its field."""
-    if (refused := _first_refusal(error)) is not None:
-        return refused
-    return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-def _first_refusal(error: BaseException) -> str | None:
-    """What pydantic found wrong with a configuration; None of any other error."""
-    from pydantic import ValidationError
-
-    from hopscope.config import validation_line
-
-    return f"{error.title}: {validation_line(error)}" if isinstance(error, ValidationError) else None

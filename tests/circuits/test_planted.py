@@ -25,9 +25,9 @@ SOLVED, KEPT, THRESHOLD = 0.02, 0.045, 0.05
 ATTENTION = 0.9
 
 
-@pytest.fixture(params=[pytest.param(3, id="a third"), pytest.param(1, id="all", marks=pytest.mark.soak)])
+@pytest.fixture(params=[pytest.param(7, id="a seventh"), pytest.param(1, id="all", marks=pytest.mark.soak)])
 def plants(request) -> tuple[Planted, ...]:
-    """Where every plant takes long: a third of the suite, of every family."""
+    """Where every plant takes long: a seventh of the suite, of every family."""
     return suite()[:: request.param]
 
 

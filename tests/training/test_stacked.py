@@ -22,85 +22,17 @@ from hopscope.training.budget import TimeBudget
 from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
 from hopscope.training.gradient import gradient_of
 from hopscope.training.optimizer import Optimizer
+from hopscope.training.stacked import StackedGradient
 from hopscope.training.trainer import Trainer
+
+from .written_out import KEY_BIAS, SEEDS, assert_equal, by_way, config, drawn, model_of, reference
 
 numba = pytest.importorskip("numba", reason="the stacked way is optional")
 stacked_lanes = pytest.importorskip("hopscope.training.stacked_lanes")
 
-SEEDS = torch.tensor([3, 5, 7])
-KEY_BIAS = "attention.key.bias"
 
-
-def config(**changes):
-    shape = {
-        "layers": 2,
-        "heads": 3,
-        "width": 11,
-        "head_dim": 5,
-        "mlp_ratio": 0.0,
-        "readout": (4, 6),
-        **changes,
-    }
-    return TransformerConfig(
-        positions="carried", length=7, input_kind="vectors", input_size=4, output_size=13, **shape
-    )
-
-
-def model_of(shape, seeds=SEEDS):
-    """Members whose biases, gains and shifts are all at work."""
-    model = Transformer.initial(shape, seeds)
-    for index, seed in enumerate(seeds.tolist()):
-        noise = torch.randn(model.parameters.flat.shape[1], generator=torch.Generator().manual_seed(seed))
-        model.parameters.flat[index] += 0.2 * noise
-    return model
-
-
-def drawn(shape, batch, seeds=SEEDS):
-    """Inputs and targets."""
-    sizes = ((shape.length, shape.input_size), (len(shape.readout_positions), shape.output_size))
-    sources = [torch.Generator().manual_seed(seed) for seed in seeds.tolist()]
-    inputs, targets = (
-        torch.stack([torch.randn(batch, *size, generator=source) for source in sources]) for size in sizes
-    )
-    return inputs, targets
-
-
-def reference(model, inputs, targets):
-    """Predictions and gradient by tensor, by autograd through plain modules in double precision."""
-    readout = list(model.config.readout_positions)
-    predictions, gradients = [], []
-    for index in range(len(inputs)):
-        member = model.member(index).double()
-        predictions.append(member(inputs[index].double())[:, readout])
-        (predictions[-1] - targets[index]).square().mean().backward()
-        gradients.append({name: weight.grad.t() for name, weight in member.named_parameters()})
-    stacked_up = {name: torch.stack([each[name] for each in gradients]) for name in gradients[0]}
-    return torch.stack(predictions).detach(), stacked_up
-
-
-def by_stacked(model, inputs, targets, way=None):
-    way = way or stacked.StackedGradient(model.config, model.parameters, inputs.shape[1])
-    gradient = torch.full_like(model.parameters.flat, 0.0)
-    predictions = torch.full_like(targets, torch.nan)
-
-    def judge(member, samples, found):
-        predictions[member, samples] = found
-        return 2.0 * (found - targets[member, samples]) / targets[0].numel()
-
-    way(inputs, judge, gradient)
-    return predictions, gradient
-
-
-def assert_equal(model, inputs, targets, tolerance=1e-5):
-    expected_predictions, expected = reference(model, inputs, targets)
-    predictions, gradient = by_stacked(model, inputs, targets)
-    torch.testing.assert_close(predictions.double(), expected_predictions, rtol=1e-5, atol=1e-5)
-    size = max(each.abs().max() for each in expected.values())
-    for name, view in model.parameters.views(gradient).items():
-        difference, norm = (view - expected[name]).norm(), expected[name].norm()
-        # A key bias shifts all scores of a row alike: it has no gradient but rounding.
-        bound = 1e-6 * size if name.endswith(KEY_BIAS) else tolerance * (norm + 1e-3 * size)
-        assert difference <= bound, (name, difference / (norm + 1e-30))
+def by_stacked(model, inputs, targets, way=StackedGradient):
+    return by_way(way, model, inputs, targets)
 
 
 SHAPES = st.fixed_dictionaries(
@@ -121,7 +53,9 @@ SHAPES = st.fixed_dictionaries(
 @given(SHAPES, st.sampled_from([1, 13, 16, 41]))
 def test_equals_autograd(shape, batch):
     shape = config(**shape)
-    assert_equal(model_of(shape), *drawn(shape, batch))
+    # The norm of three numbers, two of them nearly alike, loses digits in any order of summing.
+    tolerance = 1e-4 if shape.width == 3 else 1e-5
+    assert_equal(StackedGradient, model_of(shape), *drawn(shape, batch), tolerance)
 
 
 @pytest.mark.parametrize(("columns", "chunks"), [(1, 9), (7 * 32, 3), (10**6, 1)])
@@ -129,7 +63,7 @@ def test_a_batch_is_cut_into_chunks_and_filled_up(monkeypatch, columns, chunks):
     monkeypatch.setattr(stacked, "_COLUMNS", columns)
     shape = config(mlp_ratio=1.0)
     model, (inputs, targets) = model_of(shape), drawn(shape, 67)
-    assert_equal(model, inputs, targets)
+    assert_equal(StackedGradient, model, inputs, targets)
     seen = []
 
     def judge(member, samples, found):
@@ -294,16 +228,16 @@ def test_the_slope_is_that_of_the_loss(step):
     torch.testing.assert_close(error_slope(predictions.detach(), batch), expected)
 
 
-@pytest.mark.parametrize("mlp_ratio", [0.0, 1.0])
-def test_losses_and_training_are_those_of_the_general_way(tmp_path, mlp_ratio):
+@pytest.mark.parametrize(("engine", "mlp_ratio"), [("stacked", 0.0), ("stacked", 1.0), ("virtual", 0.0)])
+def test_losses_and_training_are_those_of_the_general_way(tmp_path, engine, mlp_ratio):
     plan = make_plan(5, 7)
     plan = plan.model_copy(update={"model": plan.model.model_copy(update={"mlp_ratio": mlp_ratio})})
     losses, ends = [], []
-    for engine in ("general", "stacked"):
+    for way in ("general", engine):
         task, seeds = RetrievalTask(plan.task), torch.tensor([5, 7])
         model = Transformer.initial(plan.model, seeds)
         optimizer = Optimizer(model.parameters, plan.training)
-        gradient = gradient_of(engine, model, task, plan.training, seeds, optimizer.gradient)
+        gradient = gradient_of(way, model, task, plan.training, seeds, optimizer.gradient)
         several = []
         for step in range(23):
             found = gradient(step)
@@ -321,17 +255,18 @@ def test_losses_and_training_are_those_of_the_general_way(tmp_path, mlp_ratio):
     assert any(not torch.equal(ends[1][name], expected) for name, expected in ends[0].items())
 
 
-def test_a_resumed_training_is_the_undisturbed_one(tmp_path):
+@pytest.mark.parametrize("engine", ["stacked", "virtual"])
+def test_a_resumed_training_is_the_undisturbed_one(tmp_path, engine):
     plan = make_plan(5, 7)
-    whole = trainer_of(tmp_path / "whole", plan, "stacked")
+    whole = trainer_of(tmp_path / "whole", plan, engine)
     run(whole)
-    trainer = trainer_of(tmp_path / "parts", plan, "stacked")
+    trainer = trainer_of(tmp_path / "parts", plan, engine)
     for _ in range(40):
         try:
             run(trainer, 1e-9)
             break
         except TimeBudgetReached:
-            trainer = trainer_of(tmp_path / "parts", plan, "stacked")
+            trainer = trainer_of(tmp_path / "parts", plan, engine)
     assert record(trainer.unit) == record(whole.unit)
     assert len(record(whole.unit)) > 10
 

@@ -54,7 +54,7 @@ def test_groups_and_places_are_recorded_apart(start, finish, plan_of):
         ("held_out", "loss@repeat"): torch.tensor([3.0, math.nan]),
         ("held_out", "seen", "watching", None, 1, 2): torch.tensor([5.0, 7.0]),
     }
-    trainer.evaluate = lambda model: values
+    trainer.evaluate = lambda model, members: values
     finish(trainer)
     last = [
         row

@@ -9,7 +9,8 @@ from typing import Any
 from hopscope.claims.claim import Claim, Value
 from hopscope.claims.samples import MembersOfARun, Samples, is_series
 from hopscope.claims.verdicts import Judgement
-from hopscope.errors import UserError, in_words
+from hopscope.config import in_words
+from hopscope.errors import UserError
 
 Measured = dict[str, Samples]
 """Part → what was measured; a claim without parts has one, whose name is empty."""

@@ -329,7 +329,11 @@ def unit_engine(plan: UnitPlan, device: str, asked: str) -> Engine:
 def unit_layout(engine: Engine, device: str, threads: int) -> dict[str, Any]:
     """Device, threads and engine of one unit."""
     # Loops compiled by numba run on one thread; more of them would only wait, spinning, beside the matrix products.
-    return {"device": device, "threads": 1 if engine in ("fused", "stacked") else threads, "engine": engine}
+    return {
+        "device": device,
+        "threads": 1 if engine in ("fused", "stacked", "virtual") else threads,
+        "engine": engine,
+    }
 
 
 def available_cores() -> int:

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hopscope.errors import HopscopeError, UserError, in_words
+from hopscope.config import in_words
+from hopscope.errors import HopscopeError, UserError
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.runs import UnitFolder
 from hopscope.studies.base import Program

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from hopscope.claims import Claim, Ledger
-from hopscope.config import Config, validation_line
-from hopscope.errors import UserError, in_words
+from hopscope.config import Config, in_words, validation_line
+from hopscope.errors import UserError
 from hopscope.models.config import Model
 from hopscope.runs import RunFolder, UnitFolder, content_hash
 from hopscope.sources import source_hash
@@ -112,13 +112,7 @@ class DeclaredStudy:
             UserError: no such field, or a value that does not fit.
         """
         study = self.chosen(preset, fields)
-        overridden = [] if study.configurations is None else [each.overrides for each in study.grid()]
-        for name in fields:
-            if overridden and all(name in each for each in overridden):
-                raise UserError(
-                    f"{name}: expected a field that the configurations of the study {study.name!r} leave open, found "
-                    "one that every configuration gives its own value; change it there"
-                )
+        study.check_open(fields)
         return self.described(study)
 
     def chosen(self, preset: str | None, fields: Mapping[str, Any]) -> Study:

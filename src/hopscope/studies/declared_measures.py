@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from hopscope.errors import HopscopeError, UserError, in_words
+from hopscope.config import in_words
+from hopscope.errors import HopscopeError, UserError
 from hopscope.models.ensemble import Ensemble
 from hopscope.models.transformer import Transformer
 from hopscope.runs import RunFolder, UnitFolder

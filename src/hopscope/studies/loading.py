@@ -14,7 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hopscope.errors import HopscopeError, UserError, in_words
+from hopscope.config import in_words
+from hopscope.errors import HopscopeError, UserError
 from hopscope.studies.base import Program
 from hopscope.studies.study import Study
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from hopscope.errors import HopscopeError, UserError, in_words
+from hopscope.config import in_words
+from hopscope.errors import HopscopeError, UserError
 from hopscope.studies.figures import Drawing, Figure, data_url
 
 if TYPE_CHECKING:

@@ -1,14 +1,14 @@
 """A study as a value: a task, a model, its training, a grid, and what is measured, claimed and drawn."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from hopscope.claims import Claim
-from hopscope.config import Config, validation_line
-from hopscope.errors import UserError, in_words
+from hopscope.config import Config, in_words, validation_line
+from hopscope.errors import UserError
 from hopscope.models.config import Model
 from hopscope.studies.measures import Measure, as_measure
 from hopscope.tasks.task import Task
@@ -264,6 +264,20 @@ class Study(BaseModel):
         """
         fields = {name: value for name, value in configuration.overrides.items() if name not in SEEDS}
         return self.model_copy(update={"vary": {}, "configurations": None}).changed(fields)
+
+    def check_open(self, fields: Iterable[str]) -> None:
+        """Refuse a field that has no effect, because every configuration gives it a value of its own.
+
+        Raises:
+            UserError: names it.
+        """
+        grid = [] if self.configurations is None else self.grid()
+        for name in fields:
+            if grid and all(name in each.overrides for each in grid):
+                raise UserError(
+                    f"{name}: expected a field that the configurations of the study {self.name!r} leave open, found "
+                    "one that every configuration gives its own value; change it there"
+                )
 
     def seeds_of(self, configuration: Configuration) -> tuple[int, ...]:
         """Seeds of a configuration."""

@@ -48,7 +48,8 @@ def _installed(name: str) -> Any:
     found = [] if name.startswith("_") else [*entry_points(group=GROUP, name=name)]
     if not found:
         raise AttributeError(f"module 'hopscope.tasks' has no attribute {name!r}")
-    from hopscope.errors import UserError, in_words
+    from hopscope.config import in_words
+    from hopscope.errors import UserError
     from hopscope.tasks.task import Task
 
     where = f"entry point {name!r} of {GROUP} ({found[0].value})"

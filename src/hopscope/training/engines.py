@@ -11,16 +11,20 @@ from hopscope.models.config import TransformerConfig
 from hopscope.tasks.config import EquationsConfig, PermutationConfig, TaskReference
 from hopscope.training.config import UnitPlan
 
-Engine = Literal["general", "fused", "stacked", "compiled"]
-"""`general`: autograd, any model on any device.  `fused` (one encoder layer on tokens) and `stacked` (any number of
-pre-norm layers, where the derivative of the task's loss is known): derivatives written out for a CPU.  `compiled`:
-autograd through `torch.compile`, recorded as CUDA graphs where there is CUDA."""
+Engine = Literal["general", "fused", "stacked", "virtual", "compiled"]
+"""`general`: autograd, any model on any device.  `fused` (one encoder layer on tokens), `stacked` (any number of
+pre-norm layers, where the derivative of the task's loss is known) and `virtual` (of those without MLPs: narrow heads on
+a wide stream): derivatives written out for a CPU.  `compiled`: autograd through `torch.compile`, recorded as CUDA
+graphs where there is CUDA."""
 
 ENGINES: tuple[Engine, ...] = get_args(Engine)
 
 MOST_INPUTS = 4
 """Tokens and learned position codes for each dimension of the stream, at most, where the stacked way is chosen.  It
 makes a column of each: with 16 for each dimension it took twice as long as autograd."""
+
+MOST_KNOWN = 1.0
+"""Numbers that the virtual way keeps in place of the stream, on the average over layers, for each of its dimensions."""
 
 
 def chosen_engine(plan: UnitPlan, device: str) -> Engine:
@@ -30,7 +34,11 @@ def chosen_engine(plan: UnitPlan, device: str) -> Engine:
         return "general" if isinstance(plan.task, TaskReference) else "compiled"
     if not _installed():
         return "general"
-    return "fused" if fits_fused(plan) else "stacked" if fits_stacked(plan) else "general"
+    if fits_fused(plan):
+        return "fused"
+    if fits_stacked(plan):
+        return "virtual" if fits_virtual(plan.model) else "stacked"
+    return "general"
 
 
 def fits_fused(plan: UnitPlan) -> bool:
@@ -56,6 +64,17 @@ def fits_stacked(plan: UnitPlan) -> bool:
     return carried or language
 
 
+def fits_virtual(model: TransformerConfig) -> bool:
+    """Whether a model that fits the stacked way is quicker without its stream.
+
+    What a layer reads is then, on the average over layers, one number for each input and half of what all heads write,
+    instead of one for each dimension of the stream.
+    """
+    known = model.input_size + 1 + model.layers * model.heads * model.head_size / 2
+    narrow = MOST_KNOWN * model.width >= known
+    return model.input_kind == "vectors" and not model.position_count and not model.mlp_size and narrow
+
+
 def _few_inputs(model: TransformerConfig) -> bool:
     """Whether tokens and position codes may be columns of a matrix, of which each position has one or two."""
     return model.input_size + model.position_count <= MOST_INPUTS * model.width
@@ -79,7 +98,7 @@ def check_engine(engine: Engine, device: str = "cpu") -> None:
     Raises:
         UserError: its package, or the compiler that it needs, is not installed.
     """
-    if engine in ("fused", "stacked") and not _installed():
+    if engine in ("fused", "stacked", "virtual") and not _installed():
         raise UserError(
             "engine: expected numba, with which this unit began, found none; run pip install 'hopscope[fast]'"
         )

@@ -50,8 +50,8 @@ def gradient_of(
         task = task.task.on(task.device, task.examples)
     if engine == "fused":
         return _fused(model, cast(PermutationTask, task), training, seeds, buffer)
-    if engine == "stacked":
-        return _stacked(model, cast(SlopedTask, task), training, seeds, buffer)
+    if engine in ("stacked", "virtual"):
+        return _sloped(engine, model, cast(SlopedTask, task), training, seeds, buffer)
     if engine == "compiled":
         from hopscope.training.compiled import compiled_gradient
 
@@ -97,12 +97,19 @@ def _fused(
     return gradient
 
 
-def _stacked(
-    model: Transformer, task: SlopedTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
+def _sloped(
+    engine: Engine,
+    model: Transformer,
+    task: SlopedTask,
+    training: TrainingConfig,
+    seeds: Tensor,
+    buffer: Tensor,
 ) -> Gradient:
     from hopscope.training.stacked import StackedGradient
+    from hopscope.training.virtual import VirtualGradient
 
-    stacked = StackedGradient(model.config, model.parameters, training.batch_size)
+    kind = VirtualGradient if engine == "virtual" else StackedGradient
+    way = kind(model.config, model.parameters, training.batch_size)
     ahead = _Ahead(task, training, seeds)
 
     def gradient(step: int) -> Mapping[str, Tensor]:
@@ -116,7 +123,7 @@ def _stacked(
             share = len(found) / training.batch_size
             return task.slope(found[None], batch.member(member).take(samples))[0] * share
 
-        stacked(batch.inputs, judge, buffer)
+        way(batch.inputs, judge, buffer)
         return task.losses(predictions, batch)
 
     return gradient

@@ -77,7 +77,7 @@ class StackedGradient:
             for first in range(0, self.batch, self._size):
                 samples = slice(first, min(first + self._size, self.batch))
                 self._forward(member, inputs[member, samples])
-                predictions = _samples(self._readout.predictions.apart)[: samples.stop - first]
+                predictions = samples_of(self._readout.predictions.apart)[: samples.stop - first]
                 self._backward(member, judge(member, samples, predictions))
         self._weights.unfold(gradient)
 
@@ -91,7 +91,7 @@ class StackedGradient:
         symbols = self._inputs.apart[: self.config.input_size]
         if self.config.input_kind == "tokens":
             inputs = functional.one_hot(inputs, self.config.input_size).float()
-        _fill(symbols, inputs)
+        fill(symbols, inputs)
         stream = self._stream
         torch.mm(self._weights.source.matrix[member].t(), self._inputs.matrix, out=stream.matrix)
         for weights, layer in zip(self._weights.layers[member], self._layers, strict=True):
@@ -99,7 +99,7 @@ class StackedGradient:
         self._readout.forward(self._weights.readouts[member], stream)
 
     def _backward(self, member: int, slope: Tensor) -> None:
-        _fill(self._readout.slope.apart, slope)
+        fill(self._readout.slope.apart, slope)
         self._readout.backward(self._weights.readouts[member])
         for weights, layer in zip(
             reversed(self._weights.layers[member]), reversed(self._layers), strict=True
@@ -108,13 +108,14 @@ class StackedGradient:
         self._weights.source.back_matrix[member].addmm_(self._inputs.matrix, self._room.back.rows)
 
 
-def _samples(
+def samples_of(
     apart: Float[Tensor, "feature tile position lane"],
 ) -> Float[Tensor, "sample position feature"]:
+    """Sample by sample what lies in lanes; as many as there is room for."""
     return apart.permute(1, 3, 2, 0).flatten(0, 1)
 
 
-def _fill(
+def fill(
     apart: Float[Tensor, "feature tile position lane"], samples: Float[Tensor, "sample position feature"]
 ) -> None:
     """Take over samples; the lanes that are left become zero."""
