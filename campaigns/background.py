@@ -119,6 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             {"status": status, "pause": pause, "resume": resume, "stop": stop, "collect": collect}[
                 options.command
             ](home)
+    except BrokenPipeError:
+        return 1  # whoever reads has seen enough
     except (Refused, OSError) as error:
         print(f"campaign: {error}", file=sys.stderr)
         return 2

@@ -70,6 +70,7 @@ def last_checkpoints(root):
     return {path.parents[1].name: path.read_bytes() for path in root.rglob(f"step-{STEPS:09d}.safetensors")}
 
 
+@pytest.mark.soak
 def test_a_campaign_that_was_killed_goes_on_and_ends_as_one_that_was_not(home, tmp_path):
     assert "started" in begin(home)
     assert "at work already" in call(home, "start").stdout
@@ -137,6 +138,7 @@ def test_what_is_trained_is_collected_once_and_for_all(home):
     assert not list((home / "runs").rglob("*.safetensors"))
 
 
+@pytest.mark.soak
 def test_a_model_that_fails_is_given_up_and_the_others_go_on(home):
     begin(home)
     wait_for(lambda: (home / "models.json").is_file())

@@ -79,7 +79,7 @@ def test_a_compiler_is_missed_before_anything_is_trained(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory. Tried\nto"), ValueError("x")])
 def test_memory_that_runs_out_elsewhere_is_one_clear_line(monkeypatch, capsys, error):
-    def run_unit(*arguments):
+    def run_unit(*arguments, analyse):
         raise error
 
     monkeypatch.setattr(worker, "run_unit", run_unit)
