@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from _depth import Shape
+
 HERE = Path(__file__).resolve().parent
 
 Settings = dict[str, Any]
@@ -13,11 +15,12 @@ Grid = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True)
 class Contestant:
-    """A script that trains and prints one JSON line, and the settings worth trying."""
+    """A script that trains and prints one JSON line, the settings worth trying, and those that every process has."""
 
     name: str
     script: Path
     grid: Grid
+    given: Settings = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -28,22 +31,27 @@ class Model:
         name: of the model.
         ours: name of the contestant that the others are compared with.
         grids: settings that are tried, by contestant.  `processes` is the harness's own: so many at a time, which
-            share `members` if the script trains several, and whose speeds add up.
+            share `members` if the script trains several and whose speeds add up.
         scripts: of contestants whose script has another name.
-        batch, large_batch: samples of a step in the rounds, and those that a larger batch is tried with.
+        batch, large_batch: samples of a step in the rounds, and those that a larger batch is tried with, if any.
+        shape: of the deep models, whose operations are counted.
+        given: settings that every process has, beside the shape.
     """
 
     name: str
     ours: str
     grids: Mapping[str, Grid]
     batch: int
-    large_batch: int
+    large_batch: int | None
     scripts: Mapping[str, str] = field(default_factory=dict)
+    shape: Shape | None = None
+    given: Settings = field(default_factory=dict)
 
     def contestants(self) -> list[Contestant]:
         """All of them, ours first."""
+        given = {**self.given, **(self.shape.options() if self.shape else {})}
         return [
-            Contestant(name, HERE / f"{self.scripts.get(name, name)}.py", grid)
+            Contestant(name, HERE / f"{self.scripts.get(name, name)}.py", grid, given)
             for name, grid in self.grids.items()
         ]
 
@@ -68,27 +76,53 @@ PERMUTATION = Model(
 )
 
 
-def _depth(name: str, **settings: Any) -> Model:
-    """The paper's models on the retrieval problem, with settings that all contestants share."""
-    shared = {key: (value,) for key, value in settings.items()}
-    plain = {"rows": ("all", "loss"), "attention": ("sdpa", "softmax"), **shared}
+LAYOUTS: Grid = {"processes": (1, 2), "threads": (1, 2)}
+
+
+def _laptop(name: str, shape: Shape) -> Model:
+    """A model of the laptop preset on the retrieval problem."""
     return Model(
         name=name,
         ours="hopscope_depth",
         grids={
-            "hopscope_depth": {"members": (8,), "processes": (2,), "threads": (1,), **shared},
-            "hopscope_depth_general": {
-                "members": (8,), "processes": (1, 2), "threads": (1, 2), "engine": ("general",), **shared
-            },
-            "plain_pytorch_depth": {"processes": (1, 2), "threads": (1, 2), **plain},
-            "jax_depth": {"members": (2, 8), "processes": (1, 2), "threads": (1, 2), **shared},
+            "hopscope_depth": {"members": (8,), "processes": (2,), "threads": (1,)},
+            "hopscope_depth_general": {"members": (8,), **LAYOUTS, "engine": ("general",)},
+            "plain_pytorch_depth": {**LAYOUTS, "rows": ("all", "loss"), "attention": ("sdpa", "softmax")},
+            "jax_depth": {"members": (2, 8), **LAYOUTS},
         },
         scripts={"hopscope_depth_general": "hopscope_depth"},
         batch=64,
         large_batch=256,
-    )  # fmt: skip
+        shape=shape,
+    )
+
+
+def _paper(name: str, shape: Shape, batch: int) -> Model:
+    """A model of the paper on the retrieval problem: steps are long, so one member a process, and little is tried."""
+    return Model(
+        name=name,
+        ours="hopscope_depth",
+        grids={
+            "hopscope_depth": {"processes": (2,), "threads": (1,)},
+            "hopscope_depth_general": {**LAYOUTS, "engine": ("general",)},
+            "plain_pytorch_depth": {**LAYOUTS, "rows": ("loss",), "attention": ("sdpa", "softmax")},
+            "jax_depth": LAYOUTS,
+        },
+        scripts={"hopscope_depth_general": "hopscope_depth"},
+        batch=batch,
+        large_batch=None,
+        shape=shape,
+        given={"members": 1},
+    )
 
 
 MODELS = {
-    model.name: model for model in (PERMUTATION, _depth("depth"), _depth("depth-mlp", **{"mlp-ratio": 4}))
+    model.name: model
+    for model in (
+        PERMUTATION,
+        _laptop("depth", Shape()),
+        _laptop("depth-mlp", Shape(mlp_ratio=4)),
+        _paper("transformer-d", Shape(steps=4, layers=24, width=512, heads=1, head_dim=16), batch=256),
+        _paper("transformer-a", Shape(steps=3, layers=12, width=128, heads=1, mlp_ratio=4), batch=128),
+    )
 }

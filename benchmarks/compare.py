@@ -2,6 +2,10 @@
 
 A machine's speed drifts (other work, heat), so the contestants alternate (A B C D A B C D …) and are compared
 within a round: the ratio of a round is taken between runs that follow each other.
+
+Of the deep models the rate of operations is told beside the machine's peak, the rate of a matrix product on one core
+(`matmul_peak.py`, once a round) times the cores that the contestant uses.  Operations are those of the model as it is
+written (`_arithmetic.operations`): a contestant that needs fewer may exceed the peak.
 """
 
 import argparse
@@ -14,7 +18,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -24,14 +28,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from _arithmetic import operations
 from _contestants import HERE, MODELS, Contestant, Grid, Model, Settings
 
 START_UP_ALLOWANCE = 180.0  # seconds that imports, compilation and the first call may take
-SCHEMA_VERSION = 2
-WIDTH_IN_FILES = 150
+SCHEMA_VERSION = 3
+WIDTH_IN_FILES = 180
 # Threads that wait for each other by spinning can be slowed a hundredfold by other work on their cores: such
 # rounds measure the other work.
 STEADY = 1.5
+NUMBERS = ("samples_per_second", "peak_memory_mb", "loss")
+PEAK = Contestant("matmul_peak", HERE / "matmul_peak.py", {})
+PEAK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,7 @@ def launch(contestant: Contestant, settings: Settings, seconds: float) -> Run:
     count = options.pop("processes", 1)
     if "members" in options:
         options["members"] //= count
+    options = {**contestant.given, **options}
     with ThreadPoolExecutor(count) as pool:
         runs = list(pool.map(lambda _: _launch_one(contestant, options, seconds), range(count)))
     failed = next((run for run in runs if run.result is None), None)
@@ -86,7 +95,9 @@ def launch(contestant: Contestant, settings: Settings, seconds: float) -> Run:
     return Run(result={**results[0], **together, "loss": loss})
 
 
-def _launch_one(contestant: Contestant, settings: Settings, seconds: float) -> Run:
+def _launch_one(
+    contestant: Contestant, settings: Settings, seconds: float, numbers: Sequence[str] = NUMBERS
+) -> Run:
     options = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
     command = [sys.executable, str(contestant.script), "--seconds", str(seconds), *options, "--json"]
     path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")]))
@@ -105,7 +116,8 @@ def _launch_one(contestant: Contestant, settings: Settings, seconds: float) -> R
         return Run(failure=_last_line(done.stderr) or f"exit status {done.returncode}")
     try:
         result = json.loads(_last_line(done.stdout))
-        float(result["samples_per_second"]), float(result["peak_memory_mb"]), float(result["loss"])
+        for name in numbers:
+            float(result[name])
     except (ValueError, KeyError, TypeError):
         return Run(failure=f"expected one JSON result line, found {_last_line(done.stdout)!r}")
     return Run(result=result)
@@ -129,7 +141,7 @@ def usable_cores() -> int:
 
 
 def tune(contestant: Contestant, model: Model, seconds: float) -> Entry:
-    """Probe every combination, keep the quickest; also probe it at the large batch."""
+    """Probe every combination, keep the quickest; also probe it at the large batch, if there is one."""
     entry = Entry(contestant)
     best = 0.0
     for settings in combinations(contestant.grid):
@@ -143,17 +155,25 @@ def tune(contestant: Contestant, model: Model, seconds: float) -> Entry:
     if best == 0.0:
         entry.status, entry.message = "failed", entry.probes[-1]["failure"]
         return entry
-    entry.large_batch_speed = (
-        launch(contestant, {**entry.settings, "batch": model.large_batch}, seconds).speed or None
-    )
+    if model.large_batch is not None:
+        large = launch(contestant, {**entry.settings, "batch": model.large_batch}, seconds)
+        entry.large_batch_speed = large.speed or None
     return entry
 
 
 def play(
     entries: Sequence[Entry], model: Model, rounds: int, seconds: float, say: Callable[[str], None]
-) -> None:
-    """Interleaved rounds; a contestant that fails once sits out the rest, as empty rounds."""
+) -> list[float | None]:
+    """Interleaved rounds; a contestant that fails once sits out the rest, as empty rounds.
+
+    Returns one core's peak in GFLOP/s at the start of each round, `None` where it is not measured.
+    """
+    peaks: list[float | None] = []
     for number in range(1, rounds + 1):
+        peak = core_peak() if model.shape else Run()
+        peaks.append(float(peak.result["gflops_per_second"]) if peak.result else None)
+        if peak.failure:
+            say(f"round {number} of {rounds}: no peak of a core: {peak.failure}")
         for entry in entries:
             if entry.status != "ok":
                 entry.rounds.append(None)
@@ -165,6 +185,12 @@ def play(
         latest = {each.contestant.name: each.speeds()[-1] for each in entries}
         words = (f"{name} {speed:,.0f}" for name, speed in latest.items() if speed)
         say(f"round {number} of {rounds}: {', '.join(words)}")
+    return peaks
+
+
+def core_peak() -> Run:
+    """Peak of one core, by a process of its own."""
+    return _launch_one(PEAK, {}, PEAK_SECONDS, ("gflops_per_second",))
 
 
 def spread(values: Sequence[float | None]) -> dict[str, Any] | None:
@@ -185,7 +211,7 @@ def ratios(ours: Sequence[float | None], other: Sequence[float | None]) -> list[
     return [a / b if a is not None and b else None for a, b in zip(ours, other, strict=True)]
 
 
-def record(entries: Sequence[Entry], model: Model) -> dict[str, Any]:
+def record(entries: Sequence[Entry], model: Model, peaks: Sequence[float | None]) -> dict[str, Any]:
     """Everything measured and where, as JSON values."""
     contestants = [
         {
@@ -197,6 +223,7 @@ def record(entries: Sequence[Entry], model: Model) -> dict[str, Any]:
             "probes": entry.probes,
             "samples_per_second": spread(entry.speeds()),
             "steps_per_second": spread([speed and speed / model.batch for speed in entry.speeds()]),
+            **arithmetic(entry, model, peaks),
             "peak_memory_mb": max((each["peak_memory_mb"] for each in entry.rounds if each), default=None),
             "disturbed": disturbed(entry),
             "loss": [each["loss"] if each else None for each in entry.rounds],
@@ -217,11 +244,25 @@ def record(entries: Sequence[Entry], model: Model) -> dict[str, Any]:
         "model": model.name,
         "ours": model.ours,
         "batch": model.batch,
+        "shape": asdict(model.shape) if model.shape else None,
+        "operations_per_sample": operations(model.shape) if model.shape else None,
+        "core_peak_gflops_per_second": spread(peaks),
         "unit": "member-samples per second of training",
         "provenance": provenance(),
         "contestants": contestants,
         "ratios": against,
     }
+
+
+def arithmetic(entry: Entry, model: Model, peaks: Sequence[float | None]) -> dict[str, Any]:
+    """GFLOP/s of the model as it is written, and its share of the peak of the cores that the contestant uses."""
+    if model.shape is None:
+        return {"gflops_per_second": None, "share_of_peak": None}
+    each = operations(model.shape) / 1e9
+    rates = [speed and each * speed for speed in entry.speeds()]
+    cores = entry.settings.get("processes", 1) * entry.settings.get("threads", 1)
+    shares = ratios(rates, [peak and cores * peak for peak in peaks])
+    return {"gflops_per_second": spread(rates), "share_of_peak": spread(shares)}
 
 
 def disturbed(entry: Entry) -> bool:
@@ -232,7 +273,12 @@ def disturbed(entry: Entry) -> bool:
 
 
 def _best_over_batch(entry: Entry, model: Model) -> dict[str, Any] | None:
-    """The quicker of the two batch sizes, both from probes, so that neither had the longer run."""
+    """The quicker of the two batch sizes, both from probes, so that neither had the longer run.
+
+    `None` where none was quick enough, or there is only one.
+    """
+    if model.large_batch is None:
+        return None
     at_base = max((probe["samples_per_second"] for probe in entry.probes), default=0.0)
     at_large = entry.large_batch_speed or 0.0
     if not at_base:
@@ -281,24 +327,46 @@ def median_range(values: Mapping[str, Any] | None, pattern: str) -> str:
 
 def show(result: Mapping[str, Any], console: Console) -> None:
     """The table of contestants and the table of ratios."""
+    counted = result["operations_per_sample"] is not None
     table = Table(
         title=escape(f"Members' samples and steps per second, batch {result['batch']}: median [min–max]")
     )
-    for heading in ("contestant", "settings", "samples/s", "steps/s", "peak MiB", "best over batch", "note"):
-        numeric = heading in ("samples/s", "steps/s", "peak MiB")
-        table.add_column(heading, justify="right" if numeric else "left")
+    rates = ("GFLOP/s", "of peak") if counted else ()
+    numeric = ("samples/s", "steps/s", *rates, "peak MiB")
+    for heading in ("contestant", "settings", *numeric, "best over batch", "note"):
+        table.add_column(
+            heading, justify="right" if heading in numeric else "left", no_wrap=heading == "contestant"
+        )
     for each in result["contestants"]:
         best, peak = each["best_over_batch"], each["peak_memory_mb"]
         table.add_row(
             each["name"],
             _words({**each["settings"], **_engine(each)}) or "–",
             escape(median_range(each["samples_per_second"], ",.0f")),
-            escape(median_range(each["steps_per_second"], ",.1f")),
+            escape(median_range(each["steps_per_second"], _digits(each["steps_per_second"]))),
+            *(_rates(each) if counted else ()),
             "–" if peak is None else f"{peak:.0f}",
             "–" if best is None else f"{best['samples_per_second']:,.0f} at {best['batch']}",
             escape(_note(each)),
         )
     console.print(table)
+    if counted:
+        peak = median_range(result["core_peak_gflops_per_second"], ".1f")
+        words = f"Peak of a core: {peak} GFLOP/s; {result['operations_per_sample']:,} operations a sample"
+        console.print(words, highlight=False, markup=False)
+    _show_ratios(result, console)
+
+
+def _digits(steps_per_second: Mapping[str, Any] | None) -> str:
+    return ",.2f" if steps_per_second and steps_per_second["median"] < 10 else ",.1f"
+
+
+def _rates(contestant: Mapping[str, Any]) -> tuple[str, str]:
+    rate, share = contestant["gflops_per_second"], contestant["share_of_peak"]
+    return escape(median_range(rate, ",.1f")), escape(median_range(share, ".0%"))
+
+
+def _show_ratios(result: Mapping[str, Any], console: Console) -> None:
     against = {name: values for name, values in result["ratios"].items() if values is not None}
     if against:
         table = Table(title=escape(f"{result['ours']} ÷ other, within a round: median [min–max]"))
@@ -386,14 +454,14 @@ def main(
         chosen = _words(entry.settings) if entry.status == "ok" else f"{entry.status}: {entry.message}"
         console.print(f"{contestant.name}: {chosen}", highlight=False, markup=False)
         entries.append(entry)
-    play(
+    peaks = play(
         entries,
         model,
         options.rounds,
         options.seconds,
         say=lambda line: console.print(line, highlight=False, markup=False),
     )
-    result = record(entries, model)
+    result = record(entries, model, peaks)
     show(result, console)
     if options.out is not None:
         write(options.out, result)

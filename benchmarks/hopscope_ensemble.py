@@ -34,7 +34,15 @@ from hopscope.tasks.config import PermutationConfig, RetrievalConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
-from hopscope.training.engines import ENGINES, Engine, check_engine, chosen_engine, fits_fused, fits_stacked
+from hopscope.training.engines import (
+    ENGINES,
+    Engine,
+    check_engine,
+    chosen_engine,
+    fits_fused,
+    fits_stacked,
+    fits_virtual,
+)
 
 STEPS = 10**8  # more than any clock allows: batches of coming steps are drawn together, up to the last
 
@@ -79,6 +87,10 @@ def engine_of(asked: str, plan: UnitPlan) -> Engine:
         stop("--engine: expected general or auto for more than one layer, found fused; use --engine auto")
     if engine == "stacked" and not fits_stacked(plan):
         stop("--engine: expected general or auto for a model on tokens, found stacked; use --engine auto")
+    if engine == "virtual" and not (fits_stacked(plan) and fits_virtual(plan.model)):
+        stop(
+            "--engine: expected virtual for narrow heads on a wide stream only, found another model; use --engine auto"
+        )
     try:
         check_engine(engine)
     except UserError as error:
@@ -118,15 +130,15 @@ def options_of(argv: Sequence[str] | None) -> argparse.Namespace:
     return parse(parser, argv, single=False)
 
 
-def train(name: str, options: argparse.Namespace, make_plan: Callable[[], UnitPlan], compiled: Engine) -> int:
-    """Plan, choose the engine, measure; returns the exit status.  The engine `compiled` is numba's."""
+def train(name: str, options: argparse.Namespace, make_plan: Callable[[], UnitPlan]) -> int:
+    """Plan, choose the engine, measure; returns the exit status."""
     try:
         plan = make_plan()
     except ValidationError as error:
         stop(validation_line(error))
     engine = engine_of(options.engine, plan)
     flushed = prepare_torch(options.threads)
-    packages = ["torch", "numba"] if engine == compiled else ["torch"]
+    packages = ["torch", "numba"] if engine in ("fused", "stacked", "virtual") else ["torch"]
     return measure(
         name,
         options,
@@ -144,7 +156,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         "hopscope_ensemble",
         options,
         lambda: plan_of(options.batch, options.members, options.seed, **shape),
-        "fused",
     )
 
 

@@ -7,6 +7,7 @@ sees, as the twin for the permutation model found quickest.
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from _common import measure, stop
@@ -15,20 +16,15 @@ from _depth import (
     CHAINS,
     DEVIATION,
     EPSILON,
-    HEADS,
     INPUT_SIZE,
-    LAYERS,
     LEARNING_RATE,
-    OUTPUT_SIZE,
-    POSITIONS,
-    RESIDUAL_DEVIATION,
-    STEPS,
     SYMBOL_DIM,
     WEIGHT_DECAY,
-    WIDTH,
+    Shape,
     depth_arguments,
     depth_parse,
     position_codes,
+    shape_of,
 )
 
 try:
@@ -39,58 +35,57 @@ except ImportError:
     stop("jax_depth: expected the package jax, which is not installed; run `pip install -e .[bench]`")
 
 STEPS_PER_CALL = 4
-HEAD_DIM = WIDTH // HEADS
 
 Array = Any  # jax.Array or a tracer of one
 Parameters = dict[str, Any]
 
 
-def sample(key: Array, batch: int) -> tuple[Array, Array]:
-    """Inputs (batch, 28, 8) and targets (batch, 4, 12)."""
+def sample(shape: Shape, key: Array, batch: int) -> tuple[Array, Array]:
+    """Inputs (batch, position, feature) and targets (batch, query, number)."""
     for_symbols, for_orders = jax.random.split(key)
-    symbols = jax.random.normal(for_symbols, (batch, STEPS + 1, CHAINS, SYMBOL_DIM))
+    symbols = jax.random.normal(for_symbols, (batch, shape.steps + 1, CHAINS, SYMBOL_DIM))
     # Row k orders the pairs of step k, row 0 the queries.
-    orders = jax.random.uniform(for_orders, (batch, STEPS + 1, CHAINS)).argsort(-1)[..., None]
+    orders = jax.random.uniform(for_orders, (batch, shape.steps + 1, CHAINS)).argsort(-1)[..., None]
     blocks = []
-    for step in range(STEPS, 0, -1):
+    for step in range(shape.steps, 0, -1):
         pair = [jnp.take_along_axis(symbols[:, level], orders[:, step], 1) for level in (step - 1, step)]
         blocks.append(jnp.stack(pair, 2).reshape(batch, 2 * CHAINS, SYMBOL_DIM))
     queries, *targets = (
-        jnp.take_along_axis(symbols[:, level], orders[:, 0], 1) for level in range(STEPS + 1)
+        jnp.take_along_axis(symbols[:, level], orders[:, 0], 1) for level in range(shape.steps + 1)
     )
     held = jnp.concatenate([*blocks, queries], 1)
-    codes = jnp.broadcast_to(jnp.array(position_codes()), held.shape)
+    codes = jnp.broadcast_to(jnp.array(position_codes(shape)), held.shape)
     return jnp.concatenate([held, codes], -1), jnp.concatenate(targets, -1)
 
 
-def initial(key: Array, mlp_ratio: int) -> Parameters:
+def initial(shape: Shape, key: Array) -> Parameters:
     """Parameters of one member, drawn as GPT-2's."""
-    keys = iter(jax.random.split(key, 2 + 4 * LAYERS))
+    keys = iter(jax.random.split(key, 2 + 4 * shape.layers))
 
     def linear(inputs: int, outputs: int, deviation: float = DEVIATION) -> Parameters:
         weight = deviation * jax.random.normal(next(keys), (inputs, outputs))
         return {"weight": weight, "bias": jnp.zeros(outputs)}
 
     def norm() -> Parameters:
-        return {"weight": jnp.ones(WIDTH), "bias": jnp.zeros(WIDTH)}
+        return {"weight": jnp.ones(shape.width), "bias": jnp.zeros(shape.width)}
 
     def block() -> Parameters:
         parts = {
             "norm_attention": norm(),
-            "qkv": linear(WIDTH, 3 * WIDTH),
-            "attention_out": linear(WIDTH, WIDTH, RESIDUAL_DEVIATION),
+            "qkv": linear(shape.width, 3 * shape.inner),
+            "attention_out": linear(shape.inner, shape.width, shape.residual_deviation),
         }
-        if mlp_ratio:
+        if shape.mlp_size:
             parts["norm_mlp"] = norm()
-            parts["mlp_in"] = linear(WIDTH, mlp_ratio * WIDTH)
-            parts["mlp_out"] = linear(mlp_ratio * WIDTH, WIDTH, RESIDUAL_DEVIATION)
+            parts["mlp_in"] = linear(shape.width, shape.mlp_size)
+            parts["mlp_out"] = linear(shape.mlp_size, shape.width, shape.residual_deviation)
         return parts
 
     return {
-        "embed": linear(INPUT_SIZE, WIDTH),
-        "blocks": {str(number): block() for number in range(LAYERS)},
+        "embed": linear(INPUT_SIZE, shape.width),
+        "blocks": {str(number): block() for number in range(shape.layers)},
         "norm": norm(),
-        "readout": linear(WIDTH, OUTPUT_SIZE),
+        "readout": linear(shape.width, shape.output_size),
     }
 
 
@@ -105,15 +100,15 @@ def _norm(parameters: Parameters, x: Array) -> Array:
     return centred * scale * parameters["weight"] + parameters["bias"]
 
 
-def _block(parameters: Parameters, x: Array, rows: int) -> Array:
+def _block(shape: Shape, parameters: Parameters, x: Array, rows: int) -> Array:
     """The stream at the last `rows` positions, of that at all positions."""
-    batch = len(x)
+    batch, positions = x.shape[:2]
     parts = jnp.split(_linear(parameters["qkv"], _norm(parameters["norm_attention"], x)), 3, axis=-1)
-    q, k, v = (part.reshape(batch, POSITIONS, HEADS, HEAD_DIM) for part in parts)
-    visible = jnp.tril(jnp.ones((POSITIONS, POSITIONS), bool))[-rows:]
-    scores = jnp.einsum("bqhd,bkhd->bhqk", q[:, -rows:], k) * HEAD_DIM**-0.5
+    q, k, v = (part.reshape(batch, positions, shape.heads, shape.head_size) for part in parts)
+    visible = jnp.tril(jnp.ones((positions, positions), bool))[-rows:]
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q[:, -rows:], k) * shape.head_size**-0.5
     pattern = jax.nn.softmax(jnp.where(visible, scores, -jnp.inf), axis=-1)
-    mixed = jnp.einsum("bhqk,bkhd->bqhd", pattern, v).reshape(batch, rows, WIDTH)
+    mixed = jnp.einsum("bhqk,bkhd->bqhd", pattern, v).reshape(batch, rows, shape.inner)
     x = x[:, -rows:] + _linear(parameters["attention_out"], mixed)
     if "mlp_in" in parameters:
         inside = _linear(parameters["mlp_in"], _norm(parameters["norm_mlp"], x))
@@ -121,17 +116,18 @@ def _block(parameters: Parameters, x: Array, rows: int) -> Array:
     return x
 
 
-def forward(parameters: Parameters, inputs: Array) -> Array:
-    """Predictions (batch, 4, 12) of inputs (batch, 28, 8)."""
+def forward(shape: Shape, parameters: Parameters, inputs: Array) -> Array:
+    """Predictions (batch, query, number) of inputs (batch, position, feature)."""
     x = _linear(parameters["embed"], inputs)
-    for number in range(LAYERS):
-        x = _block(parameters["blocks"][str(number)], x, CHAINS if number == LAYERS - 1 else POSITIONS)
+    for number in range(shape.layers):
+        rows = CHAINS if number == shape.layers - 1 else shape.positions
+        x = _block(shape, parameters["blocks"][str(number)], x, rows)
     return _linear(parameters["readout"], _norm(parameters["norm"], x))
 
 
-def squared_error(parameters: Parameters, inputs: Array, targets: Array) -> Array:
+def squared_error(shape: Shape, parameters: Parameters, inputs: Array, targets: Array) -> Array:
     """Mean over samples, queries and the numbers of a prediction."""
-    return jnp.square(forward(parameters, inputs) - targets).mean()
+    return jnp.square(forward(shape, parameters, inputs) - targets).mean()
 
 
 def adamw(parameters: Parameters, moments: Parameters, gradient: Parameters, step: Array) -> Any:
@@ -151,20 +147,18 @@ def adamw(parameters: Parameters, moments: Parameters, gradient: Parameters, ste
 class JaxLoop:
     """A few steps of all members per call."""
 
-    def __init__(self, batch: int, members: int, seed: int, mlp_ratio: int) -> None:
-        self.batch, self.members = batch, members
+    def __init__(self, shape: Shape, batch: int, members: int, seed: int) -> None:
+        self.shape, self.batch, self.members = shape, batch, members
         for_weights, for_data = jax.random.split(jax.random.key(seed))
-        self.parameters = jax.vmap(lambda key: initial(key, mlp_ratio))(
-            jax.random.split(for_weights, members)
-        )
+        self.parameters = jax.vmap(partial(initial, shape))(jax.random.split(for_weights, members))
         zeros = {each: jax.tree.map(jnp.zeros_like, self.parameters) for each in ("first", "second")}
         self.state = (self.parameters, zeros, jnp.zeros((), jnp.int32), jax.random.split(for_data, members))
         self.steps = jax.jit(self._steps, donate_argnums=0)
         self.latest: Array = jnp.nan
 
     def _member(self, parameters: Parameters, moments: Parameters, step: Array, key: Array) -> Any:
-        inputs, targets = sample(jax.random.fold_in(key, step), self.batch)
-        loss, gradient = jax.value_and_grad(squared_error)(parameters, inputs, targets)
+        inputs, targets = sample(self.shape, jax.random.fold_in(key, step), self.batch)
+        loss, gradient = jax.value_and_grad(partial(squared_error, self.shape))(parameters, inputs, targets)
         return *adamw(parameters, moments, gradient, step), loss
 
     def _steps(self, state: Any) -> Any:
@@ -190,7 +184,7 @@ class JaxLoop:
 
 
 def build(options: argparse.Namespace) -> JaxLoop:
-    return JaxLoop(options.batch, options.members, options.seed, options.mlp_ratio)
+    return JaxLoop(shape_of(options), options.batch, options.members, options.seed)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

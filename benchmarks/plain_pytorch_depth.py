@@ -19,42 +19,38 @@ from _depth import (
     CHAINS,
     DEVIATION,
     EPSILON,
-    HEADS,
     INPUT_SIZE,
-    LAYERS,
     LEARNING_RATE,
-    OUTPUT_SIZE,
-    POSITIONS,
-    RESIDUAL_DEVIATION,
-    STEPS,
     SYMBOL_DIM,
     WEIGHT_DECAY,
-    WIDTH,
+    Shape,
     depth_arguments,
     depth_parse,
     position_codes,
+    shape_of,
 )
 
 
 class Sampler:
     """Draws whole batches."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, shape: Shape, seed: int) -> None:
+        self.steps = shape.steps
         self.generator = torch.Generator().manual_seed(seed)
-        self.codes = torch.tensor(position_codes())
+        self.codes = torch.tensor(position_codes(shape))
 
     def __call__(self, batch: int) -> tuple[Tensor, Tensor]:
-        """Inputs (batch, 28, 8) and targets (batch, 4, 12)."""
-        symbols = torch.randn(batch, STEPS + 1, CHAINS, SYMBOL_DIM, generator=self.generator)
+        """Inputs (batch, position, feature) and targets (batch, query, number)."""
+        symbols = torch.randn(batch, self.steps + 1, CHAINS, SYMBOL_DIM, generator=self.generator)
         # Row k orders the pairs of step k, row 0 the queries.
-        orders = torch.rand(batch, STEPS + 1, CHAINS, generator=self.generator).argsort(-1)
+        orders = torch.rand(batch, self.steps + 1, CHAINS, generator=self.generator).argsort(-1)
         blocks = []
-        for step in range(STEPS, 0, -1):
+        for step in range(self.steps, 0, -1):
             shuffle = orders[:, step, :, None].expand(-1, -1, SYMBOL_DIM)
             pair = [symbols[:, level].gather(1, shuffle) for level in (step - 1, step)]
             blocks.append(torch.stack(pair, 2).flatten(1, 2))
         shuffle = orders[:, 0, :, None].expand(-1, -1, SYMBOL_DIM)
-        queries, *targets = (symbols[:, level].gather(1, shuffle) for level in range(STEPS + 1))
+        queries, *targets = (symbols[:, level].gather(1, shuffle) for level in range(self.steps + 1))
         held = torch.cat([*blocks, queries], 1)
         inputs = torch.cat([held, self.codes.expand(batch, -1, -1)], -1)
         return inputs, torch.cat(targets, -1)
@@ -65,20 +61,18 @@ class Block(nn.Module):
 
     causal: Tensor
 
-    def __init__(self, mlp_ratio: int, attention: str) -> None:
+    def __init__(self, shape: Shape, attention: str) -> None:
         super().__init__()
-        self.attention = attention
-        self.norm_attention = nn.LayerNorm(WIDTH)
-        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
-        self.attention_out = nn.Linear(WIDTH, WIDTH)
-        if mlp_ratio:
-            self.norm_mlp = nn.LayerNorm(WIDTH)
-            self.mlp_in = nn.Linear(WIDTH, mlp_ratio * WIDTH)
-            self.mlp_out = nn.Linear(mlp_ratio * WIDTH, WIDTH)
-        self.mlp_ratio = mlp_ratio
-        mask = torch.zeros(POSITIONS, POSITIONS).masked_fill(
-            torch.ones(POSITIONS, POSITIONS, dtype=torch.bool).triu(1), -torch.inf
-        )
+        width, square = shape.width, (shape.positions, shape.positions)
+        self.shape, self.attention = shape, attention
+        self.norm_attention = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * shape.inner)
+        self.attention_out = nn.Linear(shape.inner, width)
+        if shape.mlp_size:
+            self.norm_mlp = nn.LayerNorm(width)
+            self.mlp_in = nn.Linear(width, shape.mlp_size)
+            self.mlp_out = nn.Linear(shape.mlp_size, width)
+        mask = torch.zeros(square).masked_fill(torch.ones(square, dtype=torch.bool).triu(1), -torch.inf)
         self.register_buffer("causal", mask, persistent=False)
 
     def forward(self, x: Tensor, rows: int) -> Tensor:
@@ -87,49 +81,48 @@ class Block(nn.Module):
         x, q, causal = x[:, -rows:], q[:, :, -rows:], self.causal[-rows:]
         if self.attention == "softmax":
             scores = torch.baddbmm(
-                causal.expand(len(x) * HEADS, -1, -1),
+                causal.expand(len(x) * self.shape.heads, -1, -1),
                 q.flatten(0, 1),
                 k.flatten(0, 1).transpose(1, 2),
-                alpha=(WIDTH // HEADS) ** -0.5,
+                alpha=self.shape.head_size**-0.5,
             )
-            mixed = torch.bmm(scores.softmax(-1), v.flatten(0, 1)).unflatten(0, (len(x), HEADS))
-        elif rows == POSITIONS:
+            mixed = torch.bmm(scores.softmax(-1), v.flatten(0, 1)).unflatten(0, (len(x), self.shape.heads))
+        elif rows == self.shape.positions:
             mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         else:
             mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=causal)
         x = x + self.attention_out(mixed.transpose(1, 2).flatten(2))
-        if self.mlp_ratio:
+        if self.shape.mlp_size:
             x = x + self.mlp_out(functional.gelu(self.mlp_in(self.norm_mlp(x))))
         return x
 
-    @staticmethod
-    def _heads(part: Tensor) -> Tensor:
-        return part.view(part.shape[0], POSITIONS, HEADS, WIDTH // HEADS).transpose(1, 2)
+    def _heads(self, part: Tensor) -> Tensor:
+        return part.unflatten(-1, (self.shape.heads, self.shape.head_size)).transpose(1, 2)
 
 
 class PlainTransformer(nn.Module):
     """The paper's model; predictions at the queries."""
 
-    def __init__(self, mlp_ratio: int = 0, rows: str = "loss", attention: str = "sdpa") -> None:
+    def __init__(self, shape: Shape, rows: str = "loss", attention: str = "sdpa") -> None:
         super().__init__()
-        self.rows = rows
-        self.embed = nn.Linear(INPUT_SIZE, WIDTH)
-        self.blocks = nn.ModuleList(Block(mlp_ratio, attention) for _ in range(LAYERS))
-        self.norm = nn.LayerNorm(WIDTH)
-        self.readout = nn.Linear(WIDTH, OUTPUT_SIZE)
+        self.shape, self.rows = shape, rows
+        self.embed = nn.Linear(INPUT_SIZE, shape.width)
+        self.blocks = nn.ModuleList(Block(shape, attention) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(shape.width)
+        self.readout = nn.Linear(shape.width, shape.output_size)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:
                 residual = name.endswith(("attention_out.weight", "mlp_out.weight"))
-                nn.init.normal_(parameter, std=RESIDUAL_DEVIATION if residual else DEVIATION)
+                nn.init.normal_(parameter, std=shape.residual_deviation if residual else DEVIATION)
             elif "norm" not in name:
                 nn.init.zeros_(parameter)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Predictions (batch, 4, 12) of inputs (batch, 28, 8)."""
+        """Predictions (batch, query, number) of inputs (batch, position, feature)."""
         x = self.embed(inputs)
         for number, block in enumerate(self.blocks):
-            last = self.rows == "loss" and number == LAYERS - 1
-            x = block(x, CHAINS if last else POSITIONS)
+            last = self.rows == "loss" and number == self.shape.layers - 1
+            x = block(x, CHAINS if last else self.shape.positions)
         predictions: Tensor = self.readout(self.norm(x[:, -CHAINS:]))
         return predictions
 
@@ -147,11 +140,11 @@ def optimizer_of(model: nn.Module) -> torch.optim.AdamW:
 class PlainLoop:
     """One training step per call."""
 
-    def __init__(self, batch: int, seed: int, mlp_ratio: int, rows: str, attention: str) -> None:
+    def __init__(self, shape: Shape, batch: int, seed: int, rows: str, attention: str) -> None:
         torch.manual_seed(seed)
         self.batch = batch
-        self.sample = Sampler(seed)
-        self.model = PlainTransformer(mlp_ratio, rows, attention)
+        self.sample = Sampler(shape, seed)
+        self.model = PlainTransformer(shape, rows, attention)
         self.optimizer = optimizer_of(self.model)
         self.latest = torch.tensor(float("nan"))
 
@@ -169,7 +162,7 @@ class PlainLoop:
 
 
 def build(options: argparse.Namespace) -> PlainLoop:
-    return PlainLoop(options.batch, options.seed, options.mlp_ratio, options.rows, options.attention)
+    return PlainLoop(shape_of(options), options.batch, options.seed, options.rows, options.attention)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,6 +4,7 @@ Usage: jax_depth_worker.py IN.npz OUT.npz
 """
 
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,20 @@ def nested(flat: dict[str, np.ndarray]) -> dict[str, Any]:
     return tree
 
 
+def under(flat: dict[str, np.ndarray], start: str) -> dict[str, np.ndarray]:
+    """What begins with a word, without it."""
+    return {name.removeprefix(start): each for name, each in flat.items() if name.startswith(start)}
+
+
+def parameter_count(shape: Any) -> int:
+    import jax
+
+    import jax_depth
+
+    key = jax.random.key(0)
+    return sum(each.size for each in jax.tree.leaves(jax.eval_shape(partial(jax_depth.initial, shape), key)))
+
+
 def main(source: str, destination: str) -> None:
     from jax_vmap import limit_threads
 
@@ -31,19 +46,22 @@ def main(source: str, destination: str) -> None:
     import jax.numpy as jnp
 
     import jax_depth
+    from _depth import Shape
 
     given = dict(np.load(source))
-    weights = {
-        name.removeprefix("weight/"): each for name, each in given.items() if name.startswith("weight/")
-    }
-    parameters = jax.tree.map(jnp.asarray, nested(weights))
+    seed, count = int(given["seed"]), int(given["count"])
+    shape, small = (Shape(*given[name].tolist()) for name in ("shape", "small/shape"))
+    parameters, few = (
+        jax.tree.map(jnp.asarray, nested(under(given, each))) for each in ("weight/", "small/weight/")
+    )
     out: dict[str, Any] = {}
-    out["inputs"], out["targets"] = jax_depth.sample(jax.random.key(int(given["seed"])), int(given["count"]))
-    out["predictions"] = jax.jit(jax_depth.forward)(parameters, given["given"])
+    out["inputs"], out["targets"] = jax_depth.sample(shape, jax.random.key(seed), count)
+    out["predictions"] = jax.jit(partial(jax_depth.forward, shape))(parameters, given["given"])
+    out["small/predictions"] = jax.jit(partial(jax_depth.forward, small))(few, given["small/given"])
 
     @jax.jit
     def step(parameters: Any, moments: Any, number: Any, inputs: Any, targets: Any) -> Any:
-        gradient = jax.grad(jax_depth.squared_error)(parameters, inputs, targets)
+        gradient = jax.grad(partial(jax_depth.squared_error, shape))(parameters, inputs, targets)
         return jax_depth.adamw(parameters, moments, gradient, number)
 
     moments = {each: jax.tree.map(jnp.zeros_like, parameters) for each in ("first", "second")}
@@ -54,10 +72,14 @@ def main(source: str, destination: str) -> None:
     out["stepped/matrix"] = parameters["blocks"]["2"]["mlp_in"]["weight"].T
     out["stepped/bias"] = parameters["blocks"]["2"]["qkv"]["bias"]
 
-    loop = jax_depth.JaxLoop(batch=64, members=2, seed=int(given["seed"]), mlp_ratio=0)
+    out["parameters"] = [parameter_count(Shape(*numbers)) for numbers in given["shapes"].tolist()]
+
+    loop = jax_depth.JaxLoop(Shape(), batch=64, members=2, seed=seed)
     out["samples"] = [loop.advance() for _ in range(LOSSES)]
     out["readouts"] = np.array(loop.parameters["readout"]["weight"])
     out["loss"] = loop.loss()
+    loop = jax_depth.JaxLoop(small, batch=64, members=1, seed=seed)
+    out["small/losses"] = [loop.loss() for _ in range(LOSSES) if loop.advance()]
     np.savez(destination, **out)
 
 

@@ -1,6 +1,7 @@
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,6 +12,14 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 Load = Callable[[str], ModuleType]
+
+DEPTH_NAMES = ["hopscope_depth", "hopscope_depth_general", "plain_pytorch_depth", "jax_depth"]
+# Options that every process has.
+GIVEN = {
+    "depth-mlp": {"mlp-ratio": 4},
+    "transformer-d": {"members": 1, "steps": 4, "layers": 24, "width": 512, "heads": 1, "head-size": 16},
+    "transformer-a": {"members": 1, "layers": 12, "width": 128, "heads": 1, "mlp-ratio": 4},
+}
 
 # Prints a speed that is a formula of its options, and leaves a trace of every call.
 FAKE = """
@@ -200,8 +209,7 @@ def test_only_the_contestants_asked_for_play(load: Load, tmp_path: Path) -> None
                 "jax_vmap",
             ],
         ),
-        ("depth", ["hopscope_depth", "hopscope_depth_general", "plain_pytorch_depth", "jax_depth"]),
-        ("depth-mlp", ["hopscope_depth", "hopscope_depth_general", "plain_pytorch_depth", "jax_depth"]),
+        *((name, DEPTH_NAMES) for name in ("depth", "depth-mlp", "transformer-d", "transformer-a")),
     ],
 )
 def test_the_contestants_of_a_model_are_scripts_that_exist(
@@ -212,10 +220,23 @@ def test_the_contestants_of_a_model_are_scripts_that_exist(
     assert [each.name for each in contestants] == names
     assert contestants[0].name == found.ours
     assert all(each.script.parent == benchmarks and each.script.exists() for each in contestants)
-    assert all(each.grid.get("mlp-ratio") == ((4,) if model == "depth-mlp" else None) for each in contestants)
+    assert all(each.given == GIVEN.get(model, {}) for each in contestants)
 
 
-def test_another_model_has_its_own_batch_and_is_compared_with_its_own(load: Load, tmp_path: Path) -> None:
+def fake_peak(load: Load, folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    """The peak of a core as a formula of how often it was measured."""
+    contestant = fake(load, folder, "peak", body)
+    text = contestant.script.read_text(encoding="utf-8")
+    contestant.script.write_text(
+        text.replace('"samples_per_second"', '"gflops_per_second"'), encoding="utf-8"
+    )
+    monkeypatch.setattr(load("compare"), "PEAK", contestant)
+
+
+def test_another_model_has_its_own_batch_and_is_compared_with_its_own(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_peak(load, tmp_path, monkeypatch, "speed = 7")
     contestants = [
         fake(load, tmp_path, "jax_depth", "speed = 128"),
         fake(load, tmp_path, "hopscope_depth", "speed = 640 + (options['--batch'] == '256')"),
@@ -229,6 +250,84 @@ def test_another_model_has_its_own_batch_and_is_compared_with_its_own(load: Load
     assert "hopscope_depth ÷ other" in printed
 
 
+def test_rates_stand_beside_the_peak_of_each_round(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_peak(load, tmp_path, monkeypatch, "speed = [81, 60][turn] if turn < 2 else sys.exit('no peak')")
+    monkeypatch.setattr(load("compare"), "operations", lambda shape: 3_000_000 * shape.layers)
+    # Calls 0 and 1 are the probe and the large batch.
+    body = "speed = [9000, 1, 9000, 6000, 3000][turn]"
+    ours = fake(load, tmp_path, "hopscope_depth", body, {"threads": (2,)})
+    breaks = fake(load, tmp_path, "jax_depth", "speed = 1000 if turn < 3 else sys.exit('no')")
+    _, result, printed = compare(load, tmp_path, [ours, breaks], "--rounds", "3", "--model", "depth")
+    assert (tmp_path / "trace.txt").read_text(encoding="utf-8").split()[4:7] == [
+        "peak",
+        "hopscope_depth",
+        "jax_depth",
+    ]
+    assert (result["operations_per_sample"], result["shape"]["layers"]) == (18_000_000, 6)
+    assert result["core_peak_gflops_per_second"]["rounds"] == [81, 60, None]
+    first, second = result["contestants"]
+    assert first["gflops_per_second"]["rounds"] == pytest.approx([162, 108, 54])
+    assert first["gflops_per_second"]["median"] == pytest.approx(108)
+    # Two threads could do twice what one core can.
+    assert first["share_of_peak"]["rounds"] == [pytest.approx(1.0), pytest.approx(0.9), None]
+    assert second["gflops_per_second"]["rounds"] == [pytest.approx(18), None, None]
+    assert second["share_of_peak"]["rounds"] == [pytest.approx(18 / 81), None, None]
+    assert "108.0 [54.0–162.0]" in printed and "95% [90%–100%]" in printed
+    assert "round 3 of 3: no peak of a core: no peak" in printed
+    assert "Peak of a core: 70.5 [60.0–81.0] GFLOP/s; 18,000,000 operations a sample" in printed
+
+
+def test_the_peak_is_that_of_all_threads_of_all_processes(load: Load) -> None:
+    module = load("compare")
+    entry = module.Entry(None, settings={"processes": 2, "threads": 3}, rounds=[{"samples_per_second": 7e9}])
+    shape = load("_depth").Shape(layers=2)
+    model = replace(module.MODELS["depth"], shape=shape)
+    (share,) = module.arithmetic(entry, model, [11.0])["share_of_peak"]["rounds"]
+    assert share == pytest.approx(7 * load("_arithmetic").operations(shape) / (2 * 3 * 11.0))
+
+
+def test_operations_are_counted_of_deep_models_only(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_peak(load, tmp_path, monkeypatch, "speed = 7")
+    _, result, printed = compare(
+        load, tmp_path, [fake(load, tmp_path, "page_loop", "speed = 3")], "--rounds", "1"
+    )
+    (entry,) = result["contestants"]
+    found = (entry["gflops_per_second"], entry["share_of_peak"], result["core_peak_gflops_per_second"])
+    assert found == (None, None, None)
+    assert (result["shape"], result["operations_per_sample"]) == (None, None)
+    assert "peak" not in (tmp_path / "trace.txt").read_text(encoding="utf-8").split()
+    assert "GFLOP/s" not in printed
+
+
+def test_without_a_large_batch_none_is_tried(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_peak(load, tmp_path, monkeypatch, "speed = 7")
+    contestant = fake(load, tmp_path, "hopscope_depth", "speed = 300")
+    _, result, _ = compare(load, tmp_path, [contestant], "--rounds", "1", "--model", "transformer-d")
+    (entry,) = result["contestants"]
+    assert (tmp_path / "trace.txt").read_text(encoding="utf-8").split().count("hopscope_depth") == 2
+    assert (entry["batch"], entry["best_over_batch"]) == (256, None)
+
+
+def test_what_is_trained_is_given_to_every_run(load: Load, tmp_path: Path) -> None:
+    contestant = fake(
+        load, tmp_path, "jax_depth", "speed = int(options['--layers']) + int(options['--threads'])"
+    )
+    run = load("compare").launch(replace(contestant, given={"layers": 24}), {"threads": 7}, 1.0)
+    assert run.speed == 31
+
+
+def test_the_peak_of_a_core_is_measured_by_a_script_of_its_own(load: Load) -> None:
+    run = load("compare").core_peak()
+    assert run.failure == ""
+    assert 0.1 < run.result["gflops_per_second"] < 10_000
+
+
 def test_processes_share_members_and_add_up(load: Load, tmp_path: Path) -> None:
     compare = load("compare")
     script = tmp_path / "fake.py"
@@ -240,6 +339,8 @@ def test_processes_share_members_and_add_up(load: Load, tmp_path: Path) -> None:
     )
     run = compare.launch(compare.Contestant("fake", script, {}), {"members": 6, "processes": 3}, 1.0)
     assert run.result == {"samples_per_second": 42.0, "peak_memory_mb": 33.0, "loss": pytest.approx(1.3)}
+    run = compare.launch(compare.Contestant("fake", script, {}, {"members": 5}), {"processes": 2}, 1.0)
+    assert run.speed == 70.0
 
 
 speeds = st.one_of(st.none(), st.floats(1.0, 1e6))

@@ -12,27 +12,38 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hopscope.models.transformer import Transformer
+from hopscope.studies.chains.config import ChainsConfig
+from hopscope.studies.circuits.config import PRESETS as CIRCUITS
+from hopscope.studies.emergence.config import PRESETS as EMERGENCE
 from hopscope.tasks.retrieval import RetrievalTask
+from hopscope.training.config import UnitPlan
 
 Load = Callable[[str], ModuleType]
 RunJax = Callable[[str, Path, dict[str, Any]], dict[str, np.ndarray]]
 
-SEED, BATCH, COUNT, MLP_RATIO = 5, 13, 401, 2
+SEED, BATCH, COUNT = 5, 13, 401
 CHAINS, SYMBOL_DIM, STEPS = 4, 4, 3
+# Steps, layers, width, heads, size of a head and MLP over the width.
+USUAL, SMALL, NARROW = (3, 6, 64, 4, 16, 2), (2, 3, 11, 2, 5, 3), (2, 3, 37, 1, 5, 0)
+PAPER = {"transformer-d": (4, 24, 512, 1, 16, 0), "transformer-a": (3, 12, 128, 1, 128, 4)}
+SHAPES = pytest.mark.parametrize("numbers", [USUAL, SMALL], ids=["usual", "small"])
 
 
-def plain_model(load: Load, rows: str = "loss", attention: str = "sdpa") -> nn.Module:
+def plain_model(
+    load: Load, rows: str = "loss", attention: str = "sdpa", numbers: tuple[int, ...] = USUAL
+) -> nn.Module:
     """With norms and biases away from their neutral start, so that dropping one is seen."""
     torch.manual_seed(SEED)
-    model: nn.Module = load("plain_pytorch_depth").PlainTransformer(MLP_RATIO, rows, attention)
+    shape = load("_depth").Shape(*numbers)
+    model: nn.Module = load("plain_pytorch_depth").PlainTransformer(shape, rows, attention)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     return model
 
 
-def batches(load: Load, count: int) -> list[tuple[Tensor, Tensor]]:
-    sampler = load("plain_pytorch_depth").Sampler(SEED)
+def batches(load: Load, count: int, numbers: tuple[int, ...] = USUAL) -> list[tuple[Tensor, Tensor]]:
+    sampler = load("plain_pytorch_depth").Sampler(load("_depth").Shape(*numbers), SEED)
     return [sampler(BATCH) for _ in range(count)]
 
 
@@ -42,9 +53,14 @@ def jax_results(
 ) -> dict[str, np.ndarray]:
     """Everything that the tests below want to know of the JAX contestant, from one run of its worker."""
     steps = batches(load, 3)
-    weights = {f"weight/{name}": each.detach().numpy() for name, each in plain_model(load).named_parameters()}
+    weights, few = (dict(plain_model(load, numbers=each).named_parameters()) for each in (USUAL, SMALL))
     given = {
-        **weights,
+        **{f"weight/{name}": each.detach().numpy() for name, each in weights.items()},
+        **{f"small/weight/{name}": each.detach().numpy() for name, each in few.items()},
+        "shape": USUAL,
+        "small/shape": SMALL,
+        "shapes": [*PAPER.values()],
+        "small/given": batches(load, 1, SMALL)[0][0].numpy(),
         "seed": SEED,
         "count": COUNT,
         "given": steps[0][0].numpy(),
@@ -60,11 +76,11 @@ def jax_results(
 def drawn(load: Load, name: str, request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray]:
     """Inputs `[sample, position, feature]` and targets `[sample, query, number]` of a contestant's generator."""
     if name == "ours":
-        plan = load("hopscope_depth").plan_of(batch=COUNT, members=1, seed=SEED)
+        plan = load("hopscope_depth").plan_of(load("_depth").Shape(), batch=COUNT, members=1, seed=SEED)
         batch = RetrievalTask(plan.task).sample(torch.tensor([SEED]), "train", 0, COUNT)
         return batch.inputs[0].numpy(), batch.targets[0].numpy()
     if name == "plain_pytorch_depth":
-        inputs, targets = load(name).Sampler(SEED)(COUNT)
+        inputs, targets = load(name).Sampler(load("_depth").Shape(), SEED)(COUNT)
         return inputs.numpy(), targets.numpy()
     results = request.getfixturevalue("jax_results")
     return results["inputs"], results["targets"]
@@ -76,7 +92,9 @@ def test_chains_lead_from_queries_to_targets(load: Load, name: str, request: pyt
     assert inputs.shape == (COUNT, CHAINS * (2 * STEPS + 1), 2 * SYMBOL_DIM)
     assert targets.shape == (COUNT, CHAINS, STEPS * SYMBOL_DIM)
     np.testing.assert_allclose(
-        inputs[..., SYMBOL_DIM:], np.array([load("_depth").position_codes()] * COUNT), atol=1e-6
+        inputs[..., SYMBOL_DIM:],
+        np.array([load("_depth").position_codes(load("_depth").Shape())] * COUNT),
+        atol=1e-6,
     )
     held = inputs[..., :SYMBOL_DIM]
     pairs = held[:, : 2 * STEPS * CHAINS].reshape(COUNT, STEPS, CHAINS, 2, SYMBOL_DIM)[:, ::-1]
@@ -95,6 +113,11 @@ def test_chains_lead_from_queries_to_targets(load: Load, name: str, request: pyt
 
 
 # The model.
+
+
+def plan_of(load: Load, numbers: tuple[int, ...]) -> UnitPlan:
+    plan: UnitPlan = load("hopscope_depth").plan_of(load("_depth").Shape(*numbers), BATCH, 1, SEED)
+    return plan
 
 
 def ours_as_plain(own: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
@@ -124,23 +147,30 @@ def ours_as_plain(own: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("rows", ["all", "loss"])
 @pytest.mark.parametrize("attention", ["sdpa", "softmax"])
-def test_plain_pytorch_computes_our_model(load: Load, rows: str, attention: str) -> None:
-    plan = load("hopscope_depth").plan_of(batch=BATCH, members=1, seed=SEED, mlp_ratio=MLP_RATIO)
+@SHAPES
+def test_plain_pytorch_computes_our_model(
+    load: Load, rows: str, attention: str, numbers: tuple[int, ...]
+) -> None:
+    plan = plan_of(load, numbers)
     model = Transformer.initial(plan.model, torch.tensor([SEED]))
     with torch.no_grad():
         noise = torch.randn(model.parameters.flat.shape, generator=torch.Generator().manual_seed(SEED))
         model.parameters.flat.add_(0.1 * noise)
-    plain = plain_model(load, rows, attention)
+    plain = plain_model(load, rows, attention, numbers)
     own = {name: each[0].detach() for name, each in model.weights.items()}
     plain.load_state_dict(ours_as_plain(own, plan.model.layers))
-    ((inputs, _),) = batches(load, 1)
+    ((inputs, _),) = batches(load, 1, numbers)
     torch.testing.assert_close(plain(inputs), model(inputs[None])[0], rtol=1e-4, atol=1e-4)
 
 
-def test_jax_computes_the_same_model(load: Load, jax_results: dict[str, np.ndarray]) -> None:
-    ((inputs, _),) = batches(load, 1)
-    expected = plain_model(load)(inputs).detach().numpy()
-    np.testing.assert_allclose(jax_results["predictions"], expected, rtol=1e-4, atol=1e-4)
+@SHAPES
+def test_jax_computes_the_same_model(
+    load: Load, jax_results: dict[str, np.ndarray], numbers: tuple[int, ...]
+) -> None:
+    ((inputs, _),) = batches(load, 1, numbers)
+    expected = plain_model(load, numbers=numbers)(inputs).detach().numpy()
+    name = "predictions" if numbers == USUAL else "small/predictions"
+    np.testing.assert_allclose(jax_results[name], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_jax_takes_the_steps_of_torch_s_adamw(load: Load, jax_results: dict[str, np.ndarray]) -> None:
@@ -158,11 +188,42 @@ def test_jax_takes_the_steps_of_torch_s_adamw(load: Load, jax_results: dict[str,
         np.testing.assert_allclose(jax_results[f"stepped/{name}"][kept], expected[kept], rtol=1e-3, atol=2e-5)
 
 
+@pytest.mark.parametrize(("name", "presets"), [("transformer-d", EMERGENCE), ("transformer-a", CIRCUITS)])
+def test_the_paper_s_models_are_those_of_the_studies(
+    load: Load, name: str, presets: dict[str, ChainsConfig]
+) -> None:
+    model, study = load("compare").MODELS[name], presets["paper"]
+    plan = load("hopscope_depth").plan_of(model.shape, model.batch, 1, SEED)
+    assert plan.model == study.model()
+    assert plan.task == study.task().model_copy(update={"pool": None})
+    assert model.batch == study.batch_size
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_paper_s_models_have_our_number_of_parameters(load: Load, name: str) -> None:
+    shape = load("compare").MODELS[name].shape
+    plain = load("plain_pytorch_depth").PlainTransformer(shape)
+    assert sum(each.numel() for each in plain.parameters()) == own_parameters(load, name)
+
+
+def test_jax_has_our_number_of_parameters(load: Load, jax_results: dict[str, np.ndarray]) -> None:
+    assert jax_results["parameters"].tolist() == [own_parameters(load, name) for name in PAPER]
+
+
+def own_parameters(load: Load, name: str) -> int:
+    plan = load("hopscope_depth").plan_of(load("compare").MODELS[name].shape, BATCH, 1, SEED)
+    return sum(
+        each[0].numel() for each in Transformer.initial(plan.model, torch.tensor([SEED])).weights.values()
+    )
+
+
 def test_initial_weights_are_as_wide_as_ours(load: Load) -> None:
-    plan = load("hopscope_depth").plan_of(batch=BATCH, members=3, seed=SEED, mlp_ratio=MLP_RATIO)
+    plan = plan_of(load, USUAL)
     ours = Transformer.initial(plan.model, torch.tensor([3, 5, 7]))
     torch.manual_seed(SEED)
-    plain = dict(load("plain_pytorch_depth").PlainTransformer(MLP_RATIO).named_parameters())
+    plain = dict(
+        load("plain_pytorch_depth").PlainTransformer(load("_depth").Shape(*USUAL)).named_parameters()
+    )
     own = {name: each[0].detach() for name, each in ours.weights.items()}
     for name, expected in ours_as_plain(own, plan.model.layers).items():
         assert plain[name].shape == expected.shape
@@ -174,8 +235,9 @@ def test_initial_weights_are_as_wide_as_ours(load: Load) -> None:
 
 def test_training_leaves_the_zero_prediction(load: Load, jax_results: dict[str, np.ndarray]) -> None:
     """The loss of predicting zero is 1; averaging candidates gives 0.75, which takes some hundred steps."""
-    plain = load("plain_pytorch_depth").PlainLoop(64, SEED, 0, "loss", "softmax")
-    plan = load("hopscope_depth").plan_of(batch=64, members=2, seed=SEED)
+    shape = load("_depth").Shape()
+    plain = load("plain_pytorch_depth").PlainLoop(shape, 64, SEED, "loss", "softmax")
+    plan = load("hopscope_depth").plan_of(shape, batch=64, members=2, seed=SEED)
     ours = load("hopscope_ensemble").EnsembleLoop(plan, "general")
     for loop in (plain, ours):
         assert loop.advance() == 64 * getattr(loop, "members", 1)
@@ -185,3 +247,79 @@ def test_training_leaves_the_zero_prediction(load: Load, jax_results: dict[str, 
         assert 0.7 < loop.loss() < 0.9
     assert set(jax_results["samples"].tolist()) == {4 * 2 * 64} and 0.7 < jax_results["loss"] < 0.9
     assert abs(jax_results["readouts"][0] - jax_results["readouts"][1]).max() > 1e-3
+
+
+def loops(load: Load, name: str, numbers: tuple[int, ...]) -> Any:
+    shape = load("_depth").Shape(*numbers)
+    if name.startswith("plain_"):
+        return load("plain_pytorch_depth").PlainLoop(shape, 64, SEED, "loss", name.removeprefix("plain_"))
+    if name in ("stacked", "virtual"):
+        pytest.importorskip("numba")
+    plan = load("hopscope_depth").plan_of(shape, 64, 1, SEED)
+    assert load("hopscope_ensemble").engine_of(name, plan) == name
+    return load("hopscope_ensemble").EnsembleLoop(plan, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("plain_sdpa", SMALL),
+        ("stacked", SMALL),
+        ("plain_softmax", NARROW),
+        ("general", NARROW),
+        ("virtual", NARROW),
+    ],
+)
+def test_other_shapes_train(load: Load, name: str, numbers: tuple[int, ...]) -> None:
+    loop = loops(load, name, numbers)
+    losses = [loop.loss() for _ in range(100) if loop.advance() == 64]
+    assert len(losses) == 100
+    assert abs(losses[0] - 1.0) < 0.12
+    assert 0.8 < np.mean(losses[-20:]) < 0.96
+
+
+def test_jax_trains_other_shapes(jax_results: dict[str, np.ndarray]) -> None:
+    losses = jax_results["small/losses"]
+    assert abs(losses[0] - 1.0) < 0.12
+    assert 0.8 < losses[-5:].mean() < 0.96
+
+
+# Options.
+
+
+@pytest.mark.parametrize("name", ["depth", "depth-mlp", *PAPER])
+def test_options_make_the_shape(load: Load, name: str) -> None:
+    model = load("compare").MODELS[name]
+    words = [word for key, value in model.shape.options().items() for word in (f"--{key}", str(value))]
+    options = load("hopscope_depth").options_of(words)
+    assert load("_depth").shape_of(options) == model.shape
+
+
+@pytest.mark.parametrize("script", ["hopscope_depth", "plain_pytorch_depth"])
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("--width", "31"), "--width: expected a multiple of --heads 4, found 31"),
+        (("--head-size", "0"), "--head-size: expected at least 1, found 0"),
+        (("--layers", "-1"), "--layers: expected at least 1, found -1"),
+        (("--mlp-ratio", "-1"), "--mlp-ratio: expected 0 or more, found -1"),
+    ],
+)
+def test_a_shape_that_cannot_be_is_one_line_and_status_2(
+    load: Load, capsys: pytest.CaptureFixture[str], script: str, words: tuple[str, str], found: str
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        load(script).main([*words])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert found in error
+
+
+def test_an_engine_that_does_not_fit_is_refused(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        load("hopscope_depth").main(["--engine", "virtual", "--mlp-ratio", "4"])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "--engine: expected virtual for narrow heads" in error

@@ -163,9 +163,7 @@ def test_every_point_of_the_deep_models_is_one_that_our_contestant_takes(load: L
     ours = load("hopscope_depth")
     for point in load("growth").points_of(load("growth").MODELS["depth"]):
         options = ours.options_of(words_of(point))
-        plan = ours.plan_of(
-            7, options.members, 0, options.steps, options.layers, options.width, options.heads
-        )
+        plan = ours.plan_of(load("_depth").shape_of(options), 7, options.members, 0)
         assert load("hopscope_ensemble").engine_of(options.engine, plan) in ("general", "stacked")
         found = (len(plan.members), plan.task.steps, plan.model.layers, plan.model.width, plan.model.heads)
         assert found == tuple(

@@ -127,7 +127,7 @@ def test_what_never_happened_is_infinite_and_what_is_unknown_is_missing():
 # Whole runs.
 
 
-@pytest.fixture(scope="module", params=["committed", pytest.param("fresh", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=["committed", pytest.param("fresh", marks=pytest.mark.soak)])
 def run(request):
     return RunFolder(PAPER if request.param == "committed" else request.getfixturevalue("whole_run"))
 

@@ -19,8 +19,8 @@ class Options:
 
     suite: Literal["cpu", "gpu"] = "cpu"
     """Where: beside other programs on this machine's CPU, or Figure 4's models on its GPU."""
-    model: Literal["permutation", "depth", "depth-mlp"] | None = None
-    """Trained on a CPU: the presentation's model (default), or the paper's deep ones, without or with MLP."""
+    model: Literal["permutation", "depth", "depth-mlp", "transformer-d", "transformer-a"] | None = None
+    """Trained on a CPU: the presentation's model (default), the laptop's deep ones, or two of the paper's."""
     growth: bool = False
     """Measure what training costs by members, size of the task, layers and width instead."""
     reading: bool = False
@@ -57,6 +57,6 @@ def _script(options: Options) -> str:
         if options.growth or options.model is not None:
             raise UserError("--suite gpu: expected neither --growth nor --model, found one; leave it out")
         return "gpu.py"
-    if options.growth and options.model == "depth-mlp":
-        raise UserError("--model: expected permutation or depth with --growth, found depth-mlp")
+    if options.growth and options.model not in (None, "permutation", "depth"):
+        raise UserError(f"--model: expected permutation or depth with --growth, found {options.model}")
     return "growth.py" if options.growth else "compare.py"

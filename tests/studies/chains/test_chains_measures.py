@@ -112,6 +112,7 @@ def test_what_never_happened_is_no_number_but_the_last_look():
     assert found.last("formed_at_low", part="step_2").to_list() == [400.0, 1_000.0]
 
 
+@pytest.mark.soak
 def test_members_trained_again_are_rows_of_their_runs(emergence_run):
     run = RunFolder.open(emergence_run)
     config = EmergenceConfig.model_validate(run.config)
