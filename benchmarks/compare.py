@@ -100,7 +100,6 @@ def _launch_one(
 ) -> Run:
     options = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
     command = [sys.executable, str(contestant.script), "--seconds", str(seconds), *options, "--json"]
-    path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")]))
     try:
         done = subprocess.run(
             command,
@@ -108,22 +107,29 @@ def _launch_one(
             text=True,
             check=False,
             timeout=seconds * 2 + START_UP_ALLOWANCE,
-            env={**os.environ, "PYTHONPATH": path},
+            env=environment(),
         )
     except subprocess.TimeoutExpired as expired:
         return Run(failure=f"no result within {expired.timeout:.0f} s")
     if done.returncode:
-        return Run(failure=_last_line(done.stderr) or f"exit status {done.returncode}")
+        return Run(failure=last_line(done.stderr) or f"exit status {done.returncode}")
     try:
-        result = json.loads(_last_line(done.stdout))
+        result = json.loads(last_line(done.stdout))
         for name in numbers:
             float(result[name])
     except (ValueError, KeyError, TypeError):
-        return Run(failure=f"expected one JSON result line, found {_last_line(done.stdout)!r}")
+        return Run(failure=f"expected one JSON result line, found {last_line(done.stdout)!r}")
     return Run(result=result)
 
 
-def _last_line(text: str) -> str:
+def environment() -> dict[str, str]:
+    """Of a contestant's process: it finds this source tree."""
+    path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def last_line(text: str) -> str:
+    """The last line that says something, or nothing."""
     lines = text.strip().splitlines()
     return lines[-1] if lines else ""
 

@@ -36,6 +36,12 @@ def started(monkeypatch):
         (("--growth",), "growth.py", []),
         (("--reading", "--rounds", 7), "reading.py", ["--rounds", "7"]),
         (("--suite", "gpu", "--rounds", 2), "gpu.py", ["--rounds", "2"]),
+        (("--suite", "solved"), "solved.py", []),
+        (
+            ("--suite", "solved", "--model", "depth", "--seeds", 2, "--rounds", 3, "--out", "here.json"),
+            "solved.py",
+            ["--model", "depth", "--seeds", "2", "--rounds", "3", "--out", "here.json"],
+        ),
         (
             ("--growth", "--model", "depth", "--rounds", 7, "--seconds", 3, "--out", "here.json"),
             "growth.py",
@@ -67,6 +73,13 @@ def test_what_the_script_refuses_is_one_line_and_status_2(tmp_path, growth, word
     assert found in done.stderr
 
 
+def test_what_the_suite_of_results_refuses_is_one_line_and_status_2(tmp_path):
+    command = [sys.executable, "-m", "hopscope", "bench", "--suite", "solved", "--seeds", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "--seeds: expected at least 1, found 0; use for example --seeds 2\n"
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -80,6 +93,12 @@ def test_what_the_script_refuses_is_one_line_and_status_2(tmp_path, growth, word
         (("--reading", "--model", "depth"), ["expected none of --suite gpu, --growth"]),
         (("--reading", "--suite", "gpu"), ["expected none of --suite gpu, --growth"]),
         (("--reading", "--seconds", 3), ["expected none of --suite gpu, --growth"]),
+        (("--suite", "solved", "--growth"), ["--suite solved: expected none of --growth, --reading"]),
+        (("--suite", "solved", "--reading"), ["--suite solved: expected none of --growth, --reading"]),
+        (("--suite", "solved", "--seconds", 3), ["--suite solved: expected none of --growth, --reading"]),
+        (("--suite", "solved", "--model", "depth-mlp"), ["expected permutation or depth", "depth-mlp"]),
+        (("--seeds", 2), ["--seeds: expected it with --suite solved only"]),
+        (("--suite", "gpu", "--seeds", 2), ["--seeds: expected it with --suite solved only"]),
     ],
 )
 def test_what_the_command_refuses_starts_nothing(hopscope, started, words, found):
@@ -90,6 +109,6 @@ def test_what_the_command_refuses_starts_nothing(hopscope, started, words, found
 
 def test_without_the_source_tree_it_says_so(hopscope, started, monkeypatch, tmp_path):
     monkeypatch.setattr(bench, "BENCHMARKS", tmp_path)
-    for words in ((), ("--growth",)):
+    for words in ((), ("--growth",), ("--suite", "solved")):
         assert "expected the source tree with benchmarks/" in hopscope("bench", *words).complaint
     assert started == []

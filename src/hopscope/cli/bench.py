@@ -15,18 +15,20 @@ BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
 @dataclasses.dataclass
 class Options:
-    """Measure training speed, side by side with other ways to train the same model or as the work grows; or reading."""
+    """Measure training: its speed beside other ways or as the work grows, the time to a result; or reading."""
 
-    suite: Literal["cpu", "gpu"] = "cpu"
-    """Where: beside other programs on this machine's CPU, or Figure 4's models on its GPU."""
+    suite: Literal["cpu", "gpu", "solved"] = "cpu"
+    """Speed beside other programs on this CPU, Figure 4's models on its GPU, or the time until seeds have learned."""
     model: Literal["permutation", "depth", "depth-mlp", "transformer-d", "transformer-a"] | None = None
     """Trained on a CPU: the presentation's model (default), the laptop's deep ones, or two of the paper's."""
     growth: bool = False
     """Measure what training costs by members, size of the task, layers and width instead."""
     reading: bool = False
     """Measure what it costs to read the circuit of a deep model instead."""
+    seeds: int | None = None
+    """Seeds that have to learn, with --suite solved only (default: 10, with --model depth 6)."""
     rounds: int | None = None
-    """Rounds; in each, every contestant (or point) runs once (default: 5, with --growth, --reading or on a GPU 3)."""
+    """Rounds; in each, every contestant (or point) runs once (default: 5; --growth, --reading, GPU: 3; solved: 1)."""
     seconds: float | None = None
     """Seconds of training that are timed in each round (default: 4, with --growth 2, on a GPU 1)."""
     out: Path | None = None
@@ -41,12 +43,16 @@ def main(arguments: list[str]) -> int:
         raise UserError(
             "bench: expected the source tree with benchmarks/, found none; run it from a clone of hopscope"
         )
-    given = {name: getattr(options, name) for name in ("model", "rounds", "seconds", "out")}
+    given = {name: getattr(options, name) for name in ("model", "seeds", "rounds", "seconds", "out")}
     words = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
     return subprocess.run([sys.executable, str(script), *words], check=False).returncode
 
 
 def _script(options: Options) -> str:
+    if options.suite == "solved":
+        return _solved(options)
+    if options.seeds is not None:
+        raise UserError("--seeds: expected it with --suite solved only, found it without; leave it out")
     if options.reading:
         if options.suite == "gpu" or options.growth or options.model or options.seconds is not None:
             raise UserError(
@@ -60,3 +66,15 @@ def _script(options: Options) -> str:
     if options.growth and options.model not in (None, "permutation", "depth"):
         raise UserError(f"--model: expected permutation or depth with --growth, found {options.model}")
     return "growth.py" if options.growth else "compare.py"
+
+
+def _solved(options: Options) -> str:
+    if options.growth or options.reading or options.seconds is not None:
+        raise UserError(
+            "--suite solved: expected none of --growth, --reading and --seconds, found one; leave it out"
+        )
+    if options.model not in (None, "permutation", "depth"):
+        raise UserError(
+            f"--model: expected permutation or depth with --suite solved, found {options.model}; choose one of them"
+        )
+    return "solved.py"
