@@ -91,9 +91,21 @@ def speed(file: str = "cpu", measure: str = "samples") -> str:
         speeds = f"{median} ({least} to {most})" if spread else each["status"]
         against = f"{ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})" if ratio else ""
         peak = f"{each['peak_memory_mb']:,.0f}" if each["peak_memory_mb"] else "–"
-        rows.append([each["name"], settings, speeds, against, peak])
-    columns = ["contestant", "tuned settings", f"member-{measure}/s", "ours ÷ this", "peak MiB"]
+        rows.append([each["name"], settings, speeds, against, *_rate(each), peak])
+    rates = ["GFLOP/s", "of the machine's peak"] if any(map(_rate, result["contestants"])) else []
+    columns = ["contestant", "tuned settings", f"member-{measure}/s", "ours ÷ this", *rates, "peak MiB"]
     return _markdown(columns, rows)
+
+
+def _rate(contestant: dict[str, Any]) -> list[str]:
+    """Arithmetic per second and its share of the machine's, where they were measured."""
+    rate, share = contestant.get("gflops_per_second"), contestant.get("share_of_peak")
+    if not rate or not share:
+        return []
+    return [
+        f"{rate['median']:.0f} ({rate['min']:.0f} to {rate['max']:.0f})",
+        f"{share['median']:.0%} ({share['min']:.0%} to {share['max']:.0%})",
+    ]
 
 
 _AXES = {"members": "members", "values": "V", "steps": "D", "layers": "layers", "width": "width"}
