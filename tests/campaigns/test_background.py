@@ -25,7 +25,7 @@ QUEUE = {
     "readings": {"small": {"study": "emergence", "preset": "smoke", "fields": FIELDS}},
     "order": [["small", [2, 0, 1]]],
 }
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0
 
 
 def wait_for(holds):
