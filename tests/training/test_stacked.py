@@ -17,6 +17,7 @@ from hopscope.tasks.config import EquationsConfig, RetrievalConfig
 from hopscope.tasks.equations import EquationsTask
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.tasks.vectors import error_slope
+from hopscope.training import chunks as chunked
 from hopscope.training import engines, stacked
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
@@ -60,7 +61,7 @@ def test_equals_autograd(shape, batch):
 
 @pytest.mark.parametrize(("columns", "chunks"), [(1, 9), (7 * 32, 3), (10**6, 1)])
 def test_a_batch_is_cut_into_chunks_and_filled_up(monkeypatch, columns, chunks):
-    monkeypatch.setattr(stacked, "_COLUMNS", columns)
+    monkeypatch.setattr(chunked, "_COLUMNS", columns)
     shape = config(mlp_ratio=1.0)
     model, (inputs, targets) = model_of(shape), drawn(shape, 67)
     assert_equal(StackedGradient, model, inputs, targets)

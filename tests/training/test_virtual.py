@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from hopscope.studies.chains.config import plan as plans_of
 from hopscope.studies.emergence.config import PRESETS
+from hopscope.training import chunks as chunked
 from hopscope.training import engines
 
 from .written_out import KEY_BIAS, SEEDS, assert_equal, by_way, config, drawn, model_of, reference
@@ -36,7 +37,7 @@ def test_equals_autograd(shape, batch):
 
 @pytest.mark.parametrize(("columns", "chunks"), [(1, 9), (7 * 32, 3), (10**6, 1)])
 def test_a_batch_is_cut_into_chunks_and_filled_up(monkeypatch, columns, chunks):
-    monkeypatch.setattr(virtual, "_COLUMNS", columns)
+    monkeypatch.setattr(chunked, "_COLUMNS", columns)
     shape = config(layers=3, width=31)
     model, (inputs, targets) = model_of(shape), drawn(shape, 67)
     assert_equal(VirtualGradient, model, inputs, targets)

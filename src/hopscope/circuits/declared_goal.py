@@ -19,18 +19,10 @@ from torch.nn import functional
 
 from hopscope.circuits.flow import LEAST_EFFECT
 from hopscope.circuits.goal import Predictions, checked_threshold
+from hopscope.circuits.loss_goal import LEARNED, LEAST_THRESHOLD, SLACK, STILL_LEARNED, LossGoal
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.device import GROUP, TaskOnDevice
 from hopscope.tasks.task import Floors
-
-LEARNED = 0.25
-"""Share of its lowest floor below which a part counts as learned."""
-
-LEAST_THRESHOLD, SLACK = 0.05, 1.5
-"""τ is the larger of the first, as a share of the lowest floor, and the second times the unablated loss."""
-
-STILL_LEARNED = 0.5
-"""Share of its floor that every learned part must stay below where patterns are recomputed on fresh samples."""
 
 SEARCHED = 0.75
 """Share of what may be lost that a search may use up: what it finds must hold for other samples too."""
@@ -42,7 +34,7 @@ _LOSS = "loss"
 
 
 @dataclass(frozen=True)
-class DeclaredGoal:
+class DeclaredGoal(LossGoal):
     """The loss over the learned parts, and what it may be.
 
     Attributes:
@@ -128,14 +120,6 @@ class DeclaredGoal:
         """Learned parts that are half way from an intact pass to their floor, or beyond."""
         now, before = self._shares(predictions, batch), self._shares(intact, batch)
         return [name for name in now if now[name] >= (before[name] + 1.0) / 2.0]
-
-    def reached(self, mode: str, predictions: Predictions, batch: Batch, share: float = 1.0) -> bool:
-        """Whether a pass is under τ where patterns are given, and every part about as learned where not."""
-        if mode == "rules":
-            return self.loss(predictions, batch) <= self.full + share * (self.threshold - self.full)
-        # A part that the model itself has barely learned leaves room too.
-        bound = max(LEARNED, SLACK * self.full_worst)
-        return self.worst(predictions, batch) <= self.full_worst + share * (bound - self.full_worst)
 
     def fault(self, passed: Mapping[str, Predictions], batch: Batch) -> str | None:
         """A loss over τ under the rules, or a part that is no longer learned when recomputed."""

@@ -14,22 +14,14 @@ from torch import Tensor
 
 from hopscope.circuits.goal import Exchange, Predictions, Use, checked_threshold
 from hopscope.circuits.grammar import Grammar
+from hopscope.circuits.loss_goal import LEARNED, LEAST_THRESHOLD, SLACK, STILL_LEARNED, LossGoal
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.vector_task import VectorTask
 
-LEARNED = 0.25
-"""Partial loss under which a target counts as learned."""
-
-LEAST_THRESHOLD, SLACK = 0.05, 1.5
-"""τ is the larger of the first, and the second times the unablated loss."""
-
-STILL_LEARNED = 0.5
-"""Partial loss that every learned target must keep where patterns are recomputed on fresh samples (paper, §7.2)."""
-
 
 @dataclass(frozen=True)
-class VectorGoal:
+class VectorGoal(LossGoal):
     """The loss over the learned targets, and what it may be.
 
     Attributes:
@@ -71,14 +63,6 @@ class VectorGoal:
             for name in self.names
             if float(now[f"loss_{name}"]) >= (float(before[f"loss_{name}"]) + plateau) / 2.0
         ]
-
-    def reached(self, mode: str, predictions: Predictions, batch: Batch, share: float = 1.0) -> bool:
-        """Whether a pass is under τ where patterns are given, and every target about as learned where not."""
-        if mode == "rules":
-            return self.loss(predictions, batch) <= self.full + share * (self.threshold - self.full)
-        # A target that the model itself has barely learned leaves room too.
-        bound = max(LEARNED, SLACK * self.full_worst)
-        return self.worst(predictions, batch) <= self.full_worst + share * (bound - self.full_worst)
 
     def fault(self, passed: Mapping[str, Predictions], batch: Batch) -> str | None:
         """A loss over τ under the rules, or a target that is no longer learned when recomputed."""

@@ -51,11 +51,9 @@ def write_evidence(run: "RunFolder", rows: Iterable[Row]) -> None:
         UserError: a file is damaged or cannot be written, or the rows do not fit the run.
     """
     members, training = members_of(run), _training_rows(run)
-    varied, diverged = varied_fields(members, run.config), _diverged(run, training)
-    alone, _ = with_nulls(training, ROW_SCHEMA.empty_table(), members, diverged)
-    write_table(run.path / GATHERED, evidence_table(alone, members, varied))
-    both = with_nulls(training, rows_table(rows, members), members, diverged)
-    write_table(run.path / EVIDENCE, evidence_table(pa.concat_tables(both), members, varied))
+    known = training, _diverged(run, training), members, varied_fields(members, run.config)
+    write_table(run.path / GATHERED, _table((), *known))
+    write_table(run.path / EVIDENCE, _table(rows, *known))
 
 
 def members_of(run: "RunFolder") -> list[Described]:
@@ -88,7 +86,18 @@ def run_table(
         UserError: a file is damaged, or the rows do not fit the run.
     """
     training = _training_rows(run)
-    both = with_nulls(training, rows_table(rows, members), members, _diverged(run, training))
+    return _table(rows, training, _diverged(run, training), members, varied)
+
+
+def _table(
+    rows: Iterable[Row],
+    training: pa.Table,
+    diverged: set[int],
+    members: Sequence[Described],
+    varied: Sequence[Field],
+) -> pa.Table:
+    """The training record and further rows, with the nulls of the members that diverged."""
+    both = with_nulls(training, rows_table(rows, members), members, diverged)
     return evidence_table(pa.concat_tables(both), members, varied)
 
 

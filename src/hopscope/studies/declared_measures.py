@@ -19,7 +19,7 @@ from hopscope.studies.base import recorded
 from hopscope.studies.context import Context
 from hopscope.studies.measured import keep, measured, rows_of
 from hopscope.studies.measured import recorded as training_record
-from hopscope.studies.measures import Measure
+from hopscope.studies.measures import CHUNK, Measure
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.device import TaskOnDevice
 from hopscope.training.budget import TimeBudget
@@ -30,9 +30,6 @@ from hopscope.training.trainer import Evaluate
 
 if TYPE_CHECKING:
     from hopscope.studies.declared import DeclaredConfig, DeclaredStudy
-
-SAMPLES_AT_A_TIME = 4096
-"""Samples of all members together in one forward pass of an evaluation: bounds memory, not results."""
 
 _FILES = ("checkpoints", "end")
 
@@ -91,7 +88,7 @@ def evaluator(program: "DeclaredStudy", unit: UnitFolder, plan: UnitPlan) -> Eva
 
 def predict(model: Transformer, batch: Batch) -> Tensor:
     """Predictions `[member, batch, readout, output]`, some samples at a time."""
-    size = max(1, SAMPLES_AT_A_TIME // model.members)
+    size = max(1, CHUNK // model.members)
     with torch.no_grad():
         parts = [model(part) for part in torch.split(batch.inputs, size, dim=1)]
     return torch.cat(parts, 1)

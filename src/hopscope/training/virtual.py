@@ -9,22 +9,18 @@ It gives what autograd gives, to rounding (tested).  Samples lie as in the stack
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.parameters import Parameters
 from hopscope.training import stacked_loops, virtual_loops
-from hopscope.training.stacked import Judge, fill, samples_of
+from hopscope.training.chunks import ChunkedGradient, fill
 from hopscope.training.stacked_lanes import LANES
 from hopscope.training.stacked_layer import Columns, Heads
 from hopscope.training.virtual_weights import VirtualWeights
 
-_COLUMNS = 900
-"""Columns of a chunk, at most: enough that a call costs little, few enough that they stay in cache."""
 
-
-class VirtualGradient:
+class VirtualGradient(ChunkedGradient):
     """Predictions and gradients for one batch after another, in buffers that are made once.
 
     Attributes:
@@ -33,12 +29,9 @@ class VirtualGradient:
     """
 
     def __init__(self, config: TransformerConfig, parameters: Parameters, batch: int):
-        self.config, self.parameters, self.batch = config, parameters, batch
-        self._weights = VirtualWeights(config, parameters)
-        needed = -(-batch // LANES)
-        chunks = -(-needed // max(1, _COLUMNS // (LANES * config.length)))
-        tiles = -(-needed // chunks)
-        self._size = tiles * LANES
+        super().__init__(config, parameters, batch, LANES)
+        self._weights: VirtualWeights = VirtualWeights(config, parameters)
+        tiles = self.tiles
         rows, inner, length = self._weights.rows, self._weights.inner, config.length
         self._known, self._back_known = (Columns.of(rows[-1], tiles, length) for _ in range(2))
         self._inputs = self._known.part(0, rows[0])
@@ -56,33 +49,8 @@ class VirtualGradient:
         self._asked, self._back_asked = (Columns.of(rows[-1], tiles, asked) for _ in range(2))
         self._read_out, self._slope = (Columns.of(config.output_size, tiles, asked) for _ in range(2))
 
-    @torch.no_grad()
-    def __call__(
-        self,
-        inputs: Float[Tensor, "member batch position feature"],
-        judge: Judge,
-        gradient: Float[Tensor, "member size"],
-    ) -> None:
-        """Compute the gradient of the sum of the members' losses.
-
-        Args:
-            inputs: of all members.
-            judge: called for every member and every few samples.
-            gradient: laid out as the weights; overwritten.
-        """
-        self._weights.fold()
-        for member in range(len(inputs)):
-            for first in range(0, self.batch, self._size):
-                samples = slice(first, min(first + self._size, self.batch))
-                fill(self._inputs.apart[:-1], inputs[member, samples])
-                predictions = self._forward(member)
-                slope = judge(member, samples, samples_of(predictions.apart)[: samples.stop - first])
-                fill(self._slope.apart, slope)
-                self._backward(member)
-        self._weights.unfold(gradient)
-
-    def _forward(self, member: int) -> Columns:
-        """Predictions of the inputs that are there."""
+    def _forward(self, member: int, inputs: Tensor) -> Tensor:
+        fill(self._inputs.apart[:-1], inputs)
         weights, share = self._weights, 1.0 / self.config.width
         square, other = self._squares
         gram = weights.first_gram[member].numpy()
@@ -100,13 +68,14 @@ class VirtualGradient:
         torch.mm(weights.readout[member].t(), self._asked.matrix, out=self._read_out.matrix)
         self._read_out.apart.mul_(self._asked_inverse())
         self._read_out.matrix.add_(weights.bias[member][:, None])
-        return self._read_out
+        return self._read_out.apart
 
     def _asked_inverse(self) -> Tensor:
         return self._last_inverse.index_select(1, self._positions)
 
-    def _backward(self, member: int) -> None:
+    def _backward(self, member: int, slope: Tensor) -> None:
         """Add to the gradients of the virtual weights."""
+        fill(self._slope.apart, slope)
         weights, share = self._weights, 1.0 / self.config.width
         self._readout_back(member)
         for number, layer in reversed(list(enumerate(self._layers))):
