@@ -34,7 +34,7 @@ demo: $(VENV)/installed
 	$(BIN)/hopscope run permutation --out $(OUT)
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak" --durations=40 --durations-min=5
 
 coverage: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak" --cov --cov-report=term

@@ -11,6 +11,7 @@ from hopscope.circuits.declared_goal import DeclaredGoal
 from hopscope.circuits.declared_grammar import DeclaredGrammar
 from hopscope.circuits.declared_rows import Rows
 from hopscope.circuits.goal import Exchange, Goal, Predictions, Use
+from hopscope.circuits.read_model import ReadModel
 from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
@@ -95,7 +96,7 @@ class DeclaredSetting:
             )
         return own
 
-    def exchanges(self, model: Transformer, batch: Batch) -> list[Exchange]:
+    def exchanges(self, model: ReadModel, batch: Batch) -> list[Exchange]:
         """The inputs of each role, from another sample, or what the task says; and position codes."""
         roles = {name: batch.roles[name] for name in batch.roles if name not in self.rows.made}
         return exchanges_of(self.task, model, batch, roles)

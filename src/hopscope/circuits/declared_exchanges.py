@@ -8,8 +8,8 @@ from torch import Tensor
 
 from hopscope.circuits.declared_rows import POSITION
 from hopscope.circuits.goal import Exchange, recoded
+from hopscope.circuits.read_model import ReadModel, Stream
 from hopscope.errors import UserError
-from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.device import TaskOnDevice
 from hopscope.tasks.task import role_words
@@ -25,7 +25,7 @@ _PAIR = 2
 
 
 def exchanges_of(
-    task: TaskOnDevice, model: Transformer, batch: Batch, roles: Mapping[str, Tensor]
+    task: TaskOnDevice, model: ReadModel, batch: Batch, roles: Mapping[str, Tensor]
 ) -> list[Exchange]:
     """What the task says that can be exchanged, or the inputs of each role; and the position codes, if there are any.
 
@@ -116,9 +116,7 @@ def resampled(
     return torch.where(changes[..., None], taken, inputs)
 
 
-def _recoded(
-    task: TaskOnDevice, model: Transformer, batch: Batch
-) -> Float[Tensor, "1 batch position model"] | None:
+def _recoded(task: TaskOnDevice, model: ReadModel, batch: Batch) -> Stream | None:
     """The stream before the first layer with every position code moved on by one; `None` if there are no codes."""
     carried, inputs = _carried(task), batch.inputs
     if model.config.position_count:

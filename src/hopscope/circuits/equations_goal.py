@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from hopscope.circuits.goal import NO_ANSWER, Exchange, Predictions, Use, recoded
 from hopscope.circuits.grammar import Grammar
+from hopscope.circuits.read_model import ReadModel
 from hopscope.circuits.skill_goal import SkillGoal
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch, joined
@@ -120,7 +121,7 @@ class EquationsSetting:
         """The goal over those depths that are answered well enough; see `SkillGoal.of`."""
         return SkillGoal.of(self.skills, predictions, batch, threshold)
 
-    def exchanges(self, model: Transformer, batch: Batch) -> list[Exchange]:
+    def exchanges(self, model: ReadModel, batch: Batch) -> list[Exchange]:
         """What a path could carry: `value`, `name 1` … of each round, and `position`.
 
         A value is exchanged for the next one, the last for the first; the names of a round likewise, wherever they
@@ -129,7 +130,7 @@ class EquationsSetting:
         """
         return list(self._exchanges(model, batch))
 
-    def _exchanges(self, model: Transformer, batch: Batch) -> Iterator[Exchange]:
+    def _exchanges(self, model: ReadModel, batch: Batch) -> Iterator[Exchange]:
         asked = self.skills.asked(batch)
         right = torch.where(asked, batch.targets, NO_ANSWER)
         for number in range(self.task.config.depths[-1] + 1):

@@ -19,15 +19,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from hopscope.circuits.grammar import Grammar
+from hopscope.circuits.read_model import ReadModel, Stream
 from hopscope.circuits.rules import NOTHING, Learned, MeanMap, Rule, reads_nothing
-from hopscope.models.transformer import Transformer
 
 Slot = tuple[int, int, int]
 """Layer, head and number of the row role."""
 
 Mode = Literal["rules", "recomputed"]
 
-Stream = Float[Tensor, "1 batch position model"]
 Pattern = Float[Tensor, "1 batch head query key"]
 
 
@@ -73,17 +72,20 @@ class Execution:
         clean: streams and predictions of the unedited model; `patterns` are its attention patterns.
     """
 
-    def __init__(self, model: Transformer, grammar: Grammar):
+    def __init__(self, model: ReadModel, grammar: Grammar):
         self.model, self.grammar = model, grammar
         with torch.no_grad():
             stream = model.embedded(grammar.batch.inputs)
             streams, patterns = [], []
-            for block in model.blocks:
+            for layer in range(len(model.blocks)):
+                block, rows = model.blocks[layer], self.wanted(layer)
                 streams.append(stream)
                 patterns.append(block.pattern(stream))
-                stream = block.under(stream, patterns[-1])
+                stream = block.under(
+                    stream, patterns[-1] if rows is None else patterns[-1][..., rows, :], rows
+                )
             self.patterns: tuple[Pattern, ...] = tuple(patterns)
-            self.clean = Passed(tuple(streams), model.read_out(stream[:, :, model.rows]))
+            self.clean = Passed(tuple(streams), model.read_out(stream))
 
     @property
     def slots(self) -> list[Slot]:
@@ -156,9 +158,7 @@ class Execution:
             base, start = self.clean, 0
         return self.onward(assignment, mode, base.streams[: start + 1])
 
-    def onward(
-        self, assignment: Assignment, mode: Mode, before: Sequence[Float[Tensor, "1 batch _ model"]]
-    ) -> Passed:
+    def onward(self, assignment: Assignment, mode: Mode, before: Sequence[Stream]) -> Passed:
         """Run the layers that are left.
 
         Args:

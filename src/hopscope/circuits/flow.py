@@ -17,8 +17,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from hopscope.circuits.execution import Assignment, Execution, Passed, Pattern, Slot, Stream
+from hopscope.circuits.execution import Assignment, Execution, Passed, Pattern, Slot
 from hopscope.circuits.goal import NO_ANSWER, Exchange, Goal, Predictions
+from hopscope.circuits.read_model import Stream
 from hopscope.circuits.rules import Uniform
 
 Part = Literal["Q", "K", "V"]
@@ -105,7 +106,7 @@ class Flow:
             for slot in self.assignment.circuit
         }
 
-    def _carried(self, slot: Slot, exchange: Exchange, streams: Sequence[Tensor]) -> Carried:
+    def _carried(self, slot: Slot, exchange: Exchange, streams: Sequence[Stream]) -> Carried:
         layer = slot[0]
         read = self._read(slot, self._patterns[layer][:, :, slot[1]], streams[layer])
         predictions = self._finished(slot, read)
@@ -121,7 +122,7 @@ class Flow:
         kept, followed = (float((answers == each[told]).float().mean()) for each in (right, follows))
         return Carried(exchange.name, rise, kept, followed)
 
-    def _under_base(self, embedded: Tensor) -> list[Tensor]:
+    def _under_base(self, embedded: Stream) -> list[Stream]:
         """Streams of other inputs before each layer, under the patterns of the base."""
         streams = [embedded]
         with torch.no_grad():
@@ -143,9 +144,7 @@ class Flow:
         before = (*self.base.streams[: slot[0] + 1], self._after_read(slot, read))
         return self.execution.onward(self.assignment, "recomputed", before).predictions
 
-    def _after_read(
-        self, slot: Slot, read: Float[Tensor, "1 batch query head_dim"]
-    ) -> Float[Tensor, "1 batch row model"]:
+    def _after_read(self, slot: Slot, read: Float[Tensor, "1 batch query head_dim"]) -> Stream:
         """The wanted rows of the stream after a layer where the slot's rows have read this instead."""
         layer, head, role = slot
         rows = self.execution.grammar.rows[role][..., None]
@@ -155,13 +154,12 @@ class Flow:
 
     def _after(
         self, layer: int, stream: Stream, heads: Float[Tensor, "1 batch head position head_dim"]
-    ) -> Float[Tensor, "1 batch row model"]:
+    ) -> Stream:
         """The wanted rows of the stream after a layer."""
         rows = self.execution.wanted(layer)
-        if rows is not None:
-            stream, heads = stream[:, :, rows], heads[..., rows, :]
+        heads = heads if rows is None else heads[..., rows, :]
         with torch.no_grad():
-            return self.execution.model.blocks[layer].after_heads(stream, heads)
+            return self.execution.model.blocks[layer].after_heads(stream, heads, rows)
 
     # Composition.
 

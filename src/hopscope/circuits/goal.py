@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from hopscope.circuits.grammar import Grammar
+from hopscope.circuits.read_model import ReadModel, Stream
 from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
@@ -99,7 +100,7 @@ class Exchange:
     """
 
     name: str
-    stream: Float[Tensor, "1 batch position model"]
+    stream: Stream
     right: Int[Tensor, "1 batch readout"] | None = None
     follows: Int[Tensor, "1 batch readout"] | None = None
 
@@ -141,7 +142,7 @@ class Setting(Protocol):
         """
         ...
 
-    def exchanges(self, model: Transformer, batch: Batch) -> list[Exchange]:
+    def exchanges(self, model: ReadModel, batch: Batch) -> list[Exchange]:
         """The batch with one thing exchanged, for everything that a path could carry."""
         ...
 
@@ -161,10 +162,10 @@ def checked_threshold(threshold: float | None, full: float, default: float) -> f
 
 
 def recoded(
-    model: Transformer,
+    model: ReadModel,
     inputs: Int[Tensor, "1 batch position"] | Float[Tensor, "1 batch position feature"],
     given: Int[Tensor, "1 batch position"],
-) -> Float[Tensor, "1 batch position model"]:
+) -> Stream:
     """The stream before the first layer if each position has the learned position code of another one.
 
     Tokens (or vectors) are put where the codes are, and the stream is put back.

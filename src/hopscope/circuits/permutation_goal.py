@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from hopscope.circuits.goal import NO_ANSWER, Exchange, Predictions, Use, recoded
 from hopscope.circuits.grammar import Grammar
+from hopscope.circuits.read_model import ReadModel
 from hopscope.circuits.skill_goal import SkillGoal
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch, joined
@@ -108,7 +109,7 @@ class PermutationSetting:
         """The goal over those skills that are accurate enough; see `SkillGoal.of`."""
         return SkillGoal.of(PermutationSkills(), predictions, batch, threshold)
 
-    def exchanges(self, model: Transformer, batch: Batch) -> list[Exchange]:
+    def exchanges(self, model: ReadModel, batch: Batch) -> list[Exchange]:
         """What a path could carry from the earlier pairs: `x` and `y`, the symbols; `x position` and `y position`.
 
         A symbol is exchanged for the next larger one, V for 1.  Position codes go one pair further among those of the
@@ -116,7 +117,7 @@ class PermutationSetting:
         """
         return list(self._exchanges(model, batch))
 
-    def _exchanges(self, model: Transformer, batch: Batch) -> Iterator[Exchange]:
+    def _exchanges(self, model: ReadModel, batch: Batch) -> Iterator[Exchange]:
         inputs, values = batch.inputs, self.task.config.values
         right = batch.targets
         certain = torch.stack([_asked(name, batch) for name in SKILLS]).any(0)[None]

@@ -29,6 +29,7 @@ from hopscope.circuits.config import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfi
 from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slot, followed
 from hopscope.circuits.flow import LEAST_EFFECT, Carried, Composition, Flow, least_effect
 from hopscope.circuits.goal import Goal, Setting, Use
+from hopscope.circuits.read_model import quickest
 from hopscope.circuits.rules import NOTHING, Identity, MeanMap, Rule, Uniform, reads_nothing
 from hopscope.circuits.search import Search
 from hopscope.circuits.settings import ReadTask, setting_of
@@ -132,9 +133,8 @@ class _Reader:
         stages: Stages,
         progress: Callable[[str], None],
     ):
-        self.config, self.stages, self.progress, self.setting, self.model = (
-            config, stages, progress, setting, model
-        )  # fmt: skip
+        self.config, self.stages, self.progress, self.setting = config, stages, progress, setting
+        self.model = quickest(model)
         self.fresh = self._execution(config.validation or setting.validation, "report")
         clean = self.fresh.clean.predictions
         self.goal = setting.goal(clean, self.fresh.grammar.batch, config.threshold)

@@ -15,6 +15,7 @@ from torch import Tensor
 from hopscope.circuits.goal import Exchange, Predictions, Use, checked_threshold
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.loss_goal import LEARNED, LEAST_THRESHOLD, SLACK, STILL_LEARNED, LossGoal
+from hopscope.circuits.read_model import ReadModel
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.vector_task import VectorTask
@@ -113,7 +114,7 @@ class VectorSetting:
         tau = checked_threshold(threshold if names else None, full, max(LEAST_THRESHOLD, SLACK * full))
         return VectorGoal(self.task, names, full, max(partial, default=0.0), tau)
 
-    def exchanges(self, model: Transformer, batch: Batch) -> list[Exchange]:
+    def exchanges(self, model: ReadModel, batch: Batch) -> list[Exchange]:
         """Symbols of each node, `x_NODE`, and `position`: see `exchanged`."""
         others = exchanged(self.task, batch.inputs, batch.roles)
         return [Exchange(name, model.embedded(inputs)) for name, inputs in others.items()]

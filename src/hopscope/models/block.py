@@ -98,8 +98,7 @@ class Block:
             pattern: of the wanted rows.
             rows: positions that are wanted; `None` means all.
         """
-        heads = self.heads_under(stream, pattern)
-        return self.after_heads(stream if rows is None else stream[:, :, rows], heads)
+        return self.after_heads(stream, self.heads_under(stream, pattern), rows)
 
     def heads_under(
         self,
@@ -110,9 +109,20 @@ class Block:
         """Outputs of all heads, or of some, under their attention patterns, with values from `stream`."""
         return self._product(pattern, self._of_heads("attention.value", self._normed(stream), heads))
 
-    def after_heads(self, stream: Stream, heads: Float[Tensor, "member batch head query head_dim"]) -> Stream:
-        """The stream after this layer, from the stream before it and the heads' outputs."""
-        return self.after_attention(stream, self.projected(heads))
+    def after_heads(
+        self,
+        stream: Stream,
+        heads: Float[Tensor, "member batch head row head_dim"],
+        rows: slice | Tensor | None = None,
+    ) -> Rows:
+        """The stream after this layer, from the stream before it and the heads' outputs.
+
+        Args:
+            stream: the stream before it.
+            heads: outputs of the wanted rows.
+            rows: positions that are wanted; `None` means all.
+        """
+        return self.after_attention(stream if rows is None else stream[:, :, rows], self.projected(heads))
 
     def projected(self, heads: Float[Tensor, "member batch head query head_dim"]) -> Stream:
         """What attention adds to the stream, from the heads' outputs."""
