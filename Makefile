@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH := torch==2.13.0
 OUT ?= runs
 
-.PHONY: demo test coverage lint bench soak clean
+.PHONY: demo test test-extras coverage lint bench soak clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -34,7 +34,10 @@ demo: $(VENV)/installed
 	$(BIN)/hopscope run permutation --out $(OUT)
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak" --durations=40 --durations-min=5
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras" --durations=40 --durations-min=5
+
+test-extras: $(VENV)/installed-nnsight $(VENV)/installed-llm
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "extras and not soak"
 
 coverage: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak" --cov --cov-report=term

@@ -35,6 +35,11 @@ def started(monkeypatch):
         (("--model", "transformer-d"), "compare.py", ["--model", "transformer-d"]),
         (("--growth",), "growth.py", []),
         (("--reading", "--rounds", 7), "reading.py", ["--rounds", "7"]),
+        (
+            ("--reading", "--run", "runs/one", "--member", 3),
+            "reading_of_run.py",
+            ["--run", "runs/one", "--member", "3"],
+        ),
         (("--suite", "gpu", "--rounds", 2), "gpu.py", ["--rounds", "2"]),
         (("--suite", "solved"), "solved.py", []),
         (
@@ -97,6 +102,12 @@ def test_what_the_suite_of_results_refuses_is_one_line_and_status_2(tmp_path):
         (("--suite", "solved", "--reading"), ["--suite solved: expected none of --growth, --reading"]),
         (("--suite", "solved", "--seconds", 3), ["--suite solved: expected none of --growth, --reading"]),
         (("--suite", "solved", "--model", "depth-mlp"), ["expected permutation or depth", "depth-mlp"]),
+        (("--run", "runs/one"), ["--run, --member: expected them with --reading only"]),
+        (("--reading", "--member", 2), ["--member: expected it with --run only"]),
+        (
+            ("--suite", "solved", "--run", "runs/one"),
+            ["--suite solved: expected none of --growth, --reading"],
+        ),
         (("--seeds", 2), ["--seeds: expected it with --suite solved only"]),
         (("--suite", "gpu", "--seeds", 2), ["--seeds: expected it with --suite solved only"]),
     ],

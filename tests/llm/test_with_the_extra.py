@@ -29,7 +29,7 @@ def require(missing: list[str], environment: Mapping[str, str]) -> None:
     pytest.skip(what)
 
 
-@pytest.mark.long
+@pytest.mark.extras
 @pytest.mark.parametrize("group", GROUPS)
 def test_what_needs_the_extras(group, tmp_path):
     run("not soak", GROUPS[group], tmp_path)

@@ -89,6 +89,7 @@ def close(found, expected):
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.extras
 @torch.no_grad()
 def test_a_trace_shows_what_happens_inside(folders, name, model, asked, seen):
     assert seen["heads"].shape == (BATCH, POSITIONS, HEADS * HEAD_DIM)
@@ -108,6 +109,7 @@ def changed(model, asked, intervention):
     return predictions[0, 0], captured.streams[-1][0, 0]
 
 
+@pytest.mark.extras
 @torch.no_grad()
 def test_a_head_that_is_zeroed(model, asked, seen):
     predictions, stream = changed(model, asked, AblateHead(layer=LAYER, heads=(HEAD,), by="zero"))
@@ -116,6 +118,7 @@ def test_a_head_that_is_zeroed(model, asked, seen):
     assert (seen["without_head"] - seen["predictions"]).abs().max() > 0.01
 
 
+@pytest.mark.extras
 @torch.no_grad()
 def test_a_head_without_queries_attends_uniformly(model, asked, seen):
     predictions, _ = changed(model, asked, ReplacePattern(layer=LAYER, heads=(HEAD,), by="uniform"))
@@ -131,6 +134,7 @@ def test_nnsight_is_missed_only_where_it_may_be():
         require(False, {"HOPSCOPE_REQUIRE_NNSIGHT": "1"})
 
 
+@pytest.mark.extras
 def test_readme_example_runs(emergence_run, tmp_path):
     require(find_spec("nnsight") is not None, os.environ)
     run, readme = RunFolder.open(emergence_run), Path(__file__).parents[2] / "README.md"

@@ -13,6 +13,9 @@ BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 """They are part of the source tree only."""
 
 
+_HANDED_ON = ("model", "seeds", "rounds", "seconds", "run", "member", "out")
+
+
 @dataclasses.dataclass
 class Options:
     """Measure training: its speed beside other ways or as the work grows, the time to a result; or reading."""
@@ -25,6 +28,10 @@ class Options:
     """Measure what training costs by members, size of the task, layers and width instead."""
     reading: bool = False
     """Measure what it costs to read the circuit of a deep model instead."""
+    run: Path | None = None
+    """With --reading: read a trained member of this run, in place of a planted model."""
+    member: int | None = None
+    """Its number (default: 0), with --run only."""
     seeds: int | None = None
     """Seeds that have to learn, with --suite solved only (default: 10, with --model depth 6)."""
     rounds: int | None = None
@@ -43,7 +50,7 @@ def main(arguments: list[str]) -> int:
         raise UserError(
             "bench: expected the source tree with benchmarks/, found none; run it from a clone of hopscope"
         )
-    given = {name: getattr(options, name) for name in ("model", "seeds", "rounds", "seconds", "out")}
+    given = {name: getattr(options, name) for name in _HANDED_ON}
     words = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
     return subprocess.run([sys.executable, str(script), *words], check=False).returncode
 
@@ -58,7 +65,13 @@ def _script(options: Options) -> str:
             raise UserError(
                 "--reading: expected none of --suite gpu, --growth, --model and --seconds, found one; leave it out"
             )
-        return "reading.py"
+        if options.member is not None and options.run is None:
+            raise UserError("--member: expected it with --run only, found it without; add --run FOLDER")
+        return "reading.py" if options.run is None else "reading_of_run.py"
+    if options.run is not None or options.member is not None:
+        raise UserError(
+            "--run, --member: expected them with --reading only, found them without; add --reading"
+        )
     if options.suite == "gpu":
         if options.growth or options.model is not None:
             raise UserError("--suite gpu: expected neither --growth nor --model, found one; leave it out")
@@ -69,9 +82,9 @@ def _script(options: Options) -> str:
 
 
 def _solved(options: Options) -> str:
-    if options.growth or options.reading or options.seconds is not None:
+    if options.growth or options.reading or options.run is not None or options.seconds is not None:
         raise UserError(
-            "--suite solved: expected none of --growth, --reading and --seconds, found one; leave it out"
+            "--suite solved: expected none of --growth, --reading, --run and --seconds, found one; leave it out"
         )
     if options.model not in (None, "permutation", "depth"):
         raise UserError(
