@@ -24,6 +24,9 @@ KILLER = '''
 """Python imports this module when it starts; see `Kill` in the tests."""
 import fnmatch, os, signal
 
+# What a shell starts in the background ignores interrupts, and so does everything below it: tests send them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 if "KILL_AT" in os.environ:
     _pattern, _count, _moment, _whom = os.environ["KILL_AT"].split("|")
     _replace, _seen = os.replace, [0]
