@@ -200,11 +200,29 @@ def test_table_and_pictures_need_no_script(circuit_run):
     assert "0.1 second 2 first 2 (the token just before) x₁ 1.00 4.0 K 0.110 0.050 0.300" in said
     assert "4.2 query second 2 (two hops along its chain) x₁, x₂ 0.88 readout 0.670 0.850 0.700" in said
     assert (
-        "seed 3. Seed 3, step 190, 5 layers, 3 heads each. The circuit was read. Loss of the model 0.030"
+        "seed 3. Seed 3, read at step 190, 5 layers, 3 heads each. The circuit was read. Loss of the model 0.030"
         in said
     )
     assert "Both circuits are made up; 4 seeds were trained." in said
     assert "units/7f/analysis/circuit-1.json" in said
+
+
+def test_a_picture_that_is_not_the_whole_circuit_says_so(circuit_run):
+    assert "The picture shows" not in words(build(circuit_run))
+    story = json.loads((circuit_run / "story.json").read_text(encoding="utf-8"))
+    views = [
+        circuit["view"]
+        for section in story["sections"]
+        for block in section["blocks"]
+        if block["kind"] == "circuit"
+        for circuit in block["circuits"]
+    ]
+    views[0] |= {"undrawn": 3, "undrawn_heads": 2}
+    (circuit_run / "story.json").write_text(json.dumps(story), encoding="utf-8")
+    heads = len({(path["layer"], path["head"]) for path in views[0]["paths"]})
+    expected = f"The picture shows 9 of its 12 paths, in {heads} of {heads + 2} heads"
+    assert words(build(circuit_run)).count("The picture shows") == 1
+    assert expected in words(build(circuit_run))
 
 
 def test_the_script_gets_the_numbers_of_the_story(circuit_run, circuit_cases):

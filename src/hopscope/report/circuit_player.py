@@ -118,10 +118,10 @@ def _row(path: CircuitPath) -> PathRow:
 
 def _found(view: CircuitView) -> str:
     """What was read, and how well it does, in words."""
-    where = f"Seed {view.seed}, step {view.checkpoint:,}, {view.layers} layers, {view.heads} heads each. "
-    if view.heads == 1:
-        where = f"Seed {view.seed}, step {view.checkpoint:,}, {view.layers} layers, one head each. "
+    heads = "one head" if view.heads == 1 else f"{view.heads} heads"
+    where = f"Seed {view.seed}, read at step {view.checkpoint:,}, {view.layers} layers, {heads} each. "
     verdict = "The circuit was read." if view.verdict == "read" else f"Verdict: {view.verdict}."
+    verdict += _undrawn(view)
     loss = view.loss
     if loss.full is None or loss.rules is None:
         return where + verdict
@@ -131,6 +131,18 @@ def _found(view: CircuitView) -> str:
     if loss.complement is not None:
         words += f"; of everything but the circuit {loss.complement:.3f}"
     return f"{where}{verdict} {words} (threshold {view.threshold:.3f})."
+
+
+def _undrawn(view: CircuitView) -> str:
+    """That the picture is not the whole circuit, where it is not."""
+    if not view.undrawn:
+        return ""
+    drawn, heads = len(view.paths), len({path.place for path in view.paths})
+    return (
+        f" The picture shows {drawn} of its {drawn + view.undrawn} paths, in {heads} of {heads + view.undrawn_heads} "
+        "heads: those whose read has a name. The others follow the mean attention of their head; the circuit needs "
+        "them too."
+    )
 
 
 # For the script.

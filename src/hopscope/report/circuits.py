@@ -167,8 +167,10 @@ class CircuitView(Config):
         plateau: partial loss of a model that reads by position alone, for a line.
         threshold: loss that the circuit may have.
         loss: of model, circuit and what stands beside it.
-        paths: the circuit.
-        maps: attention of each head of the circuit.
+        paths: the circuit, as far as it is drawn.
+        undrawn: further paths of it: no rule names what their rows read.
+        undrawn_heads: heads that have only such paths.
+        maps: attention of each head that is drawn.
     """
 
     member: int
@@ -185,6 +187,8 @@ class CircuitView(Config):
     threshold: Loss
     loss: CircuitLoss
     paths: list[CircuitPath]
+    undrawn: int = Field(0, ge=0)
+    undrawn_heads: int = Field(0, ge=0)
     maps: list[AttentionMaps]
 
     @property

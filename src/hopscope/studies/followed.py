@@ -228,6 +228,8 @@ def view(followed: Followed) -> dict[str, Any]:
         "threshold": reading["threshold"],
         "loss": reading["loss"],
         "paths": [_path(followed, path, steps) for path in member.paths],
+        "undrawn": len(reading["paths"]) - len(member.paths),
+        "undrawn_heads": len(member.heads) - len(followed.followed_heads),
         "maps": _maps(followed, np.asarray(kept["maps"]), measured, steps),
     }
 

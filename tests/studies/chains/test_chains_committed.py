@@ -13,8 +13,8 @@ from hopscope.studies.emergence import EmergenceStudy
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
 RUNS = {
-    "circuits/laptop": CircuitsStudy(),
-    "emergence/laptop": EmergenceStudy(),
+    "circuits/two-steps": CircuitsStudy(),
+    "emergence/two-steps": EmergenceStudy(),
     "emergence/seeds": EmergenceStudy(),
 }
 

@@ -54,6 +54,17 @@ def test_the_run_is_done_with_every_figure_and_picture(run, config):
     assert (run.path / "figures" / "circuit-0.svg").is_file()
 
 
+def test_a_picture_says_how_much_of_the_circuit_it_shows(run, members):
+    story, of = run.read_json("story.json"), {member.member: member for member in members}
+    blocks = [block for section in story["sections"] for block in section["blocks"]]
+    views = [each["view"] for block in blocks if block["kind"] == "circuit" for each in block["circuits"]]
+    assert len(views) == len([member for member in members if member.paths])
+    for view in views:
+        member, drawn = of[view["member"]], {(path["layer"], path["head"]) for path in view["paths"]}
+        assert len(view["paths"]) + view["undrawn"] == len(member.reading["paths"])
+        assert len(drawn) + view["undrawn_heads"] == len(member.heads)
+
+
 def test_figures_are_named_before_they_are_drawn(config):
     assert tuple(emergence_figures.figures(config)) == figure_names(config)
     assert tuple(circuit_figures.FIGURES) == FIGURE_NAMES

@@ -29,7 +29,7 @@ def test_the_papers_preset_departs_in_nothing_from_what_the_paper_states():
 
 
 def test_smaller_runs_say_how_they_depart():
-    words = PRESETS["laptop"].departures
+    words = PRESETS["two-steps"].departures
     assert "3,000 of 24,000 training steps" in words
     assert "layers 8, not 12" in words
     assert "pool without end, not 262,144" in words
@@ -179,7 +179,7 @@ def test_r7_leaves_out_members_without_reads_in_two_layers():
 
 
 def test_below_the_papers_scale_nothing_is_settled():
-    small = judged(alternating(), PRESETS["laptop"])
+    small = judged(alternating(), PRESETS["two-steps"])
     for claim in small.values():
         assert claim.verdict is Verdict.INCONCLUSIVE
         assert "3,000 of 24,000 training steps" in claim.words

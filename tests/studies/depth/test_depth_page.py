@@ -113,6 +113,20 @@ def test_a_page_of_diverged_models_has_no_numbers_of_them(diverged, tmp_path):
     assert (f"; {len(SWEPT.layers)} diverged." in json.dumps(order)) == (diverged == (1,))
 
 
+def order_words(run):
+    """The first paragraph of the section on the order of learning, numbers written out."""
+    story = run.read_json("story.json")
+    (section,) = (each for each in story["sections"] if each["id"] == "order")
+    text = next(block["text"] for block in section["blocks"] if block["kind"] == "text")
+    return re.sub(r"\{(n\d+)\}", lambda found: story["numbers"][found[1]]["text"], text)
+
+
+def test_the_page_says_whether_the_deepest_models_learned(made_up_folder, run):
+    # 3 seeds of 3 layers learn the first two of three steps.
+    assert order_words(made_up_folder).startswith("How the deepest models learn: of 9 curves, 6 fall under 0.5.")
+    assert order_words(run).startswith("Of the deepest models no curve falls under 0.5: none of them learned a step")
+
+
 def test_exact_minima_are_drawn_where_the_theory_has_them(swept):
     rows = [row for row in partial_rows(SWEPT, swept) if row["kind"] == "exact"]
     expected = layers_per_step(3, "causal", "deepest-first")

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from hopscope.studies.chains.config import ChainsConfig
+from hopscope.studies.chains.config import QUICK, ChainsConfig
 
 FIGURE_NAMES = ("reads", "controls", "modes", "timeline", "gallery")
 
@@ -22,7 +22,8 @@ PRESETS = {
         evaluate_every=50, evaluation_samples=256, analysis_samples=512, orders=1, random_circuits=5, galleries=1,
         members_per_unit=1,
     ),
-    "laptop": CircuitsConfig(seeds=8, layers=8, heads=1, steps=2, training_steps=3_000, checkpoint_every=250),
+    "laptop": CircuitsConfig(**QUICK, seeds=4),
+    "two-steps": CircuitsConfig(seeds=8, layers=8, heads=1, steps=2, training_steps=3_000, checkpoint_every=250),
     "paper": CircuitsConfig(
         seeds=12, layers=12, heads=1, width=128, mlp_ratio=4.0, steps=3, pool=2**18, training_steps=24_000,
         batch_size=128, beta2=0.999, precision="bfloat16", checkpoint_every=1_000, evaluate_every=100, final_every=1,
@@ -32,5 +33,6 @@ PRESETS = {
 COSTS = {
     "smoke": "under a minute on two cores",
     "laptop": "under 10 min on two cores",
+    "two-steps": "under 10 min on two cores",
     "paper": "12 models of 12 layers; made for a GPU",
 }

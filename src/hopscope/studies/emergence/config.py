@@ -4,7 +4,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from hopscope.studies.chains.config import ChainsConfig
+from hopscope.studies.chains.config import QUICK, ChainsConfig
 from hopscope.training.config import MemberPlan, UnitPlan
 
 
@@ -81,7 +81,8 @@ PRESETS = {
         evaluate_every=25, evaluation_samples=256, analysis_samples=512, orders=1, random_circuits=5, galleries=1,
         members_per_unit=2, crossed=2, clamped=1,
     ),
-    "laptop": EmergenceConfig(
+    "laptop": EmergenceConfig(**QUICK, seeds=4, crossed=0, clamped=0),
+    "two-steps": EmergenceConfig(
         seeds=4, layers=6, heads=2, steps=2, training_steps=2_000, checkpoint_every=50, crossed=3, clamped=2,
         members_per_unit=3, orders=2,
     ),
@@ -91,6 +92,7 @@ PRESETS = {
 COSTS = {
     "smoke": "under a minute on two cores",
     "laptop": "under 10 min on two cores",
+    "two-steps": "under 10 min on two cores",
     "paper": "24 models of 24 layers; made for a GPU",
     "paper-batch-32768": "12 models of 24 layers at 128 times the batch; made for a GPU",
 }

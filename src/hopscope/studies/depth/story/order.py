@@ -18,11 +18,7 @@ def order_section(config: DepthStudyConfig, results: AllResults, numbers: Number
     return section(
         "order",
         "One step after another",
-        text(
-            "How the deepest models learn. Each curve waits on the plateau, then falls within a few hundred steps; "
-            "the next step of the chain can only be found by a model that has found the one before it. "
-            + _order_words(config, results, numbers)
-        ),
+        text(_deepest_words(found, numbers) + _order_words(config, results, numbers)),
         figure(
             "partial_curves",
             f"{found.name}: held-out partial loss through training, seed by seed. Dashed: the plateau, and 0.5.",
@@ -46,6 +42,23 @@ def order_section(config: DepthStudyConfig, results: AllResults, numbers: Number
             "The same for every IC model. A line reaches from the evaluation before the crossing to the one after.",
             "Dot plot of the training step at which each partial loss fell under 0.5, one row for each run.",
         ),
+    )
+
+
+def _deepest_words(found: Results, numbers: Numbers) -> str:
+    """Whether the deepest models learned anything, and what to look for if they did."""
+    times = {step: [each for each in found.crossings[step] if each is not None] for step in found.asked}
+    learned = {step: [each for each in several if each.time is not None] for step, several in times.items()}
+    what = f"first crossing of {LEARNED} by a held-out partial loss, {members(found)}"
+    curves = sum(map(len, times.values()))
+    if not any(learned.values()):
+        return f"Of the deepest models no curve falls under {LEARNED}: none of them learned a step of the chain. "
+    count = sum(map(len, learned.values()))
+    shown = numbers.add(count, str(count), METRICS, f"number with a {what}")
+    return (
+        f"How the deepest models learn: of {curves} curves, {shown} fall under {LEARNED}. On the plateau a model knows "
+        "which symbols are possible, but not which of them is right; a curve far below it is that of a model that "
+        "has found out. "
     )
 
 
