@@ -6,15 +6,18 @@ import json
 import re
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from hopscope.claims import Verdict
 from hopscope.claims.intervals import bootstrap_mean
 from hopscope.probes.onsets import transition
 from hopscope.runs import RunFolder
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
 from hopscope.studies.permutation.evidence import curve, last_epoch_loss
+from hopscope.studies.permutation.story.closing import WHY, closing_section
 
 PAPER = Path(__file__).parents[2] / "docs" / "results" / "permutation" / "paper"
 
@@ -209,6 +212,19 @@ def test_claims_of_the_story_are_those_of_the_ledger(run, story):
         assert entry["words"]
         for values in entry["per_seed"].values():
             assert len(values) >= claim["n"] > 0
+
+
+@pytest.mark.parametrize("verdict", ["reproduced", "refuted", "inconclusive"])
+def test_an_explanation_stands_only_beside_the_verdict_that_it_explains(verdict):
+    claims = [
+        SimpleNamespace(id=id, statement=f"claim {id}", verdict=Verdict(verdict))
+        for id in (*WHY, "of one's own")
+    ]
+    rows = closing_section(claims)["blocks"][1]["rows"]
+    assert [row[1] for row in rows] == [claim.id for claim in claims]
+    told = {row[1] for row in rows if row[3]}
+    assert told == {id for id, (explained, _) in WHY.items() if explained.value == verdict}
+    assert bool(told) is (verdict != "inconclusive")
 
 
 def test_a_small_run_says_what_it_lacks(story):

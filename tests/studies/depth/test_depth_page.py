@@ -123,8 +123,12 @@ def order_words(run):
 
 def test_the_page_says_whether_the_deepest_models_learned(made_up_folder, run):
     # 3 seeds of 3 layers learn the first two of three steps.
-    assert order_words(made_up_folder).startswith("How the deepest models learn: of 9 curves, 6 fall under 0.5.")
-    assert order_words(run).startswith("Of the deepest models no curve falls under 0.5: none of them learned a step")
+    assert order_words(made_up_folder).startswith(
+        "How the deepest models learn: of 9 curves, 6 fall under 0.5."
+    )
+    assert order_words(run).startswith(
+        "Of the deepest models no curve falls under 0.5: none of them learned a step"
+    )
 
 
 def test_exact_minima_are_drawn_where_the_theory_has_them(swept):
