@@ -5,6 +5,7 @@ models, the metric parts (metrics.parquet has them), Inspect's logs and the cloc
 the page and drawings, which `hopscope report` makes again from the rest.
 """
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -29,7 +30,16 @@ def main(arguments: list[str]) -> int:
         return 2
     shutil.rmtree(to, ignore_errors=True)
     shutil.copytree(run, to, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    _without_folder(to / "study.json")
     return 0
+
+
+def _without_folder(study: Path) -> None:
+    """The record of a study of one's own names its file; where that stood is the machine's affair."""
+    if study.is_file():
+        record = json.loads(study.read_text(encoding="utf-8"))
+        record["reference"] = Path(record["reference"]).name
+        study.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,9 @@ DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS / "results"
 BENCH = RESULTS / "bench"
 
+LEARNED = 0.5
+"""A partial loss under which a step of a chain counts as learned (paper, section 7.2)."""
+
 _PLACE = re.compile(r"(<!-- table: (?P<name>[a-z-]+)(?P<what>( [\w/-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 _NUMBER = re.compile(r"\{(n\d+)\}")
 
@@ -294,7 +297,26 @@ def witness_plan(steps: str, mask: Literal["causal", "none"]) -> str:
     return f"```\n{plan(int(steps), mask=mask)}\n```\n"
 
 
+def quick_shapes(run: str) -> str:
+    """Of each shape and seed: the evaluation from which on a loss is under 0.5, and the final loss of the last step."""
+    import pandas as pd
+
+    table = pd.read_parquet(RESULTS / run / "evidence.parquet")
+    curves = table[(table["split"] == "held_out") & table["metric"].str.fullmatch(r"loss_step_\d")]
+    rows = []
+    for shape, of_shape in curves.groupby("configuration", sort=False):
+        cells = []
+        for _, of_step in of_shape.groupby("metric"):
+            seeds = [each.sort_values("step") for _, each in of_step.groupby("member")]
+            under = [each.loc[each["value"] < LEARNED, "step"].min() for each in seeds]
+            cells.append(" / ".join("–" if pd.isna(step) else f"{step:,.0f}" for step in under))
+        last = " / ".join(f"{each['value'].iloc[-1]:.2f}" for each in seeds)
+        rows.append([str(shape), *cells, last])
+    return _markdown(["shape", "x₁ under 0.5", "x₂", "x₃", "final loss of x₃"], rows)
+
+
 TABLES: dict[str, Callable[..., str]] = {
+    "quick-shapes": quick_shapes,
     "verdicts": verdicts,
     "story": story,
     "speed": speed,

@@ -22,7 +22,7 @@ PRESETS = {
         evaluate_every=50, evaluation_samples=256, analysis_samples=512, orders=1, random_circuits=5, galleries=1,
         members_per_unit=1,
     ),
-    "laptop": CircuitsConfig(**QUICK, seeds=4),
+    "laptop": CircuitsConfig(**QUICK, seeds=6),
     "two-steps": CircuitsConfig(seeds=8, layers=8, heads=1, steps=2, training_steps=3_000, checkpoint_every=250),
     "paper": CircuitsConfig(
         seeds=12, layers=12, heads=1, width=128, mlp_ratio=4.0, steps=3, pool=2**18, training_steps=24_000,

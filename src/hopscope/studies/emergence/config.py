@@ -81,7 +81,7 @@ PRESETS = {
         evaluate_every=25, evaluation_samples=256, analysis_samples=512, orders=1, random_circuits=5, galleries=1,
         members_per_unit=2, crossed=2, clamped=1,
     ),
-    "laptop": EmergenceConfig(**QUICK, seeds=4, crossed=0, clamped=0),
+    "laptop": EmergenceConfig(**QUICK, seeds=6, crossed=0, clamped=0),
     "two-steps": EmergenceConfig(
         seeds=4, layers=6, heads=2, steps=2, training_steps=2_000, checkpoint_every=50, crossed=3, clamped=2,
         members_per_unit=3, orders=2,

@@ -1,0 +1,61 @@
+"""quick_shapes.py: what makes a chain of three steps quick to learn?  One thing at a time around one shape.
+
+Run it with `hopscope run campaigns/quick_shapes.py`: half an hour on two cores.
+"""
+
+import math
+
+import hopscope as hs
+
+LEARNED = 0.5
+BASE = {"model.layers": 16, "model.width": 512, "training.batch_size": 64}
+CHANGES = {
+    "8 layers": {"model.layers": 8},
+    "12 layers": {"model.layers": 12},
+    "24 layers": {"model.layers": 24},
+    "width 128": {"model.width": 128},
+    "width 256": {"model.width": 256},
+    "width 768": {"model.width": 768},
+    "head of 8": {"model.head_dim": 8},
+    "head of 32": {"model.head_dim": 32},
+    "2 heads of 8": {"model.heads": 2, "model.head_dim": 8},
+    "batch 32": {"training.batch_size": 32},
+    "batch 128": {"training.batch_size": 128},
+    "β₂ 0.999": {"training.betas": (0.9, 0.999)},
+    "rate 0.002": {"training.learning_rate": 0.002},
+    "rate 0.0005": {"training.learning_rate": 0.0005},
+}
+
+
+def grid(options):
+    """The base shape, and each change of it."""
+    base = hs.Configuration(label="16 layers × 512, head of 16, batch 64, β₂ 0.95", overrides=BASE)
+    return [base, *(hs.Configuration(label=name, overrides={**BASE, **each}) for name, each in CHANGES.items())]
+
+
+def steps_until_learned(evidence):
+    """Member → first evaluation with every loss under 0.5; infinite where that never happened."""
+    curves = [evidence.curve(f"loss_step_{step}") for step in (1, 2, 3)]
+    found = {}
+    for member in curves[0].columns:
+        worst = [max(values) for values in zip(*(curve[member] for curve in curves), strict=True)]
+        learned = (step for step, loss in zip(curves[0].index, worst, strict=True) if loss < LEARNED)
+        found[member] = float(next(learned, math.inf))
+    return found
+
+
+study = hs.Study(
+    name="quick-shapes",
+    question="What makes a chain of three steps quick to learn?",
+    task=hs.tasks.Retrieval(steps=3, chains=4),
+    model=hs.Model(layers=16, heads=1, width=512, head_dim=16, mlp_ratio=0.0),
+    training=hs.Training(
+        steps=1_000, batch_size=64, optimizer="adamw", betas=(0.9, 0.95), weight_decay=0.1, evaluate_every=50,
+        checkpoint_every=1_000,
+    ),  # fmt: skip
+    configurations=grid,
+    seeds=2,
+    held_out=256,
+    figures=[hs.figures.bars("loss", by="configuration"), hs.figures.curves("loss_step_3", by="configuration")],
+    presets={"smoke": {"seeds": 1, "training.steps": 20}},
+)
