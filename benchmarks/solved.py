@@ -124,7 +124,7 @@ PROBLEMS = {
         bar=Bar(0.99),
         limit=39_250,  # the study has 19,532 steps
     ),
-    # The laptop preset of the study of circuits.
+    # The preset two-steps of the study of circuits.
     "depth": Problem(
         model=_model(
             "depth",

@@ -295,7 +295,7 @@ def test_problems_are_those_of_the_studies(load: Load) -> None:
     plan = load("hopscope_ensemble").plan_of(problems["permutation"].model.batch, 1, 0)
     assert (plan.task, plan.model) == (task, model)
     assert problems["permutation"].limit == -(-2 * study.training(configuration).steps // 250) * 250
-    circuits, deep = CIRCUITS["laptop"], problems["depth"]
+    circuits, deep = CIRCUITS["two-steps"], problems["depth"]
     plan = load("hopscope_depth").plan_of(deep.model.shape, deep.model.batch, 1, 0)
     assert (plan.task, plan.model) == (circuits.task(), circuits.model())
     assert deep.limit == 2 * circuits.training().steps

@@ -137,6 +137,12 @@ def test_when_depths_were_learned_is_what_the_page_says(committed):
     assert found == len(told) > 0
 
 
+def views(story):
+    """What the page's player knows of each circuit."""
+    blocks = [block for section in story["sections"] for block in section["blocks"]]
+    return [each["view"] for block in blocks if block["kind"] == "circuit" for each in block["circuits"]]
+
+
 def test_the_page_is_as_it_was(tmp_path):
     """Every section and number of the run whose attention maps are on record."""
     before = read(RESULTS / "laptop" / "story.json")
@@ -146,6 +152,9 @@ def test_the_page_is_as_it_was(tmp_path):
     ledger = Ledger([judge(claim, evidence) for claim in STUDY.claims(config)])
     STUDY.present(run, config, evidence, ledger)
     after = run.read_json("story.json")
+    for view in views(after):
+        # How much of a circuit is not drawn was not told then.
+        assert view.pop("undrawn") >= 0 <= view.pop("undrawn_heads")
     assert {key: after[key] for key in before if key != "claims"} == {
         key: before[key] for key in before if key != "claims"
     }
