@@ -140,8 +140,7 @@ def _undrawn(view: CircuitView) -> str:
     drawn, heads = len(view.paths), len({path.place for path in view.paths})
     return (
         f" The picture shows {drawn} of its {drawn + view.undrawn} paths, in {heads} of {heads + view.undrawn_heads} "
-        "heads: those whose read has a name. The others follow the mean attention of their head; the circuit needs "
-        "them too."
+        "heads: those whose read has a name. No rule names what the others read; the circuit needs them too."
     )
 
 
