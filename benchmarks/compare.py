@@ -217,6 +217,15 @@ def ratios(ours: Sequence[float | None], other: Sequence[float | None]) -> list[
     return [a / b if a is not None and b else None for a, b in zip(ours, other, strict=True)]
 
 
+def against(
+    entries: Sequence[Entry], name: str, ratio: Callable[[Entry, Entry], dict[str, Any] | None]
+) -> dict[str, dict[str, Any] | None]:
+    """The ratio of ours, which has this name, and each other contestant, by the other's name."""
+    ours = next((entry for entry in entries if entry.contestant.name == name), None)
+    others = [entry for entry in entries if entry is not ours]
+    return {} if ours is None else {other.contestant.name: ratio(ours, other) for other in others}
+
+
 def record(entries: Sequence[Entry], model: Model, peaks: Sequence[float | None]) -> dict[str, Any]:
     """Everything measured and where, as JSON values."""
     contestants = [
@@ -238,12 +247,6 @@ def record(entries: Sequence[Entry], model: Model, peaks: Sequence[float | None]
         }
         for entry in entries
     ]
-    ours = next((entry for entry in entries if entry.contestant.name == model.ours), None)
-    against = {
-        entry.contestant.name: spread(ratios(ours.speeds(), entry.speeds()))
-        for entry in entries
-        if ours is not None and entry is not ours
-    }
     return {
         "schema_version": SCHEMA_VERSION,
         "suite": "cpu",
@@ -256,7 +259,9 @@ def record(entries: Sequence[Entry], model: Model, peaks: Sequence[float | None]
         "unit": "member-samples per second of training",
         "provenance": provenance(),
         "contestants": contestants,
-        "ratios": against,
+        "ratios": against(
+            entries, model.ours, lambda ours, other: spread(ratios(ours.speeds(), other.speeds()))
+        ),
     }
 
 

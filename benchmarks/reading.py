@@ -7,7 +7,6 @@ readings are long, and other programs come and go.  Both must find the planted c
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from compare import (
     STEADY,
     WIDTH_IN_FILES,
     check_run_options,
+    environment,
     median_range,
     provenance,
     ratios,
@@ -46,7 +46,6 @@ class Failed(Exception):
 
 def read_once(script: Path, way: str, words: Sequence[str]) -> dict[str, Any]:
     """One process, and its result line."""
-    path = os.pathsep.join(filter(None, [str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")]))
     command = [sys.executable, str(script), "--way", way, *WAYS[way], *words]
     try:
         done = subprocess.run(
@@ -55,7 +54,7 @@ def read_once(script: Path, way: str, words: Sequence[str]) -> dict[str, Any]:
             text=True,
             check=False,
             timeout=LIMIT,
-            env={**os.environ, "PYTHONPATH": path},
+            env=environment(),
         )
     except subprocess.TimeoutExpired:
         raise Failed(f"{way}: no result within {LIMIT:.0f} s") from None

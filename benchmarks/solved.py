@@ -38,6 +38,7 @@ from compare import (
     WIDTH_IN_FILES,
     Entry,
     Run,
+    against,
     check_run_options,
     combinations,
     environment,
@@ -309,12 +310,6 @@ def bounds(ours: Entry, other: Entry) -> list[str | None]:
 def record(entries: Sequence[Entry], problem: Problem, seeds: int) -> dict[str, Any]:
     """Everything measured and where, as JSON values."""
     model = problem.model
-    ours = next((entry for entry in entries if entry.contestant.name == model.ours), None)
-    against = {
-        entry.contestant.name: _against(ours, entry)
-        for entry in entries
-        if ours is not None and entry is not ours
-    }
     return {
         "schema_version": SCHEMA_VERSION,
         "suite": "solved",
@@ -330,11 +325,11 @@ def record(entries: Sequence[Entry], problem: Problem, seeds: int) -> dict[str, 
         "unit": "seconds from the start of the first process until the last seed has learned",
         "provenance": provenance(),
         "contestants": [_recorded(entry, problem, seeds) for entry in entries],
-        "ratios": against,
+        "ratios": against(entries, model.ours, _ratio),
     }
 
 
-def _against(ours: Entry, other: Entry) -> dict[str, Any] | None:
+def _ratio(ours: Entry, other: Entry) -> dict[str, Any] | None:
     found = spread(ratios(walls(other), walls(ours)))
     return found and {**found, "bounds": bounds(ours, other)}
 

@@ -3,11 +3,8 @@
 Run it with `hopscope run campaigns/quick_shapes.py`: half an hour on two cores.
 """
 
-import math
-
 import hopscope as hs
 
-LEARNED = 0.5
 BASE = {"model.layers": 16, "model.width": 512, "training.batch_size": 64}
 CHANGES = {
     "8 layers": {"model.layers": 8},
@@ -34,17 +31,6 @@ def grid(options):
         base,
         *(hs.Configuration(label=name, overrides={**BASE, **each}) for name, each in CHANGES.items()),
     ]
-
-
-def steps_until_learned(evidence):
-    """Member → first evaluation with every loss under 0.5; infinite where that never happened."""
-    curves = [evidence.curve(f"loss_step_{step}") for step in (1, 2, 3)]
-    found = {}
-    for member in curves[0].columns:
-        worst = [max(values) for values in zip(*(curve[member] for curve in curves), strict=True)]
-        learned = (step for step, loss in zip(curves[0].index, worst, strict=True) if loss < LEARNED)
-        found[member] = float(next(learned, math.inf))
-    return found
 
 
 study = hs.Study(

@@ -17,9 +17,6 @@ DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS / "results"
 BENCH = RESULTS / "bench"
 
-LEARNED = 0.5
-"""A partial loss under which a step of a chain counts as learned (paper, section 7.2)."""
-
 _PLACE = re.compile(r"(<!-- table: (?P<name>[a-z-]+)(?P<what>( [\w/-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 _NUMBER = re.compile(r"\{(n\d+)\}")
 
@@ -300,6 +297,8 @@ def witness_plan(steps: str, mask: Literal["causal", "none"]) -> str:
 def quick_shapes(run: str) -> str:
     """Of each shape and seed: the evaluation from which on a loss is under 0.5, and the final loss of the last step."""
     import pandas as pd
+
+    from hopscope.studies.depth.values import LEARNED
 
     table = pd.read_parquet(RESULTS / run / "evidence.parquet")
     curves = table[(table["split"] == "held_out") & table["metric"].str.fullmatch(r"loss_step_\d")]

@@ -129,7 +129,7 @@ class VirtualBlock:
         bias = self._query_bias if heads is None else self._query_bias[list(heads)]
         # The weights give scores to the base 2.
         scores = (query + bias) @ key.transpose(-1, -2) * math.log(2.0)
-        mask = self._mask[: keys.positions if keys else queries.positions, : scores.shape[-1]]
+        mask = self._mask[: scores.shape[-1], : scores.shape[-1]]
         return (scores + (mask if rows is None else mask[rows])).softmax(-1)[None]
 
     def under(

@@ -47,18 +47,16 @@ def order_section(config: DepthStudyConfig, results: AllResults, numbers: Number
 
 def _deepest_words(found: Results, numbers: Numbers) -> str:
     """Whether the deepest models learned anything, and what to look for if they did."""
-    times = {step: [each for each in found.crossings[step] if each is not None] for step in found.asked}
-    learned = {step: [each for each in several if each.time is not None] for step, several in times.items()}
-    what = f"first crossing of {LEARNED} by a held-out partial loss, {members(found)}"
-    curves = sum(map(len, times.values()))
-    if not any(learned.values()):
+    crossings = [each for step in found.asked for each in found.crossings[step] if each is not None]
+    count = sum(each.time is not None for each in crossings)
+    if not count:
         return f"Of the deepest models no curve falls under {LEARNED}: none of them learned a step of the chain. "
-    count = sum(map(len, learned.values()))
+    what = f"first crossing of {LEARNED} by a held-out partial loss, {members(found)}"
     shown = numbers.add(count, str(count), METRICS, f"number with a {what}")
     return (
-        f"How the deepest models learn: of {curves} curves, {shown} fall under {LEARNED}. On the plateau a model knows "
-        "which symbols are possible, but not which of them is right; a curve far below it is that of a model that "
-        "has found out. "
+        f"How the deepest models learn: of {len(crossings)} curves, {shown} fall under {LEARNED}. On the plateau a "
+        "model knows which symbols are possible, but not which of them is right; a curve far below it is that of a "
+        "model that has found out. "
     )
 
 
