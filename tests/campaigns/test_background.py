@@ -109,6 +109,7 @@ def test_a_campaign_that_was_killed_goes_on_and_ends_as_one_that_was_not(home, t
     assert len(campaign["protocols"]["sha256"]) == 64 and len(campaign["protocols"]["commit"]) == 40
 
 
+@pytest.mark.extras
 def test_what_is_trained_is_collected_once_and_for_all(home):
     begin(home)
     wait_for(lambda: len(last_checkpoints(home)) == 3)

@@ -12,6 +12,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "your_own_study.md"
 BLOCK = re.compile(r"```(\w+)(?: file=(\S+))?\n(.*?)```", re.DOTALL)
 
 
+@pytest.mark.extras
 @pytest.mark.long
 def test_every_block_runs(tmp_path: Path) -> None:
     """Commands run as they are; blocks of Python run one after another in one interpreter."""

@@ -27,6 +27,7 @@ def test_a_task_of_an_example_keeps_the_contract(file: Path) -> None:
     hs.testing.check_task(find_study(str(file)).study.task)
 
 
+@pytest.mark.extras
 @pytest.mark.long
 def test_copying_by_its_installed_command(tmp_path: Path) -> None:
     """As in the README: the smoke preset from an empty folder; in the environment nothing points to the source."""
