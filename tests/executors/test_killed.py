@@ -176,7 +176,7 @@ def test_interrupted(processes, command, finished, expected, tmp_path):
     assert finished() == expected
 
 
-@pytest.mark.parametrize("calls", [2, pytest.param(12, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("calls", [3, pytest.param(12, marks=pytest.mark.soak)])
 def test_time_budget(here, command, finished, expected, tmp_path, calls):
     """However small it is, calls add up to a finished run; the last of a few has as long as it likes."""
     statuses, sizes = [], []
