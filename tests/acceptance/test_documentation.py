@@ -74,6 +74,7 @@ def test_readme_circuit_example_runs(emergence_run: Path, tmp_path: Path) -> Non
     assert "second 1 → first 1" in done.stdout
 
 
+@pytest.mark.extras
 @pytest.mark.long
 def test_readme_library_example_runs(tmp_path: Path) -> None:
     example = readme_examples()[1]

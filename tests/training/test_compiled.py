@@ -28,6 +28,9 @@ def checked(backend, cache):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+pytestmark = [pytest.mark.extras, pytest.mark.long]
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     return checked("aot_eager", tmp_path_factory.mktemp("cache"))

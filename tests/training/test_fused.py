@@ -66,6 +66,7 @@ SHAPES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(SHAPES, st.integers(3, 6), st.sampled_from([1, 6, 41, 230]), st.sampled_from([0.0, 0.4]))
 def test_equals_autograd(shape, values, size, ratio):

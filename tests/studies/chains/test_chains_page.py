@@ -46,6 +46,7 @@ def rows_of(run, name):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.long
 def test_the_run_is_done_with_every_figure_and_picture(run, config):
     assert (run.path / "DONE").is_file()
     for name in figure_names(config):
