@@ -99,3 +99,16 @@ def test_the_study_is_found_and_says_what_its_units_need():
         task = study.task(unit, "cpu")
         assert task.positions == unit.model.length and task.output_size == unit.model.output_size
         assert task.readout == unit.model.readout and task.input_size == unit.model.input_size
+
+
+def test_heads_may_be_narrower_than_the_stream_and_runs_without_that_keep_their_record():
+    plain, narrow = DepthStudyConfig(heads=1), DepthStudyConfig(heads=1, head_size=13)
+    assert "head_size" not in plain.model_dump(mode="json")
+    assert narrow.model_dump(mode="json")["head_size"] == 13
+    assert plain.model(plain.deepest()).head_size == plain.width
+    assert narrow.model(narrow.deepest()).head_size == 13
+
+
+def test_clipping_is_told_among_the_departures():
+    config = DepthStudyConfig(clip_norm=0.5)
+    assert "gradients clipped at 0.5" in config.departures(config.deepest())

@@ -21,6 +21,7 @@ class DepthStudyConfig(RecipeConfig):
     Attributes:
         seeds: seeds 0 … seeds - 1 of every depth.
         deepest_seeds: seeds of the deepest model with all targets, if more.
+        head_size: size of a head; width / heads by default.
         layers: numbers of layers, for models that are asked for the whole chain (IC).
         layers_last: numbers of layers, for models that are asked for the last symbol alone (non-IC).
         steps: retrieval steps D of the IC models (5 in the paper).
@@ -34,6 +35,8 @@ class DepthStudyConfig(RecipeConfig):
 
     seeds: int = Field(3, ge=1)
     deepest_seeds: int = Field(6, ge=1)
+    # Left out of the record where it is not given, so that runs of before there was such a field keep their names.
+    head_size: int | None = Field(None, ge=1, exclude_if=lambda size: size is None)
     layers: Layers = (1, 2, 3, 4, 5, 6)
     layers_last: Layers = (1, 2, 3, 4, 5, 6)
     steps: int = Field(2, ge=1, le=64)
@@ -133,7 +136,8 @@ class DepthStudyConfig(RecipeConfig):
 
     def model(self, configuration: Configuration) -> TransformerConfig:
         """The model of a configuration: GPT-2's blocks on vectors that carry their position (paper, section 7.1)."""
-        return self.of(configuration).model_of(self.task(configuration), configuration.layers)
+        here = self.of(configuration)
+        return here.model_of(self.task(configuration), configuration.layers, here.head_size)
 
     def training(self, configuration: Configuration) -> TrainingConfig:
         """The training of a configuration."""
@@ -158,6 +162,8 @@ class DepthStudyConfig(RecipeConfig):
         if here.pool != 2**20:
             found = "fresh samples" if here.pool is None else f"a pool of {here.pool:,}"
             changed.append(f"{found}, not a pool of 2²⁰")
+        if here.clip_norm is not None:
+            changed.append(f"gradients clipped at {here.clip_norm:g}")
         if here.training_steps < 10_000:
             changed.insert(0, f"{here.training_steps:,} of 10,000 steps")
         return changed
