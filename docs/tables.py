@@ -45,7 +45,8 @@ def _estimates(value: Any, interval: Any) -> str:
 
 def verdicts(run: str) -> str:
     """Every claim of a run that was run."""
-    words = _json(RESULTS / run / "story.json")["claims"]
+    # Runs of before a claim was one record have its words in the story.
+    told = _json(RESULTS / run / "story.json")["claims"]
     rows = [
         [
             claim["id"],
@@ -53,7 +54,7 @@ def verdicts(run: str) -> str:
             _estimates(claim["value"], claim["interval"]),
             str(claim["n"]),
             claim["verdict"],
-            words[claim["id"]]["words"],
+            claim["words"] if "words" in claim else told[claim["id"]]["words"],
         ]
         for claim in _json(RESULTS / run / "claims.json")
         if claim["verdict"] != "not run"

@@ -93,12 +93,22 @@ TORCH_FREE = [
     "studies/page_functions",
     "studies/page_text",
     "studies/page_values",
+    *(
+        f"studies/chains/{part}"
+        for part in ("charts", "claims", "evidence", "figures", "measures", "page", "places")
+    ),
     "studies/circuits/claims",
-    "studies/emergence/claims",
-    *(f"studies/depth/{part}" for part in ("claims", "figures", "measures", "results", "story", "values")),
-    *(f"studies/{study}/{part}" for study in ("permutation", "tiny_lm") for part in ("claims", "evidence")),
-    *(f"studies/{study}/{part}" for study in ("permutation", "tiny_lm") for part in ("figures", "story")),
-    *(f"studies/llm/{part}" for part in ("cells", "claims", "figures", "measurements", "story")),
+    *(f"studies/emergence/{part}" for part in ("charts", "claims", "events", "figures", "measures", "page")),
+    *(
+        f"studies/depth/{part}"
+        for part in ("claims", "figures", "information_flow", "measures", "page", "values")
+    ),
+    *(
+        f"studies/permutation/{part}"
+        for part in ("claims", "evidence", "figures", "figures_own", "page", "shown")
+    ),
+    *(f"studies/tiny_lm/{part}" for part in ("claims", "evidence", "figures", "page")),
+    *(f"studies/llm/{part}" for part in ("cells", "claims", "figures", "measurements", "page")),
 ]
 """What says what a run found is among them: concluding a run, or building its page, does not wait for torch."""
 HEAVY = {"torch", "jax", "transformers", "inspect_ai"}

@@ -6,6 +6,7 @@ import pytest
 
 from hopscope.errors import UserError
 from hopscope.runs import Evidence, MemberRecord, Row
+from hopscope.runs.arrays import npz_bytes
 
 CONFIG = {"model": {"layers": 3, "width": 5}, "task": {"back": 2}}
 MEMBERS = [
@@ -47,6 +48,29 @@ def test_what_there_is(evidence):
     assert evidence.config == CONFIG
     assert "loss" in evidence and "accuracy" not in evidence
     assert len(evidence) == len(list(rows()))
+
+
+def test_arrays_of_the_files_that_rows_point_to(tmp_path):
+    maps = {"plain": np.arange(6.0).reshape(2, 3)}
+    (tmp_path / "analysis").mkdir()
+    (tmp_path / "analysis" / "asked.npz").write_bytes(npz_bytes(maps))
+    evidence = Evidence.of(MEMBERS, rows(), CONFIG, tmp_path)
+    (file,) = evidence.rows("asked", part="no")["file"]
+    for each in (evidence, evidence.where(seed=11)):
+        found = each.arrays(file)
+        assert list(found) == ["plain"]
+        np.testing.assert_array_equal(found["plain"], maps["plain"], strict=True)
+
+
+def test_arrays_that_are_not_there_or_damaged(tmp_path, evidence):
+    with pytest.raises(UserError, match=r"asked\.npz: expected evidence of a run's folder"):
+        evidence.arrays("asked.npz")
+    in_folder = Evidence.of(MEMBERS, rows(), CONFIG, tmp_path)
+    with pytest.raises(UserError, match=r"asked\.npz: expected a file, found none: delete it"):
+        in_folder.arrays("asked.npz")
+    (tmp_path / "asked.npz").write_bytes(b"no archive")
+    with pytest.raises(UserError, match=r"asked\.npz: expected whole arrays"):
+        in_folder.arrays("asked.npz")
 
 
 def test_columns_stand_in_their_order(evidence):

@@ -1,50 +1,106 @@
 """Made-up evidence of every configuration of a study, of the shapes that a run has; the numbers mean nothing."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 
-from hopscope.studies.permutation.evidence import Evidence, Source
+from hopscope.runs import Row
+from hopscope.runs.arrays import npz_bytes
+from hopscope.runs.evidence import Evidence as Table
+from hopscope.studies.permutation.configurations import Configuration
+from hopscope.studies.permutation.evidence import Analysed, Source
+from hopscope.studies.permutation.measures import of_analyses, of_curves
+
+PATTERNS = "patterns.npz"
+"""Where the attention patterns of the made-up run are: the same for every unit."""
 
 
-def made_up_evidence(config):
-    """Evidence by name, as `gather` returns it."""
-    gathered, member = {}, 0
+def cell(name, seeds=1, frozen=(), curves=None, **records):
+    """Evidence of one configuration: analyses as they are on disk; seeds are 3, 4, …, members 20, 21, …"""
+    nothing = [([], [])] * seeds
+    return Analysed(
+        configuration=Configuration.parse(name),
+        members=list(range(20, 20 + seeds)),
+        seeds=list(range(3, 3 + seeds)),
+        sources={
+            analysis: [Source(f"units/u/analysis/{analysis}.json", record, index) for index in range(seeds)]
+            for analysis, record in records.items()
+        },
+        training_loss=[None] * seeds,
+        frozen=list(frozen),
+        curves={"train/loss": nothing, "held_out/recall": nothing, **(curves or {})},
+    )
+
+
+def table(cells, config, folder=None):
+    """The evidence table of a run that trained these configurations, its members numbered anew.
+
+    Args:
+        cells: as `cell` gives them; a frozen member has no values.
+        config: of the study.
+        folder: of the run, where there is one.
+    """
+    members, rows = [], []
+    for each in cells:
+        numbers = {old: len(members) + place for place, old in enumerate(each.members)}
+        members += [
+            {"member": numbers[old], "seed": seed, "configuration": each.name,
+             "overrides": each.configuration.overrides()}
+            for old, seed in zip(each.members, each.seeds, strict=True)
+        ]  # fmt: skip
+        frozen = {numbers[old] for old in each.frozen}
+        numbered = replace(each, members=list(numbers.values()), frozen=sorted(frozen))
+        found = [*of_analyses(numbered, config), *of_curves(numbered, config), *_training(numbered)]
+        found += _patterns(numbered, config) if folder else []
+        rows += [replace(row, value=None) if row.member in frozen else row for row in found]
+    return Table.of(members, rows, config.model_dump(mode="json"), folder)
+
+
+def _training(found):
+    """The training record, as far as there are curves; a step is a sample here."""
+    for name, curves in found.curves.items():
+        split, metric = name.split("/")
+        for member, curve in zip(found.members, curves, strict=True):
+            for at, value in zip(*curve, strict=True):
+                yield Row(member, "training", metric, value, split, int(at), int(at))
+
+
+def _patterns(found, config):
+    return [
+        Row(member, "patterns", "attention_pattern", None, step=config.training(found.configuration).steps,
+            part=part, file=f"{len(found.members)}-{PATTERNS}")
+        for member in found.members
+        for part in ("plain", *(f"repeat_of_{source}" for source in range(1, config.values)))
+    ]  # fmt: skip
+
+
+def made_up_evidence(config, folder=None, diverged=False):
+    """The evidence of a run in a folder, into which the attention patterns are written.
+
+    Args:
+        config: of the study.
+        folder: of the run; without one there are no attention patterns.
+        diverged: whether the training of every member broke off at once.
+    """
+    cells = []
     for configuration in config.grid():
         seeds = config.seeds_of(configuration)
-        records = _records(config, configuration, seeds)
-        members = list(range(member, member + seeds))
-        member += seeds
-        gathered[configuration.name] = Evidence(
-            configuration=configuration,
-            departures=[],
-            members=members,
-            seeds=list(range(seeds)),
-            sources={
-                name: [Source(f"units/u/analysis/{name}.json", record, index) for index in range(seeds)]
-                for name, record in records.items()
-            },
-            exhaustive=True,
-            training_loss=[1.0] * seeds,
-            frozen=[],
-            curves=_curves(config, configuration, seeds),
-        )
-    return gathered
+        # The curves of the others are in no figure, and would be most of the table.
+        curves = _curves(config, configuration, seeds) if configuration in config.base() else None
+        found = cell(configuration.name, seeds, curves=curves,
+                     **_records(config, configuration, seeds))  # fmt: skip
+        cells.append(replace(found, frozen=found.members if diverged else []))
+        if folder is not None:
+            (folder / f"{seeds}-{PATTERNS}").write_bytes(npz_bytes(_maps(config, seeds)))
+    return table(cells, config, folder)
 
 
-def made_up_run(path, config, evidence):
-    """As much of a run folder as figures need: where to write, and attention patterns."""
+def _maps(config, seeds):
     length = 2 * config.values - 1
     scores = np.tril(1.0 + np.arange(length * length, dtype=float).reshape(length, length) % 7)
-    maps = np.broadcast_to(scores / scores.sum(-1, keepdims=True), (1, 1, 4, length, length))
+    maps = np.broadcast_to(scores / scores.sum(-1, keepdims=True), (seeds, 1, 4, length, length))
     names = ["plain", *(f"repeat_of_{source}" for source in range(1, config.values))]
-    unit = SimpleNamespace(read_analysis=lambda name, step: dict.fromkeys(names, maps))
-    everyone = [member for found in evidence.values() for member in found.members]
-    return SimpleNamespace(
-        path=path,
-        members={member: SimpleNamespace(unit="u", index=0) for member in everyone},
-        unit=lambda name: unit,
-    )
+    return dict.fromkeys(names, maps)
 
 
 def _share(seed, salt):
@@ -128,7 +184,7 @@ def _formation(config, configuration, seeds, heads):
         "history": [[0.1 + rise for rise in curve] for curve in rises],
         "recall": rises,
         "elimination": rises,
-        "order": [{"parts": parts} for _ in range(seeds)],
+        "order": [{"parts": parts, "orders": {}, "first": {}, "reached": {}} for _ in range(seeds)],
     }
 
 

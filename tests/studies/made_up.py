@@ -4,14 +4,14 @@ from dataclasses import replace
 
 from hopscope.runs.evidence import Evidence as Table
 from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.evidence import Evidence, Source
+from hopscope.studies.permutation.evidence import Analysed, Source
 from hopscope.studies.permutation.measures import of_analyses, of_curves
 
 STEPS = 5
 TIMES = [float(time) for time in range(0, 2001, 10)]
 
 
-def evidence(name, seeds=10, departures=(), frozen=(), exhaustive=True, **measured):
+def evidence(name, seeds=10, frozen=(), exhaustive=True, **measured):
     """Evidence of one configuration; a value is that of every seed, or a list of theirs."""
 
     def each(key, default=0.5):
@@ -50,16 +50,14 @@ def evidence(name, seeds=10, departures=(), frozen=(), exhaustive=True, **measur
         },
     }
     curves = [rise(length) for length in each("rise", None)]
-    return Evidence(
+    return Analysed(
         configuration=Configuration.parse(name),
-        departures=list(departures),
         members=list(range(100, 100 + seeds)),
         seeds=list(range(seeds)),
         sources={
             analysis: [Source(f"units/x/analysis/{analysis}.json", record, index) for index in range(seeds)]
             for analysis, record in records.items()
         },
-        exhaustive=exhaustive,
         training_loss=each("loss", 1.0),
         frozen=list(frozen),
         curves={

@@ -6,23 +6,16 @@ import sys
 import pytest
 
 from hopscope.claims.intervals import bootstrap_mean
+from hopscope.probes.onsets import transition
 from hopscope.studies import find_study
 from hopscope.studies.marks import in_lines
 from hopscope.studies.permutation.config import PRESETS, PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.evidence import Evidence, Source, transitions
-from hopscope.studies.permutation.figures import figure_names
-from hopscope.studies.permutation.figures.bayes import accuracy_rows, posterior_rows, tilt_rows
-from hopscope.studies.permutation.figures.causal import ablation_rows, battery_rows
-from hopscope.studies.permutation.figures.common import swept
-from hopscope.studies.permutation.figures.decoding import decoding_rows
-from hopscope.studies.permutation.figures.formation import formation_rows, order_rows
-from hopscope.studies.permutation.figures.readings import reading_rows
-from hopscope.studies.permutation.figures.roles import head_rows
-from hopscope.studies.permutation.figures.slots import pair_rows, slot_rows, training_words
-from hopscope.studies.permutation.figures.sweeps import capacity_rows, guess_rows, ratio_rows, value_rows
-from hopscope.studies.permutation.figures.training import averaged, loss_rows, skill_rows
-from hopscope.studies.rows import summary_rows, thinned
+from hopscope.studies.permutation.figures import figures
+from hopscope.studies.permutation.shown import swept, training_words
+from hopscope.studies.rows import averaged, summary_rows, thinned
+
+from .figure_evidence import cell, table
 
 CONFIG = PermutationStudyConfig()
 CURVES = ["loss", "skills", "recall_by_slot", "posterior", "accuracy_by_step", "tilt", "attention"]
@@ -30,22 +23,14 @@ TAKEN_APART = ["head_roles", "battery", "ablation", "decoding", "formation", "fo
 SWEPT = ["readings", "sweep_values", "sweep_capacity", "sweep_ratio", "sweep_slots"]
 
 
-def evidence(name, seeds=1, frozen=(), curves=None, **records):
-    """Evidence of one configuration: analyses as they are on disk; seeds are 3, 4, …, members 20, 21, …"""
-    return Evidence(
-        configuration=Configuration.parse(name),
-        departures=[],
-        members=list(range(20, 20 + seeds)),
-        seeds=list(range(3, 3 + seeds)),
-        sources={
-            analysis: [Source("units/u/analysis/a.json", record, index) for index in range(seeds)]
-            for analysis, record in records.items()
-        },
-        exhaustive=True,
-        training_loss=[None] * seeds,
-        frozen=list(frozen),
-        curves=curves or {},
-    )  # fmt: skip
+def figure_of(config, name):
+    (figure,) = (figure for figure in figures(config) if figure.name == name)
+    return figure
+
+
+def rows_of(config, name, *cells):
+    """The data of one figure of a run that measured no more than these."""
+    return figure_of(config, name).draw(table(cells, config))[1]
 
 
 def seeds_of(rows, **wanted):
@@ -79,8 +64,8 @@ def means_of(rows, **wanted):
     ],
 )  # fmt: skip
 def test_names(config, expected):
-    assert sorted(figure_names(config)) == sorted(expected)
-    assert find_study("permutation").figures(config) == figure_names(config)
+    shown = find_study("permutation").figures(config)
+    assert sorted(figure.name for figure in shown) == sorted(expected)
 
 
 def test_names_load_no_torch():
@@ -156,30 +141,35 @@ def test_averaged_losses_stay_means_over_what_was_trained():
 
 def test_loss_rows():
     curves = {"train/loss": [([10.0, 20.0], [1.5, 1.25]), ([], [])]}
-    rows = loss_rows(CONFIG, [evidence("d16/1 plain", seeds=2, curves=curves)])
-    assert [row for row in rows if row["kind"] == "loss"] == [
-        {"kind": "loss", "configuration": "d16/1 plain", "seed": 3, "samples": 10, "loss": 1.5},
-        {"kind": "loss", "configuration": "d16/1 plain", "seed": 3, "samples": 20, "loss": 1.25},
+    rows = rows_of(CONFIG, "loss", cell("d16/1 plain", seeds=2, curves=curves))
+    assert [(row["name"], row["seed"], row["at"], row["value"]) for row in rows] == [
+        ("d16/1 plain", 3, 10, 1.5),
+        ("d16/1 plain", 3, 20, 1.25),
     ]
-    floors = {row["kind"]: row["loss"] for row in rows if row["kind"] != "loss"}
-    assert floors["elimination floor"] == 0.9575
-    assert len(floors) == 4  # with repeats in the grid there are two more
+    marks = figure_of(CONFIG, "loss").series.marks
+    assert marks[0].label == "elimination floor 0.9575" and marks[0].value == pytest.approx(0.9575, abs=1e-4)
+    assert len(marks) == 4  # with repeats in the grid there are two more
+    plain = PermutationStudyConfig(configurations=("d16/1 plain",))
+    assert len(figure_of(plain, "loss").series.marks) == 2
 
 
 def test_skill_rows():
     times = [7.0, 14.0]
     curves = {"held_out/elimination": [(times, [0.5, 1.0])], "held_out/recall": [(times, [0.25, 0.0])]}
-    assert skill_rows([evidence("d16/1 plain", curves=curves)]) == [
-        {"configuration": "d16/1 plain", "seed": 3, "samples": 7, "elimination": 0.5, "recall": 0.25},
-        {"configuration": "d16/1 plain", "seed": 3, "samples": 14, "elimination": 1.0, "recall": 0.0},
+    rows = rows_of(CONFIG, "skills", cell("d16/1 plain", curves=curves))
+    assert [(row["panel"], row["name"], row["seed"], row["at"], row["value"]) for row in rows] == [
+        ("d16/1 plain", "elimination", 3, 7, 0.5),
+        ("d16/1 plain", "elimination", 3, 14, 1.0),
+        ("d16/1 plain", "recall", 3, 7, 0.25),
+        ("d16/1 plain", "recall", 3, 14, 0.0),
     ]
 
 
 def test_recall_by_slot():
     recalls = [[0.5, None], [0.75, None], [None, 1.0]]
-    rows = slot_rows([evidence("d16/1 plain", seeds=3, frozen=[21], probes={"recall_by_slot": recalls})])
-    found = [(row["seed"], row["slot"], row["recall"]) for row in rows]
-    assert found == [(3, "x1", 0.5), (5, "x2", 1.0)]
+    found = cell("d16/1 plain", seeds=3, frozen=[21], probes={"recall_by_slot": recalls})
+    rows = rows_of(CONFIG, "recall_by_slot", found)
+    assert {slot: seeds_of(rows, x=slot) for slot in ("x1", "x2")} == {"x1": {3: 0.5}, "x2": {5: 1.0}}
 
 
 # Ideal observers.
@@ -192,13 +182,13 @@ def test_posterior_rows():
         "kl_training_train": None,  # too many training mappings
         "kl_training_held_out": [[0.75, None], [0.5, None]],
     }
-    rows = posterior_rows([evidence("d16/1 plain", seeds=2, posteriors=posteriors)])
+    rows = rows_of(CONFIG, "posterior", cell("d16/1 plain", seeds=2, posteriors=posteriors))
     here, uniform, training = "d16/1 plain, ", "all mappings equally likely", "only training mappings"
-    assert seeds_of(rows, panel=here + "training mappings", observer=uniform, step=1) == {3: 0.5, 4: 0.25}
-    assert seeds_of(rows, panel=here + "training mappings", observer=uniform, step=2) == {3: 1e-7, 4: 0.125}
-    assert seeds_of(rows, panel=here + "held-out mappings", observer=uniform, step=2) == {3: 2.0, 4: 4.0}
-    assert seeds_of(rows, panel=here + "held-out mappings", observer=training, step=1) == {3: 0.75, 4: 0.5}
-    assert {row["step"] for row in rows if row["observer"] == training} == {1}
+    assert seeds_of(rows, panel=here + "training mappings", name=uniform, x="1") == {3: 0.5, 4: 0.25}
+    assert seeds_of(rows, panel=here + "training mappings", name=uniform, x="2") == {3: 1e-7, 4: 0.125}
+    assert seeds_of(rows, panel=here + "held-out mappings", name=uniform, x="2") == {3: 2.0, 4: 4.0}
+    assert seeds_of(rows, panel=here + "held-out mappings", name=training, x="1") == {3: 0.75, 4: 0.5}
+    assert {row["x"] for row in rows if row["name"] == training} == {"1"}
 
 
 def accuracies(values):
@@ -206,31 +196,38 @@ def accuracies(values):
 
 
 def test_accuracy_less_chance_with_the_published_numbers():
-    rows = accuracy_rows(
-        CONFIG, [evidence("d16/1 plain", posteriors=accuracies([0.25, 0.25, 0.25, 0.25, 1.0]))]
-    )
+    found = cell("d16/1 plain", posteriors=accuracies([0.25, 0.25, 0.25, 0.25, 1.0]))
+    rows = rows_of(CONFIG, "accuracy_by_step", found)
     for mappings in ("training mappings", "held-out mappings"):
-        found = [seeds_of(rows, mappings=mappings, step=step)[3] for step in (1, 2, 3, 4, 5)]
-        assert found == pytest.approx([0.05, 0.0, -1 / 12, -0.25, 0.0], abs=1e-5)
-    crosses = {row["step"]: row["value"] for row in rows if row["kind"] == "published"}
-    assert crosses == pytest.approx({1: -0.1044, 2: -0.086, 3: -0.08773, 4: -0.0774, 5: 0.0}, abs=1e-5)
+        shown = [seeds_of(rows, name=mappings, x=f"{step}")[3] for step in (1, 2, 3, 4, 5)]
+        assert shown == pytest.approx([0.05, 0.0, -1 / 12, -0.25, 0.0], abs=1e-5)
+    crosses = {
+        row["x"]: row["value"] for row in rows if row["kind"] == "mark" and row["panel"] == "d16/1 plain"
+    }
+    published = {"1": -0.1044, "2": -0.086, "3": -0.08773, "4": -0.0774, "5": 0.0}
+    assert crosses == pytest.approx(published, abs=1e-5)
+    assert {row["name"] for row in rows if row["kind"] == "mark"} == {"published (one seed)"}
 
 
 @pytest.mark.parametrize(
-    ("config", "name"), [(CONFIG, "d32/2 plain"), (PermutationStudyConfig(values=4), "d16/1 plain")]
+    "config",
+    [
+        PermutationStudyConfig(configurations=("d32/2 plain",)),
+        PermutationStudyConfig(configurations=("d16/1 plain",), values=4),
+    ],
 )
-def test_the_source_printed_no_accuracies_of_others(config, name):
-    rows = accuracy_rows(config, [evidence(name, posteriors=accuracies([0.5] * config.values))])
+def test_the_source_printed_no_accuracies_of_others(config):
+    (name,) = config.configurations
+    rows = rows_of(config, "accuracy_by_step", cell(name, posteriors=accuracies([0.5] * config.values)))
     assert {row["kind"] for row in rows} == {"seed", "mean"}
-    assert {row["step"] for row in rows} == set(range(1, config.values + 1))
+    assert {row["x"] for row in rows} == {f"{step}" for step in range(1, config.values + 1)}
 
 
 def test_tilt_rows():
     tilts = {"tilt_correlation": [9.0, 0.5, 0.25], "tilt_control": [9.0, -0.125, None]}
-    found = evidence("d16/1 plain", seeds=3, frozen=[20], posteriors=tilts)
-    rows = tilt_rows([found])
-    assert seeds_of(rows, arm="model") == {4: 0.5, 5: 0.25}
-    assert seeds_of(rows, arm="control (hollow): tilts of other sequences") == {4: -0.125}
+    rows = rows_of(CONFIG, "tilt", cell("d16/1 plain", seeds=3, frozen=[20], posteriors=tilts))
+    assert seeds_of(rows, name="model", arm="measured") == {4: 0.5, 5: 0.25}
+    assert seeds_of(rows, name="tilts of other sequences", arm="control (hollow)") == {4: -0.125}
 
 
 # Causal tests, heads, probes.
@@ -253,44 +250,44 @@ def battery(**changed):
 
 
 def test_battery_rows():
-    rows = battery_rows([evidence("d32/2 repeats", battery=battery())])
-    assert seeds_of(rows, test="nothing changed") == {3: 0.875}
+    rows = rows_of(CONFIG, "battery", cell("d32/2 repeats", battery=battery()))
+    assert seeds_of(rows, y="nothing changed") == {3: 0.875}
     codes = in_lines("position codes of x_j and x_k exchanged (values)")
-    assert seeds_of(rows, test=codes, answer=BECOMES) == {3: 0.75}
-    assert seeds_of(rows, test=codes, answer=STAYS, arm="test") == {3: 0.125}
-    assert seeds_of(rows, test=codes, arm="control (hollow): other pairs exchanged") == {3: 0.5}
+    assert seeds_of(rows, y=codes, name=BECOMES) == {3: 0.75}
+    assert seeds_of(rows, y=codes, name=STAYS, arm="measured") == {3: 0.125}
+    assert seeds_of(rows, y=codes, arm="control (hollow)") == {3: 0.5}
     donor = in_lines("FFN output from the same pairs with x_k repeated")
-    assert seeds_of(rows, test=donor, answer=BECOMES) == {3: 0.625}
-    assert {row["arm"] for row in rows if row["test"] == donor} == {"test"}
+    assert seeds_of(rows, y=donor, name=BECOMES) == {3: 0.625}
+    assert {row["arm"] for row in rows if row["y"] == donor} == {"measured"}
 
 
 def test_what_was_not_measured_has_no_row_in_the_battery():
     swap = {"to_other": [0.75], "stays": [0.125], "control_stays": None}  # V = 3
     changed = battery(position_code_swap=None, y_swap=swap, attention_swap=swap, mlp_interchange=None)
-    rows = battery_rows([evidence("d32/2 repeats positions=none", battery=changed)])
-    assert len({row["test"] for row in rows}) == 4
-    assert not any("position" in row["test"] or "FFN" in row["test"] for row in rows)
-    assert {row["arm"] for row in rows} == {"test"}
+    rows = rows_of(CONFIG, "battery", cell("d32/2 repeats", battery=changed))
+    assert len({row["y"] for row in rows}) == 4
+    assert not any("position" in row["y"] or "FFN" in row["y"] for row in rows)
+    assert {row["arm"] for row in rows} == {"measured"}
 
 
 def test_ablation_rows():
-    rows = ablation_rows([evidence("d32/2 repeats", battery=battery())])
-    assert seeds_of(rows, ablation="nothing changed", skill="recall") == {3: 0.875}
-    assert seeds_of(rows, ablation="FFN output: its mean", skill="recall") == {3: 0.25}
+    rows = rows_of(CONFIG, "ablation", cell("d32/2 repeats", battery=battery()))
+    assert seeds_of(rows, y="nothing changed", name="recall") == {3: 0.875}
+    assert seeds_of(rows, y="FFN output: its mean", name="recall") == {3: 0.25}
     control = in_lines("control: attention to other x made equal")
-    assert seeds_of(rows, ablation=control, skill="elimination") == {3: 0.9375}
+    assert seeds_of(rows, y=control, name="elimination") == {3: 0.9375}
     equal = {"recall": [0.5], "elimination": [0.5], "control_recall": None, "control_elimination": None}
     changed = battery(mlp_ablation=None, equal_y_weights=equal)
-    without = ablation_rows([evidence("d32/2 repeats", battery=changed)])
-    assert {row["ablation"] for row in without} == {"nothing changed", "attention to all y made equal"}
+    without = rows_of(CONFIG, "ablation", cell("d32/2 repeats", battery=changed))
+    assert {row["y"] for row in without} == {"nothing changed", "attention to all y made equal"}
 
 
 def test_head_rows():
     lost = {"recall_lost": [[0.5, -0.125], [9.0, 9.0]], "elimination_lost": [[0.0, 0.75], [9.0, 9.0]]}
-    two = evidence("d32/2 repeats", seeds=2, frozen=[21], roles=lost)
-    one = evidence("d32/1 repeats", roles={"recall_lost": [[0.25]], "elimination_lost": [[1.0]]})
-    found = [tuple(row.values()) for row in head_rows([two, one])]
-    assert found == [
+    two = cell("d32/2 repeats", seeds=2, frozen=[21], roles=lost)
+    one = cell("d32/1 repeats", roles={"recall_lost": [[0.25]], "elimination_lost": [[1.0]]})
+    config = PermutationStudyConfig(configurations=("d32/2 repeats", "d32/1 repeats"))
+    assert [tuple(row.values()) for row in rows_of(config, "head_roles", two, one)] == [
         ("d32/2 repeats", 3, "head 1", 0.5, 0.0),
         ("d32/2 repeats", 3, "head 2", -0.125, 0.75),
         ("d32/1 repeats", 3, "head 1", 0.25, 1.0),
@@ -309,13 +306,13 @@ def test_decoding_rows():
         "floors": {"uniform": 0.2, "used": 0.25, "earlier_row": {"repeats": 0.26},
                    "majority": {"pointer": 0.21, "history": [0.22, 0.23]}},
     }  # fmt: skip
-    rows = decoding_rows([evidence("d32/2 repeats", decoding=decoding)])
+    rows = rows_of(CONFIG, "decoding", cell("d32/2 repeats", decoding=decoding))
     before = in_lines("answer of a repeat, before the FFN")
-    assert seeds_of(rows, target=before, probe="linear probe", arm="trained") == {3: 0.25}
-    assert seeds_of(rows, target=before, probe="MLP probe", arm="trained") == {3: 0.75}
-    assert seeds_of(rows, target=before, probe="MLP probe", arm="untrained (hollow)") == {3: 0.625}
-    assert seeds_of(rows, target="history: y of slot 2", probe="MLP probe") == {3: 0.4}
-    floors = {row["target"].replace("|", " "): row["value"] for row in rows if row["kind"] == "floor"}
+    assert seeds_of(rows, y=before, name="linear probe", arm="measured") == {3: 0.25}
+    assert seeds_of(rows, y=before, name="MLP probe", arm="measured") == {3: 0.75}
+    assert seeds_of(rows, y=before, name="MLP probe", arm="control (hollow)") == {3: 0.625}
+    assert seeds_of(rows, y="history: y of slot 2", name="MLP probe") == {3: 0.4}
+    floors = {row["y"].replace("|", " "): row["value"] for row in rows if row["kind"] == "mark"}
     assert floors == {
         "answer of a repeat, before the FFN": 0.25,
         "answer of a repeat, after the FFN": 0.25,
@@ -333,24 +330,25 @@ def test_decoding_rows():
 def formation(**changed):
     five = [0.0, 0.25, 0.5, 0.5, 0.5]
     curve = [five, five, five]
+    members = len(changed.get("history", curve))
     return {
-        "checkpoints": {"samples": [0, 10, 20, 30, 40]},
+        "checkpoints": {"step": [0, 1, 2, 3, 4], "samples": [0, 10, 20, 30, 40]},
         "match": [[[0.0, place / 4] for place in range(5)]] * 3,
         "best_head": [[0, 0, 0, 1, 1]] * 3,
         "history": [[0.4, 0.1, 0.1, 0.2, 0.3], five, five],
-        "recall": curve, "elimination": curve,
+        "recall": curve, "elimination": curve, "order": [None] * members,
         **changed,
     }  # fmt: skip
 
 
 def test_formation_rows():
     """The head is the best one at the end; history is relative to its last three checkpoints."""
-    rows = formation_rows(evidence("d32/2 repeats", seeds=3, frozen=[21], formation=formation()))
-    assert {row["seed"] for row in rows} == {"seed 3", "seed 5"}
+    rows = rows_of(CONFIG, "formation", cell("d32/2 repeats", seeds=3, frozen=[21], formation=formation()))
+    assert {row["panel"] for row in rows} == {"seed 3", "seed 5"}
 
     def curve(word, seed="seed 3"):
-        chosen = [row for row in rows if row["curve"].startswith(word) and row["seed"] == seed]
-        return {row["samples"]: row["value"] for row in chosen}
+        chosen = [row for row in rows if row["name"].startswith(word) and row["panel"] == seed]
+        return {row["at"]: row["value"] for row in chosen}
 
     assert curve("match") == {0: 0.0, 10: 0.25, 20: 0.5, 30: 0.75, 40: 1.0}
     assert curve("history") == pytest.approx({0: 2.0, 10: 0.5, 20: 0.5, 30: 1.0, 40: 1.5})
@@ -361,51 +359,54 @@ def test_formation_rows():
 def test_formation_leaves_out_what_is_not_finite():
     five = [0.0] * 5
     changed = formation(history=[five, five, five], recall=[[None] * 5, five, five])
-    rows = formation_rows(evidence("d32/2 repeats", seeds=3, formation=changed))
-    assert {row["seed"] for row in rows} == {"seed 4", "seed 5"}
-    assert {row["curve"].split(" ")[0] for row in rows} == {
-        "elimination",
-        "recall",
-        "match",
-    }  # no history at all
+    rows = rows_of(CONFIG, "formation", cell("d32/2 repeats", seeds=3, formation=changed))
+    names = {
+        seed: {row["name"].split(" ")[0] for row in rows if row["panel"] == f"seed {seed}"} for seed in (3, 4)
+    }
+    assert names == {3: {"elimination", "match"}, 4: {"elimination", "recall", "match"}}  # no history at all
 
 
 def test_formation_has_a_panel_for_ten_seeds():
     five = [[0.5] * 5] * 13
     heads = {"match": [[[1.0, 1.0]] * 5] * 13, "best_head": [[1] * 5] * 13}
     whole = formation(**heads, history=five, recall=five, elimination=five)
-    rows = formation_rows(evidence("d32/2 repeats", seeds=13, formation=whole))
-    assert list(dict.fromkeys(row["seed"] for row in rows)) == [f"seed {seed}" for seed in range(3, 13)]
+    rows = rows_of(CONFIG, "formation", cell("d32/2 repeats", seeds=13, formation=whole))
+    assert list(dict.fromkeys(row["panel"] for row in rows)) == [f"seed {seed}" for seed in range(3, 13)]
 
 
 def test_order_rows():
     def half(time):
-        there = time is not None
-        return {
-            "half": {
-                "time": time,
-                "low": time - 5.0 if there else None,
-                "high": time + 5.0 if there else None,
-            }
-        }
+        if time is None:
+            return {"half": {"time": None, "low": None, "high": None, "censored_at": 400.0}}
+        return {"half": {"time": time, "low": time - 5.0, "high": time + 5.0, "censored_at": None}}
 
+    apart = {"orders": {}, "first": {}, "reached": {}}
     orders = [
-        {"parts": {"match": half(100.0), "history": half(200.0), "recall": half(300.0)}},
-        {"parts": {"match": half(150.0), "history": half(None), "recall": half(None)}},
+        {"parts": {"match": half(100.0), "history": half(200.0), "recall": half(300.0)}, **apart},
+        {"parts": {"match": half(150.0), "history": half(None), "recall": half(None)}, **apart},
         None,
     ]
     times = [float(time) for time in range(0, 401, 10)]
     late = [min(1.0, max(0.0, (time - 280) / 40)) for time in times]
-    losses = [(times[1:], [1.5 - value / 2 for value in late[1:]])] * 3
-    curves = {"held_out/recall": [(times, late), (times, [0.0] * 41), (times, late)], "train/loss": losses}
-    found = evidence("d32/2 repeats", seeds=3, frozen=[22], formation={"order": orders}, curves=curves)
-    rows = {(row["seed"], row["part"]): row for row in order_rows(found, 5)}
+    losses = (times[1:], [1.5 - value / 2 for value in late[1:]])
+    # The second seed never learned recall, and its loss is flat.
+    flat = (times[1:], [1.5] * 40)
+    curves = {"held_out/recall": [(times, late), (times, [0.0] * 41), (times, late)],
+              "train/loss": [losses, flat, losses]}  # fmt: skip
+    found = cell("d32/2 repeats", seeds=3, frozen=[22], formation=formation(order=orders), curves=curves)
+    rows = {
+        (row["y"], row["name"]): row
+        for row in rows_of(CONFIG, "formation_order", found)
+        if row["kind"] == "seed"
+    }
     fall = "steepest fall of the loss"
-    first = {("seed 3", part) for part in ("match", "history", "recall", fall)}
-    assert set(rows) == first | {("seed 4", "match")}
-    assert list(rows["seed 3", "history"].values()) == ["seed 3", "history", 200, 195, 205]
-    steepest = transitions(found, 5)[0]["steepest_fall"]
-    assert rows["seed 3", fall]["time"] == round(steepest["time"])
+    assert {seed for seed, _ in rows} == {"seed 3", "seed 4"}
+    assert {part for seed, part in rows if seed == "seed 3"} == {"match", "history", "recall", fall}
+    assert {part for seed, part in rows if seed == "seed 4"} - {fall} == {"match"}
+    history = rows["seed 3", "history"]
+    assert (history["value"], history["low"], history["high"]) == (200, 195, 205)
+    steepest = transition(times, late, [None, *losses[1]], chance=1 / 4)["steepest_fall"]
+    assert rows["seed 3", fall]["value"] == pytest.approx(steepest["time"], rel=1e-4)
     assert 280 <= steepest["time"] <= 320
 
 
@@ -413,26 +414,29 @@ def test_order_rows():
 
 
 def test_value_rows():
-    config = PermutationStudyConfig(values=7, sweeps=("values",))
-    recall = evidence("d32/2 repeats V=4", seeds=2, probes={"recall": [0.5, 0.25]})
-    plain = evidence("d32/2 plain", seeds=2, posteriors={"memorised_share": [-0.125, None]})
-    rows = value_rows(config, [recall, plain])
-    assert seeds_of(rows, values=4, panel="recall (trained with repeats)") == {3: 0.5, 4: 0.25}
-    assert seeds_of(rows, values=7, panel="way to memorising (plain data)") == {3: -0.125}
-    guesses = {(row["values"], row["guess"]): row["value"] for row in guess_rows(config, [recall, plain])}
-    assert guesses == {(4, "guess among values shown"): 0.33333, (4, "guess among all values"): 0.25}
+    config = PermutationStudyConfig(values=7, sweeps=("values",), configurations=("d32/2 plain",))
+    recall = cell("d32/2 repeats V=4", seeds=2, probes={"recall": [0.5, 0.25]})
+    plain = cell("d32/2 plain", seeds=2, posteriors={"memorised_share": [-0.125, None]})
+    rows = rows_of(config, "sweep_values", plain, recall)
+    assert seeds_of(rows, x=4, panel="recall (trained with repeats)") == {3: 0.5, 4: 0.25}
+    assert seeds_of(rows, x=7, panel="way to memorising (plain data)") == {3: -0.125}
+    guesses = {(row["x"], row["name"]): row["value"] for row in rows if row["kind"] == "mark"}
+    assert guesses[4, "guess among values shown"] == 0.33333
+    assert guesses[4, "guess among all values"] == 0.25
 
 
 def test_capacity_and_ratio_rows():
-    one = evidence("d8/1 repeats", probes={"recall": [0.5], "elimination": [1.0]})
-    two = evidence("d24/2 repeats", probes={"recall": [0.25], "elimination": [0.75]})
-    rows = capacity_rows([one, two])
-    assert seeds_of(rows, width=8, heads="1 head") == {3: 0.5}
-    assert seeds_of(rows, width=24, heads="2 heads") == {3: 0.25}
-    many = evidence("d32/2 repeats ratio=0.8", probes={"recall": [0.625], "elimination": [0.875]})
-    rows = ratio_rows(CONFIG, [one, many])
-    assert seeds_of(rows, ratio=0.3, skill="elimination") == {3: 1.0}
-    assert seeds_of(rows, ratio=0.8, skill="recall") == {3: 0.625}
+    one = cell("d8/1 repeats", probes={"recall": [0.5], "elimination": [1.0]})
+    two = cell("d24/2 repeats", probes={"recall": [0.25], "elimination": [0.75]})
+    config = PermutationStudyConfig(sweeps=("capacity", "ratio"))
+    rows = rows_of(config, "sweep_capacity", one, two)
+    assert seeds_of(rows, x=8, name="1 head") == {3: 0.5}
+    assert seeds_of(rows, x=24, name="2 heads") == {3: 0.25}
+    base = cell("d32/2 repeats", probes={"recall": [0.5], "elimination": [1.0]})
+    many = cell("d32/2 repeats ratio=0.8", probes={"recall": [0.625], "elimination": [0.875]})
+    rows = rows_of(config, "sweep_ratio", base, many)
+    assert seeds_of(rows, x=0.3, name="elimination") == {3: 1.0}
+    assert seeds_of(rows, x=0.8, name="recall") == {3: 0.625}
 
 
 @pytest.mark.parametrize(
@@ -450,27 +454,31 @@ def test_training_words(changes, words):
 
 
 def test_slot_pairs_are_means_over_seeds():
-    config = PermutationStudyConfig(values=3)
+    names = ("d32/2 repeats", "d32/2 repeats sources=1")
+    config = PermutationStudyConfig(values=3, configurations=names)
     none = [None, None, None]
     first = [none, [0.25, None, None], [0.5, 1.0, None]]
     second = [none, [0.75, None, None], [0.5, None, None]]
-    found = evidence(
-        "d32/2 repeats sources=1", seeds=3, frozen=[22], slots={"recall": [first, second, first]}
-    )
-    rows = {(row["slot"], row["source"]): row for row in pair_rows(config, [found])}
-    assert {place: row["recall"] for place, row in rows.items()} == {(2, 1): 0.5, (3, 1): 0.5, (3, 2): 1.0}
-    assert {place: row["seeds"] for place, row in rows.items()} == {(2, 1): 2, (3, 1): 2, (3, 2): 1}
-    assert {place for place, row in rows.items() if row["trained"] == "yes"} == {(3, 1)}
+    found = cell(names[1], seeds=3, frozen=[22], slots={"recall": [first, second, first]})
+    rows = {(row["y"], row["x"]): row for row in rows_of(config, "sweep_slots", found)}
+    assert {place: row["value"] for place, row in rows.items()} == {
+        ("2", "1"): 0.5,
+        ("3", "1"): 0.5,
+        ("3", "2"): 1.0,
+    }
+    assert {row["kind"] for row in rows.values()} == {"mean"}
+    assert {place for place, row in rows.items() if row.get("outline")} == {("3", "1")}
 
 
 def test_reading_rows():
     names = ("d32/2 repeats", "d32/2 repeats batch=128", "d32/2 repeats positions=none")
-    found = [evidence(name, probes={"recall": [0.5], "elimination": [0.25]}) for name in names]
-    rows = reading_rows(CONFIG, found)
-    readings = [reading.replace("|", " ") for reading in dict.fromkeys(row["reading"] for row in rows)]
+    config = PermutationStudyConfig(configurations=names)
+    found = [cell(name, probes={"recall": [0.5], "elimination": [0.25]}) for name in names]
+    rows = rows_of(config, "readings", *found)
+    readings = [reading.replace("|", " ") for reading in dict.fromkeys(row["y"] for row in rows)]
     assert readings == [
         "batch 256, a code for each position",
         "batch 128, a code for each position",
         "batch 256, no position codes",
     ]
-    assert seeds_of(rows, skill="recall", reading=in_lines(readings[2])) == {3: 0.5}
+    assert seeds_of(rows, name="recall", y=in_lines(readings[2])) == {3: 0.5}

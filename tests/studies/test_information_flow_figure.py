@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from hopscope.report.figures import render_figure
-from hopscope.studies.depth.figures.information_flow import NAME, information_flow_chart
-from hopscope.studies.figures import write_figure
+from hopscope.runs.evidence import Evidence
+from hopscope.studies.depth.information_flow import information_flow_chart
+from hopscope.studies.figures import chart, write_figure
 from hopscope.theory.information_flow import held_pieces
 
+NAME = "information_flow"
 WIDEST = 720.0
 CASES = [
     (5, "causal", "deepest-first"),
@@ -75,8 +77,8 @@ def test_outlined_is_what_brings_the_query_further():
 
 @pytest.mark.parametrize(("steps", "mask", "order"), CASES)
 def test_drawn(tmp_path, steps, mask, order):
-    chart, rows = information_flow_chart(steps, mask, order)
-    write_figure(SimpleNamespace(path=tmp_path), NAME, chart, rows)
+    figure = chart(NAME, lambda evidence: information_flow_chart(steps, mask, order))
+    write_figure(SimpleNamespace(path=tmp_path), NAME, *figure.draw(Evidence.of([], [])))
     svg, png = render_figure(tmp_path / "figures", NAME)
     assert png.read_bytes().startswith(b"\x89PNG")
     text = svg.read_text(encoding="utf-8")

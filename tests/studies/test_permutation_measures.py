@@ -14,6 +14,7 @@ from hopscope.studies.permutation.evidence import gather
 from hopscope.studies.permutation.flatten import flatten
 from hopscope.studies.permutation.measures import measurements, of_analyses
 
+from .analysed import looked_up
 from .made_up import evidence, table
 
 PAPER = Path(__file__).parents[2] / "docs" / "results" / "permutation" / "paper"
@@ -219,11 +220,11 @@ def test_every_member_has_every_metric_of_its_configuration(run, gathered, found
 def test_rows_are_the_numbers_of_the_analyses(cell, found, metric, measure, where, path):
     series = found.last(metric, measure=measure, configuration=cell.name, **where)
     assert list(series.index) == cell.members
-    assert series.tolist() == pytest.approx(cell.each(measure, path), nan_ok=True)
+    assert series.tolist() == pytest.approx(looked_up(cell, measure, path), nan_ok=True)
 
 
 def test_roles_in_words_are_truth_values(cell, found):
-    words = cell.each("roles", "spread")
+    words = looked_up(cell, "roles", "spread")
     for word in ("one each", "shared", "a skill is missing"):
         shown = found.last("spread", measure="roles", part=word, configuration=cell.name)
         assert shown.tolist() == [float(each == word) for each in words]
@@ -233,7 +234,7 @@ def test_formation_is_a_curve(cell, found):
     curve = found.curve("history", measure="formation", configuration=cell.name)
     record = cell.sources["formation"][0].record
     assert list(curve.index) == record["checkpoints"]["step"]
-    assert curve[cell.members[1]].tolist() == cell.each("formation", "history")[1]
+    assert curve[cell.members[1]].tolist() == looked_up(cell, "formation", "history")[1]
 
 
 def test_attention_maps_stay_in_their_file(run, found):
@@ -243,7 +244,7 @@ def test_attention_maps_stay_in_their_file(run, found):
 
 
 def test_order_is_a_number(cell, found):
-    words = cell.each("formation", "order.[m].orders.half.match.history")
+    words = looked_up(cell, "formation", "order.[m].orders.half.match.history")
     shown = found.last("order", measure="formation", part="half.match.history", configuration=cell.name)
     numbers = {"before": -1.0, "tie": 0.0, "after": 1.0, "unknown": math.nan}
     assert shown.tolist() == pytest.approx([numbers[word] for word in words], nan_ok=True)

@@ -1,25 +1,28 @@
-"""The page's words and figures: every number can be found where the story says it is."""
+"""The page of the permutation study: its numbers are those of the evidence, and no sentence contradicts the run."""
 
-import ast
 import csv
 import json
 import re
-from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from hopscope.claims import Verdict
+from hopscope.claims import Ledger, Verdict, judge
 from hopscope.claims.intervals import bootstrap_mean
-from hopscope.probes.onsets import transition
+from hopscope.report.record import read_run
 from hopscope.runs import RunFolder
-from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.evidence import curve, last_epoch_loss
-from hopscope.studies.permutation.story.closing import WHY, closing_section
+from hopscope.runs.evidence import Evidence
+from hopscope.studies import find_study
+from hopscope.studies.permutation.claims import claims
+from hopscope.studies.permutation.config import PRESETS, PermutationStudyConfig
+from hopscope.studies.permutation.measures import measurements
+
+from .page_evidence import page_evidence, told
+from .user_run import texts
 
 PAPER = Path(__file__).parents[2] / "docs" / "results" / "permutation" / "paper"
+BASE = ("d16/1 plain", "d16/1 repeats", "d32/1 repeats", "d32/2 repeats", "d32/2 plain")
 
 
 @pytest.fixture(scope="module", params=["whole_run", "small_run"])
@@ -27,9 +30,128 @@ def run(request):
     return RunFolder(request.getfixturevalue(request.param))
 
 
+@pytest.fixture(scope="module")
+def evidence(run):
+    return Evidence.read(run)
+
+
 @pytest.fixture
 def story(run):
-    return json.loads((run.path / "story.json").read_text(encoding="utf-8"))
+    return run.read_json("story.json")
+
+
+# Every number is where it is said to be.
+
+KEY = re.compile(
+    r"(?P<what>.*?)metric = (?P<metric>\w+), (?P<where>.*?)"
+    r"(, (?P<late>in the last fifth of training: (?P<end>\w+))|, last step)?"
+    r"(, over \d+ members|, member (?P<member>\d+))?"
+)
+MEETS = {
+    "equal": np.equal, "at least": np.greater_equal, "at most": np.less_equal, "above": np.greater, "below": np.less,
+}  # fmt: skip
+
+
+def rows_of(frame, metric, where):
+    """Rows that a key names, in plain pandas."""
+    frame = frame[frame["metric"] == metric]
+    asked = dict(condition.split(" = ") for condition in where.split(", "))
+    for name, value in asked.items():
+        frame = frame[frame[name].astype(str).str.removesuffix(".0") == value]
+    for name in ("part", "head"):
+        frame = frame if name in asked else frame[frame[name].isna()]
+    return frame
+
+
+def look_up(frame, key):
+    """What a reader finds who follows a key in the evidence table."""
+    match = KEY.fullmatch(key)
+    assert match, key
+    frame = rows_of(frame, match["metric"], match["where"])
+    if match["late"]:
+        values = frame[frame["step"] > 0.8 * frame["step"].max()]["value"].dropna()
+        return {"lowest": min, "highest": max}[match["end"]](values)
+    last = frame[frame["step"] == frame.groupby("member")["step"].transform("max")].set_index("member")
+    values = last["value"].dropna()
+    assert values.index.is_unique, key
+    if match["member"]:
+        return values[int(match["member"])]
+    what = match["what"].strip()
+    if what.startswith("members"):
+        condition, bound = re.fullmatch(r"members (.+) (\S+) of", what).groups()
+        return int(MEETS[condition](values, float(bound)).sum())
+    known = values[np.isfinite(values)].tolist()
+    if what == "mean of":
+        return sum(known) / len(known)
+    end = re.fullmatch(r"95 % bootstrap interval over seeds, (lower|upper) end, of the mean of", what)[1]
+    return bootstrap_mean(known)[("lower", "upper").index(end)]
+
+
+def check_numbers(story, evidence, every=1):
+    numbers = list(story["numbers"].items())
+    measured = [(name, number) for name, number in numbers if number["file"] == "evidence.parquet"]
+    others = [number for _, number in numbers if number["file"] != "evidence.parquet"]
+    assert {number["file"] for number in others} == {"config.json"}
+    assert len(others) <= 6
+    frame = evidence.to_pandas()
+    for name, number in measured[::every]:
+        assert look_up(frame, number["key"]) == pytest.approx(number["value"]), (name, number)
+    return len(measured)
+
+
+def test_every_number_is_where_it_is_said_to_be(story, evidence):
+    assert check_numbers(story, evidence) > 50
+
+
+@pytest.fixture(scope="module")
+def committed():
+    """The committed results of the configurations that are asked for without changes, and their page."""
+    run = RunFolder(PAPER)
+    config = PermutationStudyConfig.model_validate(run.config)
+    evidence = Evidence.of_run(run, measurements(run, config)).where(configuration=BASE)
+    config = config.model_copy(update={"sweeps": ()})
+    ledger = Ledger([judge(claim, evidence) for claim in claims(config)])
+    return evidence, find_study("permutation").story(run, config, evidence, ledger)
+
+
+@pytest.mark.long
+def test_the_page_of_the_committed_results(committed):
+    evidence, story = committed
+    assert check_numbers(story, evidence, 7) > 500
+    words = texts(story)
+    for sentence in (
+        "5 configurations, 50 models, measured on mappings that training never uses.",
+        "Recall rose well above chance in 10 of 10 seeds of d32/2 repeats.",
+        "d32/2 repeats | accuracy | published | 14.6 % | 16.4 % | 23.4 % | 41.5 % | 100 % | 100 %",
+        "d32/2 repeats | 10 | shared in 10 of 10 | head 1 in 6 of 10; head 2 in 4 of 10",
+        "Whatever binding a heat map shows in the earlier rows, the last answer does not use it.",
+        "Width decides more than heads do.",
+    ):
+        assert sentence in words or sentence in lines(story), sentence
+    kinds = [block["kind"] for section in story["sections"] for block in section["blocks"]]
+    assert (kinds.count("worked"), kinds.count("explorer")) == (4, 1)
+
+
+@pytest.mark.long
+def test_worked_sequences_are_those_of_the_record(committed):
+    _, story = committed
+    for block in blocks(story, "worked"):
+        record = json.loads((PAPER / block["file"]).read_text(encoding="utf-8"))
+        sequence, index = re.fullmatch(r"sequences\.(.+)\.probabilities\.(\d+)", block["key"]).groups()
+        assert [[bar["probability"] for bar in step["bars"]] for step in block["steps"]] == (
+            record["sequences"][sequence]["probabilities"][int(index)]
+        )
+        assert ", seed 0 of this run" in block["caption"]
+
+
+def blocks(story, kind):
+    return [block for section in story["sections"] for block in section["blocks"] if block["kind"] == kind]
+
+
+def lines(story):
+    """Rows of the tables, with the numbers filled in."""
+    rows = "\n".join(" | ".join(row) for block in blocks(story, "table") for row in block["rows"])
+    return re.sub(r"\{(n\d+)\}", lambda found: story["numbers"][found[1]]["text"], rows)
 
 
 def placeholders(value):
@@ -39,143 +161,17 @@ def placeholders(value):
     return set().union(*map(placeholders, entries))
 
 
-def inside(value, path):
-    """Follow keys and places joined by dots."""
-    for part in path.split("."):
-        value = value[part] if isinstance(value, dict) else value[int(part)]
-    return value
-
-
-@cache
-def record(path):
-    """What a file holds; no test changes one, and hundreds of numbers are from the same few."""
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-@cache
-def metrics(path):
-    return RunFolder(path).metrics().to_pylist()
-
-
-def values_of(run, files, path, members=None):
-    """The value of each member (or of all) under a path, from the files that the story names, without missing ones."""
-    before, _, after = path.partition(".[m]")
-    found = {}
-    for file in run.path.glob(files):
-        analysis = record(file)
-        for index, member in enumerate(analysis["members"]):
-            if members is not None and member not in members:
-                continue  # the pattern may match other configurations, with other shapes
-            value = inside(analysis, before)[index]
-            found[member] = inside(value, after[1:]) if after and value is not None else value
-    chosen = found if members is None else members
-    return [found[member] for member in chosen if found[member] is not None]
-
-
-MEMBERS = r"over members (?P<first>\d+)–(?P<last>\d+)"
-
-
-def look_up(run, file, key):
-    """What a reader finds who follows file and key."""
-    if match := re.fullmatch(
-        rf"(?P<interval>95 % interval of )?mean of (?P<path>\S+) {MEMBERS}(: (?P<end>\w+))?", key
-    ):
-        members = range(int(match["first"]), int(match["last"]) + 1)
-        known = values_of(run, file, match["path"], [m for m in members if in_file(run, file, m)])
-        if match["interval"]:
-            return bootstrap_mean(known)[("low", "high").index(match["end"])]
-        return sum(known) / len(known)
-    if match := re.fullmatch(rf"number of members with (?P<what>.+) at (?P<path>\S+) {MEMBERS}", key):
-        members = range(int(match["first"]), int(match["last"]) + 1)
-        what = ast.literal_eval(match["what"])
-        return sum(value == what for value in values_of(run, file, match["path"], members))
-    if match := re.fullmatch(rf"(lowest|highest) of late held_out/recall {MEMBERS}", key):
-        table = metrics(run.path)
-        members = range(int(match["first"]), int(match["last"]) + 1)
-        end = max(row["step"] for row in table if row["member"] in members)
-        late = [
-            row["value"]
-            for row in table
-            if row["member"] in members
-            and (row["split"], row["metric"]) == ("held_out", "recall")
-            and row["step"] > 0.8 * end
-        ]
-        return {"lowest": min, "highest": max}[match[1]](late)
-    if match := re.fullmatch(r"(.+) of (\w+)\.(\S+) of the transition", key):
-        return of_transition(run, *match.groups())
-    if match := re.fullmatch(r"last epoch of train/loss of member (\d+)", key):
-        assert file == "metrics.parquet"
-        return last_epoch_loss(run, PermutationStudyConfig.model_validate(run.config))[int(match[1])]
-    if match := re.fullmatch(r"(\S+) of member (\d+)", key):
-        return values_of(run, file, match[1], [int(match[2])])[0]
-    if match := re.fullmatch(r"loss where kind is '(.+)'", key):
-        with (run.path / file).open(newline="") as rows:
-            (value,) = {float(row["loss"]) for row in csv.DictReader(rows) if row["kind"] == match[1]}
-        return value
-    assert re.fullmatch(r"\S+", key), f"expected a key that can be followed, found {key!r}"
-    return inside(record(run.path / file), key)
-
-
-def in_file(run, files, member):
-    return any(member in record(file)["members"] for file in run.path.glob(files))
-
-
-@cache
-def transitions(path, levels):
-    """Of every member of the configuration that recalls, or none."""
-    run = RunFolder(path)
-    config = PermutationStudyConfig.model_validate(run.config)
-    recall, loss = curve(run, "held_out", "recall"), curve(run, "train", "loss")
-    found = []
-    for member in run.members:
-        if Configuration.from_overrides(member.overrides).name == "d32/2 repeats":
-            here, there = recall["member"] == member.member, loss["member"] == member.member
-            by_time = dict(zip(loss["samples"][there].tolist(), loss["value"][there].tolist(), strict=True))
-            samples = recall["samples"][here].tolist()
-            losses = [by_time.get(time) for time in samples]
-            chance = 1 / (config.values - 1)
-            found.append(transition(samples, recall["value"][here].tolist(), losses, chance=chance)[levels])
-    return found
-
-
-def of_transition(run, which, levels, path):
-    values = [None if part is None else inside(part, path) for part in transitions(run.path, levels)]
-    known = [value for value in values if value is not None]
-    ends = bootstrap_mean(known)
-    return {"mean": sum(known) / len(known), "lowest": min(known), "highest": max(known),
-            "interval low": ends and ends[0], "interval high": ends and ends[1]}[which]  # fmt: skip
-
-
-def test_every_number_is_where_it_is_said_to_be(run, story):
-    assert len(story["numbers"]) > 20
-    for name, number in story["numbers"].items():
-        assert set(number) == {"value", "text", "file", "key"}
-        assert list(run.path.glob(number["file"])), name
-        assert look_up(run, number["file"], number["key"]) == pytest.approx(number["value"], abs=5e-6), name
-
-
-@pytest.mark.parametrize(
-    "every", [pytest.param(7, id="every seventh"), pytest.param(1, id="all", marks=pytest.mark.soak)]
-)
-def test_every_number_of_the_committed_results_is_where_it_is_said_to_be(every):
-    run = RunFolder(PAPER)
-    numbers = run.read_json("story.json")["numbers"]
-    assert len(numbers) > 500
-    for name, number in list(numbers.items())[::every]:
-        assert look_up(run, number["file"], number["key"]) == pytest.approx(number["value"], abs=5e-6), name
-
-
 def test_texts_are_the_values_rounded(story):
+    scale = 1
     for name, number in story["numbers"].items():
         text = number["text"].replace("−", "-").replace(",", "")
-        if text.startswith(("<", ">")):
-            assert (number["value"] < 1e-4) if text.startswith("<") else (number["value"] > 0.9999)
-            continue
-        shown = float(text.rstrip("%\N{NO-BREAK SPACE} "))
-        scale = 100 if text.endswith("%") else 1
-        decimals = len(text.rstrip("%\N{NO-BREAK SPACE} ").partition(".")[2])
-        rounding = 0.51 * 10.0**-decimals if decimals or scale == 1 else 0.51
-        assert shown == pytest.approx(scale * number["value"], abs=rounding), name
+        # The ends of an interval have the unit of the mean before them.
+        if not number["key"].startswith("95 %"):
+            scale = 100 if text.endswith("%") else 1
+        shown = text.rstrip("%\N{NO-BREAK SPACE} ")
+        decimals = len(shown.partition(".")[2])
+        rounding = max(0.51 * 10.0**-decimals, 6e-4 * abs(scale * number["value"]))
+        assert float(shown) == pytest.approx(scale * number["value"], abs=rounding), name
 
 
 def test_every_placeholder_has_its_number_and_is_used(story):
@@ -189,7 +185,7 @@ def test_no_other_measured_number_is_written_into_the_text(story):
 
 
 def test_blocks_name_what_is_there(run, story):
-    kinds = {"text", "sequence", "figure", "table", "verdicts", "worked", "explorer"}
+    kinds = {"markdown", "sequence", "figure", "table", "verdicts", "worked", "explorer"}
     identifiers = [section["id"] for section in story["sections"]]
     assert len(set(identifiers)) == len(identifiers)
     for section in story["sections"]:
@@ -202,90 +198,165 @@ def test_blocks_name_what_is_there(run, story):
             if block["kind"] == "table":
                 assert block["rows"]
                 assert {len(row) for row in block["rows"]} == {len(block["columns"])}
+    assert read_run(run.path).story.title
 
 
-def test_claims_of_the_story_are_those_of_the_ledger(run, story):
-    ledger = json.loads((run.path / "claims.json").read_text())
-    assert list(story["claims"]) == [claim["id"] for claim in ledger]
-    for claim in ledger:
-        entry = story["claims"][claim["id"]]
-        assert entry["words"]
-        for values in entry["per_seed"].values():
-            assert len(values) >= claim["n"] > 0
-
-
-@pytest.mark.parametrize("verdict", ["reproduced", "refuted", "inconclusive"])
-def test_an_explanation_stands_only_beside_the_verdict_that_it_explains(verdict):
-    claims = [
-        SimpleNamespace(id=id, statement=f"claim {id}", verdict=Verdict(verdict))
-        for id in (*WHY, "of one's own")
-    ]
-    rows = closing_section(claims)["blocks"][1]["rows"]
-    assert [row[1] for row in rows] == [claim.id for claim in claims]
-    told = {row[1] for row in rows if row[3]}
-    assert told == {id for id, (explained, _) in WHY.items() if explained.value == verdict}
-    assert bool(told) is (verdict != "inconclusive")
+def test_every_figure_of_the_run_is_on_its_page(run, story):
+    config = PermutationStudyConfig.model_validate(run.config)
+    shown = [block["name"] for block in blocks(story, "figure")]
+    # When nothing formed there is no order to draw.
+    names = [figure.name for figure in find_study("permutation").figures(config)]
+    assert set(names) - set(shown) <= {"formation_order"}
+    assert len(set(shown)) == len(shown)
 
 
 def test_a_small_run_says_what_it_lacks(story):
-    words = json.dumps(story, ensure_ascii=False)
+    words = texts(story)
     assert re.search(r"[\d.]+ of (20|50) epochs", words)
-    assert "ten" in words  # seeds that a sentence about every seed needs
+    assert "a claim about every seed needs ten" in words
+
+
+# No sentence contradicts the run.
+
+CONFIG = PermutationStudyConfig(seeds=3)
+ROSE, NONE_ROSE = (
+    "Recall rose well above chance in 3 of 3 seeds",
+    "0 of 3 seeds of d32/2 repeats, so there is no rise",
+)
+SENTENCES = {
+    "learned": (
+        {},
+        [ROSE, "match came before history in 3 of 3 seeds", "match had gone 50.2 % of its own"],
+        [NONE_ROSE, "diverged", "none of them recalls", "so neither came first", "no value"],
+    ),
+    "nothing learned": (
+        {"learned": False},
+        [NONE_ROSE, "So none of them recalls half of the repeats", "so neither came first"],
+        [ROSE, "came before history in", "of its own", "diverged", "no value"],
+    ),
+    "one diverged": (
+        {"diverged": (4,)},
+        [
+            "Training of d32/2 repeats, seed 1 diverged: the loss was no longer finite.",
+            "Recall rose well above chance in 2 of 2 seeds",
+            "3, 1 diverged",
+            "Seeds in which neither formed, or that diverged, are not among these.",
+        ],
+        [ROSE, "no value"],
+    ),
+    "all of them diverged": (
+        {"diverged": (3, 4, 5)},
+        ["d32/2 repeats, seed 2 diverged", "3, 3 diverged"],
+        [ROSE, "How recall works", "phase transition?"],
+    ),
+    "everything diverged": ({"diverged": range(6)}, ["3, 3 diverged"], [ROSE, "Whatever binding"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SENTENCES)
+def test_the_page_says_only_what_is_so(tmp_path, case):
+    made, present, absent = SENTENCES[case]
+    story = told(tmp_path, CONFIG, page_evidence(CONFIG, **made))
+    words = texts(story).replace("\u00a0", " ")
+    assert [sentence for sentence in present if sentence not in words] == []
+    assert [sentence for sentence in absent if sentence in words] == []
+    check_numbers(story, page_evidence(CONFIG, **made), 5)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        PRESETS["smoke"],
+        PermutationStudyConfig(configurations=("d16/1 plain",), seeds=1),
+        PermutationStudyConfig(configurations=("d32/2 repeats V=4",), seeds=2),
+        PermutationStudyConfig(configurations=("d8/4 repeats",), seeds=2, values=3, repeat_slots=(2, 3)),
+        PermutationStudyConfig(measurements="basic", seeds=2),
+        PermutationStudyConfig(width=8, seeds=1, sweeps=("values", "positions")),
+        PermutationStudyConfig(
+            seeds=1, sweep_seeds=1, sweeps=("batch", "positions", "memorisation", "ratio")
+        ),
+    ],
+)
+def test_every_configuration_has_a_page(tmp_path, config):
+    evidence = page_evidence(config)
+    story = told(tmp_path, config, evidence)
+    check_numbers(story, evidence, 5)
+    shown = {block["name"] for block in blocks(story, "figure")}
+    assert shown == {figure.name for figure in find_study("permutation").figures(config)}
+
+
+def test_evidence_that_lacks_measures_has_a_page(tmp_path):
+    """Such as that of a run that was made before they were thought of."""
+    evidence = page_evidence(CONFIG, only=("probes", "last_epoch"))
+    words = texts(told(tmp_path, CONFIG, evidence))
+    assert "What was trained" in words
+    assert "tilt" not in words and "How recall works" not in words
+
+
+# What lies behind the verdicts.
+
+BEHIND = {
+    "P1": "reproduced", "P2": "reproduced", "P3": "refuted", "P4": "reproduced", "P6": "reproduced", "P7": "refuted",
+    "P8": "refuted", "P9": "refuted", "P10a": "reproduced", "P10b": "refuted", "P11": "refuted",
+}  # fmt: skip
+"""Claim → the verdict that the page explains; P5 is explained whichever it is."""
+
+
+def explained(tmp_path, evidence, config, verdict):
+    """Claims that have an explanation where all of them come to one verdict."""
+    ledger = [
+        judge(claim, evidence).model_copy(update={"verdict": Verdict(verdict)}) for claim in claims(config)
+    ]
+    story = told(tmp_path, config, evidence, Ledger(ledger))
+    (table,) = (block for block in blocks(story, "table") if block["columns"][-1] == "what lies behind it")
+    assert [row[1] for row in table["rows"]] == [claim.id for claim in ledger]
+    assert {row[0] for row in table["rows"]} == {verdict}
+    return {row[1] for row in table["rows"] if row[3] != "–"}
+
+
+BROAD = PermutationStudyConfig(all_configurations=True, seeds=2, sweeps=("memorisation",))
+
+
+@pytest.mark.parametrize("verdict", ["reproduced", "refuted", "inconclusive"])
+def test_an_explanation_stands_only_beside_the_verdict_that_it_explains(tmp_path, verdict):
+    found = explained(tmp_path, page_evidence(BROAD), BROAD, verdict)
+    expected = {id for id, explains in BEHIND.items() if explains == verdict}
+    # Of models that all learned everything, neither P3 nor P8 is refuted for the reasons that the page knows.
+    assert found == expected - {"P3", "P8"} | ({"P5"} if verdict != "inconclusive" else set())
+
+
+def test_an_explanation_needs_the_numbers_that_bear_it_out(tmp_path):
+    """The verdicts are the same, but nothing was learned."""
+    found = explained(tmp_path, page_evidence(BROAD, learned=False), BROAD, "refuted")
+    assert "P5" not in found
+    assert "P10a" not in explained(
+        tmp_path / "again", page_evidence(BROAD, learned=False), BROAD, "reproduced"
+    )
+
+
+def test_models_that_were_not_trained_explain_nothing(tmp_path):
+    config = PermutationStudyConfig(configurations=("d16/1 plain",), seeds=2)
+    found = explained(tmp_path, page_evidence(config), config, "refuted")
+    assert not {"P3", "P5", "P8", "P9", "P11"} & found
+
+
+def test_claims_that_were_not_run_are_not_told_again(tmp_path):
+    config = PermutationStudyConfig(configurations=("d16/1 plain",), seeds=2)
+    story = told(tmp_path, config, page_evidence(config), Ledger([]))
+    assert "No claim could be judged in this run." in texts(story)
 
 
 # Figures.
 
 
-def rows_of(run, name):
-    with (run.path / "figures" / f"{name}.csv").open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def fields_of(value):
-    """Columns that a Vega-Lite specification reads."""
-    if isinstance(value, dict):
-        own = {value["field"]} if isinstance(value.get("field"), str) else set()
-        return own.union(*(fields_of(entry) for entry in value.values()))
-    return set().union(*map(fields_of, value)) if isinstance(value, list) else set()
-
-
-def calculated(value):
-    if isinstance(value, dict):
-        own = {value["as"]} if "calculate" in value else set(value["as"]) if "fold" in value else set()
-        return own.union(*(calculated(entry) for entry in value.values()))
-    return set().union(*map(calculated, value)) if isinstance(value, list) else set()
-
-
 @pytest.mark.parametrize("name", ["loss", "skills", "recall_by_slot", "attention"])
 def test_figures_have_their_data(run, name):
-    chart = json.loads((run.path / "figures" / f"{name}.vl.json").read_text(encoding="utf-8"))
+    chart = run.read_json(f"figures/{name}.vl.json")
     assert chart["data"]["url"] == f"{name}.csv"
     assert "vega-lite" in chart["$schema"]
-    rows = rows_of(run, name)
-    assert len(rows) > 1
-    assert fields_of(chart) - calculated(chart) <= set(rows[0])
-    assert fields_of(chart) & set(rows[0])
+    with (run.path / "figures" / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+        assert list(csv.DictReader(file))
     for suffix, start in (("svg", b"<svg"), ("png", b"\x89PNG")):
         content = (run.path / "figures" / f"{name}.{suffix}").read_bytes()
         assert start in content[:300]
         assert len(content) > 2000
-
-
-def test_loss_figure_holds_every_record(run):
-    """All of them, because so small a run is not thinned."""
-    rows = [row for row in rows_of(run, "loss") if row["kind"] == "loss"]
-    table = [row for row in run.metrics().to_pylist() if (row["split"], row["metric"]) == ("train", "loss")]
-    drawn = sorted(float(row["loss"]) for row in rows)
-    assert drawn == pytest.approx(sorted(row["value"] for row in table), abs=6e-5)
-
-
-def test_maps_are_attention_patterns(run):
-    """Each row of a map adds up to one, whichever sequences are chosen."""
-    chosen = ["plain", *(f"repeat_of_{slot}" for slot in range(1, 5))]
-    sums = {}
-    for row in rows_of(run, "attention"):
-        for sequences in chosen:
-            place = row["map"], row["seed"], row["query"], sequences
-            sums[place] = sums.get(place, 0.0) + float(row[sequences])
-    assert len(sums) >= 2 * 9 * len(chosen)
-    assert all(total == pytest.approx(1.0, abs=9 * 5e-4 + 1e-9) for total in sums.values())

@@ -14,7 +14,22 @@ from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence, Row
 from hopscope.studies.chart_choice import choose
 from hopscope.studies.charts import curve_rows
-from hopscope.studies.figures import bars, chart, curves, heads, numbered, write_figures
+from hopscope.studies.figures import (
+    Axis,
+    Given,
+    Mark,
+    Series,
+    bars,
+    cells,
+    chart,
+    curves,
+    dots,
+    heads,
+    lines,
+    numbered,
+    sweep,
+    write_figures,
+)
 from hopscope.studies.levels import Level, apart, levels_of
 from hopscope.studies.selection import Group
 
@@ -276,6 +291,130 @@ def test_captions_say_what_is_left_out():
     assert "layers 2: no value (every member diverged)" in alternative
 
 
+# Figures of series.
+
+SHARE = Axis("held-out accuracy", (0.0, 1.0), "%")
+SHAPES = {"lines": lines, "dots": dots, "sweep": sweep, "cells": cells}
+
+
+def by_layers(metric="accuracy", **shown):
+    return [
+        Series(metric, label, x=layers, y=label, where={"configuration": label}, **shown)
+        for layers in (1, 2)
+        for label in [f"layers {layers}"]
+    ]
+
+
+def test_lines_show_every_member():
+    rows = drawn(lines("mine", [Series("accuracy", "a", panel="{configuration}, seed {seed}")], SHARE))
+    assert len(rows) == 6 * len(STEPS)
+    for row in rows:
+        assert row["value"] == pytest.approx(accuracy(row["member"], row["at"]), rel=1e-4)
+    assert [row["panel"] for row in rows[:: len(STEPS)]] == [
+        f"layers {layers}, seed {seed}" for layers in (1, 2) for seed in (2, 3, 5)
+    ]
+    rows = drawn(lines("mine", by_layers(less=0.125), SHARE, time="samples"), diverged=(4,))
+    assert {row["at"] for row in rows if row["member"] == 0} == {step * BATCH for step in STEPS}
+    assert max(row["at"] for row in rows if row["member"] == 4) == 7 * BATCH
+    assert rows[0]["value"] == -0.125
+
+
+@pytest.mark.parametrize("shape", ["dots", "sweep"])
+def test_dots_and_sweeps_show_seeds_and_means(shape):
+    rows = drawn(SHAPES[shape]("mine", by_layers(), SHARE), diverged=(4,))
+    seeds = {(row["name"], row["seed"]): row["value"] for row in rows if row["kind"] == "seed"}
+    assert seeds == {
+        (f"layers {layers}", seed): pytest.approx(accuracy(member, 13))
+        for member, layers, seed in ((0, 1, 2), (1, 1, 3), (2, 1, 5), (3, 2, 2), (5, 2, 5))
+    }
+    first, second = (row for row in rows if row["kind"] == "mean")
+    assert (first["value"], first["low"], first["high"]) == pytest.approx((0.974, 0.961, 0.987))
+    assert second["value"] == pytest.approx(0.935) and second["x"] == 2
+
+
+def test_cells_show_means_alone():
+    rows = drawn(cells("mine", by_layers(), SHARE), diverged=(3, 4, 5))
+    assert [(row["kind"], row["y"], row["value"]) for row in rows] == [
+        ("mean", "layers 1", pytest.approx(0.974))
+    ]
+
+
+def test_a_seed_may_have_its_own_interval():
+    rows = [Row(n, "exam", f"score{end}", 0.5 + by, step=7) for n in (0, 1)
+            for end, by in (("", 0.0), ("_low", -0.2 - n / 10), ("_high", 0.3))]  # fmt: skip
+    found = Evidence.of([{"member": n, "seed": n} for n in (0, 1)], rows)
+    series = [Series("score", "a", x="1", ends=("score_low", "score_high"))]
+    _, shown = sweep("mine", series, SHARE).draw(found)
+    assert [(row["low"], row["high"]) for row in shown if row["kind"] == "seed"] == [(0.3, 0.8), (0.2, 0.8)]
+
+
+def test_a_number_may_be_given():
+    series = [
+        Series(name="a", x="1", given=Given(0.123456, 0.1, 0.2)),
+        Series(name="b", x="1", given=Given(0.5)),
+        Series(name="c", x="1", given=Given(None)),
+    ]
+    _, rows = sweep("mine", series, SHARE).draw(evidence())
+    assert [(row["name"], row["kind"], row["value"]) for row in rows] == [
+        ("a", "seed", 0.12346), ("a", "mean", 0.12346), ("b", "seed", 0.5), ("b", "mean", 0.5),
+    ]  # fmt: skip
+    assert [(row["low"], row["high"]) for row in rows if row["kind"] == "mean"] == [(0.1, 0.2), (None, None)]
+
+
+def test_series_and_marks_may_be_functions_of_what_was_measured():
+    figure = sweep(
+        "mine",
+        lambda found: [Series("accuracy", name, x=name, where={"configuration": name})
+                       for name in dict.fromkeys(found.configurations.values())],
+        SHARE,
+        marks=lambda found: [Mark(len(found.members) / 12, "half")],
+    )  # fmt: skip
+    chart, rows = figure.draw(evidence())
+    assert {row["x"] for row in rows} == {"layers 1", "layers 2"}
+    assert '"at": 0.5, "name": "", "label": "half"' in json.dumps(chart.to_dict())
+
+
+MARKS = (Mark(0.5, "everywhere"), Mark(0.25, "only here", panel="two"))
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_figure_of_series_is_drawn(tmp_path, case, shape):
+    """Also where no member has a value; a mark of one small chart stands in that one alone."""
+    series = [*by_layers(panel="one"), *by_layers(panel="two"), *by_layers(panel="two", hollow=True)]
+    figures = [SHAPES[shape]("mine", series, SHARE, marks=MARKS, columns=3),
+               SHAPES[shape]("bare", [Series("accuracy", "a", x=2.0, y="a")], Axis("accuracy"))]  # fmt: skip
+    write_figures(RunFolder(tmp_path), figures, evidence(**CASES[case]), FLOORS)
+    svg, _ = (render_figure(tmp_path / "figures", name) for name in ("mine", "bare"))
+    text = svg[0].read_text(encoding="utf-8")
+    panels = 0 if case == "all diverged" and shape != "lines" else 2
+    if shape != "cells":
+        # A label is drawn twice: once as the white edge that keeps it readable over lines.
+        assert (text.count(">everywhere<"), text.count(">only here<")) == (2 * panels, panels)
+
+
+def test_the_legend_of_dots_is_there(tmp_path):
+    write_figures(RunFolder(tmp_path), [dots("mine", by_layers(), SHARE)], evidence())
+    svg = render_figure(tmp_path / "figures", "mine")[0].read_text(encoding="utf-8")
+    assert svg.count(">layers 1<") == 2  # its row, and the legend
+
+
+def test_a_flag_has_the_colour_of_its_series(tmp_path):
+    marks = [Mark(1.5, "threshold", "x", "layers 1"), Mark(1.5, "threshold", "x", "layers 2")]
+    write_figures(RunFolder(tmp_path), [sweep("mine", by_layers(), SHARE, marks=marks)], evidence())
+    render_figure(tmp_path / "figures", "mine")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_series_of_what_there_is_not_is_one_line(shape):
+    with pytest.raises(
+        UserError, match="figure 'mine': metric: expected one that the run has, found 'recall'"
+    ):
+        SHAPES[shape]("mine", [Series("recall", "a", x=1, y="a")], SHARE).draw(evidence())
+    with pytest.raises(UserError, match="figure 'mine': column: expected one of"):
+        SHAPES[shape]("mine", [Series("loss", "a", x=1, y="a", where={"size": 1})], SHARE).draw(evidence())
+
+
 # A chart of one's own.
 
 
@@ -346,3 +485,5 @@ def test_what_there_is_not_is_named_with_the_figure(figure, message):
 def test_a_name_that_cannot_be_a_file_is_one_line():
     with pytest.raises(UserError, match="expected a name of letters"):
         chart("../mine", own)
+    with pytest.raises(UserError, match="expected a name of letters"):
+        lines("a/b", [], SHARE)

@@ -57,6 +57,30 @@ def blocks(story, kind):
         ('estimate("attention_to_source", member=3, layer=1, head=1)', "61 % (n = 1 seed)"),
         ('value("loss", member=[0, 1])', "0.015"),
         ('value("loss", member=4)', "no value (the member diverged)"),
+        ('range("accuracy", **{"model.layers": 1})', "96.1 % – 98.7 %"),
+        ('range("accuracy", **{"model.layers": 2})', "92.2 % – 94.8 %"),
+        ('range("loss", member=0)', "0.01"),
+        ('range("loss", member=4)', "no value (the member diverged)"),
+        ('median("loss", **{"model.layers": 1})', "0.02"),
+        ('median("loss", **{"model.layers": 2})', "0.04"),  # the lower of two
+        ('median("loss", member=4)', "no value (the member diverged)"),
+        ('count("accuracy", above=0.95)', "3 of 5"),
+        ('count("accuracy", above=0.93, below=0.97, **{"model.layers": 2})', "1 of 2"),
+        ('count("loss", at_most=0.011)', "1 of 5"),
+        ('count("loss", at_least=5).none', "True"),
+        ('count("loss", member=4)', "0 of 0"),
+        ('has("loss")', "True"),
+        ('has("loss", member=4)', "True"),  # before it diverged
+        ('has("attention_to_source", member=4)', "False"),
+        ('has("recall")', "False"),
+        ('has("loss", **{"task.back": 4})', "False"),
+        ('rows("attention_to_source", member=3) | join("; ")', "21.0 %; 31.0 %; 51 %; 61 %"),
+        ('rows("attention_to_source", member=3) | map(attribute="place") | join(" ")', "0.0 0.1 1.0 1.1"),
+        ('rows("attention_to_source", member=4) | length', "0"),
+        ('rows("loss", member=0)[0].step', "13"),
+        ('number(1 / 3, "a third")', "0.3333"),
+        ('number(1 / 3, "a third", unit="fraction")', "33.3 %"),
+        ('number(0.5, "a half", unit="fraction", ends=(0.25, 0.75))', "50 % [25, 75]"),
         ('last("loss", **{"model.layers": 2}).n', "2"),
         ('last("loss", **{"model.layers": 2}).missing', "1"),
         ('"%.2f" | format(last("accuracy").highest)', "0.99"),
@@ -92,6 +116,10 @@ def test_what_a_template_may_say(filled, call, words):
         # What there is not is in no comparison.
         'not (estimate("loss", member=4) > 0 or estimate("loss", member=4) <= 0)',
         'not (last("loss", member=4).lowest > 0 or last("loss", member=4).mean <= 0)',
+        'range("accuracy", **{"model.layers": 1}).low > 0.96',
+        'median("loss", **{"model.layers": 1}) < 0.03',
+        'count("accuracy", above=0.5).all and count("accuracy", above=2).none',
+        'number(3, "three") == 3 or number(3, "three") > 2',
     ],
 )
 def test_conditions_compare_numbers(filled, condition):
@@ -135,7 +163,95 @@ def test_never_is_told_from_missing(filled):
     assert "no value (it never happened) no value (in any of the members)" in words
 
 
+def test_a_median_counts_what_never_happened_as_latest(filled):
+    rows = [Row(n, "mine", "onset", value, step=7) for n, value in enumerate((3.0, float("inf"), None, 5.0))]
+    found = Evidence.of([{"member": n} for n in range(4)], rows)
+    words = filled(
+        '{{ median("onset") }}, {{ median("onset", member=[0, 1]) }}, {{ median("onset", member=1) }}', found
+    )
+    assert words.endswith("5, 3, never, in more than half")
+    assert filled('{{ range("onset") }}, {{ count("onset", below=4) }}', found).endswith("3 – 5, 1 of 3")
+
+
+def of_the_run():
+    """A share with its interval, of one member and of the whole run."""
+    rows = [
+        Row(0, "exam", name, value, step=7)
+        for name, value in (("right", 0.5), ("right_low", 0.4), ("right_high", 0.6))
+    ]
+    asked = {"score": (0.75, None), "score_low": (0.5, None), "score_high": (0.875, None)}
+    rows += [Row(None, "asked", name, value, part=part) for name, values in asked.items()
+             for part, value in zip(("easy", "hard"), values, strict=True)]  # fmt: skip
+    rows += [Row(None, "asked", "once", value, part="easy") for value in (1.0, 0.0, None, 1.0)]
+    return Evidence.of([{"member": 0}], rows)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ('share("right", member=0)', "50 % [40, 60]"),
+        ('share("score", part="easy")', "75 % [50, 87.5]"),
+        ('share("score", part="easy", unit="number")', "0.75 [0.50, 0.88]"),
+        ('share("score", part="hard")', "–"),
+        ('share("score", part="easy").low > 0.4', "True"),
+        ('value("score", part="easy")', "0.75"),
+        ('value("score", part="easy", unit="fraction")', "75 %"),
+        ('value("score", part="hard")', "no value (not measured)"),
+        ('value("once", decimals=2)', "0.67"),
+        ('last("once").n', "3"),
+        ('last("once").missing', "1"),
+        ('has("score", part="easy") and not has("score", part="hard")', "True"),
+    ],
+)
+def test_what_belongs_to_no_member_can_be_said(filled, call, words):
+    assert (
+        filled("## Here\n\nFound: {{ " + call + " }}.", of_the_run()).splitlines()[-1] == f"Found: {words}."
+    )
+
+
+def test_a_number_of_the_whole_run_says_which_row_it_is(tmp_path):
+    template = '{{ value("score", part="easy") }} {{ share("score", part="easy") }} {{ value("once") }}'
+    story = render_page(template, FACTS, of_the_run(), [], (), run_folder(tmp_path))
+    keys = [number["key"] for number in story["numbers"].values()]
+    assert keys == [
+        *(f"metric = {name}, split = held_out, part = easy" for name in ("score", "score", "score_low", "score_high")),
+        "mean of 3 rows, metric = once, split = held_out",
+    ]  # fmt: skip
+
+
+def test_numbers_that_are_no_rows_say_what_they_are(tmp_path):
+    template = (
+        '{{ number(0.5, "a half", ends=(0.25, 0.75), file="evidence.parquet") }} {{ number(7, "seven") }}'
+    )
+    story = render_page(template, FACTS, evidence(), [], (), run_folder(tmp_path))
+    told = [(number["value"], number["key"], number["file"]) for number in story["numbers"].values()]
+    assert told == [
+        (0.5, "a half", "evidence.parquet"),
+        (0.25, "lower end of a half", "evidence.parquet"),
+        (0.75, "upper end of a half", "evidence.parquet"),
+        (7, "seven", "config.json"),
+    ]
+
+
+def test_numbers_of_conditions_alone_are_not_of_the_page(tmp_path):
+    template = '## S\n{% if count("loss", below=1).all %}\nAll {{ value("loss", member=0) }}.\n{% endif %}'
+    story = render_page(template, FACTS, evidence(), [], (), run_folder(tmp_path))
+    assert [number["value"] for number in story["numbers"].values()] == [pytest.approx(0.01)]
+
+
 # Blocks.
+
+
+def test_a_grid_has_the_rows_that_the_template_writes(tmp_path):
+    template = (
+        '## G\n{% call grid("Losses {a}.") %}\nmodel | loss \\| nats\n{% for each in members[:2] %}\n'
+        '{{ each }} | {{ value("loss", member=each.member) }}\n{% endfor %}\n{% endcall %}\nafter'
+    )
+    story = render_page(template, FACTS, evidence(), [], (), run_folder(tmp_path))
+    (block,) = blocks(story, "table")
+    assert block["columns"] == ["model", "loss | nats"] and block["caption"] == "Losses \\{a}."
+    assert block["rows"] == [["layers 1, seed 2", "{n0}"], ["layers 1, seed 3", "{n1}"]]
+    assert blocks(story, "markdown")[0]["text"] == "after"
 
 
 def test_a_table_has_a_row_for_each_group_and_the_floors_below(tmp_path):
@@ -259,6 +375,10 @@ def test_lines_of_tags_leave_no_line(filled, template, words):
         ('{{ estimate("attention_to_source") }}', "line 1: estimate of 'attention_to_source': "),
         ('{{ estimate("loss", split="test") }}', "line 1: estimate of 'loss': "),
         ('{{ table("loss", by="layers") }}', "line 1: table of 'loss': expected by to be one of the columns"),
+        ('\n{% call grid() %}\na | b\nc\n{% endcall %}', "line 2: grid: expected 2 cells in every row, found 1 in c"),
+        ('{{ share("accuracy") }}', "line 1: share of 'accuracy': expected one of the metrics"),
+        ('{{ count("lossy") }}', "line 1: count of 'lossy': expected one of the metrics"),
+        ('{{ rows("loss", layers=1) }}', "line 1: rows of 'loss': expected one of the columns member,"),
         ('{{ claim("C1") }}', "line 1: claim: expected one of none, for the study has none, found 'C1'"),
         ('{{ figure("loss") }}', "line 1: figure: expected one of loss-by-model.layers, final-acc"),
         ("{{ figure(3) }}", "line 1: figure: expected one of"),
@@ -391,3 +511,51 @@ def test_the_default_template_can_be_copied(tmp_path):
     own = render_page(default_template(), FACTS, evidence(), [], FIGURES, run)
     assert own == render_page(None, FACTS, evidence(), [], FIGURES, run)
     assert DEPTH in texts(own)
+
+
+# What the pages of the built-in studies need.
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ('estimate("loss", n=false, **{"model.layers": 1})', "0.02 [0.01, 0.03]"),
+        ('range("accuracy", decimals=2, **{"model.layers": 1})', "96.10 % – 98.70 %"),
+        ('range("accuracy", member=0)', "98.7 %"),
+        ('has("loss", member=4)', "True"),
+        ('has("loss", member=4, step=13)', "False"),
+        ('has("loss", part="none")', "False"),
+        ('has_figure("loss")', "False"),
+        ('has_figure("loss-by-model.layers")', "True"),
+    ],
+)
+def test_what_tables_and_conditions_say(filled, call, words):
+    assert filled("## Here\n\nFound: {{ " + call + " }}.").splitlines()[-1] == f"Found: {words}."
+
+
+def test_large_means_have_no_decimals(tmp_path):
+    """Such as training samples: nobody counts tenths of them."""
+    members = [{"member": seed, "seed": seed, "configuration": "one"} for seed in range(3)]
+    rows = [Row(seed, "formed", "samples_seen", 123456.7 + 1000.3 * seed) for seed in range(3)]
+    template = '## F\n{{ estimate("samples_seen") }}'
+    story = render_page(template, FACTS, Evidence.of(members, rows, CONFIG), [], (), run_folder(tmp_path))
+    assert "124,457 [123,457, 125,457] (n" in texts(story)
+
+
+def test_a_template_may_have_parts(tmp_path):
+    def rendered(part):
+        files = {"part.md.j2": part}
+        template = "# T\n\n## A\n\n{% set word = 'here' %}\n{% include 'part.md.j2' %}\n"
+        found, run = evidence(), run_folder(tmp_path)
+        return texts(render_page(template, FACTS, found, [], (), run, parts=files.__getitem__))
+
+    assert "Loss: 0.01, here." in rendered("Loss: {{ value('loss', member=0) }}, {{ word }}.\n")
+    with pytest.raises(UserError, match=r"^part\.md\.j2, line 2: .*'nothing'"):
+        rendered("Loss:\n{{ value('nothing') }}\n")
+    with pytest.raises(UserError, match=r"^part\.md\.j2, line 1: expected a Jinja template"):
+        rendered("Loss: {% if %}\n")
+
+
+def test_a_template_without_parts_includes_nothing(tmp_path):
+    with pytest.raises(UserError, match=r"line 1: .*part\.md\.j2"):
+        render_page("{% include 'part.md.j2' %}", FACTS, evidence(), [], (), run_folder(tmp_path))

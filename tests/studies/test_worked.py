@@ -1,8 +1,14 @@
 import pytest
 
 from hopscope.report.record import WorkedBlock
+from hopscope.runs.evidence import Row
+from hopscope.studies import find_study
+from hopscope.studies.permutation.config import PermutationStudyConfig
+from hopscope.studies.permutation.published import PLAIN, PLAIN_PROBE, PROBABILITIES, SEQUENCES
 from hopscope.studies.permutation.worked import worked_block, worked_steps
 from hopscope.theory.sequences import read_sequence
+
+from .page_evidence import page_evidence, run_folder
 
 TOKENS = [1, 2, 2, 3, 1, 2]
 ROWS = [[0.3, 0.4, 0.3], [0.5, 0.01, 0.49], [0.97, 0.02, 0.01]]
@@ -53,3 +59,95 @@ def test_members_do_not_mix(entry):
 def test_published_numbers_must_fit(entry, wrong):
     with pytest.raises(ValueError, match="zip"):
         worked_steps(entry, 1, **wrong)
+
+
+# On the page.
+
+CONFIG = PermutationStudyConfig(configurations=("d16/1 plain",), seeds=4)
+
+
+def record(members, split):
+    """What the analysis writes of a unit: equal probabilities, told apart by the unit's first member."""
+    names = ("x", "seen", "used", "target", "recall", "elimination", "ideal")
+    sequences = {}
+    for name in (PLAIN, PLAIN_PROBE):
+        reading = read_sequence(SEQUENCES[name], 5)
+        questions = [{name: getattr(question, name) for name in names} for question in reading.questions]
+        sequences[name] = {"tokens": SEQUENCES[name], "split": split, "questions": questions,
+                           "probabilities": [[[0.01 * member] * 5] * 5 for member in members]}  # fmt: skip
+    return {"members": members, "sequences": sequences, "model": {"name": f"of {members[0]}"}}
+
+
+@pytest.fixture
+def story(tmp_path):
+    """The page of four seeds in two units, some of whom diverged."""
+
+    def told(diverged=(), files=("a.json", "b.json")):
+        rows = [
+            Row(
+                member,
+                "worked",
+                "probability",
+                None if member in diverged else 0.5,
+                part="p",
+                file=files[member // 2],
+            )
+            for member in range(4)
+        ]
+        evidence = page_evidence(CONFIG, diverged=diverged, more=rows)
+        run = run_folder(tmp_path, CONFIG, evidence)
+        run.write_json("a.json", record([0, 1], "train"))
+        run.write_json("b.json", record([2, 3], "held_out"))
+        return find_study("permutation").story(run, CONFIG, evidence, [])
+
+    return told
+
+
+def of_kind(story, kind):
+    return [block for section in story["sections"] for block in section["blocks"] if block["kind"] == kind]
+
+
+def test_the_page_shows_the_first_seed_beside_the_published_numbers(story):
+    found = story()
+    blocks = of_kind(found, "worked")
+    assert [(block["title"], block["file"]) for block in blocks] == [
+        (PLAIN, "a.json"),
+        (PLAIN_PROBE, "a.json"),
+    ]
+    assert blocks[0]["key"] == f"sequences.{PLAIN}.probabilities.0"
+    assert "d16/1 plain, seed 0 of this run, for which this is a training mapping" in blocks[0]["caption"]
+    for block, name in zip(blocks, (PLAIN, PLAIN_PROBE), strict=True):
+        published = [[bar["published"] for bar in step["bars"]] for step in block["steps"]]
+        assert published == [list(row) for row in PROBABILITIES[name]]
+    (explorer,) = of_kind(found, "explorer")
+    assert explorer["models"] == [{"name": "of 0"}]
+    assert [each["name"] for each in explorer["sequences"]] == list(SEQUENCES)
+    assert len(explorer["held_out"]) == 24 and all(
+        sorted(each) == [1, 2, 3, 4, 5] for each in explorer["held_out"]
+    )
+
+
+def test_a_seed_that_diverged_is_not_shown(story):
+    found = story(diverged=(0,))
+    blocks = of_kind(found, "worked")
+    assert {block["file"] for block in blocks} == {"b.json"}
+    assert all(
+        "seed 2 of this run, for which this is a held-out mapping" in block["caption"] for block in blocks
+    )
+    assert {bar["probability"] for step in blocks[0]["steps"] for bar in step["bars"]} == {0.02}
+
+
+@pytest.mark.parametrize("told", [{"diverged": (0, 2)}, {"files": ("gone.json", "gone.json")}])
+def test_without_a_record_there_is_nothing_to_watch(story, told):
+    found = story(**told)
+    assert not of_kind(found, "worked") and not of_kind(found, "explorer")
+    assert "Watch it answer" not in [section["heading"] for section in found["sections"]]
+
+
+def test_the_example_is_the_presentations(story):
+    """Its last x copies the first: recall says 3, and elimination the only value not used yet."""
+    (block,) = of_kind(story(), "sequence")
+    tokens = [cell["token"] for cell in block["cells"]]
+    assert tokens == ["3", "3", "4", "5", "2", "1", "1", "4", "3", "?"]
+    assert [cell["role"] for cell in block["cells"]] == ["x", "y"] * 5
+    assert ({1, 2, 3, 4, 5} - {int(token) for token in tokens[1:-1:2]}) == {2}

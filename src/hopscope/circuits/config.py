@@ -17,6 +17,9 @@ FORMED = 0.5
 MOST_CIRCUITS = 12
 """See `ReaderConfig.most_circuits`."""
 
+LEAST_EFFECT = 0.02
+"""Rise of the loss from which on something counts as carried, or an input as used, unless a goal says otherwise."""
+
 _REVISION = 6
 """Raised when the reader's results change: readings on record are then made anew."""
 

@@ -17,15 +17,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from hopscope.circuits.config import LEAST_EFFECT as LEAST_EFFECT
 from hopscope.circuits.execution import Assignment, Execution, Passed, Pattern, Slot
 from hopscope.circuits.goal import NO_ANSWER, Exchange, Goal, Predictions
 from hopscope.circuits.read_model import Stream
 from hopscope.circuits.rules import Uniform
 
 Part = Literal["Q", "K", "V"]
-
-LEAST_EFFECT = 0.02
-"""Rise of the loss from which on something counts as carried, or an input as used, unless a goal says otherwise."""
 
 
 def least_effect(goal: Goal) -> float:

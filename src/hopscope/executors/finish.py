@@ -75,7 +75,8 @@ def judged(run: RunFolder, program: Program, config: Any, evidence: Evidence) ->
 def concluded(program: Program, config: Any, run: RunFolder) -> bool:
     """Whether everything is there that `finish` writes, from the claims, figures and page as they are now."""
     kinds = (".vl.json", ".csv", ".svg", ".png")
-    figures = [f"figures/{name}{kind}" for name in program.figures(config) for kind in kinds]
+    names = [getattr(figure, "name", figure) for figure in program.figures(config)]
+    figures = [f"figures/{name}{kind}" for name in names for kind in kinds]
     gathered = program.gathered if isinstance(program, Gathering) else ()
     if not all(is_file(run.path / name) for name in (*_CONCLUSIONS, *gathered, *figures)):
         return False

@@ -3,10 +3,14 @@
 import io
 import zipfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from hopscope.errors import UserError
+from hopscope.runs.files import read_bytes
 
 Array = npt.NDArray[Any]
 """An array of any shape and dtype."""
@@ -49,6 +53,22 @@ def npz_arrays(content: bytes) -> dict[str, Array]:
             return {entry.filename.removesuffix(".npy"): _array(file, entry) for entry in file.infolist()}
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as error:
         raise ValueError(f"not a whole npz archive ({error})") from error
+
+
+def read_arrays(path: Path, remedy: str) -> dict[str, Array]:
+    """The arrays of an `.npz` file by name.
+
+    Args:
+        path: the file.
+        remedy: what the user should do if it cannot be read, for the error line.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
+    try:
+        return npz_arrays(read_bytes(path, remedy))
+    except ValueError as error:
+        raise UserError(f"{path}: expected whole arrays, found {error}: {remedy}") from error
 
 
 def _array(file: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Array:

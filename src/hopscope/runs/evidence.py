@@ -8,12 +8,14 @@ import difflib
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from hopscope.errors import UserError
+from hopscope.runs.arrays import read_arrays
 from hopscope.runs.conditions import filtered, wanted_values
 from hopscope.runs.evidence_table import (
     SCHEMA,
@@ -56,10 +58,13 @@ class Evidence:
         config: Mapping[str, Any],
         varied: Sequence[Field],
         kept: Sequence[int] | None = None,
+        folder: Path | None = None,
     ):
         self.config = config
+        self._folder = folder
         self._table, self._described, self._varied = table, tuple(members), tuple(varied)
         self._kept = [member.member for member in members] if kept is None else list(kept)
+        self._tables: dict[str, pa.Table] = {}
 
     @classmethod
     def read(cls, run: "RunFolder") -> "Evidence":
@@ -79,7 +84,7 @@ class Evidence:
         if table.schema.names != names:
             found = listed(table.schema.names, 40)
             raise UserError(f"{path}: expected the columns {listed(names, 40)}, found {found}: {remedy}")
-        return cls(table, members, run.config, varied)
+        return cls(table, members, run.config, varied, folder=run.path)
 
     @classmethod
     def of_run(cls, run: "RunFolder", rows: Iterable[Row]) -> "Evidence":
@@ -91,7 +96,7 @@ class Evidence:
         members = members_of(run)
         varied = varied_fields(members, run.config)
         table = run_table(run, rows, members, varied)
-        return cls(table, members, run.config, varied)
+        return cls(table, members, run.config, varied, folder=run.path)
 
     @classmethod
     def of(
@@ -99,6 +104,7 @@ class Evidence:
         members: Iterable[MemberRecord | Mapping[str, Any] | Described],
         rows: Iterable[Row],
         config: Mapping[str, Any] | None = None,
+        folder: Path | None = None,
     ) -> "Evidence":
         """The table of made-up members and rows, for tests.
 
@@ -106,13 +112,15 @@ class Evidence:
             members: records, or mappings with `member` and maybe `seed`, `configuration` and `overrides`.
             rows: of those members, training rows (measure `"training"`) among them.
             config: the run's configuration.
+            folder: where the files that rows point to stand.
 
         Raises:
             UserError: the rows do not fit the members.
         """
         known, config = described(members), config or {}
         varied = varied_fields(known, config)
-        return cls(evidence_table(rows_table(rows, known), known, varied), known, config, varied)
+        table = evidence_table(rows_table(rows, known), known, varied)
+        return cls(table, known, config, varied, folder=folder)
 
     # What there is.
 
@@ -175,7 +183,7 @@ class Evidence:
             if name not in (*_OF_MEMBERS, *self.columns):
                 raise self._unknown_column(name, [*_OF_MEMBERS, *self.columns])
         kept = self._matching(where)
-        return Evidence(self._table, self._described, self.config, self._varied, kept)
+        return Evidence(self._table, self._described, self.config, self._varied, kept, self._folder)
 
     def rows(
         self,
@@ -197,6 +205,22 @@ class Evidence:
             UserError: there is no such metric or column.
         """
         return _frame(self._chosen(metric, measure, split, where))
+
+    def has(
+        self, metric: str, *, measure: str | None = None, split: str | None = "held_out", **where: Any
+    ) -> bool:
+        """Whether some row has a number; arguments as in `rows`, and a metric that the run lacks is no error.
+
+        Raises:
+            UserError: there is no such column.
+        """
+        import pyarrow.compute as pc
+
+        if metric not in self:
+            return False
+        columns = ["member", "split", "measure", "value", *where]
+        values = self._chosen(metric, measure, split, where, columns)["value"]
+        return bool(pc.any(pc.invert(pc.is_null(values, nan_is_null=True))).as_py())
 
     def last(
         self,
@@ -271,6 +295,25 @@ class Evidence:
         index = pd.Index(steps, dtype="int64", name="step")
         return pd.DataFrame(values, index, pd.Index(kept, dtype="int64", name="member"))
 
+    def arrays(self, file: str) -> dict[str, np.ndarray]:
+        """The arrays of a file that rows point to, such as attention maps.
+
+        Args:
+            file: as in the column `file`: an `.npz` archive, its path relative to the run's folder.
+
+        Returns:
+            Each array of the archive by its name.
+
+        Raises:
+            UserError: the evidence was made without a run's folder, or the file is missing or damaged.
+        """
+        if self._folder is None:
+            raise UserError(
+                f"{file}: expected evidence of a run's folder, found evidence without one; read it with "
+                "Evidence.read(run)"
+            )
+        return read_arrays(self._folder / file, "delete it and run the same command again")
+
     # How rows are found.
 
     @cached_property
@@ -287,6 +330,17 @@ class Evidence:
     def _present(self) -> list[Described]:
         kept = set(self._kept)
         return [member for member in self._described if member.member in kept]
+
+    def _of_metric(self, metric: str) -> pa.Table:
+        """All rows of a metric; kept, because a page asks for the same metrics hundreds of times.
+
+        Raises:
+            UserError: there is no such metric.
+        """
+        if metric not in self._tables:
+            self._check_metric(metric)
+            self._tables[metric] = self._table.take(pa.array(self._places_of_metric[metric]))
+        return self._tables[metric]
 
     def _of_kept(self, table: pa.Table) -> Any:
         import pyarrow.compute as pc
@@ -348,10 +402,8 @@ class Evidence:
         for name in where:
             if name not in self._table.schema.names:
                 raise self._unknown_column(name, self._table.schema.names)
-        table = self._table if columns is None else self._table.select(list(dict.fromkeys(columns)))
-        if metric is not None:
-            self._check_metric(metric)
-            table = table.take(pa.array(self._places_of_metric[metric]))
+        table = self._table if metric is None else self._of_metric(metric)
+        table = table if columns is None else table.select(list(dict.fromkeys(columns)))
         if len(self._kept) < len(self._described):
             table = table.filter(self._of_kept(table))
         if measure is not None:
@@ -393,7 +445,7 @@ class Evidence:
         self, metric: str, measure: str | None, split: str, place: Mapping[str, Any]
     ) -> None:
         """Refuse a question that no member of the run could have answered, and say what to ask instead."""
-        table = self._table.take(pa.array(self._places_of_metric[metric]))
+        table = self._of_metric(metric)
         asked = {"measure": measure, "split": split_name(split)}
         for name, value in asked.items():
             if value is None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hopscope.errors import UserError
-from hopscope.runs.arrays import Array, npz_arrays, npz_bytes
+from hopscope.runs.arrays import Array, npz_bytes, read_arrays
 from hopscope.runs.checkpoints import CheckpointDamaged, load_checkpoint
-from hopscope.runs.files import is_file, listed, read_bytes, read_json, remove, write_atomic, write_json
+from hopscope.runs.files import is_file, listed, read_json, remove, write_atomic, write_json
 from hopscope.runs.hashing import SCHEMA_VERSION
 from hopscope.runs.locks import folder_lock
 from hopscope.runs.schema import check_schema
@@ -183,10 +183,7 @@ class UnitFolder:
         if not is_file(path):
             value: dict[str, Any] = read_json(self.analysis_path(name, step), _AGAIN)
             return value
-        try:
-            return npz_arrays(read_bytes(path, _AGAIN))
-        except ValueError as error:
-            raise UserError(f"{path}: expected whole arrays, found {error}: {_AGAIN}") from error
+        return read_arrays(path, _AGAIN)
 
     @property
     def is_done(self) -> bool:

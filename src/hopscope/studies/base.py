@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     # Annotations only: listing studies and their presets must not load torch.
     from hopscope.claims import Claim, Ledger
     from hopscope.runs.evidence import Evidence, Row
+    from hopscope.studies.figures import Figure
     from hopscope.tasks.device import DeviceTask
     from hopscope.training.budget import TimeBudget
     from hopscope.training.config import UnitPlan
@@ -67,8 +68,8 @@ class Program(Protocol):
         """Name → file kind (json or npz) of what is analysed of a unit's last checkpoint.  Loads no torch."""
         ...
 
-    def figures(self, config: Any) -> tuple[str, ...]:
-        """Names of the figures that a run of a configuration has.  Loads no torch."""
+    def figures(self, config: Any) -> "tuple[Figure, ...]":
+        """The figures that a run of a configuration has, with different names.  Loads no torch."""
         ...
 
     def task(self, plan: "UnitPlan", device: str) -> "DeviceTask":

@@ -19,9 +19,10 @@ from hopscope.studies.chart_choice import (
     on_axis,
     range_of,
 )
+from hopscope.studies.chart_series import draw_series
 from hopscope.studies.figures import Drawing, Figure, data_url
 from hopscope.studies.levels import level_layers
-from hopscope.studies.marks import in_lines, within
+from hopscope.studies.marks import given, in_lines, within
 from hopscope.studies.own_charts import draw_own
 from hopscope.studies.rows import MOST_POINTS, WIDTH, Row, short
 from hopscope.studies.selection import CONFIGURATION, Floors, Group
@@ -41,15 +42,26 @@ CELL, LEAST_MAP = 36, 120
 def draw(figure: Figure, evidence: "Evidence", floors: Floors | None) -> Drawing:
     """The chart of a figure and its rows; see `Figure.draw`."""
     if figure.kind == "chart":
-        return draw_own(figure, evidence)
+        return _or_nothing(*draw_own(figure, evidence))
+    if figure.series is not None:
+        return _or_nothing(*draw_series(figure.name, figure.series, evidence))
     chosen = choose(figure, evidence, floors)
     drawn = {"curves": _draw_curves, "bars": draw_bars, "heads": _draw_heads}[figure.kind]
     return drawn(chosen)
 
 
+def _or_nothing(chart: alt.TopLevelMixin, rows: list[dict[str, Any]]) -> Drawing:
+    """The chart; words in its place where it has no rows, because panels of nothing cannot be drawn."""
+    if rows:
+        return chart, rows
+    said = given([{"words": "nothing to show: no model of this run has it"}]).mark_text()
+    empty = alt.layer(said.encode(text="words:N"), data=alt.UrlData.from_dict(chart.to_dict()["data"]))
+    return empty.properties(width=WIDTH, height=40), rows
+
+
 def words(figure: Figure, evidence: "Evidence", floors: Floors | None) -> tuple[str, str]:
     """Caption and alternative text of a figure; see `Figure.words`."""
-    if figure.kind == "chart":
+    if figure.kind in ("chart", "series"):
         return figure.caption, figure.alt or figure.caption or f"Chart {figure.name}."
     chosen = choose(figure, evidence, floors)
     title = chosen.title[0].upper() + chosen.title[1:]

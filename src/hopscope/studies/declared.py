@@ -23,6 +23,7 @@ from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence, Row
+    from hopscope.studies.figures import Figure
     from hopscope.studies.page import StudyFacts
     from hopscope.tasks.device import DeviceTask, TaskOnDevice
     from hopscope.training.budget import TimeBudget
@@ -267,11 +268,11 @@ class DeclaredStudy:
         """What is claimed."""
         return self.as_run(config).all_claims()
 
-    def figures(self, config: DeclaredConfig) -> tuple[str, ...]:
-        """Names of the figures."""
+    def figures(self, config: DeclaredConfig) -> "tuple[Figure, ...]":
+        """The figures, under different names."""
         from hopscope.studies.figures import numbered
 
-        return tuple(figure.name for figure in numbered(self.study.figures))
+        return numbered(self.study.figures)
 
     def present(self, run: RunFolder, config: DeclaredConfig, evidence: "Evidence", ledger: Ledger) -> None:
         """Write figures and story."""
@@ -478,16 +479,12 @@ def _in_order(measures: list[Measure], study: str) -> Iterator[Measure]:
 
 def _figure_record(figure: Any) -> list[Any]:
     function = source_hash(figure.function) if figure.function is not None else None
-    return [
-        figure.name,
-        figure.kind,
-        figure.metric,
-        figure.by,
-        figure.split,
-        figure.part,
-        function,
-        figure.caption,
-    ]
+    drawn = [figure.name, figure.kind, figure.metric, figure.by, figure.split, figure.part]
+    record = [*drawn, function, figure.caption]
+    if figure.series is not None:
+        shown = vars(figure.series).items()
+        record.append([[name, source_hash(each) if callable(each) else repr(each)] for name, each in shown])
+    return record
 
 
 def _words_of(claim: Claim) -> list[Any]:

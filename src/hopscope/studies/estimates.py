@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hopscope.claims.intervals import Interval, bootstrap_mean, mean
-from hopscope.claims.numbers import format_estimate
+from hopscope.claims.numbers import format_estimate, format_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,6 +16,9 @@ _FRACTIONS = {
     "accuracy", "attention", "fraction", "mass", "precision", "probability", "rate", "recall", "share",
 }  # fmt: skip
 """Words in the names of metrics that are fractions."""
+
+_LARGE = 10_000
+"""From here on a mean over seeds is written without decimals."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,10 @@ def unit_of(metric: str, values: Iterable[float]) -> str:
 
 
 def interval_words(value: float, interval: Interval, unit: str) -> tuple[str, str, str]:
-    """A mean and the ends of its interval; only the mean has the unit."""
+    """A mean and the ends of its interval; only the mean has the unit, and large numbers have no decimals."""
+    if abs(value) >= _LARGE and unit != "fraction":
+        low, high = (format_number(end, decimals=0) for end in interval)
+        return format_number(value, unit, decimals=0), low, high
     middle, ends = format_estimate(value, interval, unit).removesuffix("]").split(" [")
     low, high = ends.split(", ")
     return middle, low, high

@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder, write_atomic, write_json
+from hopscope.studies.series import Axis as Axis
+from hopscope.studies.series import Given as Given
+from hopscope.studies.series import Mark as Mark
+from hopscope.studies.series import Series as Series
+from hopscope.studies.series import SeriesFigure
 
 if TYPE_CHECKING:
     import altair
@@ -19,7 +24,9 @@ if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence
     from hopscope.studies.selection import Floors
 
-Kind = Literal["curves", "bars", "heads", "chart"]
+    SeriesOf = Sequence[Series] | Callable[[Evidence], Sequence[Series]]
+
+Kind = Literal["curves", "bars", "heads", "series", "chart"]
 Drawing = tuple["altair.TopLevelMixin", list[dict[str, Any]]]
 """A chart, and the rows of its data."""
 
@@ -38,7 +45,9 @@ class Figure:
         split: `"held_out"` or `"train"`.
         part: the part of the metric, `None` where the metric has none.
         function: draws a chart of one's own, from the evidence.
-        caption, alt: of a chart of one's own: what stands under it, and what it shows for those who cannot see it.
+        series: what a figure of series shows.
+        caption, alt: of series and of a chart of one's own: what stands under it, and what it shows for those who
+            cannot see it.
     """
 
     name: str
@@ -48,6 +57,7 @@ class Figure:
     split: str = "held_out"
     part: str | None = None
     function: "Callable[[Evidence], Any] | None" = None
+    series: "SeriesFigure | None" = None
     caption: str = ""
     alt: str = ""
 
@@ -118,11 +128,72 @@ def chart(name: str, function: "Callable[[Evidence], Any]", caption: str = "", a
     Raises:
         UserError: the name cannot name a file.
     """
+    _check_name(name)
+    return Figure(name=name, kind="chart", function=function, caption=caption, alt=alt)
+
+
+def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise UserError(
             f"figure: expected a name of letters, digits, '_', '.' and '-', found {name!r}; rename it"
         )
-    return Figure(name=name, kind="chart", function=function, caption=caption, alt=alt)
+
+
+def lines(
+    name: str, series: "SeriesOf", value: "Axis", *, caption: str = "", alt: str = "", **shown: Any
+) -> Figure:
+    """Return curves of training in small charts: a line for each series and member.
+
+    Args:
+        name: of its files.
+        series: what is drawn, or a function from the evidence to it (`hopscope.studies.series.Series`).
+        value: the vertical axis.
+        caption, alt: what stands under it, and what it shows for those who cannot see it.
+        shown: further fields of `hopscope.studies.series.SeriesFigure`: `marks`, `time`, `columns`, `height`.
+
+    Raises:
+        UserError: the name cannot name a file.
+    """
+    return _of_series("lines", name, series, value, caption, alt, shown)
+
+
+def dots(
+    name: str, series: "SeriesOf", value: "Axis", *, caption: str = "", alt: str = "", **shown: Any
+) -> Figure:
+    """Return points of the last checkpoint in named rows: a point for each seed, a tick for their mean.
+
+    Arguments and errors are those of `lines`; `y` of a series is the label of its row.
+    """
+    return _of_series("dots", name, series, value, caption, alt, shown)
+
+
+def sweep(
+    name: str, series: "SeriesOf", value: "Axis", *, caption: str = "", alt: str = "", **shown: Any
+) -> Figure:
+    """Return values of the last checkpoint along an axis: a point for each seed, a line through their means.
+
+    Arguments and errors are those of `lines`; `x` of a series is its place, `across` is the axis.
+    """
+    return _of_series("sweep", name, series, value, caption, alt, shown)
+
+
+def cells(
+    name: str, series: "SeriesOf", value: "Axis", *, caption: str = "", alt: str = "", **shown: Any
+) -> Figure:
+    """Return a table of coloured cells: the mean over seeds at the last checkpoint.
+
+    Arguments and errors are those of `lines`; `x` and `y` of a series are its column and its row, `across` and `down`
+    their titles.
+    """
+    return _of_series("cells", name, series, value, caption, alt, shown)
+
+
+def _of_series(
+    shape: Any, name: str, series: "SeriesOf", value: "Axis", caption: str, alt: str, shown: Mapping[str, Any]
+) -> Figure:
+    _check_name(name)
+    figure = SeriesFigure(shape, series, value, **shown)
+    return Figure(name=name, kind="series", series=figure, caption=caption, alt=alt)
 
 
 def numbered(figures: Iterable[Figure]) -> tuple[Figure, ...]:

@@ -149,6 +149,11 @@ class FollowedMember(ABC):
         return bool(self.reading["verdict"] == READ)
 
     @property
+    def reads(self) -> tuple[tuple[int, str, str], ...]:
+        """What its smallest circuit reads, in its canonical form (`hopscope.circuits.circuit.Circuit.reads`)."""
+        return tuple((depth, query, what) for depth, query, what in self.reading["reads"])
+
+    @property
     def heads(self) -> list[tuple[int, int]]:
         """Heads with a path in its smallest circuit."""
         return sorted({(path["layer"], path["head"]) for path in self.reading["paths"]})

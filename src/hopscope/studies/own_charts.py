@@ -33,12 +33,18 @@ def draw_own(figure: Figure, evidence: "Evidence") -> Drawing:
     if not is_chart:
         raise UserError(f"{what}, found {type(chart).__name__} as the chart")
     rows = [_plain(row) for row in _rows(found[1], figure.name)]
-    types = column_types(rows)
+    types = column_types(rows) or _declared(chart)
     if not types:
         raise UserError(f"{what}, found no rows; return what it shows")
     chart = chart.copy(deep=False)
     chart["data"] = data_url(figure.name, types)
     return chart, rows
+
+
+def _declared(chart: Any) -> dict[str, str]:
+    """Columns that the chart's own data declare: a figure without rows, of a run without results, is still a figure."""
+    data = chart.to_dict().get("data", {})
+    return dict(data.get("format", {}).get("parse") or {})
 
 
 def _called(figure: Figure, evidence: "Evidence", what: str) -> Any:

@@ -5,9 +5,10 @@ contradict the run.  The result is the run's story, whose numbers say which rows
 """
 
 import itertools
+import json
 import re
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,13 @@ from hopscope.studies.selection import Floors
 if TYPE_CHECKING:
     from hopscope.claims import JudgedClaim
     from hopscope.runs.evidence import Evidence
+    from hopscope.studies.page_functions import PageFunctions
 
 DEFAULT = "page.md.j2"
 """The template of studies that bring none, among this package's templates."""
+
+SHARED = ("circuits.md.j2",)
+"""Templates of this package that others may include."""
 
 _TAGS = r"(?:\{%(?:(?!%\}).)*%\}|\{#(?:(?!#\}).)*#\})"
 _TAG_LINE = re.compile(rf"^[ \t]*((?:{_TAGS}[ \t]*)+)\r?\n", re.MULTILINE | re.DOTALL)
@@ -61,6 +66,7 @@ class StudyFacts:
         floors: of the task, or a function from a configuration's label to them.
         source: where the study stands, as `file.py:name` or `package.module:name`.
         template: the template's name in errors.
+        member_name: gives what a member is called from its number, seed and configuration; by default by the last two.
     """
 
     name: str
@@ -74,11 +80,17 @@ class StudyFacts:
     floors: Floors | None = None
     source: str = ""
     template: str = DEFAULT
+    member_name: Callable[[int, int, str], str] | None = None
 
 
 def default_template() -> str:
     """The template of a study that brings none."""
-    return resources.files("hopscope.studies").joinpath("templates", DEFAULT).read_text(encoding="utf-8")
+    return packaged(DEFAULT)
+
+
+def packaged(name: str) -> str:
+    """A template of this package by its name."""
+    return resources.files("hopscope.studies").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def render_page(
@@ -88,6 +100,8 @@ def render_page(
     ledger: "Sequence[JudgedClaim]",
     figures: Sequence[Figure],
     run: RunFolder,
+    own: "Callable[[PageFunctions], Mapping[str, Any]] | None" = None,
+    parts: Callable[[str], str] | None = None,
 ) -> dict[str, Any]:
     """Return the story of a run: what its page says, block by block, and where each number comes from.
 
@@ -98,6 +112,8 @@ def render_page(
         ledger: the judged claims.
         figures: as the study declares them.
         run: names the run on the page.
+        own: gives what the study's own code adds to the names that the template may use.
+        parts: gives the text of a further template that this one includes, by its name.
 
     Raises:
         UserError: the template asks for something that there is not; the message names its line.
@@ -106,13 +122,16 @@ def render_page(
 
     text = PageText()
     functions = PageFunctions(facts, evidence, ledger, numbered(figures), run, text)
-    written = fill(default_template() if template is None else template, facts.template, functions.names())
+    names = functions.names() | dict(own(functions) if own else {})
+    written = fill(default_template() if template is None else template, facts.template, names, parts)
     title, lead, sections = _sections(written, text)
+    # Conditions ask for more numbers than the page says.
+    said = set(re.findall(r"\{(n\d+)\}", json.dumps([title, lead, sections])))
     return {
         "schema_version": 1,
         "title": title or text.literal(facts.name),
         "subtitle": lead or text.literal(facts.question),
-        "numbers": text.numbers.entries,
+        "numbers": {name: number for name, number in text.numbers.entries.items() if name in said},
         "claims": {},
         "sections": sections,
     }
@@ -121,13 +140,14 @@ def render_page(
 # Jinja.
 
 
-def fill(text: str, name: str, names: Mapping[str, Any]) -> str:
+def fill(text: str, name: str, names: Mapping[str, Any], parts: Callable[[str], str] | None = None) -> str:
     """Return a template's text with everything filled in; it can read no file and call nothing but `names`.
 
     Args:
         text: the template.
         name: its name, for errors.
         names: what it may use.
+        parts: gives the text of a template that it includes; by default it may include none but the shared ones.
 
     Raises:
         UserError: it cannot be read or filled in; the message names the line.
@@ -144,15 +164,26 @@ def fill(text: str, name: str, names: Mapping[str, Any]) -> str:
                 return obj[attribute]
             return super().getattr(obj, attribute)
 
-    environment = Sandbox(undefined=jinja2.StrictUndefined, autoescape=False)
+    class _Shared(jinja2.BaseLoader):
+        """Parts that a page includes: those that several of our own studies share, and those of the study itself."""
+
+        def get_source(self, environment: Any, template: str) -> Any:
+            read = packaged if template in SHARED else parts
+            if read is None:
+                raise jinja2.TemplateNotFound(template)
+            return _without_tag_lines(read(template)), template, lambda: True
+
+    environment = Sandbox(
+        undefined=jinja2.StrictUndefined, autoescape=False, loader=_Shared(), extensions=["jinja2.ext.do"]
+    )
     try:
         return environment.from_string(_without_tag_lines(text)).render(names)
     except jinja2.TemplateSyntaxError as error:
         raise UserError(
-            f"{name}, line {error.lineno}: expected a Jinja template, found {error.message}"
+            f"{error.name or name}, line {error.lineno}: expected a Jinja template, found {error.message}"
         ) from error
     except UserError as error:
-        raise UserError(f"{name}, line {_line(error)}: {error}") from error
+        raise UserError(f"{_place(error, name)}: {error}") from error
     except (
         jinja2.TemplateError,
         ArithmeticError,
@@ -163,7 +194,7 @@ def fill(text: str, name: str, names: Mapping[str, Any]) -> str:
     ) as error:
         cause = " ".join(str(error).split())
         raise UserError(
-            f"{name}, line {_line(error)}: expected something that can be filled in, found {cause}"
+            f"{_place(error, name)}: expected something that can be filled in, found {cause}"
         ) from error
 
 
@@ -181,10 +212,14 @@ def _without_tag_lines(text: str) -> str:
     return _TAG_LINE.sub(moved, text)
 
 
-def _line(error: Exception) -> int | str:
-    """The line of the template in which an error came up: Jinja writes it into the traceback."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<template>"]
-    return frames[-1].lineno or "?" if frames else "?"
+def _place(error: Exception, name: str) -> str:
+    """The template, or the part that it includes, and the line in which an error came up: Jinja's traceback has it."""
+    known = ("<template>", ".j2")
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(known)]
+    if not frames:
+        return f"{name}, line ?"
+    last = frames[-1]
+    return f"{name if last.filename == known[0] else last.filename}, line {last.lineno or '?'}"
 
 
 # From Markdown to sections.

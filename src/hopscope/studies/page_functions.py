@@ -1,50 +1,38 @@
 """What a page's template may call: numbers, tables, figures and verdicts of a run, and values for conditions."""
 
 import inspect
-import math
 import re
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims.numbers import format_number
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder
-from hopscope.runs.evidence_write import EVIDENCE
 from hopscope.runs.files import listed
 from hopscope.studies import blocks
-from hopscope.studies.estimates import Estimate, estimated, interval_words, unit_of
 from hopscope.studies.figures import Figure
 from hopscope.studies.numbers import DASH
+from hopscope.studies.page_numbers import PageNumberFunctions
 from hopscope.studies.page_text import PageText
-from hopscope.studies.page_values import ClaimFacts, ConfigurationFacts, Learned, MemberFacts, Numbers, Said
+from hopscope.studies.page_values import ClaimFacts, ConfigurationFacts, MemberFacts
 from hopscope.studies.selection import (
     CONFIGURATION,
     Group,
-    check_metric,
     configured,
-    diverged,
     floors_of,
     groups,
-    lowest_floor,
-    members_of,
     metric_words,
     missing,
-    one_measure,
     written,
 )
+from hopscope.studies.words import counted, symbol
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from hopscope.claims import JudgedClaim
     from hopscope.runs.evidence import Evidence
     from hopscope.studies.page import StudyFacts
 
-
-_QUARTER = 0.25
-"""A loss below this share of its lowest floor counts as learned."""
 
 _SHOWN = {
     "model": ("layers", "heads", "width", "mlp_ratio", "causal", "positions"),
@@ -52,12 +40,15 @@ _SHOWN = {
 }
 """Fields that `settings()` shows of every run; the others are in the page's record."""
 
+_CELLS = re.compile(r"(?<!\\)\|")
+"""What parts the cells of a row; a stroke that means itself is written `\\|`."""
+
 _SECTION_OF_DOCSTRING = re.compile(
     r"^\s*(Attributes|Args|Arguments|Raises|Returns|Parameters):?\s*$", re.MULTILINE
 )
 
 
-class PageFunctions:
+class PageFunctions(PageNumberFunctions):
     """The functions of one page; what they return is text with places for numbers and blocks."""
 
     def __init__(
@@ -69,19 +60,19 @@ class PageFunctions:
         run: RunFolder,
         text: PageText,
     ):
-        self._facts, self._evidence, self._run = facts, evidence, run
+        super().__init__(facts, evidence, text)
+        self.run, self.evidence, self.ledger = run, evidence, ledger
         self._figures = {figure.name: figure for figure in figures}
         self._claims = [ClaimFacts.of(claim) for claim in ledger]
-        self._text = text
         self._drawn: set[str] = set()
-        self._units: dict[str, str] = {}
 
     def names(self) -> dict[str, Any]:
         """Everything that a template may use, by name."""
         facts, task = self._facts, self._facts.task
         functions = (
-            self.estimate, self.value, self.last, self.learned, self.floors, self.table, self.settings,
-            self.setting, self.figure, self.figures, self.verdicts, self.claim,
+            self.estimate, self.value, self.share, self.last, self.learned, self.range, self.median, self.count,
+            self.has, self.rows, self.number, self.floors, self.table, self.grid, self.settings, self.setting,
+            self.figure, self.figures, self.has_figure, self.verdicts, self.claim, counted, symbol,
         )  # fmt: skip
         return {
             **{function.__name__: function for function in functions},
@@ -103,64 +94,14 @@ class PageFunctions:
             "diverged": [self._member(member) for member in self._gone],
             "configurations": self._configurations(),
             "claims": self._claims,
+            "range_of": range,
             "run": {
-                "study": self._run.study,
-                "hash": self._run.hash,
-                "preset": self._run.preset,
-                "path": f"runs/{self._run.study}/{self._run.hash}",
+                "study": self.run.study,
+                "hash": self.run.hash,
+                "preset": self.run.preset,
+                "path": f"runs/{self.run.study}/{self.run.hash}",
             },
         }
-
-    # Numbers.
-
-    def estimate(self, metric: str, *, unit: str | None = None, **where: Any) -> Said:
-        """The mean of a metric at the last step, with its 95 % interval over seeds and what it is over.
-
-        Args:
-            metric: what was measured.
-            unit: `"fraction"` (in percent), `"number"`, or a word that follows the number; by default what the name
-                of the metric says.
-            where: `split`, `part`, `layer`, `head`, `measure`, and values of columns, as in `**{"model.layers": 1}`.
-
-        Raises:
-            UserError: there is no such metric or column.
-        """
-        found, key = self._estimate(f"estimate of {metric!r}", metric, where)
-        if found.mean is None:
-            return Said(found.reason)
-        text = f"{self._shown(found, unit or self._unit(metric), key)} (n\u00a0=\u00a0{found.count})"
-        return _said(text, found)
-
-    def value(self, metric: str, *, unit: str | None = None, **where: Any) -> Said:
-        """The mean of a metric at the last step alone; arguments as in `estimate`."""
-        found, key = self._estimate(f"value of {metric!r}", metric, where)
-        if found.mean is None:
-            return Said(found.reason)
-        written_out = format_number(found.mean, unit or self._unit(metric))
-        text = self._text.number(found.mean, written_out, EVIDENCE, f"mean of {key}")
-        return _said(text, found)
-
-    def last(self, metric: str, **where: Any) -> Numbers:
-        """Values of the members at the last step, for conditions; arguments as in `estimate`."""
-        values, _ = self._values(f"last of {metric!r}", metric, where)
-        return Numbers.of(values)
-
-    def learned(self, metric: str = "loss", below: float | None = None, **where: Any) -> Learned:
-        """How many members ended below a bound, by default a quarter of the lowest floor of their configuration.
-
-        Args:
-            metric: a loss.
-            below: the bound.
-            where: as in `estimate`.
-        """
-        values, key = self._values(f"learned of {metric!r}", metric, where)
-        labels = self._members[CONFIGURATION]
-        bounds = {member: self._bound(metric, below, labels[member]) for member in values.index}
-        known = bool(bounds) and all(bound is not None for bound in bounds.values())
-        count = sum(bounds[member] is not None and value < bounds[member] for member, value in values.items())
-        bound = f"{below:g}" if below is not None else "a quarter of its lowest floor"
-        number = self._text.number(count, str(count), EVIDENCE, f"members below {bound} of {key}")
-        return Learned(count, len(values), known, f"{number} of {len(values)}")
 
     def floors(self, metric: str = "loss", configuration: str | None = None) -> dict[str, float]:
         """Floors of a metric by name: of a configuration, or those that all configurations share."""
@@ -216,6 +157,35 @@ class PageFunctions:
         return self._text.block(
             blocks.table([*map(self._text.literal, columns), "n"], rows, self._text.story(words))
         )
+
+    def grid(self, caption: str = "", *, caller: Callable[[], str]) -> str:
+        """A table whose rows the template writes, each a line of cells between `|`; the first line names the columns.
+
+        It is called with a body: `{% call grid("Caption.") %} … {% endcall %}`.
+
+        Args:
+            caption: what stands under it.
+            caller: Jinja's, which gives the body.
+
+        Raises:
+            UserError: a row has more or fewer cells than there are columns.
+        """
+        lines = [line.strip() for line in caller().splitlines() if line.strip()]
+        rows = [
+            [cell.strip().replace("\\|", "|") for cell in _CELLS.split(line.strip("|"))] for line in lines
+        ]
+        uneven = [row for row in rows if len(row) != len(rows[0])]
+        if uneven:
+            raise UserError(
+                f"grid: expected {len(rows[0])} cells in every row, found {len(uneven[0])} in {' | '.join(uneven[0])}"
+            )
+        written_rows = [[self._text.story(cell) for cell in row] for row in rows]
+        columns = written_rows[0] if written_rows else []
+        return self.block(blocks.table(columns, written_rows[1:], self._text.story(caption)))
+
+    def block(self, block: blocks.Block) -> str:
+        """Put a block of the report into the page: what a study makes itself, such as a player of circuits."""
+        return self._text.block(block)
 
     def settings(self, caption: str = "") -> str:
         """A table of what was trained: the task's fields, and the fields of model and training that matter most."""
@@ -287,6 +257,10 @@ class PageFunctions:
         """Every figure that the template has not shown before."""
         return "".join(self.figure(name) for name in self._figures if name not in self._drawn)
 
+    def has_figure(self, name: str) -> bool:
+        """Whether the study has a figure of this name in this run."""
+        return name in self._figures
+
     def verdicts(self) -> str:
         """The table of all claims."""
         return self._text.block({"kind": "verdicts"})
@@ -305,16 +279,10 @@ class PageFunctions:
 
     # Of the run.
 
-    @cached_property
-    def _members(self) -> "pd.DataFrame":
-        return members_of(self._evidence)
-
-    @cached_property
-    def _gone(self) -> list[int]:
-        return diverged(self._evidence)
-
     def _member(self, member: int) -> MemberFacts:
-        return MemberFacts(member, self._evidence.seeds[member], self._evidence.configurations[member])
+        seed, configuration = self._evidence.seeds[member], self._evidence.configurations[member]
+        named = self._facts.member_name
+        return MemberFacts(member, seed, configuration, named(member, seed, configuration) if named else "")
 
     def _configurations(self) -> list[ConfigurationFacts]:
         found = []
@@ -329,72 +297,6 @@ class PageFunctions:
             seeds = tuple(int(seed) for seed in own["seed"])
             found.append(ConfigurationFacts(label, members, seeds, values, gone))
         return found
-
-    def _values(self, what: str, metric: str, where: Mapping[str, Any]) -> "tuple[pd.Series, str]":
-        """Each member's last value, and the query in words."""
-        import pandas as pd
-
-        check_metric(self._evidence, metric, what)
-        asked = {"split": "held_out", **where}
-        key = ", ".join(f"{name} = {written(value)}" for name, value in asked.items() if value is not None)
-        key = f"metric = {metric}, {key}, last step"
-        own, fits = self._own(asked, what)
-        if not fits:
-            return pd.Series(dtype="float64"), key
-        if own.get("measure") is None:
-            rows = self._evidence.rows(metric, split=own["split"])
-            if rows["measure"].nunique() > 1:
-                own["measure"] = one_measure(rows["measure"], what)
-        try:
-            return self._evidence.last(metric, **own), key
-        except UserError as error:
-            raise UserError(f"{what}: {error}") from error
-
-    def _own(self, asked: Mapping[str, Any], what: str) -> tuple[dict[str, Any], bool]:
-        """What the evidence can be asked, and whether fields that are the same in all of the run have the values."""
-        columns = self._evidence.to_arrow().schema.names
-        own: dict[str, Any] = {}
-        fits = True
-        for name, value in asked.items():
-            if name in columns:
-                own[name] = value
-                continue
-            fixed = configured(self._evidence, name)
-            if fixed is None:
-                raise UserError(f"{what}: expected one of the columns {listed(columns, 30)}, found {name!r}")
-            several = list(value) if isinstance(value, list | tuple | set | range) else [value]
-            fits = fits and fixed[0] in [*several, value]
-        return own, fits
-
-    def _estimate(self, what: str, metric: str, where: Mapping[str, Any]) -> tuple[Estimate, str]:
-        values, key = self._values(what, metric, where)
-        return estimated(values, self._members, self._gone), f"{key}, over {len(values)} members"
-
-    def _unit(self, metric: str) -> str:
-        if metric not in self._units:
-            self._units[metric] = unit_of(metric, self._evidence.rows(metric, split=None)["value"])
-        return self._units[metric]
-
-    def _shown(self, found: Estimate, unit: str, key: str) -> str:
-        """A mean with its interval."""
-        assert found.mean is not None
-        if found.interval is None:
-            return self._text.number(found.mean, format_number(found.mean, unit), EVIDENCE, f"mean of {key}")
-        texts = interval_words(found.mean, found.interval, unit)
-        middle = self._text.number(found.mean, texts[0], EVIDENCE, f"mean of {key}")
-        low, high = (
-            self._text.number(
-                end, text, EVIDENCE, f"95 % bootstrap interval over seeds, {side} end, of the mean of {key}"
-            )
-            for end, text, side in zip(found.interval, texts[1:], ("lower", "upper"), strict=True)
-        )
-        return f"{middle} [{low}, {high}]"
-
-    def _bound(self, metric: str, below: float | None, configuration: str) -> float | None:
-        if below is not None:
-            return below
-        floor = lowest_floor(self._facts.floors, metric, configuration)
-        return None if floor is None or floor <= 0 else _QUARTER * floor
 
     def _floors_by_group(self, metric: str, found: Sequence[Group]) -> dict[str, list[float | None]]:
         """Different values of each floor over all configurations."""
@@ -436,12 +338,6 @@ class PageFunctions:
         file = _without_folder(self._facts.source) or "the task"
         text = format_number(value, self._unit(metric))
         return self._text.story(self._text.number(value, text, file, f"{task}.floors(): {floor}"))
-
-
-def _said(text: str, found: Estimate) -> Said:
-    assert found.mean is not None
-    low, high = found.interval or (math.nan, math.nan)
-    return Said(text, found.mean, low, high, found.measured)
 
 
 def _without_folder(source: str) -> str:

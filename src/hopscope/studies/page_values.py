@@ -116,15 +116,46 @@ class Learned:
 
 
 @dataclass(frozen=True)
+class RowFacts:
+    """A row of the evidence.
+
+    Attributes:
+        text: its number, as it is printed.
+        value: its number.
+        member: whose it is.
+        layer, head: where in the model; `None` for the whole.
+        part: of what; empty for the whole.
+        step: training steps.
+    """
+
+    text: str
+    value: float
+    member: int
+    layer: int | None = None
+    head: int | None = None
+    part: str = ""
+    step: int = 0
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def place(self) -> str:
+        """The head as `layer.head`, both counted from 0."""
+        return f"{self.layer}.{self.head}"
+
+
+@dataclass(frozen=True)
 class MemberFacts:
-    """A member: its number in the run, its seed and its configuration."""
+    """A member: its number in the run, its seed, its configuration, and what the study calls it, if it has a name."""
 
     member: int
     seed: int
     configuration: str
+    name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.configuration}, seed {self.seed}"
+        return self.name or f"{self.configuration}, seed {self.seed}"
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Rows of a figure's data: seeds, means and intervals, and curves thinned to what can be seen."""
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -53,6 +54,24 @@ def thinned(curve: Curve, every: int) -> Curve:
     samples, values = curve
     first = (len(samples) - 1) % every if samples else 0
     return samples[first::every], values[first::every]
+
+
+def averaged(curve: Curve, every: int) -> Curve:
+    """A curve of means since the point before, with `every` of them taken together, counted from its last one.
+
+    A point remains the mean over all that was trained since the point before it; one before all training stays out.
+    """
+    trained = [(at, value) for at, value in zip(*curve, strict=True) if at > 0]
+    samples, values = [at for at, _ in trained], [value for _, value in trained]
+    widths = [end - start for start, end in itertools.pairwise([0.0, *samples])]
+    ends = range(len(samples) - 1, -1, -every)
+    groups = [range(max(0, end - every + 1), end + 1) for end in reversed(ends)]
+    means = [
+        math.fsum(widths[place] * values[place] for place in group)
+        / math.fsum(widths[place] for place in group)
+        for group in groups
+    ]
+    return [samples[group[-1]] for group in groups], means
 
 
 def thinning(curves: Sequence[Curve]) -> int:

@@ -132,13 +132,10 @@ def configured(evidence: "Evidence", field: str) -> tuple[Any] | None:
 
 def diverged(evidence: "Evidence") -> list[int]:
     """Return the members whose training diverged: all that training recorded of them ends in nulls."""
-    frame = evidence.rows(measure="training", split=None)
-    found = []
-    for member, rows in frame.groupby("member"):
-        last = rows[rows["step"] == rows["step"].max()]
-        if last["value"].isna().all():
-            found.append(int(member))
-    return sorted(found)
+    frame = evidence.rows(measure="training", split=None)[["member", "step", "value"]]
+    last = frame[frame["step"] == frame.groupby("member")["step"].transform("max")]
+    known = last["value"].notna().groupby(last["member"]).any()
+    return sorted(int(member) for member in known.index[~known])
 
 
 def metric_rows(

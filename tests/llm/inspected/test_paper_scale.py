@@ -10,7 +10,7 @@ from hopscope.errors import UserError
 from hopscope.executors.local import run_study
 from hopscope.studies import find_study
 from hopscope.studies.llm.asking import questions_of
-from hopscope.studies.llm.cells import FILE, read_cells
+from hopscope.studies.llm.cells import FILE, read_answers
 from hopscope.studies.llm.config import PAPER_COUNT, LanguageModelConfig
 from hopscope.studies.llm.survival import survivals
 
@@ -63,7 +63,7 @@ def test_known_mistakes_are_measured_at_the_paper_s_scale(tmp_path, monkeypatch)
     # What was answered before the break was not asked again, but for what was under way.
     assert sum(stub.asked.values()) <= sum(row["attempts"] for row in rows) + 50
 
-    cells = read_cells(run)
+    cells = read_answers(run).cells
     for cell in cells:
         assert cell.questions == PAPER_COUNT
         guess = cell.guess

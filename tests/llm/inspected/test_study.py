@@ -9,7 +9,7 @@ from hopscope.llm.watch import OutOfTimeError, Watch
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
 from hopscope.studies.llm.asking import gather
-from hopscope.studies.llm.cells import FILE, read_cells
+from hopscope.studies.llm.cells import FILE, read_answers
 from hopscope.studies.llm.config import LanguageModelConfig
 from hopscope.training.budget import TimeBudget
 
@@ -42,7 +42,10 @@ def test_a_run_asks_counts_and_is_found_again(tmp_path):
         run_study(STUDY, asked, out=tmp_path, device="cpu")
         assert len(stub.requests) == 14  # the answers are in the logs
     assert again.path == run.path and run.is_done and run.members == []
-    assert [(c.depth, c.accuracy.count, c.accuracy.of) for c in read_cells(run)] == [(1, 7, 7), (2, 7, 7)]
+    assert [(c.depth, c.accuracy.count, c.accuracy.of) for c in read_answers(run).cells] == [
+        (1, 7, 7),
+        (2, 7, 7),
+    ]
     assert (run.path / "claims.json").read_bytes() == before
     assert len(list((run.path / "logs").glob("*.eval"))) == 1
     assert f"{MODEL}: equations done" in said
@@ -59,7 +62,7 @@ def test_a_budget_ends_between_questions_and_the_next_call_goes_on(tmp_path):
         run = run_study(STUDY, asked, out=tmp_path, device="cpu")
         answered = {request["messages"][-1]["content"] for request in stub.requests}
     assert len(answered) == 5 and len(stub.requests) <= 6
-    (cell,) = read_cells(run)
+    (cell,) = read_answers(run).cells
     assert (cell.questions, cell.accuracy.count) == (5, 5)
 
 
@@ -70,14 +73,14 @@ def test_a_server_that_dies_keeps_the_run(tmp_path, monkeypatch):
         with pytest.raises(UserError, match="planted 401"):
             run_study(STUDY, asked, out=tmp_path, device="cpu")
         run = run_study(STUDY, asked, out=tmp_path, device="cpu")
-    assert run.is_done and read_cells(run)[0].accuracy.count == 5
+    assert run.is_done and read_answers(run).cells[0].accuracy.count == 5
 
 
 def test_a_model_in_a_folder_slips_as_it_was_built(tmp_path):
     folder = build(tmp_path / "tiny", {"0": 0.4, "1": 0.2, "2": 0.2, "3": 0.1, "a": 0.1})
     asked = config(None, model=(f"hopscope/{folder}",), depths=(2,), count=31)
     run = run_study(STUDY, asked, out=tmp_path / "runs", device="cpu")
-    (cell,) = read_cells(run)
+    (cell,) = read_answers(run).cells
     assert cell.wrong == cell.lost_chain == sum(cell.from_first_line.values()) > 0
     assert cell.accuracy.of + cell.questions - cell.answered.count == 31
     (claim,) = run.read_json("claims.json")

@@ -1,12 +1,20 @@
 """Members of runs that never were."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from hopscope.circuits.circuit import Circuit, Path
+import numpy as np
+import pytest
+
+from hopscope.circuits import circuit
 from hopscope.circuits.rules import OwnChain
-from hopscope.claims import Claim, JudgedClaim, judge
-from hopscope.runs.evidence import Evidence
+from hopscope.claims import Claim, JudgedClaim, Ledger, judge
+from hopscope.runs import RunFolder
+from hopscope.runs.evidence import Evidence, Row
+from hopscope.studies import builtin
+from hopscope.studies.chains import page
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.evidence import Member
 from hopscope.studies.chains.measures import of_members
@@ -17,9 +25,69 @@ CHECKPOINTS = tuple(range(0, 1001, 100))
 ROLES = {"query": (2, 0), "first 1": (0, 1), "second 1": (1, 1), "first 2": (0, 2), "second 2": (1, 2)}
 
 
-def evidence_of(members: Sequence[Member], config: ChainsConfig) -> Evidence:
-    """The evidence table of a run with these members."""
-    return Evidence.of(map(_record, members), of_members(members, config), config.model_dump(mode="json"))
+def evidence_of(
+    members: Sequence[Member], config: ChainsConfig, further: Sequence[Row] = (), folder: Path | None = None
+) -> Evidence:
+    """The evidence table of a run with these members, and maybe further rows."""
+    rows = [*of_members(members, config), *further]
+    return Evidence.of(map(_record, members), rows, config.model_dump(mode="json"), folder)
+
+
+def training(members: Sequence[Member]) -> Iterator[Row]:
+    """The training record of some members: partial losses, and losses over all targets that fall a little later."""
+    for each in members:
+        curves = {f"loss_step_{step}": curve for step, curve in each.curves.items()} | {
+            "loss": falling(500.0)
+        }
+        every = [(name, "held_out", curve) for name, curve in curves.items()] + [
+            ("loss", "train", falling(480.0))
+        ]
+        for name, split, (steps, values) in every:
+            for step, value in zip(steps[::20], values[::20], strict=True):
+                yield Row(each.member, "training", name, None if each.frozen and step else value, split, step)
+
+
+def presented(
+    root: Path,
+    study: Any,
+    config: Any,
+    members: Sequence[Member],
+    further: Sequence[Row] = (),
+    draw: bool = True,
+) -> tuple[RunFolder, dict[str, Any]]:
+    """A run of these members with its story, and its figures if they are wanted; and the story."""
+    records = [
+        {"member": each.member, "unit": "a", "index": number, **{name: _record(each)[name] for name in
+         ("seed", "overrides")}} for number, each in enumerate(members)
+    ]  # fmt: skip
+    run = RunFolder.create(root, study.name, config.model_dump(mode="json"), records, None)
+    places = config.task().positions
+    maps = np.zeros((2, config.layers, config.heads, places, places), dtype=np.uint8)
+    maps[1, 0, 0, 3, 1] = 102
+    arrays = {"steps": np.array([0, CHECKPOINTS[-1]]), "maps": maps}
+    run.unit("a").write_analysis("maps", CHECKPOINTS[-1], arrays)
+    tokens = [{"role": "query", "chain": 0, "label": "x₁"}] * places
+    of_run = [replace(each, unit=_Unit(arrays), tokens=tokens) for each in members]
+    evidence = evidence_of(members, config, [*training(members), *further], run.path)
+    ledger = Ledger([judge(claim, evidence) for claim in study.claims(config)])
+    run.write_json("claims.json", ledger.to_json())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "gather", lambda run, config: of_run)
+        if not draw:
+            patch.setattr(builtin, "write_figures", lambda *given: None)
+        study.present(run, config, evidence, ledger)
+    return run, run.read_json("story.json")
+
+
+class _Unit:
+    """Stands for the folder of a unit, which has but the attention maps."""
+
+    def __init__(self, arrays: dict[str, np.ndarray]):
+        self._arrays = arrays
+
+    def read_analysis(self, name: str, step: int) -> dict[str, np.ndarray]:
+        """The maps."""
+        return self._arrays
 
 
 def _record(member: Member) -> dict[str, Any]:
@@ -59,9 +127,9 @@ def path(
     )
 
 
-def _of_circuit(found: FollowedPath) -> Path:
+def _of_circuit(found: FollowedPath) -> circuit.Path:
     query, target = ROLES[found.query], ROLES[found.target.removeprefix("all ")]
-    return Path(
+    return circuit.Path(
         layer=found.layer,
         head=found.head,
         roles={"kind": query[0], "step": query[1]},
@@ -104,7 +172,8 @@ def member(
     """A member of a task of two steps; by default one that learned both and was read."""
     falls = {1: 300.0, 2: 600.0} if falls is None else falls
     frozen = loss is None
-    circuit = Circuit(paths=tuple(map(_of_circuit, paths)))
+    paths = () if frozen else paths
+    smallest = circuit.Circuit(paths=tuple(map(_of_circuit, paths)))
     return Member(
         member=number,
         seed=number if init is None else init,
@@ -114,14 +183,13 @@ def member(
         loss=loss,
         partial={} if frozen else {step: 0.05 if at is not None else 0.75 for step, at in falls.items()},
         curves={step: falling(at) for step, at in falls.items()},
-        held_out=falling(500.0),
-        train=falling(480.0),
         reading={
             "learned": [] if frozen else [f"step_{step}" for step in learned],
             "verdict": DIVERGED if frozen else verdict,
             "threshold": 0.05,
             "checkpoint": 1000,
-            "circuit": circuit.model_dump(mode="json"),
+            "circuit": smallest.model_dump(mode="json"),
+            "reads": [list(read) for read in smallest.reads],
             "merges": [[[0, 0], [1, 0]]] * merges,
             "minimal_circuits": [{"found": 3, "paths": []}],
             "worst_recomputed": 0.06,
@@ -132,6 +200,7 @@ def member(
         },
         checkpoints=CHECKPOINTS,
         paths=tuple(paths),
+        maps_file=f"units/a/analysis/maps-step-{CHECKPOINTS[-1]:09d}.npz",
         tokens=[],
         rows=list(ROLES),
         reading_file=f"units/a/analysis/circuit-{number}.json",
@@ -157,3 +226,17 @@ def reflected(formed: float = 150.0, later: float = 450.0) -> list[FollowedPath]
         path(2, "second 1", "second 2", later, 2, rules=0.3),
         path(3, "query", "second 1", later, 2, rules=0.4),
     ]
+
+
+def texts(story: Mapping[str, Any]) -> str:
+    """All words of a story, with the numbers filled in."""
+    words = [story["title"], story["subtitle"]]
+    for section in story["sections"]:
+        words.append(section["heading"])
+        for block in section["blocks"]:
+            words += [str(block.get(name, "")) for name in ("text", "caption", "alt")]
+            words += [str(cell) for row in block.get("rows", []) for cell in row]
+    whole = "\n".join(filter(None, words)).replace("\u00a0", " ")
+    for name, number in story["numbers"].items():
+        whole = whole.replace("{" + name + "}", number["text"])
+    return whole

@@ -3,12 +3,8 @@
 import pytest
 
 from hopscope.claims.crossings import Crossing
-from hopscope.runs import RunFolder
-from hopscope.runs.evidence import Evidence
 from hopscope.studies.chains.places import FELL, FORMED, Place, of_places, times
 from hopscope.studies.circuits.config import CircuitsConfig
-from hopscope.studies.emergence.config import EmergenceConfig
-from hopscope.studies.emergence.measures import measurements
 
 from .made_up import CHECKPOINTS, evidence_of, induction, member, path, reflected
 
@@ -24,6 +20,7 @@ def test_every_row_says_when_it_was_measured_and_where_it_stands_on_record():
     assert set(table["step"]) == set(CHECKPOINTS)
     assert set(table.loc[table["metric"] != "attention", "step"]) == {1_000}
     assert table["file"].notna().all()
+    assert table.loc[table["metric"] == "maps", "member"].tolist() == [0]
     assert set(table["split"]) == {"held_out"}
 
 
@@ -110,19 +107,3 @@ def test_what_never_happened_is_no_number_but_the_last_look():
     assert found.last("formed", part="step_2").to_list() == [1.0, 0.0]
     assert found.last("formed_at", part="step_2").isna().to_list() == [False, True]
     assert found.last("formed_at_low", part="step_2").to_list() == [400.0, 1_000.0]
-
-
-@pytest.mark.soak
-def test_members_trained_again_are_rows_of_their_runs(emergence_run):
-    run = RunFolder.open(emergence_run)
-    config = EmergenceConfig.model_validate(run.config)
-    found = Evidence.of_run(run, measurements(run, config))
-    start = found.last("clamped_from")
-    curve = found.curve("clamped_loss_step_1", part="step_1")
-    assert start.notna().to_list() == [member < config.clamped for member in found.members]
-    assert (curve.index[0], curve.index[-1]) == (start[0], config.training_steps)
-    alone = found.last("clamped_loss_step_1", part="nothing clamped")[0]
-    assert alone < 0.3
-    rows = found.rows("clamped_rows")
-    assert {part.split(": ")[0] for part in rows["part"]} == {"step_1", "control for step_1"}
-    assert found.last("clamped_fell_step_1", part="nothing clamped")[0] == 1.0

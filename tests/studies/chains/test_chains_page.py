@@ -1,201 +1,319 @@
-"""The studies of circuits and of emergence from end to end, on a small run whose members learn."""
+"""The pages of the studies of circuits and of emergence: what they say of runs whose members are known."""
 
-import csv
 import json
 import re
-import shutil
 
-import numpy as np
 import pytest
 
-from hopscope.circuits.config import maps_name
-from hopscope.claims import Ledger, judge
-from hopscope.claims.crossings import first_crossing
+from hopscope.report.pictures import render_all
 from hopscope.report.record import read_run
-from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
-from hopscope.studies.chains.config import ChainsConfig
-from hopscope.studies.chains.evidence import gather
-from hopscope.studies.chains.figures import write_figures
+from hopscope.studies.chains.charts import controls, gallery, modes, reads
 from hopscope.studies.circuits import CircuitsStudy
-from hopscope.studies.circuits import figures as circuit_figures
-from hopscope.studies.circuits.config import FIGURE_NAMES, CircuitsConfig
-from hopscope.studies.circuits.story import write_story
-from hopscope.studies.emergence import figures as emergence_figures
-from hopscope.studies.emergence.config import EmergenceConfig, figure_names
-from hopscope.studies.emergence.events import hop_events, trained_again
+from hopscope.studies.circuits.config import PRESETS as CIRCUITS
+from hopscope.studies.circuits.config import CircuitsConfig
+from hopscope.studies.emergence import EmergenceStudy
+from hopscope.studies.emergence.config import PRESETS as EMERGENCE
+from hopscope.studies.emergence.config import EmergenceConfig, clamped_runs
+from hopscope.studies.emergence.measures import clamp_rows
+
+from .made_up import evidence_of, induction, member, path, presented, reflected, texts
+
+SMALL = {"seeds": 3, "steps": 2, "layers": 4, "heads": 1, "training_steps": 1_000, "galleries": 2}
+OF_CIRCUITS = CircuitsConfig(**SMALL)
+OF_EMERGENCE = EmergenceConfig(**SMALL, crossed=2, clamped=1)
+STUDIES = {"circuits": (CircuitsStudy(), OF_CIRCUITS), "emergence": (EmergenceStudy(), OF_EMERGENCE)}
+NOT_LEARNED = {
+    "verdict": "no circuit: above plateau",
+    "learned": (),
+    "falls": {1: None, 2: None},
+    "loss": 0.7,
+}
 
 
-@pytest.fixture(scope="module")
-def run(emergence_run):
-    return RunFolder.open(emergence_run)
+def members(config, make=lambda plan: {"paths": induction()}):
+    """Every member of a configuration; `make` says how each of them came out."""
+    return [
+        member(plan.member, init=plan.init_seed, data=plan.data_seed, **make(plan))
+        for plan in config.members()
+    ]
 
 
-@pytest.fixture(scope="module")
-def config(run):
-    return EmergenceConfig.model_validate(run.config)
+@pytest.fixture(params=STUDIES)
+def told(request, tmp_path):
+    """Writes the story of a run, of each study: gives the story and its words."""
+    study, config = STUDIES[request.param]
+
+    def tell(make=lambda plan: {"paths": induction()}):
+        _, story = presented(tmp_path, study, config, members(config, make), draw=False)
+        return story, texts(story)
+
+    return tell
 
 
-@pytest.fixture(scope="module")
-def members(run, config):
-    return gather(run, config)
+def headings(story):
+    return [section["heading"] for section in story["sections"]]
 
 
-def rows_of(run, name):
-    with (run.path / "figures" / f"{name}.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+ABOUT_CIRCUITS = {
+    "Do seeds agree?", "What is a path worth? It depends on how one asks", "Is it more than chance?",
+}  # fmt: skip
 
 
-@pytest.mark.long
-def test_the_run_is_done_with_every_figure_and_picture(run, config):
-    assert (run.path / "DONE").is_file()
-    for name in figure_names(config):
-        for suffix in ("vl.json", "csv", "svg", "png"):
-            assert (run.path / "figures" / f"{name}.{suffix}").is_file(), name
-    assert (run.path / "figures" / "circuit-0.svg").is_file()
+# What it says.
 
 
-def test_a_picture_says_how_much_of_the_circuit_it_shows(run, members):
-    story, of = run.read_json("story.json"), {member.member: member for member in members}
-    blocks = [block for section in story["sections"] for block in section["blocks"]]
-    views = [each["view"] for block in blocks if block["kind"] == "circuit" for each in block["circuits"]]
-    assert len(views) == len([member for member in members if member.paths])
-    for view in views:
-        member, drawn = of[view["member"]], {(path["layer"], path["head"]) for path in view["paths"]}
-        assert len(view["paths"]) + view["undrawn"] == len(member.reading["paths"])
-        assert len(drawn) + view["undrawn_heads"] == len(member.heads)
-
-
-def test_figures_are_named_before_they_are_drawn(config):
-    assert tuple(emergence_figures.figures(config)) == figure_names(config)
-    assert tuple(circuit_figures.FIGURES) == FIGURE_NAMES
-
-
-def test_members_learned_and_were_read(members):
-    assert [(member.init_seed, member.data_seed) for member in members] == [(0, 0), (1, 1), (0, 1), (1, 0)]
-    assert all(member.learned == (1,) for member in members)
-    assert sum(member.was_read for member in members) >= 3
-
-
-def test_crossed_members_begin_alike_and_differ_later(run, members):
-    weights = {}
-    for member in members:
-        place = next(record.index for record in run.members if record.member == member.member)
-        for step in (0, 200):
-            _, tensors, _ = member.unit.checkpoint(step)
-            flat = [tensors[name][place].ravel() for name in sorted(tensors) if name.startswith("weights/")]
-            weights[member.init_seed, member.data_seed, step] = np.concatenate(flat)
-    assert np.array_equal(weights[0, 0, 0], weights[0, 1, 0])
-    assert not np.array_equal(weights[0, 0, 0], weights[1, 0, 0])
-    assert not np.array_equal(weights[0, 0, 200], weights[0, 1, 200])
-
-
-def test_attention_at_the_end_is_what_the_reader_measured_on_other_sequences(members):
-    pairs = [(path.attention[-1], path.mean_attention) for member in members for path in member.paths]
-    assert pairs
-    for followed, measured in pairs:
-        assert followed == pytest.approx(measured, abs=0.1)
-
-
-def test_paths_form_while_the_model_learns(members):
-    for member in members:
-        if member.was_read:
-            assert max(path.attention[0] for path in member.paths) < 0.75
-            formed = hop_events(1)[0].of(member)
-            assert formed is None or formed.time is None or formed.time > 0
-
-
-def test_crossings_of_the_figure_are_those_of_the_attention_on_record(run, members):
-    rows = {row["event"]: row for row in rows_of(run, "crossings")}
-    member = members[0]
-    for path in member.paths:
-        found = first_crossing(member.checkpoints, path.attention, 0.5)
-        row = rows[f"{member.name}: {path.name}"]
-        assert row["seen"] == ("crossed" if found.time is not None else "not within training")
-        assert float(row["step"]) == pytest.approx(found.time or found.censored_at, rel=1e-4)
-
-
-def test_the_gallery_shows_the_last_map_of_every_head(run, config, members):
-    kept = members[0].unit.read_analysis(maps_name(0), config.training_steps)
-    last = kept["maps"][-1]
-    assert last.shape == (3, 2, config.task().positions, config.task().positions)
-    # Causal rows add up to one, but for the rounding of each cell.
-    assert np.abs(last.astype(float).sum(-1) / 255.0 - 1.0).max() < 0.05
-    shown = rows_of(run, "gallery")
-    assert len(shown) == int((last >= 8).sum())
-    row = shown[7]
-    layer, head = map(int, row["head"].split("."))
-    assert float(row["attention"]) == pytest.approx(
-        last[layer, head, int(row["query"]), int(row["key"])] / 255, abs=0.01
+def test_a_run_in_which_all_learned(told):
+    story, words = told()
+    count = 3 if story["title"] == "Which circuits do models learn?" else 5
+    assert f"Of {count} models, {count} learned the whole chain, and {count} of these were read." in words
+    assert "In 3 of 3 models the loss without it stays under 0.15 by the rules." in words
+    assert "In 3 of these 3 it is 0.5 or more where the rest follows." in words
+    assert (
+        f"{count} of the models were read and have paths to show.\nAll of them have the same circuit."
+        in words
     )
+    assert set(headings(story)) >= ABOUT_CIRCUITS
+    assert "Training of" not in words and "not read, with the reason" not in words
 
 
-def test_a_member_was_trained_again_from_its_own_checkpoint(config, members):
-    (again,) = trained_again(members, config)
-    names = [each["name"] for each in again.runs]
-    assert names == ["nothing clamped", "step_1", "control for step_1"]
-    assert again.steps[0] == again.start
-    assert again.steps[-1] == config.training_steps
-    by_name = {each["name"]: each["losses"]["loss_step_1"] for each in again.runs}
-    # Nothing clamped, the model at the checkpoint is the one that training had there.
-    at_start = dict(zip(*again.member.curves[1], strict=True))[again.start]
-    assert by_name["nothing clamped"][0] == pytest.approx(at_start, abs=1e-3)
-    assert by_name["nothing clamped"][-1] < 0.3
-    pairs = zip(by_name["step_1"], by_name["nothing clamped"], strict=True)
-    assert max(abs(held - alone) for held, alone in pairs) > 0.01
+def test_a_run_in_which_none_learned(told):
+    story, words = told(lambda plan: NOT_LEARNED)
+    assert re.search(r"Of [35] models, 0 learned the whole chain, and 0 of these were read\.", words)
+    assert not ABOUT_CIRCUITS & set(headings(story))
+    assert "look" not in words.split("Which heads do it")[1]
+    if story["title"] == "Heads as they form":
+        assert "No independent model was read, so of none is the order known." in words
+        assert "Does a loss fall when its heads form?" not in headings(story)
 
 
-def test_every_number_of_the_story_is_used_and_has_its_source(run):
-    story = json.loads((run.path / "story.json").read_text(encoding="utf-8"))
-    words = json.dumps(story["sections"], ensure_ascii=False)
-    used = set(re.findall(r"\{(n\d+)\}", words))
-    assert used == set(story["numbers"])
-    for number in story["numbers"].values():
-        assert (run.path / number["file"]).exists()
+def test_a_run_of_which_one_member_diverged(told):
+    story, words = told(lambda plan: {"paths": induction(), "loss": None if plan.member == 1 else 0.005})
+    count = 3 if story["title"] == "Which circuits do models learn?" else 5
+    assert (
+        f"Of {count} models, {count - 1} learned the whole chain, and {count - 1} of these were read."
+        in words
+    )
+    assert "Training of seed 1 diverged, so there is nothing to read." in words
+    assert "In 2 of 2 models the loss without it" in words
+    shown = [
+        block for section in story["sections"] for block in section["blocks"] if block["kind"] == "circuit"
+    ]
+    assert [each["name"] for each in shown[0]["circuits"]][:2] == ["seed 0", "seed 2"]
 
 
-def test_the_page_holds_the_circuits(run):
-    record = read_run(run.path)
-    blocks = [block for section in record.story.sections for block in section.blocks]
-    (player,) = (block for block in blocks if block.kind == "circuit")
-    assert [named.view.member for named in player.circuits] == [0, 1, 2, 3]
-    assert 'id="run-1-clamps"' in (run.path / "report.html").read_text(encoding="utf-8")
+def test_members_that_were_not_read_are_told_with_the_reason(told):
+    story, words = told(
+        lambda plan: {
+            "paths": reflected(),
+            **({"verdict": "unexplained: no rule"} if plan.member == 2 else {}),
+        }
+    )
+    (table,) = [block for section in story["sections"] for block in section["blocks"]
+                if block["kind"] == "table" and "why it was not read" in block["columns"]]  # fmt: skip
+    best = "; ".join(
+        ["0.0 query → first 1", "1.0 query → second 1", "2.0 second 1 → second 2", "3.0 query → second 1"]
+    )
+    assert table["rows"] == [["seed 2", "unexplained: no rule", best]]
+    assert "In 2 of 2 models the loss without it" in words
 
 
-@pytest.fixture(scope="module")
-def as_circuits(run, config, members, tmp_path_factory):
-    """The same members on the page of the study of circuits."""
-    folder = tmp_path_factory.mktemp("circuits") / run.hash
-    shutil.copytree(run.path, folder)
-    copy = RunFolder.open(folder)
-    shared = {name: getattr(config, name) for name in ChainsConfig.model_fields}
-    as_config = CircuitsConfig(**shared)
-    study = CircuitsStudy()
-    evidence = Evidence.of_run(run, study.measurements(run, config))
-    evidence.config = as_config.model_dump(mode="json")
-    ledger = Ledger([judge(claim, evidence) for claim in study.claims(as_config)])
-    copy.write_json("claims.json", [claim.to_json() for claim in ledger])
-    write_figures(copy, circuit_figures.FIGURES, as_config, members)
-    write_story(copy, as_config, members, ledger)
-    return copy
+def test_different_circuits_are_counted(told):
+    _, words = told(lambda plan: {"paths": reflected() if plan.member == 2 else induction()})
+    assert "paths to show.\nThey have 2 different circuits." in words
 
 
-def test_the_page_of_circuits_is_whole(as_circuits):
-    record = read_run(as_circuits.path)
-    assert [section.id for section in record.story.sections] == [
-        "task", "verdicts", "circuits", "reads", "modes", "controls", "learning", "gallery",
+def test_a_head_that_is_dear_by_the_rules_is_not_called_free(told):
+    dear = [path(0, "second 1", "first 1", 150, 1, rules=0.4), path(1, "query", "second 1", 150, 1)]
+    _, words = told(lambda plan: {"paths": dear})
+    assert "In 0 of 3 models the loss without it stays under 0.15 by the rules." in words
+    assert "where the rest follows" not in words
+
+
+def test_a_run_below_the_papers_scale_says_how_it_departs(told):
+    _, words = told()
+    assert "This run departs from the paper's: 1,000 of" in words
+
+
+def clamped(config, start=300):
+    """Rows of member 0, trained again from a step: with the read for x₁ clamped x₂ is not learned."""
+    runs = [
+        {"name": name, "clamped": [] if name == "nothing clamped" else ["1.0 query", "2.0 second 1"],
+         "losses": {"loss_step_1": [0.4, 0.1], "loss_step_2": [0.7, 0.9 if name == "step_1" else 0.2]}}
+        for name in clamped_runs(config)
     ]  # fmt: skip
-    assert [claim.id for claim in record.claims] == ["R4", "R5", "R6", "R7"]
+    found = {"start": start, "steps": [start, 1_000], "runs": runs}
+    return list(clamp_rows(0, found, "units/a/analysis/clamps-0.json", config))
 
 
-def test_reads_of_the_figure_are_the_paths_of_the_members(as_circuits, members):
-    rows = {(row["seed"], row["read"]): row for row in rows_of(as_circuits, "reads")}
-    for member in members:
-        for read in {path.read for path in member.paths}:
-            paths = [path for path in member.paths if path.read == read]
-            row = rows.pop((member.name, read))
-            assert row["heads"] == ", ".join(path.place for path in paths)
-            assert float(row["attention"]) == pytest.approx(
-                max(path.mean_attention for path in paths), rel=1e-3
-            )
-    assert not rows
+def emergence(root, make=lambda plan: {"paths": induction(150, 450)}, further=(), draw=False):
+    """The folder and the story of a run of emergence, its tables by their columns, and its words."""
+    config = OF_EMERGENCE
+    run, story = presented(root, EmergenceStudy(), config, members(config, make), further, draw)
+    numbers = {name: number["text"] for name, number in story["numbers"].items()}
+
+    def table(*columns):
+        (found,) = [block for section in story["sections"] for block in section["blocks"]
+                    if block["kind"] == "table" and set(columns) <= set(block["columns"])]  # fmt: skip
+        return [[re.sub(r"\{(n\d+)\}", lambda key: numbers[key[1]], cell).replace("\u00a0", " ") for cell in row]
+                for row in found["rows"]]  # fmt: skip
+
+    return run, story, table, texts(story)
+
+
+def test_members_trained_again_are_told_run_by_run(tmp_path):
+    _, story, table, _ = emergence(tmp_path, further=clamped(OF_EMERGENCE))
+    where = "1.0 query, 2.0 second 1"
+    rows = table("clamped")
+    assert rows[0] == ["seed 0", "300", "nothing clamped", "–", "0.100, from the start", "0.200, at 580"]
+    assert rows[1] == [
+        "seed 0",
+        "300",
+        "the read for x₁ clamped",
+        where,
+        "0.100, from the start",
+        "0.900, never",
+    ]
+    assert [row[2] for row in rows[2:]] == ["control for x₁", "the read for x₂ clamped", "control for x₂"]
+    assert "What needs what: training again with a read clamped" in headings(story)
+
+
+def test_without_members_trained_again_the_page_says_so(tmp_path):
+    _, _, _, words = emergence(tmp_path)
+    assert "The first model was to be trained again with a read clamped, but it was not read" in words
+
+
+def test_orders_and_waits_are_told_of_independent_seeds(tmp_path):
+    def make(plan):
+        swapped = plan.init_seed != plan.data_seed or plan.seed == 2
+        return {
+            "paths": induction(450, 150) if swapped else induction(150, 450),
+            "falls": {1: 300.0, 2: 600.0},
+        }
+
+    _, _, table, words = emergence(tmp_path, make)
+    assert "The reads for x₁ had formed before those for x₂ in 2 of 3 [0.09, 0.99] seeds (0 ties)." in words
+    reads_1, fell_1, reads_2, fell_2 = table("median step")
+    assert reads_1[:3] == ["reads for x₁ formed", "150", "3 of 3"]
+    assert reads_2[:3] == ["reads for x₂ formed", "450", "3 of 3"]
+    assert (reads_1[3], fell_2[4]) == ("–", "–")
+    assert fell_1[3].startswith("44 [")  # 294 - 150, twice, and 294 - 450
+    assert fell_1[4].startswith("2 of 3 [")
+
+
+def test_which_came_first_is_told_where_the_interval_says_so(tmp_path):
+    _, _, table, _ = emergence(
+        tmp_path, lambda plan: {"paths": induction(150, 850), "falls": {1: 300.0, 2: 600.0}}
+    )
+    assert [(row[0], row[2], row[3]) for row in table("which came first")] == [
+        ("x₁", "3 of 3", "the reads"), ("x₂", "3 of 3", "the loss"),
+    ]  # fmt: skip
+
+
+def test_shares_of_the_variance_are_told_of_crossed_models(tmp_path):
+    _, _, table, words = emergence(
+        tmp_path, lambda plan: {"paths": induction(150 + 200 * plan.init_seed, 850)}
+    )
+    rows = {row[0]: row[1:] for row in table("initial weights", "data", "rest")}
+    assert rows["reads for x₁ formed"][0] == "0"
+    assert rows["reads for x₁ formed"][1].startswith("100 % (p ")
+    assert rows["reads for x₂ formed"] == ["0", "–", "–", "–"]
+    assert "initial weights: 2 of 2 pairs" in words
+
+
+# Numbers and figures.
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_number_says_where_it_is_from(name, tmp_path):
+    study, config = STUDIES[name]
+    run, story = presented(tmp_path, study, config, members(config), draw=False)
+    words = json.dumps(story, ensure_ascii=False)
+    used = set(re.findall(r"\{(n\d+)\}", words))
+    assert used <= set(story["numbers"]) and len(used) > 30
+    assert {number["file"] for number in story["numbers"].values()} <= {"config.json", "evidence.parquet"}
+    read_run(run.path)
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_every_figure_can_be_drawn(learned, tmp_path):
+    def make(plan):
+        return {"paths": induction(150 + 200 * plan.init_seed, 850)} if learned else NOT_LEARNED
+
+    run, _, _, _ = emergence(tmp_path, make, clamped(OF_EMERGENCE) if learned else (), draw=True)
+    render_all(run.path)
+    names = [figure.name for figure in EmergenceStudy().figures(OF_EMERGENCE)]
+    assert names == ["timeline", "crossings", "precedence", "alignment", "reads", "controls", "modes", "clamps",
+                     "variance", "gallery"]  # fmt: skip
+    nothing = (
+        set() if learned else {"precedence", "alignment", "reads", "controls", "modes", "clamps", "variance"}
+    )
+    for name in names:
+        picture = (run.path / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+        assert ("nothing to show" in picture) == (name in nothing), name
+
+
+ALIKE = {
+    (study.name, config.steps == 1, *(figure.name for figure in study.figures(config))): (study, config)
+    for study, presets in ((CircuitsStudy(), CIRCUITS), (EmergenceStudy(), EMERGENCE))
+    for config in presets.values()
+}
+"""Of presets that have the same figures and more than one step, the largest."""
+
+
+@pytest.mark.parametrize(("study", "config"), ALIKE.values(), ids=lambda value: value.name)
+def test_every_figure_of_every_preset_is_written_and_shown(study, config, tmp_path):
+    falls = dict.fromkeys(range(1, config.steps + 1), 300.0)
+    one_step = [each for each in induction() if each.needed_for == 1]
+    every = {"paths": one_step if config.steps == 1 else induction(), "falls": falls, "learned": tuple(falls)}
+    config = config.model_copy(update={"training_steps": 1_000})
+    run, story = presented(tmp_path, study, config, members(config, lambda plan: every))
+    written = {file.stem.removesuffix(".vl") for file in (run.path / "figures").iterdir()}
+    assert written == {figure.name for figure in study.figures(config)}
+    shown = [
+        block["name"]
+        for section in story["sections"]
+        for block in section["blocks"]
+        if block["kind"] == "figure"
+    ]
+    # No member was trained again, and all times are equal.
+    assert set(shown) == written - {"clamps", "variance"}
+    assert len(shown) == len(set(shown))
+
+
+def drawn(draw, *found):
+    return draw(OF_CIRCUITS, evidence_of(found, OF_CIRCUITS))[1]
+
+
+def test_reads_name_every_head_that_does_one():
+    twice = [*induction(), path(3, "query", "second 1", 200, 1)]
+    rows = {(row["seed"], row["read"]): row for row in drawn(reads, member(0, twice), member(1, induction()))}
+    assert rows["seed 0", "query → second 1"]["heads"] == "1.0, 3.0"
+    assert rows["seed 1", "query → second 1"]["heads"] == "1.0"
+    assert len(rows) == 6
+    assert {row["attention"] for row in rows.values()} == {0.9}
+
+
+def test_modes_and_controls_are_the_losses_on_record():
+    found = [member(0, induction(), full=0.011, rules=0.042), member(1, loss=None)]
+    losses = {(row["path"], row["mode"].partition(":")[0]): row["loss"] for row in drawn(modes, *found)}
+    assert losses["1.0 query → second 1", "rules"] == 0.8
+    assert losses["2.0 query → second 2", "recomputed"] == 0.6
+    assert len(losses) == 9
+    rows = {row["what"]: row for row in drawn(controls, *found)}
+    assert (rows["model"]["loss"], rows["circuit by its rules"]["loss"]) == (0.011, 0.042)
+    random = rows["random circuits (range)"]
+    assert (random["loss"], random["low"], random["high"]) == (0.95, 0.8, 1.1)
+    assert rows["model"]["low"] is None
+
+
+def test_the_gallery_shows_the_last_maps_of_the_first_members(tmp_path):
+    run, story = presented(tmp_path, CircuitsStudy(), OF_CIRCUITS, members(OF_CIRCUITS))
+    lines = (run.path / "figures" / "gallery.csv").read_text(encoding="utf-8").splitlines()
+    assert lines == ["seed,head,query,key,attention", "seed 0,0.0,3,1,0.4", "seed 1,0.0,3,1,0.4"]
+    assert "on one example sequence, seed 0, seed 1. Queries down" in texts(story)
+
+
+def test_a_run_without_maps_on_record_has_no_gallery():
+    chart, rows = gallery(OF_CIRCUITS, Evidence.of([{"member": 0}], []))
+    assert rows == [] and chart.to_dict()

@@ -1,5 +1,6 @@
 """The claims say of the committed runs what their ledgers say, and the figures show the same data."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -11,10 +12,10 @@ from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.studies.depth.claims import claims
 from hopscope.studies.depth.config import DepthStudyConfig
-from hopscope.studies.depth.figures import figure_names, write_figures
+from hopscope.studies.depth.figures import BELOW_BOUND, BELOW_EXACT, NEVER, SEEN, figures
 from hopscope.studies.depth.measures import measurements
-from hopscope.studies.depth.results import gather
 from hopscope.studies.depth.values import losses_below_bound, losses_without_curriculum
+from hopscope.studies.figures import write_figures
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results" / "depth"
 RUNS = ("laptop", "steps", "specification")
@@ -60,13 +61,56 @@ def test_verdicts_and_numbers_are_those_of_the_ledger(committed):
         assert close(found["interval"], interval), claim.id
 
 
+COLUMNS = {
+    "loss_by_depth": {"task": "name", "layers": "x"},
+    "partial_by_depth": {"symbol": "name", "layers": "x"},
+    "partial_curves": {"seed": "panel", "symbol": "name", "step": "at", "loss": "value"},
+    "specification": {"reading": "y", "what": "name"},
+    "steps_by_depth": {"steps": "y", "layers": "x", "loss": "value", "theory": "outline"},
+}
+"""Columns that have another name in the committed figures than now: old → new."""
+
+NOT_NOW = {"lowest", "seeds"}
+"""Columns that the table of depths and steps had beside what it showed."""
+
+WORDS = {
+    "crossed": SEEN, "not within training": NEVER,
+    "enough layers": "", "below the exact minimum": BELOW_EXACT, "below log₃(2D)": BELOW_BOUND,
+}  # fmt: skip
+"""What was said otherwise: old → new."""
+
+
+def table(path, names=None):
+    """Rows of a figure's data with the committed columns, in a fixed order; lines of theory have no rows now."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row.get("kind") not in ("bound", "exact")]
+    columns = sorted({*rows[0]} - NOT_NOW) if names is None else sorted(names)
+    return columns, sorted(
+        tuple(cell(row[column if names is None else names[column]]) for column in columns) for row in rows
+    )
+
+
+def cell(text):
+    """A number in one way of writing, or words without their line breaks."""
+    try:
+        return f"{float(text):.5g}"
+    except ValueError:
+        return WORDS.get(text, text.replace("|", " "))
+
+
 def test_figures_show_the_committed_data(committed, tmp_path):
     run, config, evidence = committed
     copy = RunFolder(tmp_path)
-    write_figures(copy, config, gather(evidence))
-    for name in figure_names(config):
-        file = f"figures/{name}.csv"
-        assert (copy.path / file).read_text("utf-8") == (run.path / file).read_text("utf-8"), name
+    write_figures(copy, figures(config), evidence)
+    names = [figure.name for figure in figures(config)]
+    assert sorted(names) == sorted(path.stem for path in (run.path / "figures").glob("*.csv"))
+    for name in names:
+        columns, before = table(run.path / "figures" / f"{name}.csv")
+        renamed = COLUMNS.get(name, {})
+        _, now = table(
+            copy.path / "figures" / f"{name}.csv", {column: renamed.get(column, column) for column in columns}
+        )
+        assert now == before, name
 
 
 def test_every_number_of_the_analyses_has_a_row(committed):

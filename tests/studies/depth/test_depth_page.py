@@ -1,4 +1,4 @@
-"""The depth study's figures and words: on a small run from end to end, and on made-up evidence of a large one."""
+"""The depth study's figures and words: on a small run from end to end, and on made-up evidence of larger ones."""
 
 import csv
 import json
@@ -17,19 +17,9 @@ from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
 from hopscope.studies.depth.claims import claims
-from hopscope.studies.depth.config import DepthStudyConfig
+from hopscope.studies.depth.config import PRESETS, DepthStudyConfig
 from hopscope.studies.depth.configurations import Configuration
-from hopscope.studies.depth.figures import figure_names
-from hopscope.studies.depth.figures.depths import partial_rows
-from hopscope.studies.depth.figures.learning import NEVER, SEEN, crossing_rows
-from hopscope.studies.depth.figures.sweeps import (
-    BELOW_BOUND,
-    BELOW_EXACT,
-    ENOUGH,
-    specification_rows,
-    steps_rows,
-)
-from hopscope.studies.depth.results import gather
+from hopscope.studies.depth.figures import BELOW_BOUND, BELOW_EXACT, NEVER, SEEN, crossing_rows, figures
 from hopscope.theory.information_flow import layers_per_step
 
 from .made_up import evidence_of, made_up
@@ -43,24 +33,34 @@ SWEPT = DepthStudyConfig(
     steps_last=2,
     sweeps=("steps", "specification"),
 )
+PLAIN = SWEPT.model_copy(update={"sweeps": ()})
 
 
-def swept_evidence(config, diverged=()):
-    """A step is learned with one more layer than its number, one after another."""
+def a_step_per_layer(each, step):
+    """A step is learned with one more layer than its number."""
+    return each.asked == "IC" and step < each.layers
+
+
+def everything(each, step):
+    """Every step of the chain is learned at every depth."""
+    return each.asked == "IC"
+
+
+def nothing(each, step):
+    """No step is learned."""
+    return False
+
+
+def made_up_evidence(config, learned=a_step_per_layer, diverged=()):
+    """What is learned is learned one step after another; seeds that diverged did so in every configuration."""
     made = {}
     for each in config.grid():
-        partial = [0.1 if each.asked == "IC" and step < each.layers else 0.75 for step in each.asked_steps]
+        partial = [0.3 / each.layers if learned(each, step) else 0.75 for step in each.asked_steps]
         times = [
             500.0 * step if loss < 0.5 else None for step, loss in zip(each.asked_steps, partial, strict=True)
         ]
         made[each] = made_up(config, each, partial, times=[times] * config.seeds_of(each), diverged=diverged)
     return evidence_of(config, made)
-
-
-@pytest.fixture(scope="module")
-def swept():
-    """What the table says of `SWEPT`."""
-    return gather(swept_evidence(SWEPT))
 
 
 def presented(evidence, config, out):
@@ -72,89 +72,191 @@ def presented(evidence, config, out):
     return run
 
 
+def words(run):
+    """All that the page says, numbers written out: lines of text, captions and cells of tables."""
+    story = run.read_json("story.json")
+    said = [story["title"], story["subtitle"]]
+    for section in story["sections"]:
+        said.append("## " + section["heading"])
+        for block in section["blocks"]:
+            said += [block.get("text", ""), block.get("caption", "")]
+            said += [" | ".join(row) for row in block.get("rows", [])]
+    return re.sub(r"\{(n\d+)\}", lambda found: story["numbers"][found[1]]["text"], "\n".join(said))
+
+
 @pytest.fixture(scope="module")
-def made_up_folder(tmp_path_factory):
-    return presented(swept_evidence(SWEPT), SWEPT, tmp_path_factory.mktemp("made_up"))
+def swept():
+    """The evidence of `SWEPT`."""
+    return made_up_evidence(SWEPT)
+
+
+@pytest.fixture(scope="module")
+def made_up_folder(swept, tmp_path_factory):
+    return presented(swept, SWEPT, tmp_path_factory.mktemp("made_up"))
+
+
+# Figures.
 
 
 def test_every_figure_of_the_configuration_is_written_and_can_be_drawn(made_up_folder):
-    names = set(figure_names(SWEPT))
-    assert {
-        "loss_by_depth",
-        "partial_by_depth",
-        "information_flow",
-        "steps_by_depth",
+    names = {figure.name for figure in figures(SWEPT)}
+    assert names == {
+        "loss_by_depth", "partial_by_depth", "partial_curves", "crossings", "information_flow", "steps_by_depth",
         "specification",
-    } <= names
+    }  # fmt: skip
     assert set(written_figures(made_up_folder.path / "figures")) == names
-    for name in ("partial_by_depth", "crossings", "steps_by_depth", "specification"):
+    for name in names:
         svg, png = render_figure(made_up_folder.path / "figures", name)
         assert svg.stat().st_size > 1000 and png.stat().st_size > 1000
 
 
-def test_the_page_is_built_of_words_that_all_have_their_numbers(made_up_folder):
-    story = json.loads((made_up_folder.path / "story.json").read_text())
-    text = json.dumps(story["sections"])
-    assert set(re.findall(r"\{(n\d+)\}", text)) == set(story["numbers"])
-    assert [each["id"] for each in story["sections"]] == [
-        "task", "verdicts", "depths", "order", "accuracy", "theory", "steps", "specification",
-    ]  # fmt: skip
-    build_report([made_up_folder.path], made_up_folder.path / "report.html")
-    page = (made_up_folder.path / "report.html").read_text()
-    assert "None" not in re.sub(r"<script.*?</script>", "", page, flags=re.S)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_has_its_figures_and_its_page(preset, tmp_path):
+    config = PRESETS[preset]
+    run = presented(made_up_evidence(config), config, tmp_path)
+    names = {figure.name for figure in figures(config)}
+    assert set(written_figures(run.path / "figures")) == names
+    shown = {
+        block["name"]
+        for section in run.read_json("story.json")["sections"]
+        for block in section["blocks"]
+        if block["kind"] == "figure"
+    }
+    assert shown == names
+    for name in names:
+        svg, _ = render_figure(run.path / "figures", name)
+        assert svg.stat().st_size > 1000
 
 
-@pytest.mark.parametrize("diverged", [(1,), (0, 1, 2)])
-def test_a_page_of_diverged_models_has_no_numbers_of_them(diverged, tmp_path):
-    run = presented(swept_evidence(SWEPT, diverged), SWEPT, tmp_path)
-    text = json.dumps(run.read_json("story.json"), ensure_ascii=False)
-    assert not re.search(r"\b(nan|NaN|None)\b", text)
-    (order,) = (each for each in run.read_json("story.json")["sections"] if each["id"] == "order")
-    assert (f"; {len(SWEPT.layers)} diverged." in json.dumps(order)) == (diverged == (1,))
-
-
-def order_words(run):
-    """The first paragraph of the section on the order of learning, numbers written out."""
-    story = run.read_json("story.json")
-    (section,) = (each for each in story["sections"] if each["id"] == "order")
-    text = next(block["text"] for block in section["blocks"] if block["kind"] == "text")
-    return re.sub(r"\{(n\d+)\}", lambda found: story["numbers"][found[1]]["text"], text)
-
-
-def test_the_page_says_whether_the_deepest_models_learned(made_up_folder, run):
-    # 3 seeds of 3 layers learn the first two of three steps.
-    assert order_words(made_up_folder).startswith(
-        "How the deepest models learn: of 9 curves, 6 fall under 0.5."
-    )
-    assert order_words(run).startswith(
-        "Of the deepest models no curve falls under 0.5: none of them learned a step"
-    )
-
-
-def test_exact_minima_are_drawn_where_the_theory_has_them(swept):
-    rows = [row for row in partial_rows(SWEPT, swept) if row["kind"] == "exact"]
-    expected = layers_per_step(3, "causal", "deepest-first")
-    assert [row["layers"] for row in rows] == list(expected.values())
+def test_exact_minima_are_drawn_where_the_theory_has_them():
+    (figure,) = (each for each in figures(SWEPT) if each.name == "partial_by_depth")
+    marks = [mark for mark in figure.series.marks if mark.axis == "x"]
+    assert {mark.name: mark.value for mark in marks} == {
+        f"x{'₀₁₂₃'[step]}": layers for step, layers in layers_per_step(3, "causal", "deepest-first").items()
+    }
+    low, high = figure.series.across.ends
+    assert all(low < mark.value < high for mark in marks)
 
 
 def test_crossings_that_never_happened_stand_at_the_end_of_training(swept):
-    rows = crossing_rows(SWEPT, swept)
+    rows = crossing_rows(swept)
     never = [row for row in rows if row["seen"] == NEVER]
     assert never and all(row["high"] is None and row["step"] == 10_000 for row in never)
     seen = [row for row in rows if row["seen"] == SEEN]
     assert seen and all(row["low"] <= row["step"] <= row["high"] for row in seen)
 
 
-def test_cells_know_what_the_theory_says_of_them(swept):
-    theory = {(row["steps"], row["layers"]): row["theory"] for row in steps_rows(SWEPT, swept)}
+def data(run, name):
+    """The rows of a figure."""
+    with (run.path / "figures" / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_cells_know_what_the_theory_says_of_them(made_up_folder):
+    rows = data(made_up_folder, "steps_by_depth")
+    theory = {(int(row["y"]), int(row["x"])): row["outline"] for row in rows}
     assert theory[1, 1] == BELOW_EXACT  # the induction head takes two layers, the bound allows one
-    assert theory[3, 1] == BELOW_BOUND and theory[3, 3] == ENOUGH and len(theory) == 15
+    assert theory[3, 1] == BELOW_BOUND and theory[3, 3] == "" and len(theory) == 15
 
 
-def test_every_reading_has_its_rows(swept):
-    rows = specification_rows(SWEPT, swept)
-    assert len({row["reading"] for row in rows}) == 16
-    assert {row["what"] for row in rows} == {"IC x₁", "IC x₂", "IC x₃", "non-IC x₂"}
+def test_every_reading_has_its_rows(made_up_folder):
+    rows = data(made_up_folder, "specification")
+    assert len({row["y"] for row in rows}) == 16
+    assert {row["name"] for row in rows} == {"IC x₁", "IC x₂", "IC x₃", "non-IC x₂"}
+
+
+# Words.
+
+
+def test_the_page_is_built_of_words_that_all_have_their_numbers(made_up_folder):
+    story = json.loads((made_up_folder.path / "story.json").read_text(encoding="utf-8"))
+    text = json.dumps(story["sections"])
+    assert set(re.findall(r"\{(n\d+)\}", text)) == set(story["numbers"])
+    assert [each["heading"] for each in story["sections"]] == [
+        "The task", "What the claims of the paper come to", "What a layer buys",
+        "In which order the steps are learned", "How often the right symbol is named",
+        "What the information flow allows", "How deep for how long a chain",
+        "What hangs on details that the paper leaves open",
+    ]  # fmt: skip
+    build_report([made_up_folder.path], made_up_folder.path / "report.html")
+    page = (made_up_folder.path / "report.html").read_text(encoding="utf-8")
+    assert "None" not in re.sub(r"<script.*?</script>", "", page, flags=re.S)
+
+
+def test_the_page_tells_what_was_learned_and_in_which_order(made_up_folder):
+    said = words(made_up_folder)
+    # 3 seeds of 3 layers learn the first two of three steps; those of 1 layer learn none.
+    assert "Of 9 curves of the deepest models (IC D=3, 3 layers), 6 fall under 0.5." in said
+    assert "Of 5 IC models of any depth that learned a step at all, 5 learned the steps in the order" in said
+    assert "2 more models learned no step, and have no order." in said
+    assert "x₁: 3 of 3; x₂: 3 of 3; x₃: 0 of 3" in said
+    # Curves fall from 0.75 to 0.1 between two evaluations, 500 steps apart.
+    assert "x₁ | 192 | 192 – 192 | 3 of 3 |" in said
+    assert "x₂ | 692 | 692 – 692 | 3 of 3 | 500 [500, 500]" in said
+    assert "x₃ | – | – | 0 of 3 | –" in said
+    assert "diverged" not in said
+
+
+def test_the_page_tells_what_the_sweeps_come_to(made_up_folder):
+    said = words(made_up_folder)
+    # D of 2 to 5 with 1 layer, and of 5 with 2: two seeds each; x_D is learned with more than D layers.
+    assert f"Of 10 IC models with {BELOW_BOUND}, 0 learned the last symbol." in said
+    assert f"Of 22 IC models with {BELOW_EXACT}, 0 learned the last symbol." in said
+    assert "speaks against" not in said
+    # Eight readings with each mask; the study's own has one seed more.
+    assert (
+        "Of 17 of the deepest IC models with a causal mask, 17 learned at least one symbol, and 17 at least two."
+        in said
+    )
+    assert "Of 16 of the deepest IC models without a mask, 16 learned at least one symbol" in said
+    assert "causal, code per token, β₂ 0.95, no MLP | 0.750 (n = 6) |" in said
+    assert "*Refuted* means refuted in each reading that was tried." in said
+
+
+def test_a_page_of_models_that_learned_everything_says_so(tmp_path):
+    said = words(presented(made_up_evidence(PLAIN, everything), PLAIN, tmp_path))
+    assert "Of 9 curves of the deepest models (IC D=3, 3 layers), 9 fall under 0.5." in said
+    assert "Of 7 IC models of any depth that learned a step at all, 7 learned the steps in the order" in said
+    assert "learned no step" not in said and "none of them" not in said
+    assert "## How deep" not in said and "readings" not in said
+    # Theory asks for two layers at least by its bound, and for three by the exact count.
+    assert f"Of 2 IC models with {BELOW_BOUND}, 2 learned the last symbol." in said
+    assert f"Of 4 IC models with {BELOW_EXACT}, 4 learned the last symbol." in said
+    assert "This speaks against the first assumption" in said
+
+
+def test_a_page_of_models_that_learned_nothing_says_only_that(tmp_path, run):
+    for said in (words(presented(made_up_evidence(PLAIN, nothing), PLAIN, tmp_path)), words(run)):
+        assert "falls under 0.5: none of them learned a step of the chain." in said
+        assert "No IC model of any depth learned a step, so there is no order to speak of." in said
+        assert "learned the steps in the order" not in said
+
+
+@pytest.mark.parametrize("diverged", [(1,), (0, 1, 2)])
+def test_a_page_of_diverged_models_has_no_numbers_of_them(diverged, tmp_path):
+    run = presented(made_up_evidence(SWEPT, diverged=diverged), SWEPT, tmp_path)
+    said = words(run)
+    assert not re.search(r"\b(nan|NaN|None)\b", json.dumps(run.read_json("story.json"), ensure_ascii=False))
+    every = len(diverged) == 3
+    assert ("Training of every model diverged" in said) == every
+    assert (
+        "Training diverged in 108 of 217 models" in said and "; IC D=3, 2 layers, seed 1;" in said
+    ) != every
+    assert ("Training of all the deepest models (IC D=3, 3 layers) diverged" in said) == every
+    assert ("Of 6 curves of the deepest models (IC D=3, 3 layers), 4 fall under 0.5." in said) != every
+    assert ("3 IC models diverged." in said) != every
+    assert ("No IC model of any depth learned a step" in said) is False
+    for name in written_figures(run.path / "figures"):
+        render_figure(run.path / "figures", name)
+
+
+def test_a_run_of_one_way_to_ask_alone_has_its_page(tmp_path):
+    for name, fields in {"last": {"layers": ()}, "chain": {"layers_last": ()}, "one": {"steps": 1}}.items():
+        config = DepthStudyConfig.model_validate(PLAIN.model_dump() | fields)
+        said = words(presented(made_up_evidence(config), config, tmp_path / name))
+        assert ("## In which order" in said) == bool(config.layers)
+        assert ("non-IC, D = 2 | 1 |" in said) == bool(config.layers_last)
+        assert ("in the order of the chain" in said) == (name == "chain")
 
 
 # A run from end to end.
@@ -171,74 +273,79 @@ def test_a_run_is_whole(run):
     assert run.is_done and [claim["id"] for claim in run.read_json("claims.json")] == [
         "R1", "R2", "R3", "R9a", "R9b", "R11",
     ]  # fmt: skip
-    assert set(written_figures(run.path / "figures")) == set(study.figures(config))
+    assert set(written_figures(run.path / "figures")) == {figure.name for figure in study.figures(config)}
     assert len(run.members) == 6
 
 
 def test_evidence_is_what_the_metrics_say(run):
-    config = DepthStudyConfig.model_validate(run.config)
-    results = gather(Evidence.read(run))
+    config, evidence = DepthStudyConfig.model_validate(run.config), Evidence.read(run)
     table = [row for row in run.metrics().to_pylist() if row["split"] == "held_out"]
-    for each, found in results.items():
+    losses = evidence.last("final_loss", part="step_2")
+    curves = evidence.curve("loss_step_2", measure="training")
+    accuracy = evidence.last("accuracy", measure="retrieval", part="step_2")
+    for each in config.grid():
         final = config.training(each).final_steps()
         assert final == [9, 10, 12]
-        for place, member in enumerate(found.members):
-            of = [row for row in table if row["member"] == member]
-            last = [row["value"] for row in of if row["metric"] == "loss_step_2" and row["step"] in final]
-            assert found.partial[2][place] == pytest.approx(sum(last) / 3, abs=1e-12)
-            steps, values = found.curves[2][place]
-            assert dict(zip(steps, values, strict=True)) == {
-                row["step"]: row["value"] for row in of if row["metric"] == "loss_step_2"
-            }
-            assert 0.0 <= found.accuracy[2][place] <= 1.0
+        for member in evidence.where(configuration=each.name).members:
+            of = [row for row in table if row["member"] == member and row["metric"] == "loss_step_2"]
+            last = [row["value"] for row in of if row["step"] in final]
+            assert losses[member] == pytest.approx(sum(last) / 3, abs=1e-12)
+            assert curves[member].dropna().to_dict() == {row["step"]: row["value"] for row in of}
+            assert 0.0 <= accuracy[member] <= 1.0
 
 
 def test_partial_losses_make_up_the_loss(run):
-    found = gather(Evidence.read(run))[Configuration("IC", 2, 1)]
-    for place, loss in enumerate(found.loss):
-        assert loss == pytest.approx((found.partial[1][place] + found.partial[2][place]) / 2, rel=1e-6)
+    evidence = Evidence.read(run).where(configuration=Configuration("IC", 2, 1).name)
+    first, second = (evidence.last("final_loss", part=f"step_{step}") for step in (1, 2))
+    assert ((first + second) / 2).tolist() == pytest.approx(evidence.last("final_loss").tolist(), rel=1e-6)
 
 
 def test_numbers_of_the_page_can_be_found_again(run):
-    config = DepthStudyConfig.model_validate(run.config)
     story = run.read_json("story.json")
     followed = 0
     for number in story["numbers"].values():
         match = re.fullmatch(
-            r"(?P<end>mean|lowest|highest|95 % interval of mean) of held_out/(?P<metric>loss\w*), final window over "
-            r"members? (?P<first>\d+)(–(?P<last>\d+))?(: (?P<side>low|high))?",
+            r"(mean of |95 % bootstrap interval over seeds, (?P<side>\w+) end, of the mean of )?"
+            r"metric = final_loss, split = held_out, (part = (?P<part>\w+), )?configuration = (?P<name>.*), "
+            r"last step, (over \d+ members|member (?P<member>\d+))",
             number["key"],
         )
         if match is None:
             continue
-        members = range(int(match["first"]), int(match["last"] or match["first"]) + 1)
-        values = final_losses(run, config, members, match["metric"])
-        interval = bootstrap_mean(values)
-        ends = {"lowest": min(values), "highest": max(values), "mean": math.fsum(values) / len(values)}
-        if match["side"]:
-            ends[match["end"]] = interval[match["side"] == "high"]
-        assert number["value"] == pytest.approx(ends[match["end"]], abs=1e-12)
+        metric = "loss" if match["part"] is None else f"loss_{match['part']}"
+        values = final_losses(run, match["name"], metric)
+        if match["member"]:
+            expected = values[int(match["member"])]
+        elif match["side"]:
+            expected = bootstrap_mean(list(values.values()))[match["side"] == "upper"]
+        else:
+            expected = math.fsum(values.values()) / len(values)
+        assert number["value"] == pytest.approx(expected, abs=1e-12)
         followed += 1
     assert followed >= 15
 
 
-def final_losses(run, config, members, metric):
-    """Straight from the rows of the table."""
+def final_losses(run, configuration, metric):
+    """Of each member of a configuration, straight from the rows of the table."""
+    of = {
+        record.member
+        for record in run.members
+        if Configuration.from_overrides(record.overrides).name == configuration
+    }
     table = [
         row for row in run.metrics().to_pylist() if row["split"] == "held_out" and row["metric"] == metric
     ]
-    of = [
-        [row["value"] for row in table if row["member"] == member and row["step"] in (9, 10, 12)]
-        for member in members
-    ]
-    return [math.fsum(values) / len(values) for values in of]
+    values = {
+        member: [row["value"] for row in table if row["member"] == member and row["step"] in (9, 10, 12)]
+        for member in sorted(of)
+    }
+    return {member: math.fsum(each) / len(each) for member, each in values.items()}
 
 
 def test_data_of_a_figure_hold_every_seed(run):
-    with (run.path / "figures" / "loss_by_depth.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = data(run, "loss_by_depth")
     assert sum(row["kind"] == "seed" for row in rows) == 6
-    assert {row["task"] for row in rows} == {"IC, D = 2", "non-IC, D = 2"}
+    assert {row["name"] for row in rows} == {"IC, D = 2", "non-IC, D = 2"}
 
 
 def test_the_median_counts_seeds_that_never_learned():

@@ -8,7 +8,6 @@ from hopscope.probes.retrieval import measure_retrieval
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
 from hopscope.studies.depth.config import DepthStudyConfig
-from hopscope.studies.depth.results import gather
 from hopscope.studies.depth.values import LEARNED
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.restore import load_ensemble, unit_plan
@@ -29,7 +28,12 @@ def trained(config: DepthStudyConfig, precision: str, out):
     config = config.model_copy(update={"precision": precision})
     run = run_study(find_study("depth"), config, out=out, device="cpu", engine="general")
     verdicts = {claim.id: claim.verdict for claim in read_ledger(run.path / "claims.json")}
-    return run, verdicts, gather(Evidence.read(run))[config.deepest()].partial
+    evidence, deepest = Evidence.read(run), config.deepest()
+    final = {
+        step: evidence.last("final_loss", part=f"step_{step}", configuration=deepest.name).tolist()
+        for step in deepest.asked_steps
+    }
+    return run, verdicts, final
 
 
 @pytest.mark.soak

@@ -1,88 +1,233 @@
-"""The page and the command line, on answers made up by a rule."""
+"""The page, the figures and the command line, on answers made up by a rule."""
 
 import json
 import re
 
 import pytest
+from tests.studies.stories import table
+from tests.studies.user_run import texts
 
+from hopscope.claims import Ledger
 from hopscope.cli.parsing import joined
 from hopscope.cli.run import read_options
 from hopscope.errors import UserError
 from hopscope.executors.finish import finish
 from hopscope.executors.local import run_study
+from hopscope.report.figures import figure_names, render_figure
 from hopscope.runs import RunFolder, find_run
+from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
+from hopscope.studies.figures import write_figures
 from hopscope.studies.llm.cells import FILE
-from hopscope.studies.llm.config import PRESETS, LanguageModelConfig
-from hopscope.studies.llm.figures import accuracy_rows, figure_names, followed_rows, headline
-from hopscope.studies.llm.words import short_names
+from hopscope.studies.llm.config import PRESETS, LanguageModelConfig, short_names
+from hopscope.studies.llm.measurements import cells
 
-from .made_up import answered
+from .made_up import answered, evidence_of, judged
 
 STUDY = find_study("llm")
+LONG = "hopscope/" + "long/" * 9 + "tiny"
+
+
+def slips(model, question, number):
+    """One model is right; the other slips two times in three, after it stopped on the way."""
+    if model == "a/b" or number % 3 == 0:
+        return [question.answer]
+    wrong = question.structure.alternatives[number % 3].answer
+    return [question.structure.symbols[question.structure.chain][0], wrong]
+
+
+def right(model, question, number):
+    return [question.answer]
+
+
+def mumbles(model, question, number):
+    return ["hm"] * 3
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A run of two models: one right, one that slips, stops on the way and is asked again."""
-    config = PRESETS["smoke"].model_copy(update={"model": ("a/b", "hopscope/" + "long/" * 9 + "tiny")})
-
-    def say(model, question, number):
-        if model == "a/b" or number % 3 == 0:
-            return [question.answer]
-        wrong = question.structure.alternatives[number % 3].answer
-        return [question.structure.symbols[question.structure.chain][0], wrong]
-
+    """A finished run of two models."""
+    config = PRESETS["smoke"].model_copy(update={"model": ("a/b", LONG)})
     run = RunFolder.create(tmp_path_factory.mktemp("llm"), "llm", config.model_dump(mode="json"), [], "smoke")
-    answers = answered(config, say)
-    run.write_json(FILE, answers.model_dump(mode="json"))
+    run.write_json(FILE, answered(config, slips).model_dump(mode="json"))
     finish(run, STUDY, config)
-    return run, config, answers.cells
+    return run, config, Evidence.read(run)
 
 
-def test_every_number_can_be_followed_to_its_place(made):
-    run, _, _ = made
-    story, record = run.read_json("story.json"), run.read_json(FILE)
+def told(root, say, **changes):
+    """The words of the page, and the folder, of answers by a rule."""
+    config = LanguageModelConfig(**{"model": ("a/b",), "count": 8, **changes})
+    run = RunFolder.create(root, "llm", config.model_dump(mode="json"), [], None)
+    answers = answered(config, say)
+    STUDY.present(run, config, evidence_of(answers, config), Ledger([judged(answers, config)]))
+    return texts(run.read_json("story.json")).replace("\u00a0", " "), run
+
+
+# The page.
+
+
+def test_every_number_of_the_page_is_in_the_evidence(made):
+    run, _, evidence = made
+    story = run.read_json("story.json")
     used = set(re.findall(r"\{(n\d+)\}", json.dumps(story["sections"])))
     assert used == set(story["numbers"])
-    plain = [n for n in story["numbers"].values() if n["key"].startswith("cells[")]
-    assert len(plain) > 100
-    for number in plain:
-        assert number["file"] == FILE
-        assert followed_key(record, number["key"]) == number["value"], number
+    rows = evidence.rows(measure="tally")
+    found = {(row.metric, row.part): row.value for row in rows.itertuples()}
+    direct = 0
+    for number in story["numbers"].values():
+        assert number["file"] == "evidence.parquet", number
+        place = re.fullmatch(r"metric = (\w+), split = held_out, measure = tally, part = (.+)", number["key"])
+        if place:
+            assert found[place[1], place[2]] == number["value"], number
+            direct += 1
+    assert direct > 200
 
 
-def followed_key(record, key):
-    """What stands in a record at `cells[3].accuracy.value` or `cells[3].rejected['stopped at hop 0']`."""
-    for word, place, name in re.findall(r"\['([^']+)'\]|\[(\d+)\]|([a-z_]+)", key):
-        record = record[int(place) if place else name or word]
-    return record
+def test_counts_that_are_worked_out_are_those_of_the_cells(made):
+    run, config, evidence = made
+    story, found = run.read_json("story.json"), cells(evidence, config)
+    accuracy = table(story, "How often they are right")
+    assert [row["model"] for row in accuracy] == ["a/b"] * 9 + ["hopscope/…/tiny"] * 9
+    assert [row["accuracy, given acceptable"].split(" of ")[1] for row in accuracy] == [
+        str(cell.accuracy.of) for cell in found
+    ]
+    assert accuracy[0]["accuracy, given acceptable"] == "100 % [67.6, 100] of 8"
+    wrong = [cell for cell in found if cell.wrong]
+    followed = table(story, "Wrong answers")
+    assert [row["wrong answers"] for row in followed] == [str(cell.wrong) for cell in wrong]
+    for name, column in (
+        ("from_first_line", "begins one line away"), ("from_answer_line", "answer stands one line away"),
+    ):  # fmt: skip
+        near = [getattr(cell, name).get("-1", 0) + getattr(cell, name).get("1", 0) for cell in wrong]
+        assert [row[column] for row in followed] == list(map(str, near)) and any(near)
+    assert {row["one line away by chance"] for row in followed} == {"50 %"}
+    lost = table(story, "Wrong answers", 1)
+    assert {row["questions"] for row in lost} == {"functions", "relatives"}
+    by_steps = [str(count) for cell in wrong[-2:] for count in cell.lost_steps.values()]
+    assert [row["wrong answers"].split(" of ")[0] for row in lost] == by_steps
+    rejected = table(story, "Answers that were rejected")
+    assert [row["stopped at hop 0"] for row in rejected] == [
+        str(cell.rejected["stopped at hop 0"]) for cell in wrong
+    ]
+    assert {row["questions given up"] for row in rejected} == {"0"}
+    hops = table(story, "How much of the skill")
+    assert [(row["model"], row["D"]) for row in hops[:2]] == [("a/b", "1"), ("a/b", "2")]
+    assert hops[1]["survives the added hop"].startswith("100 % [")
+    assert hops[0]["skill of the depth before"] == "–"
 
 
 def test_the_page_is_whole(made):
     run, config, _ = made
-    sections = [section["id"] for section in run.read_json("story.json")["sections"]]
-    assert sections == ["task", "verdicts", "accuracy", "wrong", "hops", "rejected", "limits"]
-    for name in figure_names(config):
+    sections = [section["heading"] for section in run.read_json("story.json")["sections"]]
+    assert sections == [
+        "The questions", "What the claim of the paper comes to", "How often they are right",
+        "Wrong answers: which chain was followed", "How much of the skill each hop leaves",
+        "Answers that were rejected", "What these numbers can and cannot say",
+    ]  # fmt: skip
+    for figure in STUDY.figures(config):
         for kind in ("svg", "png"):
-            assert (run.path / "figures" / f"{name}.{kind}").stat().st_size > 1000
+            assert (run.path / "figures" / f"{figure.name}.{kind}").stat().st_size > 1000
     page = re.sub(r"<script.*?</script>", "", (run.path / "report.html").read_text(), flags=re.S)
     assert "None" not in page and "hopscope/…/tiny" in page
 
 
+def test_a_model_that_is_right_has_no_failures(tmp_path):
+    words, _ = told(tmp_path, right)
+    assert "No acceptable answer was wrong. So there is no failure to look at." in words
+    assert "which chain was followed" not in words and "rejected" not in words
+    assert "8 of 500 questions of each kind), so it can neither reproduce nor refute" in words
+    assert "1 model, 8 questions of each kind." in words
+
+
+def test_a_model_that_never_answers_has_no_accuracy(tmp_path):
+    words, run = told(tmp_path, mumbles)
+    assert "No model gave an acceptable answer to any question." in words
+    assert "No acceptable answer was wrong" not in words and "How much of the skill" not in words
+    rows = table(run.read_json("story.json"), "How often they are right")
+    assert {row["accuracy, given acceptable"] for row in rows} == {"– of 0"}
+    assert {row["mean attempts"] for row in rows} == {"3.00"}
+    rejected = table(run.read_json("story.json"), "Answers that were rejected")
+    assert {row["other"] for row in rejected} == {"24"}
+
+
+def test_the_paper_s_scale_is_not_called_small(tmp_path):
+    words, _ = told(tmp_path, right, count=500)
+    assert "smaller than the paper's protocol" not in words
+    words, _ = told(tmp_path / "some", right, count=500, formulations=("kingdoms", "functions"))
+    assert "(7 of 9 kinds of questions not asked)" in words
+
+
+def test_of_one_depth_no_hop_is_told(tmp_path):
+    words, _ = told(tmp_path, slips, formulations=("equations",), depths=(3,))
+    assert "How much of the skill" not in words and "equations_by_depth" not in words
+
+
+# Figures.
+
+
+def test_the_counts_are_in_the_table_again(made):
+    run, config, evidence = made
+    found = [cell.model_dump(mode="json") for cell in cells(evidence, config)]
+    assert found == run.read_json(FILE)["cells"]
+
+
+def drawn(config, evidence, name):
+    (figure,) = [figure for figure in STUDY.figures(config) if figure.name == name]
+    return figure.draw(evidence)[1]
+
+
 def test_the_figures_show_the_cells(made):
-    _, config, found = made
-    left = accuracy_rows(config, headline(found))
-    assert [row["depth"] for row in left] == [5, 5, 5, 2, 4] * 2
-    assert [row["guess"] for row in left] == [0.25] * 4 + [0.0625] + [0.25] * 4 + [0.0625]
-    assert all(row["value"] == 1.0 and row["low"] < 1 for row in left[:5])
-    every = followed_rows(config, found)
-    assert all((row["share"] is None) == (row["of"] == 0) for row in every)
-    followed = [row for row in every if row["of"]]
-    assert {row["model"] for row in followed} == {"hopscope/…/tiny"}
-    for name in {row["formulation"] for row in followed}:
-        of = [row for row in followed if row["formulation"] == name]
-        assert sum(row["count"] for row in of) == of[0]["of"]
+    _, config, evidence = made
+    rows = [row for row in drawn(config, evidence, "accuracy_by_formulation") if row["kind"] == "mean"]
+    assert [row["y"] for row in rows[:5]] == [
+        "equations, D = 5", "lives with, D = 5", "kingdoms, D = 5", "functions, D = 2", "relatives, D = 4",
+    ]  # fmt: skip
+    assert all(row["value"] == 1.0 and row["low"] < 1 for row in rows[:5])
+    guesses = [row["value"] for row in rows if row["name"] == "a guess"]
+    assert guesses == [0.25] * 4 + [0.0625]
+    by_depth = [row for row in drawn(config, evidence, "equations_by_depth") if row["kind"] == "mean"]
+    of = {(cell.model, str(cell.depth)): cell.accuracy.value for cell in cells(evidence, config)
+          if cell.formulation == "equations"}  # fmt: skip
+    names = short_names(config.model)
+    assert {(row["name"], row["x"]): row["value"] for row in by_depth} == {
+        (names[model], depth): pytest.approx(value, rel=1e-4) for (model, depth), value in of.items()
+    }
+
+
+def test_wrong_answers_are_drawn_where_their_lines_stand(made):
+    _, config, evidence = made
+    rows = [row for row in drawn(config, evidence, "chains_followed") if row["kind"] == "mean"]
+    assert {row["name"] for row in rows} == {
+        "hopscope/…/tiny",
+        "if every other chain is followed equally often",
+    }
+    for panel in ("equations", "lives with", "kingdoms", "functions", "relatives"):
+        for name in {row["name"] for row in rows}:
+            shares = [row["value"] for row in rows if row["panel"] == panel and row["name"] == name]
+            assert len(shares) == 6 and sum(shares) == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("say", [right, mumbles, slips])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_figure_is_drawn(tmp_path, preset, say):
+    config = PRESETS[preset].model_copy(update={"model": ("a/b", LONG), "count": 2})
+    write_figures(RunFolder(tmp_path), STUDY.figures(config), evidence_of(answered(config, say), config))
+    names = figure_names(tmp_path / "figures")
+    assert names == ["accuracy_by_formulation", "chains_followed", "equations_by_depth"]
+    for name in names:
+        render_figure(tmp_path / "figures", name)
+
+
+def test_what_was_not_asked_has_no_figure():
+    names = {
+        fields: [figure.name for figure in STUDY.figures(LanguageModelConfig(model=("a/b",), **dict(fields)))]
+        for fields in ((("depths", (3,)),), (("formulations", ("kingdoms",)),))
+    }
+    assert set(map(tuple, names.values())) == {("accuracy_by_formulation", "chains_followed")}
+    assert STUDY.figures(LanguageModelConfig()) == ()
+
+
+# The command line.
 
 
 def test_without_a_model_the_run_says_how_to_give_one(tmp_path):

@@ -1,23 +1,22 @@
 """Mixtures that a run may have beside uniform and Zipf's: of a text, and the control's; from option to page."""
 
 import json
-import re
 
 import pytest
 from pydantic import ValidationError
+from tests.studies.stories import table
+from tests.studies.user_run import texts
 
-from hopscope.claims import Ledger, Verdict
+from hopscope.claims import Verdict
 from hopscope.claims.wording import remarks
 from hopscope.cli.run import read_options
 from hopscope.errors import UserError
 from hopscope.llm.corpus_file import StepCounts
-from hopscope.runs import RunFolder, content_hash
+from hopscope.runs import content_hash
 from hopscope.studies import find_study
 from hopscope.studies.tiny_lm.config import PRESETS, TinyLmConfig, plan
-from hopscope.studies.tiny_lm.figures import draw_accuracy
-from hopscope.studies.tiny_lm.story import write_story
 
-from .made_up import diverged, judged, members_of, record
+from .made_up import diverged, judged, members_of, presented, record
 
 TEXT = "Anna knows Bert. Bert paints ships. Ships need tar. Anna tar. Bert tar. Anna ships."
 COUNTS = StepCounts(text="ships.txt", tokens=29, counts=(7, 0, 5, 3))
@@ -107,26 +106,6 @@ def test_refusals_are_one_line_before_anything_is_written(tmp_path, monkeypatch,
 # The ledger and the page.
 
 
-def told(root, config, right):
-    """The story of a run whose configuration, units and exams are on record."""
-    members = members_of(config, right)
-    units = {content_hash(record(unit)): unit for unit in plan(config)}
-    listed = [
-        {"member": each.member, "unit": unit, "index": index, "seed": each.seed, "overrides": each.overrides}
-        for unit, made in units.items()
-        for index, each in enumerate(made.members)
-    ]
-    run = RunFolder.create(root, "tiny-lm", record(config), listed, None)
-    for name, unit in units.items():
-        run.unit(name).create({"label": unit.label, "plan": record(unit)})
-        asked = [each for each in members if name in each.file]
-        run.write_json(
-            asked[0].file, {"members": [{"tallies": list(each.tallies.values())} for each in asked]}
-        )
-    write_story(run, config, members, Ledger([judged(members, config)]))
-    return run, members
-
-
 WIDE = TinyLmConfig(
     corpus=COUNTS, control=True, depths=(1, 2, 3), seeds=10, members_per_unit=5, training_steps=30_000
 )
@@ -160,13 +139,15 @@ def test_only_the_largest_depth_counts():
     assert judged(members_of(WIDE, {**ALL_RIGHT, "zipf": 87}), WIDE).verdict is Verdict.REFUTED  # 89.7 %
 
 
-def test_without_a_text_or_a_control_the_claim_is_what_it_was(tmp_path):
+def test_without_a_text_or_a_control_the_claim_is_what_it_was(tmp_path, monkeypatch):
     config = WIDE.model_copy(update={"corpus": None, "control": False})
     claim = judged(members_of(config, ALL_RIGHT), config)
     assert set(claim.threshold) == set(claim.samples) == {"zipf", "uniform"}
     assert claim.controls == {} and not any("control" in line for line in remarks(claim))
-    run, _ = told(tmp_path, config.model_copy(update={"seeds": 1}), ALL_RIGHT)
-    assert "mixtures" not in [section["id"] for section in run.read_json("story.json")["sections"]]
+    config = config.model_copy(update={"seeds": 1})
+    run = presented(tmp_path, members_of(config, ALL_RIGHT), config, monkeypatch)
+    headings = [section["heading"] for section in run.read_json("story.json")["sections"]]
+    assert "How often each depth is trained" not in headings and "What they answer" in headings
 
 
 def test_shorter_trainings_decide_nothing_but_here():
@@ -202,41 +183,25 @@ def test_a_control_that_diverged_is_said_to_have_no_number():
     assert f"control {CONTROL}: none of 10 seeds has a number" in remarks(claim)
 
 
-def followed(run, number):
-    value = run.read_json(number["file"])
-    for key in number["key"].split("."):
-        value = value[int(key)] if isinstance(value, list) else value[key]
-    return value
-
-
-def test_the_page_tells_the_text_and_compares_with_the_control(tmp_path):
+def test_the_page_tells_the_text_and_compares_with_the_control(tmp_path, monkeypatch):
     config = WIDE.model_copy(update={"seeds": 2})
-    run, members = told(tmp_path, config, ALL_RIGHT)
+    run = presented(tmp_path, members_of(config, ALL_RIGHT), config, monkeypatch)
     story = run.read_json("story.json")
-    (here,) = [section for section in story["sections"] if section["id"] == "mixtures"]
-    text, drawn, control, compared = here["blocks"]
-    numbers = story["numbers"]
-
-    def shown(cell):
-        return re.sub(r"{(\w+)}", lambda place: numbers[place[1]]["text"], cell)
-
-    assert "a text, ships.txt: of its 29 content words" in shown(text["text"])
-    assert "No word needs 2 steps: under this mixture, no text has that depth." in text["text"]
-    assert [[shown(cell) for cell in row] for row in drawn["rows"]] == [
-        ["1", "7", "58.33\u00a0%"], ["2", "0", "0\u00a0%"], ["3", "5", "41.67\u00a0%"],
+    words = texts(story).replace("\u00a0", " ")
+    assert "The mixture *corpus* is that of a text, ships.txt. It has 29 content words." in words
+    assert "No word needs 2 steps: under this mixture, no text has that depth." in words
+    assert "The control, *deepest*, is trained on texts of depth 3 alone." in words
+    assert [list(row.values()) for row in table(story, "How often each depth")] == [
+        ["1", "7", "58.3 %"], ["2", "0", "0 %"], ["3", "5", "41.7 %"],
     ]  # fmt: skip
-    assert "texts of depth 3 alone" in control["text"]
-    rows = [[shown(cell) for cell in row] for row in compared["rows"]]
-    assert [row[0] for row in rows] == ["uniform", "zipf", "corpus", "deepest"]
-    assert rows[0][1:] == ["100\u00a0%"] * 2 and rows[3][1:] == ["13.4\u00a0%"] * 2
-    for number in numbers.values():
-        if number["file"].endswith(".json"):
-            assert followed(run, number) == number["value"], number
-    files = {number["file"].split("/")[-1] for number in numbers.values()}
-    assert {"config.json", "unit.json"} < files
-    chart, rows = draw_accuracy(config, members)
-    assert {row["mixture"] for row in rows} == set(config.drawn)
-    assert json.dumps(list(config.drawn)) in json.dumps(chart.to_dict())
+    compared = [list(row.values()) for row in table(story, "How often each depth", 1)]
+    assert [row[0] for row in compared] == ["uniform", "zipf", "corpus", "deepest"]
+    assert compared[0][1:] == ["100 %"] * 2 and compared[3][1:] == ["13.4 %"] * 2
+    assert {number["file"] for number in story["numbers"].values()} == {"config.json", "evidence.parquet"}
+    chart = json.loads((run.path / "figures" / "accuracy.vl.json").read_text())
+    assert json.dumps(list(config.drawn)) in json.dumps(chart)
+    rows = (run.path / "figures" / "accuracy.csv").read_text()
+    assert all(f",{mixture}," in rows for mixture in config.drawn)
 
 
 def test_a_training_that_was_not_asked_for_has_no_shares():

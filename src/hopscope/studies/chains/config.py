@@ -10,6 +10,9 @@ from hopscope.studies.recipe import RecipeConfig
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
 
+FALLEN = 0.5
+"""A partial loss below this counts as learned (paper, section 7.2)."""
+
 QUICK: dict[str, Any] = {
     "steps": 3, "layers": 16, "heads": 1, "width": 512, "head_size": 16, "mlp_ratio": 0.0, "batch_size": 64,
     "beta2": 0.95, "clip_norm": 1.0, "training_steps": 1_200, "checkpoint_every": 50, "evaluate_every": 25,
@@ -76,6 +79,11 @@ class ChainsConfig(RecipeConfig):
         return [MemberPlan(member=seed, seed=seed) for seed in range(self.seeds)]
 
     @property
+    def names(self) -> dict[int, str]:
+        """Number of each member → what pages and figures call it."""
+        return {plan.member: name_of(plan.init_seed, plan.data_seed) for plan in self.members()}
+
+    @property
     def name(self) -> str:
         """The configuration for people."""
         heads = "1 head" if self.heads == 1 else f"{self.heads} heads"
@@ -94,6 +102,11 @@ class ChainsConfig(RecipeConfig):
         if said is not None and self.training_steps < said:
             changed.insert(0, f"{self.training_steps:,} of {said:,} training steps")
         return changed
+
+
+def name_of(init_seed: int, data_seed: int) -> str:
+    """What a member is called: by its seed, or by those of its weights and its data where they differ."""
+    return f"seed {init_seed}" if init_seed == data_seed else f"init {init_seed}, data {data_seed}"
 
 
 def _written(value: float | None) -> str:

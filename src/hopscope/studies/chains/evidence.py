@@ -1,22 +1,16 @@
-"""What a run says of its members: losses, circuits, and when each path formed."""
+"""What the metrics and analyses of a run say of its members: the ground of its evidence rows and of the player."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
-from hopscope.circuits.circuit import Circuit
-from hopscope.circuits.config import formation_name, reading_name
+from hopscope.circuits.config import formation_name, maps_name, reading_name
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.claims.precedence import earliest, latest
 from hopscope.runs import MemberRecord, RunFolder, diverged_members
-from hopscope.studies.chains.config import ChainsConfig
+from hopscope.studies.chains.config import FALLEN, ChainsConfig, name_of
 from hopscope.studies.followed import DIVERGED, FollowedMember, FollowedPath, every_path, followed_paths
 from hopscope.studies.metrics import Metrics
 from hopscope.studies.rows import Curve
 from hopscope.training.config import MemberPlan
-
-FALLEN = 0.5
-"""A partial loss below this counts as learned (paper, section 7.2)."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +22,7 @@ class Member(FollowedMember):
         loss: final held-out loss, the mean over the final window; `None` if frozen.
         partial: step k → final partial loss.
         curves: step k → held-out partial loss through training.
-        held_out, train: the loss over all targets through training.
+        maps_file: its attention maps, relative to the run.
     """
 
     init_seed: int
@@ -36,15 +30,12 @@ class Member(FollowedMember):
     loss: float | None
     partial: dict[int, float]
     curves: dict[int, Curve]
-    held_out: Curve
-    train: Curve
+    maps_file: str
 
     @property
     def name(self) -> str:
         """For people."""
-        if not self.crossed:
-            return f"seed {self.seed}"
-        return f"init {self.init_seed}, data {self.data_seed}"
+        return name_of(self.init_seed, self.data_seed)
 
     @property
     def learned(self) -> tuple[int, ...]:
@@ -55,11 +46,6 @@ class Member(FollowedMember):
     def learned_all(self) -> bool:
         """Whether it has learned the whole chain."""
         return not self.frozen and len(self.learned) == len(self.partial)
-
-    @cached_property
-    def circuit(self) -> Circuit:
-        """Its smallest circuit."""
-        return Circuit.model_validate(self.reading["circuit"])
 
     @property
     def crossed(self) -> bool:
@@ -117,17 +103,12 @@ def gather(run: RunFolder, config: ChainsConfig) -> list[Member]:
     Raises:
         UserError: a file is missing or damaged.
     """
-    held_out, train = Metrics(run), Metrics(run, "train")
-    plans, diverged = {plan.member: plan for plan in config.members()}, diverged_members(run)
+    metrics, diverged = Metrics(run), diverged_members(run)
+    plans = {plan.member: plan for plan in config.members()}
     return [
-        _member(run, config, record, plans[record.member], record.member in diverged, held_out, train)
+        _member(run, config, record, plans[record.member], record.member in diverged, metrics)
         for record in run.members
     ]
-
-
-def seeds_of(members: Sequence[Member]) -> list[Member]:
-    """Members whose weights and data have one seed: independent of each other."""
-    return [member for member in members if not member.crossed]
 
 
 def _member(
@@ -136,8 +117,7 @@ def _member(
     record: MemberRecord,
     plan: MemberPlan,
     frozen: bool,
-    held_out: Metrics,
-    train: Metrics,
+    metrics: Metrics,
 ) -> Member:
     training, unit, number = config.training(), run.unit(record.unit), record.member
     name = reading_name(number, config.reader())
@@ -148,8 +128,8 @@ def _member(
     final = training.final_steps()
     asked = config.task().asked
 
-    def file(analysis: str) -> str:
-        return str(unit.analysis_path(analysis, training.steps).relative_to(run.path))
+    def file(analysis: str, suffix: str = "json") -> str:
+        return unit.analysis_path(analysis, training.steps, suffix).relative_to(run.path).as_posix()
 
     return Member(
         member=number,
@@ -157,11 +137,9 @@ def _member(
         init_seed=plan.init_seed,
         data_seed=plan.data_seed,
         frozen=frozen,
-        loss=None if frozen else held_out.final("loss", number, final),
-        partial={} if frozen else {k: held_out.final(f"loss_step_{k}", number, final) for k in asked},
-        curves={k: held_out.curve(f"loss_step_{k}", number) for k in asked},
-        held_out=held_out.curve("loss", number),
-        train=train.curve("loss", number),
+        loss=None if frozen else metrics.final("loss", number, final),
+        partial={} if frozen else {k: metrics.final(f"loss_step_{k}", number, final) for k in asked},
+        curves={k: metrics.curve(f"loss_step_{k}", number) for k in asked},
         reading=reading,
         checkpoints=tuple(followed["checkpoints"]),
         paths=() if frozen else followed_paths(reading, followed, step_of),
@@ -169,5 +147,6 @@ def _member(
         rows=followed["rows"],
         reading_file=file(name),
         formation_file=file(formation_name(number)),
+        maps_file=file(maps_name(number), "npz"),
         unit=unit,
     )

@@ -18,27 +18,29 @@ The targets are the steps of the chain, parts `step_k`.  Besides, `reading` has
 and `formation` has
     `formed`, part `step_k` (no layer or head): when the last read of a step had formed; missing where the step has no
         read of its own, or no circuit was read;
-    `fell`, part `step_k`: when the held-out loss of a step fell under one half.
+    `fell`, part `step_k`: when the held-out loss of a step fell under one half;
+    `maps`: 1; its file has the attention of every head on one sequence, in 255ths, as `maps` (checkpoint, layer, head,
+        query, key), and the `steps` of these checkpoints.
 """
 
 from collections.abc import Iterator, Sequence
 
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
-from hopscope.studies import followed_rows
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.evidence import Member, gather
 from hopscope.studies.followed import FollowedPath
 from hopscope.studies.followed_rows import (
     METRICS,
     Add,
+    adding,
     circuit_rows,
     classes_of,
     formation_rows,
     learned_rows,
     reading_rows,
+    time_rows,
 )
-from hopscope.studies.followed_rows import time_rows as time_rows
 from hopscope.studies.retrieval_rows import retrieval_rows
 
 
@@ -58,14 +60,14 @@ def of_members(members: Sequence[Member], config: ChainsConfig) -> Iterator[Row]
     classes = circuit_classes(members)
     compared = [member for member in members if not member.crossed and member.learned_all and member.was_read]
     for member in members:
-        add = adding(member, config)
+        add = adding(member.member, config.training_steps)
         yield from _outcome(add, member)
         if member.frozen:
             continue
         yield from _reading(add, member)
         if member in compared and len(compared) > 1:
             others = [other for other in compared if other is not member]
-            differ = sum(member.circuit != other.circuit for other in others) / len(others)
+            differ = sum(member.reads != other.reads for other in others) / len(others)
             yield add("reading", "others_differ", differ, file=member.reading_file)
         if member.member in classes:
             found = float(classes[member.member])
@@ -75,15 +77,10 @@ def of_members(members: Sequence[Member], config: ChainsConfig) -> Iterator[Row]
         yield from _formation(add, member)
 
 
-def adding(member: Member, config: ChainsConfig, step: int | None = None) -> Add:
-    """Makes rows of a member at a step, by default the last one."""
-    return followed_rows.adding(member.member, config.training_steps if step is None else step)
-
-
 def circuit_classes(members: Sequence[Member]) -> dict[int, int]:
     """Member → a number for its circuit, counted from 0 in the order of the members; none without a circuit."""
     found = [member for member in members if not member.frozen and member.reading["paths"]]
-    return classes_of({member.member: member.circuit for member in found})
+    return classes_of({member.member: member.reads for member in found})
 
 
 def _outcome(add: Add, member: Member) -> Iterator[Row]:
@@ -121,7 +118,8 @@ def links_a_pair(path: FollowedPath) -> bool:
 
 
 def _formation(add: Add, member: Member) -> Iterator[Row]:
-    """When the steps of the chain had their reads, and when their losses fell."""
+    """When the steps of the chain had their reads, when their losses fell, and where the attention maps are."""
+    yield add("formation", "maps", 1.0, file=member.maps_file)
     for step in member.curves:
         part = f"step_{step}"
         hop = member.hop_formed(step)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from hopscope.circuits.config import LEAST_EFFECT
 from hopscope.claims.crossings import Crossing
 
 if TYPE_CHECKING:
@@ -10,6 +11,9 @@ if TYPE_CHECKING:
 
 FORMED, FELL = "formed", "fell"
 """Metrics of times; see `hopscope.studies.chains.measures`."""
+
+MODES = ("rules", "clean", "recomputed")
+"""How a path is taken away; `loss_without_…` is the loss then."""
 
 
 class Place(NamedTuple):
@@ -26,17 +30,32 @@ class Place(NamedTuple):
         assert self.layer is not None and self.head is not None
         return self.layer, self.head
 
+    @property
+    def head_name(self) -> str:
+        """Layer and head of a path in words, both counted from 0."""
+        return f"{self.layer}.{self.head}"
+
+    @property
+    def name(self) -> str:
+        """A path in words: its head, and what that reads."""
+        return f"{self.head_name} {self.part}"
+
+    @property
+    def columns(self) -> dict[str, int | str | None]:
+        """Where its rows are in the evidence table."""
+        return self._asdict()
+
 
 def of_places(evidence: "Evidence", measure: str, metrics: Collection[str]) -> dict[Place, dict[str, float]]:
     """Place → metric → value, of some metrics of a measure; what was not measured is absent."""
-    table = evidence.to_pandas()
     found: dict[Place, dict[str, float]] = {}
-    chosen = table[
-        (table["measure"] == measure) & table["metric"].isin(list(metrics)) & table["value"].notna()
-    ]
-    for row in chosen.itertuples():
-        place = Place(int(row.member), _whole(row.layer), _whole(row.head), row.part)
-        found.setdefault(place, {})[row.metric] = float(row.value)
+    for metric in metrics:
+        if metric not in evidence:
+            continue
+        rows = evidence.rows(metric, measure=measure).dropna(subset=["value"])
+        for row in rows.itertuples():
+            place = Place(int(row.member), _whole(row.layer), _whole(row.head), row.part)
+            found.setdefault(place, {})[metric] = float(row.value)
     return found
 
 
@@ -46,6 +65,53 @@ def times(evidence: "Evidence", event: str, measure: str = "formation") -> dict[
     return {
         place: _crossing(event, values) for place, values in of_places(evidence, measure, metrics).items()
     }
+
+
+def of_step(found: Mapping[Place, Crossing], step: int) -> dict[int, Crossing]:
+    """Member → when an event of a step of the chain happened."""
+    return {place.member: time for place, time in found.items() if place[1:] == (None, None, f"step_{step}")}
+
+
+def followed_paths(evidence: "Evidence") -> dict[Place, dict[str, float]]:
+    """Each path that was followed through training, from the lowest layer → what was measured of it at the end.
+
+    Paths that only a mean map describes read nothing that could be followed.  The metrics are those of the measure
+    `circuit`; see `hopscope.studies.followed_rows`.
+    """
+    metrics = ["mean_attention", "to_one_token", "needed_for", *(f"loss_without_{mode}" for mode in MODES)]
+    measured = of_places(evidence, "circuit", metrics)
+    paths = [place for place in times(evidence, FORMED) if place.layer is not None]
+    return {place: measured[place] for place in sorted(paths)}
+
+
+def first_reads(paths: Mapping[Place, Mapping[str, float]]) -> dict[int, Place]:
+    """Member → the costliest read of a single token by the first head that does any; only of members that have one.
+
+    Args:
+        paths: as `followed_paths` gives them; the costliest is what the loss rises most without, all else recomputed.
+    """
+    sharp = [place for place, found in paths.items() if found["to_one_token"]]
+    first: dict[int, tuple[int, int]] = {}
+    for place in sharp:
+        first[place.member] = min(first.get(place.member, place.where), place.where)
+    of_first = [place for place in sharp if place.where == first[place.member]]
+    return {
+        member: max(
+            (place for place in of_first if place.member == member),
+            key=lambda place: paths[place]["loss_without_recomputed"],
+        )
+        for member in first
+    }
+
+
+def carried(evidence: "Evidence") -> dict[tuple[int, int, int, str], list[str]]:
+    """Member, layer, head and row role of a path → what it brings: things whose exchange makes the loss rise."""
+    found: dict[tuple[int, int, int, str], list[str]] = {}
+    for place, values in of_places(evidence, "circuit", ["rise_if_exchanged"]).items():
+        if values["rise_if_exchanged"] >= LEAST_EFFECT:
+            role, _, thing = place.part.partition(": ")
+            found.setdefault((place.member, *place.where, role), []).append(thing)
+    return found
 
 
 def _crossing(event: str, values: Mapping[str, float]) -> Crossing:

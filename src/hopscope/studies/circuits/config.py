@@ -4,8 +4,6 @@ from typing import ClassVar
 
 from hopscope.studies.chains.config import QUICK, ChainsConfig
 
-FIGURE_NAMES = ("reads", "controls", "modes", "timeline", "gallery")
-
 
 class CircuitsConfig(ChainsConfig):
     """Which circuits do seeds learn (paper, section 8)?  What the paper leaves open has a documented default."""

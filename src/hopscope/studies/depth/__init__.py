@@ -1,23 +1,26 @@
 """The depth study (paper, section 7): how many layers retrieval takes, and what order it is learned in."""
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hopscope.runs import RunFolder, UnitFolder
+from hopscope.studies.builtin import BuiltInStudy
 from hopscope.studies.depth.config import ANALYSES, COSTS, PRESETS, DepthStudyConfig, plan
 from hopscope.tasks.config import RetrievalConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from hopscope.claims import Claim, Ledger
-    from hopscope.runs.evidence import Evidence, Row
+    from hopscope.claims import Claim
+    from hopscope.runs.evidence import Row
+    from hopscope.studies.figures import Figure
+    from hopscope.studies.page_functions import PageFunctions
     from hopscope.tasks.retrieval import RetrievalTask
     from hopscope.training.budget import TimeBudget
     from hopscope.training.config import UnitPlan
     from hopscope.training.trainer import Evaluate
 
 
-class DepthStudy:
+class DepthStudy(BuiltInStudy):
     """See `hopscope.studies.base.Program`; what needs torch or charts is imported when it is called."""
 
     name = "depth"
@@ -35,11 +38,11 @@ class DepthStudy:
         """What is measured of a unit."""
         return ANALYSES
 
-    def figures(self, config: DepthStudyConfig) -> tuple[str, ...]:
+    def figures(self, config: DepthStudyConfig) -> "tuple[Figure, ...]":
         """The figures that there is something to draw of."""
-        from hopscope.studies.depth.figures import figure_names
+        from hopscope.studies.depth.figures import figures
 
-        return figure_names(config)
+        return figures(config)
 
     def task(self, plan: "UnitPlan", device: str) -> "RetrievalTask":
         """The training data of a unit."""
@@ -75,14 +78,8 @@ class DepthStudy:
 
         return claims(config)
 
-    def present(
-        self, run: RunFolder, config: DepthStudyConfig, evidence: "Evidence", ledger: "Ledger"
-    ) -> None:
-        """Figures and story."""
-        from hopscope.studies.depth.figures import write_figures
-        from hopscope.studies.depth.results import gather
-        from hopscope.studies.depth.story import write_story
+    def page_names(self, page: "PageFunctions", config: DepthStudyConfig) -> "Mapping[str, Any]":
+        """An example of a sample, the order of learning, theory, and what the sweeps come to."""
+        from hopscope.studies.depth.page import names
 
-        results = gather(evidence)
-        write_figures(run, config, results)
-        write_story(run, config, evidence, results, ledger)
+        return names(page, config)

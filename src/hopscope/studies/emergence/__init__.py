@@ -1,24 +1,19 @@
 """The study of emergence (paper, section 9): in which order heads form, and what needs what."""
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.study import ChainsStudy
-from hopscope.studies.emergence.config import (
-    COSTS,
-    PRESETS,
-    EmergenceConfig,
-    candidates,
-    clamps_name,
-    figure_names,
-)
+from hopscope.studies.emergence.config import COSTS, PRESETS, EmergenceConfig, candidates, clamps_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from hopscope.claims import Claim, Ledger
-    from hopscope.runs.evidence import Evidence, Row
+    from hopscope.claims import Claim
+    from hopscope.runs.evidence import Row
+    from hopscope.studies.figures import Figure
+    from hopscope.studies.page_functions import PageFunctions
     from hopscope.tasks.retrieval import RetrievalTask
     from hopscope.training.budget import TimeBudget
     from hopscope.training.config import UnitPlan
@@ -38,9 +33,11 @@ class EmergenceStudy(ChainsStudy):
         again = candidates(cast(EmergenceConfig, config), plan)
         return super().analyses(config, plan) | {clamps_name(member.member): "json" for _, member in again}
 
-    def figures(self, config: EmergenceConfig) -> tuple[str, ...]:
-        """Names of the figures that there is something to draw of."""
-        return figure_names(config)
+    def figures(self, config: EmergenceConfig) -> "tuple[Figure, ...]":
+        """The figures that there is something to draw of."""
+        from hopscope.studies.emergence.figures import figures
+
+        return figures(config)
 
     def analyse(
         self, unit: UnitFolder, plan: "UnitPlan", task: "RetrievalTask", budget: "TimeBudget", device: str
@@ -63,15 +60,8 @@ class EmergenceStudy(ChainsStudy):
 
         return claims(config)
 
-    def present(
-        self, run: RunFolder, config: EmergenceConfig, evidence: "Evidence", ledger: "Ledger"
-    ) -> None:
-        """Figures and story."""
-        from hopscope.studies.chains.evidence import gather
-        from hopscope.studies.chains.figures import write_figures
-        from hopscope.studies.emergence.figures import figures
-        from hopscope.studies.emergence.story import write_story
+    def page_names(self, page: "PageFunctions", config: Any) -> "Mapping[str, Any]":
+        """As for all studies of chains; then orders, members trained again, and crossed seeds."""
+        from hopscope.studies.emergence.page import names
 
-        members = gather(run, config)
-        write_figures(run, figures(config), config, members)
-        write_story(run, config, members, ledger)
+        return {**super().page_names(page, config), **names(page, config)}

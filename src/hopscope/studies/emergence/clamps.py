@@ -11,13 +11,11 @@ from hopscope.circuits.rules import OwnChain, Related
 from hopscope.claims.crossings import first_crossing
 from hopscope.models.interventions import ReplacePattern, Roles
 from hopscope.runs import UnitFolder
-from hopscope.studies.emergence.config import CONTROL, EmergenceConfig, candidates, clamps_name
+from hopscope.studies.emergence.config import CONTROL, LEFT_ALONE, EmergenceConfig, candidates, clamps_name
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan
 from hopscope.training.restore import load_ensemble
-
-LEFT_ALONE = "nothing clamped"
 
 
 def analyse(

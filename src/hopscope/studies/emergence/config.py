@@ -5,6 +5,7 @@ from typing import ClassVar, Self
 from pydantic import Field, model_validator
 
 from hopscope.studies.chains.config import QUICK, ChainsConfig
+from hopscope.studies.words import symbol
 from hopscope.training.config import MemberPlan, UnitPlan
 
 
@@ -51,12 +52,17 @@ CONTROL = "control for "
 """Begins the name of a run in which rows of unused heads are clamped; the target whose read they match follows."""
 
 
-def figure_names(config: EmergenceConfig) -> tuple[str, ...]:
-    """Names of the figures that there is something to draw of."""
-    names = ["timeline", "crossings", "precedence", "alignment", "reads", "controls", "modes"]
-    names += ["clamps"] if config.clamped else []
-    names += ["variance"] if config.crossed else []
-    return (*names, "gallery")
+LEFT_ALONE = "nothing clamped"
+"""Name of the run in which no row is."""
+
+
+def clamped_runs(config: EmergenceConfig) -> dict[str, str]:
+    """Name of each run that a member's training again may have → what the page calls it."""
+    steps = range(1, config.steps + 1)
+    named = {f"step_{step}": f"the read for {symbol(step)} clamped" for step in steps}
+    controls = {f"{CONTROL}step_{step}": f"{CONTROL}{symbol(step)}" for step in steps}
+    pairs = zip(named.items(), controls.items(), strict=True)
+    return {LEFT_ALONE: LEFT_ALONE, **dict(run for pair in pairs for run in pair)}
 
 
 def clamps_name(member: int) -> str:

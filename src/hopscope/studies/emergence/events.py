@@ -1,16 +1,24 @@
-"""What happens while members learn, and in which order: hops of the circuit that form, partial losses that fall."""
+"""What happens while members learn, and in which order: reads of a step that form, partial losses that fall.
 
-from collections.abc import Callable, Sequence
+Everything is computed from the times in the evidence table (`hopscope.studies.chains.places`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from operator import methodcaller
-from typing import Any
+from itertools import combinations
+from typing import TYPE_CHECKING, TypeVar
 
 from hopscope.claims.crossings import Crossing
 from hopscope.claims.precedence import Precedence, precedence
 from hopscope.claims.variance import Shares, variance_shares
-from hopscope.studies.chains.evidence import Member, step_of
-from hopscope.studies.emergence.config import CONTROL, EmergenceConfig, clamps_name
+from hopscope.studies.chains.places import FELL, FORMED, of_step, times
+from hopscope.studies.emergence.config import EmergenceConfig
 from hopscope.studies.words import symbol
+
+if TYPE_CHECKING:
+    from hopscope.runs.evidence import Evidence
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -20,53 +28,59 @@ class Event:
     Attributes:
         name: what.
         step: the step of the chain that it belongs to.
-        of: when it happened to a member; `None` where the member has no such event.
+        times: member → when; a member to which it cannot happen is absent.
     """
 
     name: str
     step: int
-    of: Callable[[Member], Crossing | None]
+    times: Mapping[int, Crossing]
 
 
-def hop_events(steps: int) -> list[Event]:
-    """All reads that a step needs have formed."""
+def events(evidence: "Evidence", steps: int, members: Iterable[int]) -> list[Event]:
+    """For each step of the chain, all its reads have formed, then its partial loss fell under one half.
+
+    Args:
+        evidence: what was measured.
+        steps: of the chain.
+        members: whose times are wanted.
+    """
+    kinds = {"reads for {} formed": times(evidence, FORMED), "loss of {} fell": times(evidence, FELL)}
+    wanted = set(members)
     return [
-        Event(f"reads for {symbol(k)} formed", k, methodcaller("hop_formed", k)) for k in range(1, steps + 1)
+        Event(
+            words.format(symbol(step)),
+            step,
+            {member: time for member, time in of_step(found, step).items() if member in wanted},
+        )
+        for step in range(1, steps + 1)
+        for words, found in kinds.items()
     ]
 
 
-def loss_events(steps: int) -> list[Event]:
-    """A partial loss fell under 0.5."""
-    return [Event(f"loss of {symbol(k)} fell", k, methodcaller("fallen", k)) for k in range(1, steps + 1)]
+def read_of(evidence: "Evidence", members: Iterable[int]) -> list[int]:
+    """Those of some members that were read: paths of others could not be followed."""
+    read = evidence.last("was_read")
+    return [member for member in members if read[member] == 1.0]
 
 
-def events(steps: int) -> list[Event]:
-    """Both, step by step."""
-    return [event for both in zip(hop_events(steps), loss_events(steps), strict=True) for event in both]
+def both(first: Event, second: Event) -> dict[int, tuple[Crossing, Crossing]]:
+    """Members that have both events → their times."""
+    return {
+        member: (time, second.times[member]) for member, time in first.times.items() if member in second.times
+    }
 
 
-def followed(members: Sequence[Member]) -> list[Member]:
-    """Members that were read, so that their paths could be followed."""
-    return [member for member in members if member.was_read]
-
-
-def both(members: Sequence[Member], first: Event, second: Event) -> list[tuple[Member, Crossing, Crossing]]:
-    """Members that have both events, with their times."""
-    found = ((member, first.of(member), second.of(member)) for member in followed(members))
-    return [(member, one, other) for member, one, other in found if one is not None and other is not None]
-
-
-def before(members: Sequence[Member], first: Event, second: Event) -> Precedence:
+def before(first: Event, second: Event) -> Precedence:
     """In how many members one event came before another."""
-    pairs = both(members, first, second)
-    return precedence([one for _, one, _ in pairs], [other for _, _, other in pairs])
+    pairs = list(both(first, second).values())
+    return precedence([one for one, _ in pairs], [other for _, other in pairs])
 
 
-def waits(members: Sequence[Member], first: Event, second: Event) -> list[float]:
+def waits(first: Event, second: Event) -> list[float]:
     """Training steps from one event to another, in members to which both happened."""
     return [
         other.time - one.time
-        for _, one, other in both(members, first, second)
+        for one, other in both(first, second).values()
         if one.time is not None and other.time is not None
     ]
 
@@ -74,104 +88,46 @@ def waits(members: Sequence[Member], first: Event, second: Event) -> list[float]
 # Crossed seeds.
 
 
-def table(
-    members: Sequence[Member], config: EmergenceConfig, value: Callable[[Member], Any]
-) -> list[list[Any]]:
+def crossed(config: EmergenceConfig, value: Callable[[int], T]) -> list[list[T]]:
     """A value of every crossed member: rows are initial weights, columns are data."""
-    of = {(member.init_seed, member.data_seed): member for member in members}
+    of = {(plan.init_seed, plan.data_seed): plan.member for plan in config.members()}
     every = range(config.crossed)
     return [[value(of[init, data]) for data in every] for init in every]
 
 
-def censored(members: Sequence[Member], config: EmergenceConfig, event: Event) -> int:
+def censored(config: EmergenceConfig, event: Event) -> int:
     """Crossed members to which an event did not happen within training."""
-    times = [event.of(member) for row in table(members, config, lambda member: member) for member in row]
-    return sum(time is not None and time.time is None for time in times)
+    found = [time for row in crossed(config, event.times.get) for time in row]
+    return sum(time is not None and time.time is None for time in found)
 
 
-def shares(members: Sequence[Member], config: EmergenceConfig, event: Event) -> Shares | None:
+def shares(config: EmergenceConfig, event: Event) -> Shares | None:
     """How the variance of an event's time splits; what never happened counts as the end of training.
 
     Returns:
-        None if a crossed member says nothing about the event (it was not read, or needs no read of its own for it), or
-        all times are equal.
+        None if a crossed member says nothing about the event (it diverged, was not read, or needs no read of its own
+        for it), or all times are equal.
     """
-    if not config.crossed:
-        return None
-    found = table(members, config, event.of)
-    if any(time is None for row in found for time in row):
-        return None
+    found = crossed(config, event.times.get)
     end = float(config.training_steps)
-    return variance_shares([[end if time.time is None else time.time for time in row] for row in found])
+    rows = [[end if time.time is None else time.time for time in row if time is not None] for row in found]
+    whole = config.crossed > 0 and all(len(row) == config.crossed for row in rows)
+    return variance_shares(rows) if whole else None
 
 
-@dataclass(frozen=True)
-class Alike:
-    """Pairs of members, and how many of them have circuits that do the same reads.
+def alike(config: EmergenceConfig, evidence: "Evidence") -> dict[str, tuple[int, int]]:
+    """Whether circuits of crossed members that were read are more alike where weights, or data, are the same.
 
-    Attributes:
-        what: the members of a pair share.
-        equal, pairs: how many are equal, of how many.
+    Returns:
+        What the members of a pair share → pairs whose circuits do the same reads, and all such pairs.
     """
-
-    what: str
-    equal: int
-    pairs: int
-
-
-def alike(members: Sequence[Member], config: EmergenceConfig) -> list[Alike]:
-    """Whether circuits are more alike where the initial weights, or the data, are the same."""
-    crossed = followed([member for row in table(members, config, lambda member: member) for member in row])
-    pairs = [(one, other) for n, one in enumerate(crossed) for other in crossed[:n]]
-    kinds: dict[str, Callable[[Member, Member], bool]] = {
-        "initial weights": lambda one, other: one.init_seed == other.init_seed,
-        "data": lambda one, other: one.data_seed == other.data_seed,
-        "neither": lambda one, other: one.init_seed != other.init_seed and one.data_seed != other.data_seed,
-    }
-    found = []
-    for what, same in kinds.items():
-        here = [(one.circuit, other.circuit) for one, other in pairs if same(one, other)]
-        found.append(Alike(what, sum(one == other for one, other in here), len(here)))
+    found = dict.fromkeys(("initial weights", "data", "neither"), (0, 0))
+    kinds = {(True, False): "initial weights", (False, True): "data", (False, False): "neither"}
+    seeds = {plan.member: (plan.init_seed, plan.data_seed) for plan in config.members()}
+    read = read_of(evidence, [member for row in crossed(config, lambda member: member) for member in row])
+    classes = evidence.last("circuit_class") if "circuit_class" in evidence else {}
+    for one, other in combinations(read, 2):
+        kind = kinds[seeds[one][0] == seeds[other][0], seeds[one][1] == seeds[other][1]]
+        equal, pairs = found[kind]
+        found[kind] = equal + bool(classes[one] == classes[other]), pairs + 1
     return found
-
-
-# Members trained again.
-
-
-@dataclass(frozen=True)
-class Again:
-    """One member's runs from a checkpoint.
-
-    Attributes:
-        member: which one.
-        start: step of the checkpoint.
-        steps: of the evaluations.
-        runs: name, what was clamped, and each partial loss, run by run.
-        file: where this is from.
-    """
-
-    member: Member
-    start: int
-    steps: list[int]
-    runs: list[dict[str, Any]]
-    file: str
-
-
-def trained_again(members: Sequence[Member], config: EmergenceConfig) -> list[Again]:
-    """Members that were trained again; those that were not read have nothing that could be clamped."""
-    found = []
-    for member in members:
-        if member.member < config.clamped:
-            name, last = clamps_name(member.member), config.training_steps
-            record = member.unit.read_analysis(name, last)
-            file = str(member.unit.analysis_path(name, last).relative_to(member.unit.run.path))
-            if "runs" in record:
-                found.append(Again(member, record["start"], record["steps"], record["runs"], file))
-    return found
-
-
-def clamp_words(run: str) -> str:
-    """What a run is called on the page."""
-    if run.startswith(CONTROL):
-        return f"control for {symbol(step_of(run.removeprefix(CONTROL)))}"
-    return f"the read for {symbol(step_of(run))} clamped" if run.startswith("step_") else run

@@ -10,15 +10,17 @@ uses).
     `clamped_fell_step_k`: when the loss of step k fell under one half; a time, see `hopscope.studies.chains.measures`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
 
 from hopscope.claims.crossings import first_crossing
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
 from hopscope.studies.chains import measures
-from hopscope.studies.chains.evidence import FALLEN, Member, gather
-from hopscope.studies.emergence.config import EmergenceConfig
-from hopscope.studies.emergence.events import Again, trained_again
+from hopscope.studies.chains.config import FALLEN
+from hopscope.studies.emergence.config import EmergenceConfig, clamps_name
+from hopscope.studies.followed_rows import adding, time_rows
 
 CLAMPS = "clamps"
 
@@ -30,39 +32,43 @@ def measurements(run: RunFolder, config: EmergenceConfig) -> Iterator[Row]:
         UserError: a file is missing or damaged.
     """
     yield from measures.measurements(run, config)
-    yield from clamp_rows(gather(run, config), config)
+    for record in run.members:
+        if record.member < config.clamped:
+            unit, name = run.unit(record.unit), clamps_name(record.member)
+            file = unit.analysis_path(name, config.training_steps).relative_to(run.path).as_posix()
+            found = unit.read_analysis(name, config.training_steps)
+            # A member that was not read has nothing that could be clamped.
+            if "runs" in found:
+                yield from clamp_rows(record.member, found, file, config)
 
 
-def clamp_rows(members: Sequence[Member], config: EmergenceConfig) -> Iterator[Row]:
-    """The rows of members that were trained again."""
-    for again in trained_again(members, config):
-        add = measures.adding(again.member, config)
-        yield add(CLAMPS, "clamped_from", float(again.start), file=again.file)
-        for number, run in enumerate(again.runs):
-            for place in run["clamped"]:
-                layer, head, query = _place(place)
-                part = f"{run['name']}: {query}"
-                yield add(CLAMPS, "clamped_rows", 1.0, layer=layer, head=head, part=part, file=again.file)
-            yield from _losses(again, number, config)
+def clamp_rows(member: int, found: Mapping[str, Any], file: str, config: EmergenceConfig) -> Iterator[Row]:
+    """The rows of a member that was trained again.
 
-
-def _losses(again: Again, number: int, config: EmergenceConfig) -> Iterator[Row]:
-    """Losses of one run, and when they fell."""
-    run = again.runs[number]
-    for name, values in run["losses"].items():
-        for step, value in zip(again.steps, values, strict=True):
-            add = measures.adding(again.member, config, step)
-            yield add(CLAMPS, f"clamped_{name}", value, part=run["name"], file=again.file)
-    for step in config.task().asked:
-        fell = first_crossing(again.steps, run["losses"][f"loss_step_{step}"], FALLEN, rising=False)
-        yield from measures.time_rows(
-            measures.adding(again.member, config),
-            CLAMPS,
-            f"clamped_fell_step_{step}",
-            fell,
-            part=run["name"],
-            file=again.file,
-        )
+    Args:
+        member: its number.
+        found: what `hopscope.studies.emergence.clamps` wrote of it.
+        file: where that is, relative to the run.
+        config: of the run.
+    """
+    row = partial(Row, member, CLAMPS, file=file)
+    last = partial(row, step=config.training_steps)
+    yield last(metric="clamped_from", value=float(found["start"]))
+    for run in found["runs"]:
+        for place in run["clamped"]:
+            layer, head, query = _place(place)
+            yield last(
+                metric="clamped_rows", value=1.0, layer=layer, head=head, part=f"{run['name']}: {query}"
+            )
+        for name, values in run["losses"].items():
+            for step, value in zip(found["steps"], values, strict=True):
+                yield row(metric=f"clamped_{name}", value=value, step=step, part=run["name"])
+        for step in config.task().asked:
+            fell = first_crossing(found["steps"], run["losses"][f"loss_step_{step}"], FALLEN, rising=False)
+            event = f"clamped_fell_step_{step}"
+            yield from time_rows(
+                adding(member, config.training_steps), CLAMPS, event, fell, part=run["name"], file=file
+            )
 
 
 def _place(words: str) -> tuple[int, int, str]:

@@ -1,23 +1,26 @@
 """The study of language models (paper, section 4): retrieval problems in words, and how they fail."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hopscope.runs import RunFolder, UnitFolder
+from hopscope.studies.builtin import BuiltInStudy
 from hopscope.studies.llm.config import COSTS, PRESETS, LanguageModelConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from hopscope.claims import Claim, Ledger
-    from hopscope.runs.evidence import Evidence, Row
+    from hopscope.claims import Claim
+    from hopscope.runs.evidence import Row
+    from hopscope.studies.figures import Figure
+    from hopscope.studies.page_functions import PageFunctions
     from hopscope.tasks.device import DeviceTask
     from hopscope.training.budget import TimeBudget
     from hopscope.training.config import UnitPlan
     from hopscope.training.trainer import Evaluate
 
 
-class LanguageModelStudy:
+class LanguageModelStudy(BuiltInStudy):
     """See `hopscope.studies.base.Program` and `Gathering`: nothing is trained, so there are no units and no members."""
 
     name = "llm"
@@ -34,11 +37,11 @@ class LanguageModelStudy:
         """Nothing is measured of a unit."""
         return {}
 
-    def figures(self, config: LanguageModelConfig) -> tuple[str, ...]:
-        """The figures that there is something to draw of."""
-        from hopscope.studies.llm.figures import figure_names
+    def figures(self, config: LanguageModelConfig) -> "tuple[Figure, ...]":
+        """Accuracy by formulation and by depth, and which chains wrong answers follow."""
+        from hopscope.studies.llm.figures import figures
 
-        return figure_names(config)
+        return figures(config)
 
     def gather(
         self, run: RunFolder, config: LanguageModelConfig, budget: "TimeBudget", say: Callable[[str], None]
@@ -74,14 +77,8 @@ class LanguageModelStudy:
 
         return claims(config)
 
-    def present(
-        self, run: RunFolder, config: LanguageModelConfig, evidence: "Evidence", ledger: "Ledger"
-    ) -> None:
-        """Figures and story."""
-        from hopscope.studies.llm.cells import read_cells
-        from hopscope.studies.llm.figures import write_figures
-        from hopscope.studies.llm.story import write_story
+    def page_names(self, page: "PageFunctions", config: LanguageModelConfig) -> "Mapping[str, Any]":
+        """Example questions, counts of wrong answers, and what each hop leaves."""
+        from hopscope.studies.llm.page import names
 
-        cells = read_cells(run)
-        write_figures(run, config, cells)
-        write_story(run, config, cells, ledger)
+        return names(page, config)

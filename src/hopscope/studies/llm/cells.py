@@ -103,15 +103,6 @@ def _counted(offsets: Iterable[int]) -> dict[str, int]:
     return {str(offset): count for offset, count in sorted(Counter(offsets).items())}
 
 
-def read_cells(run: RunFolder) -> list[Cell]:
-    """The counts on record.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
-    return list(read_answers(run).cells)
-
-
 def read_answers(run: RunFolder) -> Answers:
     """Everything on record of the answers.
 

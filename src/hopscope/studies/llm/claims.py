@@ -1,14 +1,13 @@
 """Claim R10 of the paper as a value; it reads the evidence table alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from hopscope.claims import Claim, Judgement, Samples, at_least
 from hopscope.claims.intervals import wilson
-from hopscope.studies.llm.config import PAPER_COUNT, PAPER_DEPTHS, Kind, LanguageModelConfig
+from hopscope.studies.llm.config import PAPER_COUNT, PAPER_DEPTHS, Kind, LanguageModelConfig, short_names
 from hopscope.studies.llm.measurements import ANSWERS, part_of
-from hopscope.studies.llm.words import kind_name, kinds_words, short_names
 from hopscope.studies.words import counted
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def parts_of(config: LanguageModelConfig) -> dict[str, Asked]:
     """Name of each part of the claim → what it is about; the model is named where there are several."""
     names = short_names(config.model)
     return {
-        kind_name(*kind) if len(names) == 1 else f"{names[model]}, {kind_name(*kind)}": Asked(model, kind)
+        kind.words if len(names) == 1 else f"{names[model]}, {kind.words}": Asked(model, kind)
         for model in config.model
         for kind in config.kinds()
         if kind.formulation != "equations" or kind.depth in PAPER_DEPTHS
@@ -108,11 +107,16 @@ def summary(parts: Mapping[str, Asked], judgements: Mapping[str, Judgement]) -> 
         above = [kind for kind, interval in seen.items() if THRESHOLD.met_by(interval)]
         below = [kind for kind, interval in seen.items() if THRESHOLD.failed_by(interval)]
         words = f"{model}: {len(above)} of {counted(len(of), 'kind')} of questions wholly above 90 %"
-        words += f", {len(below)} wholly below ({kinds_words(below)})" if below else ""
+        words += f", {len(below)} wholly below ({_in_words(below)})" if below else ""
         hanging = [kind for kind, found in of.items() if UNANSWERED in found.words]
-        words += (
-            f", {len(hanging)} open for questions {UNANSWERED} ({kinds_words(hanging)})" if hanging else ""
-        )
+        words += f", {len(hanging)} open for questions {UNANSWERED} ({_in_words(hanging)})" if hanging else ""
         words += f", {len(of) - len(seen)} without any acceptable answer" if len(seen) < len(of) else ""
         said.append(words)
     return " · ".join(said)
+
+
+def _in_words(kinds: Sequence[Kind]) -> str:
+    """Several kinds of question, the depths of equations together."""
+    depths = [str(kind.depth) for kind in kinds if kind.formulation == "equations"]
+    others = [kind.words for kind in kinds if kind.formulation != "equations"]
+    return "; ".join(([f"equations D = {', '.join(depths)}"] if depths else []) + others)

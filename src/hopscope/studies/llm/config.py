@@ -1,5 +1,6 @@
 """What is asked of which language models, and presets."""
 
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple, Self
 
 from pydantic import Field, model_validator
@@ -14,12 +15,21 @@ PAPER_COUNT = 500
 PAPER_DEPTHS = (1, 2, 3, 4, 5)
 """Depths of equations that the claim is about."""
 
+_LONGEST = 24
+"""Characters of a model's name that fit into a legend."""
+
 
 class Kind(NamedTuple):
     """A kind of question: a cell of the study's table, for each model."""
 
     formulation: Formulation
     depth: int
+
+    @property
+    def words(self) -> str:
+        """What it is called: the formulation, with its depth where that can be chosen."""
+        name = self.formulation.replace("_", " ")
+        return f"{name} D = {self.depth}" if self.formulation == "equations" else name
 
 
 class LanguageModelConfig(Config):
@@ -88,6 +98,17 @@ class LanguageModelConfig(Config):
         absent = [kind for kind in wanted if kind not in self.kinds()]
         few = [f"{self.count} of {PAPER_COUNT} questions of each kind"] if self.count < PAPER_COUNT else []
         return few + ([f"{len(absent)} of {len(wanted)} kinds of questions not asked"] if absent else [])
+
+
+def short_names(models: Sequence[str]) -> dict[str, str]:
+    """Names that fit into a legend: a long path loses its middle, if what is left is still different."""
+    short = {model: _short(model) for model in models}
+    return short if len(set(short.values())) == len(short) else {model: model for model in models}
+
+
+def _short(model: str) -> str:
+    provider, *_, last = model.rstrip("/").split("/")
+    return model if len(model) <= _LONGEST else f"{provider}/…/{last}"
 
 
 PRESETS = {

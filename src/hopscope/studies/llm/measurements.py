@@ -8,23 +8,29 @@ Measure `tally`, with the same parts: see `hopscope.studies.tally_rows`.  Beside
         stands than the asked one's (that which is read first, and that which gives the answer); part `MODEL, KIND: -1`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
+from hopscope.llm.answers import Share
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
-from hopscope.studies.llm.cells import FILE, Answers, read_answers
-from hopscope.studies.llm.config import LanguageModelConfig
-from hopscope.studies.llm.words import kind_name
-from hopscope.studies.tally_rows import counted_rows, tally_rows
+from hopscope.studies.llm.cells import FILE, Answers, Cell, read_answers
+from hopscope.studies.llm.config import Kind, LanguageModelConfig
+from hopscope.studies.tally_rows import COUNTS, NUMBERS, SHARES, counted_rows, tally_rows
+from hopscope.tasks.text import TextConfig
 from hopscope.tasks.text.config import Formulation
 
+if TYPE_CHECKING:
+    from hopscope.runs.evidence import Evidence
+
 ANSWERS, TALLY = "answers", "tally"
+FOLLOWED = ("from_first_line", "from_answer_line")
 
 
 def part_of(model: str, formulation: Formulation, depth: int) -> str:
     """What a model's answers to one kind of question are called."""
-    return f"{model}, {kind_name(formulation, depth)}"
+    return f"{model}, {Kind(formulation, depth).words}"
 
 
 def measurements(run: RunFolder, config: LanguageModelConfig) -> Iterator[Row]:
@@ -40,12 +46,48 @@ def rows(found: Answers) -> Iterator[Row]:
     """The rows of answers on record."""
     for row in found.rows:
         value = None if row.correct is None else float(row.correct)
-        yield Row(
-            None, ANSWERS, "correct", value, part=part_of(row.model, row.formulation, row.depth), file=FILE
-        )
+        part = part_of(row.model, row.formulation, row.depth)
+        yield Row(None, ANSWERS, "correct", value, part=part, file=FILE)
     add = partial(Row, None, TALLY, file=FILE)
     for cell in found.cells:
         part = part_of(cell.model, cell.formulation, cell.depth)
         yield from tally_rows(add, cell, part)
-        yield from counted_rows(add, "from_first_line", cell.from_first_line, part)
-        yield from counted_rows(add, "from_answer_line", cell.from_answer_line, part)
+        for name in FOLLOWED:
+            yield from counted_rows(add, name, getattr(cell, name), part)
+
+
+def cells(evidence: "Evidence", config: LanguageModelConfig) -> list[Cell]:
+    """The counts again, from the evidence table: of every model and kind of question that has been asked."""
+    frame = evidence.rows(measure=TALLY)
+    values = {
+        (metric, part): None if value != value else float(value)
+        for metric, part, value in zip(frame["metric"], frame["part"], frame["value"], strict=True)
+    }
+    asked = [(model, kind) for model in config.model for kind in config.kinds()]
+    return [
+        _cell(values, model, kind) for model, kind in asked if ("questions", part_of(model, *kind)) in values
+    ]
+
+
+def _cell(values: Mapping[tuple[str, str], float | None], model: str, kind: Kind) -> Cell:
+    part = part_of(model, *kind)
+    numbers = {metric: value for (metric, of), value in values.items() if of == part}
+    questions = round(numbers["questions"] or 0)
+    answered = round(questions * (numbers["answered"] or 0.0))
+
+    def share(name: str) -> Share:
+        value, of = numbers[name], answered if name == "accuracy" else questions
+        low, high = numbers[f"{name}_low"], numbers[f"{name}_high"]
+        return Share(count=round(of * (value or 0.0)), of=of, value=value, low=low, high=high)
+
+    def counts(name: str) -> dict[str, int]:
+        found = {of.removeprefix(f"{part}: "): value for (metric, of), value in values.items()
+                 if metric == name and of.startswith(f"{part}: ")}  # fmt: skip
+        return {thing: round(value or 0.0) for thing, value in found.items()}
+
+    return Cell.model_validate(
+        {"model": model, **kind._asdict(), "chains": TextConfig(formulation=kind.formulation).chains}
+        | {name: share(name) for name in SHARES}
+        | {name: numbers[name] for name in (*NUMBERS, "wrong")}
+        | {name: counts(name) for name in (*COUNTS, *FOLLOWED)}
+    )

@@ -1,8 +1,9 @@
 """The permutation-lookup study (presentation): elimination, recall, and what it takes to learn them."""
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hopscope.runs import RunFolder, UnitFolder
+from hopscope.studies.builtin import BuiltInStudy
 from hopscope.studies.permutation.config import (
     COSTS,
     PRESETS,
@@ -13,17 +14,19 @@ from hopscope.studies.permutation.config import (
 from hopscope.tasks.config import PermutationConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from hopscope.claims import Claim, Ledger
-    from hopscope.runs.evidence import Evidence, Row
+    from hopscope.claims import Claim
+    from hopscope.runs.evidence import Row
+    from hopscope.studies.figures import Figure
+    from hopscope.studies.page_functions import PageFunctions
     from hopscope.tasks.permutation import PermutationTask
     from hopscope.training.budget import TimeBudget
     from hopscope.training.config import UnitPlan
     from hopscope.training.trainer import Evaluate
 
 
-class PermutationStudy:
+class PermutationStudy(BuiltInStudy):
     """See `hopscope.studies.base.Program`; what needs torch or charts is imported when it is called."""
 
     name = "permutation"
@@ -39,11 +42,11 @@ class PermutationStudy:
         """What is measured of a unit."""
         return analyses(config, plan)
 
-    def figures(self, config: PermutationStudyConfig) -> tuple[str, ...]:
+    def figures(self, config: PermutationStudyConfig) -> "tuple[Figure, ...]":
         """The figures that there is something to draw of."""
-        from hopscope.studies.permutation.figures import figure_names
+        from hopscope.studies.permutation.figures import figures
 
-        return figure_names(config)
+        return figures(config)
 
     def task(self, plan: "UnitPlan", device: str) -> "PermutationTask":
         """The training data of a unit."""
@@ -78,14 +81,8 @@ class PermutationStudy:
 
         return claims(config)
 
-    def present(
-        self, run: RunFolder, config: PermutationStudyConfig, evidence: "Evidence", ledger: "Ledger"
-    ) -> None:
-        """Figures and story."""
-        from hopscope.studies.permutation.evidence import gather
-        from hopscope.studies.permutation.figures import write_figures
-        from hopscope.studies.permutation.story import write_story
+    def page_names(self, page: "PageFunctions", config: PermutationStudyConfig) -> "Mapping[str, Any]":
+        """What the page shows that is no number of the evidence, such as worked sequences."""
+        from hopscope.studies.permutation.page import names
 
-        gathered = gather(run, config)
-        write_figures(run, config, gathered)
-        write_story(run, config, gathered, ledger)
+        return names(page, config)

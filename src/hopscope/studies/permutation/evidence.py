@@ -1,7 +1,4 @@
-"""What the analyses of a run say, gathered by configuration: the ground of figures and story.
-
-Claims do not read it: they read the evidence table (see `measures`).
-"""
+"""What the analyses of a run say, gathered by configuration; `measures` makes rows of the evidence table of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,15 +36,13 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """One configuration, seed by seed.
+class Analysed:
+    """What is on record of one configuration, seed by seed, before it becomes rows of the evidence table.
 
     Attributes:
         configuration: which one.
-        departures: how its training departs from the source's protocol, in words.
         members, seeds: run-global members and their seeds.
         sources: name of an analysis → where each member stands in it.
-        exhaustive: whether every held-out sequence was gone through.
         training_loss: mean training loss over the last epoch, for each member; `None` for one that was frozen
             before the first record.
         frozen: members whose training broke off because it diverged.
@@ -55,11 +50,9 @@ class Evidence:
     """
 
     configuration: Configuration
-    departures: list[str]
     members: list[int]
     seeds: list[int]
     sources: dict[str, list[Source]]
-    exhaustive: bool
     training_loss: list[float | None]
     frozen: list[int]
     curves: dict[str, list[tuple[list[float], list[float]]]] = field(default_factory=dict)
@@ -69,56 +62,9 @@ class Evidence:
         """The configuration's written form."""
         return self.configuration.name
 
-    def has(self, analysis: str, path: str | None = None) -> bool:
-        """Whether an analysis was made, and whether it holds something under a path."""
-        sources = self.sources.get(analysis)
-        return bool(sources) and (path is None or self.shared(analysis, path) is not None)
 
-    def each(self, analysis: str, path: str) -> list[Any]:
-        """Each member's value; `None` for a diverged one, whose weights are those of the step before it broke off.
-
-        Args:
-            analysis: its name.
-            path: keys and places, joined by dots, to a list over members; what follows `[m].` goes into each entry.
-        """
-        before, _, after = path.partition(".[m].")
-        values = []
-        for member, source in zip(self.members, self.sources[analysis], strict=True):
-            of_all = _at(source.record, before)
-            value = None if member in self.frozen or of_all is None else of_all[source.index]
-            values.append(_at(value, after) if after and value is not None else value)
-        return values
-
-    def known(self, analysis: str, path: str) -> list[Any]:
-        """`each` without missing values."""
-        return [value for value in self.each(analysis, path) if value is not None]
-
-    def shared(self, analysis: str, path: str) -> Any:
-        """A value that is not one over members, such as a floor."""
-        return _at(self.sources[analysis][0].record, path)
-
-    def file(self, analysis: str) -> str:
-        """The analysis file, or a pattern where the members lie in several units."""
-        files = sorted({source.file for source in self.sources[analysis]})
-        return files[0] if len(files) == 1 else "units/*/" + files[0].split("/", 2)[2]
-
-    def healthy_losses(self) -> list[float]:
-        """`training_loss` without that of frozen members."""
-        pairs = zip(self.members, self.training_loss, strict=True)
-        return [loss for member, loss in pairs if member not in self.frozen and loss is not None]
-
-
-def _at(value: Any, path: str) -> Any:
-    """What lies under a dotted path; `None` if some part of it is missing."""
-    for part in path.split("."):
-        if value is None:
-            return None
-        value = value.get(part) if isinstance(value, Mapping) else value[int(part)]
-    return value
-
-
-def gather(run: RunFolder, config: PermutationStudyConfig) -> dict[str, Evidence]:
-    """Evidence of every configuration, by name, from the analyses and metrics on disk.
+def gather(run: RunFolder, config: PermutationStudyConfig) -> dict[str, Analysed]:
+    """The analyses of every configuration, by name, from the analyses and metrics on disk.
 
     Raises:
         UserError: a file is missing or damaged.
@@ -126,19 +72,17 @@ def gather(run: RunFolder, config: PermutationStudyConfig) -> dict[str, Evidence
     losses = last_epoch_loss(run, config)
     curves = _curves(run)
     diverged = diverged_members(run)
-    gathered: dict[str, Evidence] = {}
+    gathered: dict[str, Analysed] = {}
     for configuration in config.grid():
         steps = config.training(configuration).steps
         of_this = [m for m in run.members if Configuration.from_overrides(m.overrides) == configuration]
         frozen = [member.member for member in of_this if member.member in diverged]
         sources = _sources(run, config, of_this, steps)
-        gathered[configuration.name] = Evidence(
+        gathered[configuration.name] = Analysed(
             configuration=configuration,
-            departures=config.departures(configuration),
             members=[member.member for member in of_this],
             seeds=[member.seed for member in of_this],
             sources=sources,
-            exhaustive=all(all(source.record["exhaustive"].values()) for source in sources[PROBES]),
             training_loss=[
                 None if member.member in frozen else losses.get(member.member) for member in of_this
             ],
@@ -182,7 +126,7 @@ def _read(unit: UnitFolder, name: str, steps: int) -> dict[str, Any]:
     return found
 
 
-def transitions(found: Evidence, values: int) -> list[dict[str, Any] | None]:
+def transitions(found: Analysed, values: int) -> list[dict[str, Any] | None]:
     """How sudden recall was, seed by seed (see `probes.onsets.transition`); `None` without a curve."""
     results: list[dict[str, Any] | None] = []
     pairs = zip(found.curves["held_out/recall"], found.curves["train/loss"], strict=True)

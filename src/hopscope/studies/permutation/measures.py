@@ -22,7 +22,7 @@ from hopscope.probes.spreads import MISSING, NEITHER, ONE_DOES_BOTH, ONE_EACH, S
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
 from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.evidence import Evidence, gather, transitions
+from hopscope.studies.permutation.evidence import Analysed, gather, transitions
 from hopscope.studies.permutation.flatten import flatten
 
 AXES = {"battery": "head", "roles": "head", "formation": "head", "decoding": "slot", "slots": "slot"}
@@ -50,7 +50,7 @@ def measurements(run: RunFolder, config: PermutationStudyConfig) -> Iterator[Row
         yield from of_curves(found, config)
 
 
-def of_analyses(found: Evidence, config: PermutationStudyConfig) -> Iterator[Row]:
+def of_analyses(found: Analysed, config: PermutationStudyConfig) -> Iterator[Row]:
     """A row for every number of a configuration's analyses.
 
     Raises:
@@ -119,7 +119,7 @@ class _Record:
             )
 
 
-def _end(found: Evidence, config: PermutationStudyConfig) -> tuple[int, int]:
+def _end(found: Analysed, config: PermutationStudyConfig) -> tuple[int, int]:
     """Steps and samples at the end of training."""
     training = config.training(found.configuration)
     return training.steps, training.steps * training.batch_size
@@ -229,7 +229,7 @@ _PREPARED: dict[str, Callable[[Mapping[str, Any]], _Parts]] = {
 }  # fmt: skip
 
 
-def _of_patterns(run: RunFolder, found: Evidence, config: PermutationStudyConfig) -> Iterator[Row]:
+def _of_patterns(run: RunFolder, found: Analysed, config: PermutationStudyConfig) -> Iterator[Row]:
     """Rows that only say in which file the mean attention maps are."""
     step, samples = _end(found, config)
     records = {record.member: record for record in run.members}
@@ -264,7 +264,7 @@ TRANSITION = (
 NEVER_IS_INFINITE = ("time", "width", "widest", "relative_width")
 
 
-def of_curves(found: Evidence, config: PermutationStudyConfig) -> Iterator[Row]:
+def of_curves(found: Analysed, config: PermutationStudyConfig) -> Iterator[Row]:
     """Training loss of the last epoch, and, where there are repeats in training, how sudden recall was."""
     step, samples = _end(found, config)
     for member, loss in zip(found.members, found.training_loss, strict=True):

@@ -1,24 +1,27 @@
 """The study of a small language model of our own, asked through the same harness as any other."""
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hopscope.circuits.config import followed_names
 from hopscope.runs import RunFolder, UnitFolder
-from hopscope.studies.tiny_lm.config import COSTS, EXAM, FIGURE_NAMES, PRESETS, TinyLmConfig, plan
+from hopscope.studies.builtin import BuiltInStudy
+from hopscope.studies.tiny_lm.config import COSTS, EXAM, PRESETS, TinyLmConfig, plan
 from hopscope.tasks.config import EquationsConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from hopscope.claims import Claim, Ledger
-    from hopscope.runs.evidence import Evidence, Row
+    from hopscope.claims import Claim
+    from hopscope.runs.evidence import Row
+    from hopscope.studies.figures import Figure
+    from hopscope.studies.page_functions import PageFunctions
     from hopscope.tasks.equations import EquationsTask
     from hopscope.training.budget import TimeBudget
     from hopscope.training.config import UnitPlan
     from hopscope.training.trainer import Evaluate
 
 
-class TinyLmStudy:
+class TinyLmStudy(BuiltInStudy):
     """See `hopscope.studies.base.Program`; what needs torch, Inspect or charts is imported when it is called."""
 
     name = "tiny-lm"
@@ -37,9 +40,11 @@ class TinyLmStudy:
         members = [member.member for member in plan.members]
         return {EXAM: "json", **followed_names(members, config.reader())}
 
-    def figures(self, config: TinyLmConfig) -> tuple[str, ...]:
-        """Names of the figures."""
-        return FIGURE_NAMES
+    def figures(self, config: TinyLmConfig) -> "tuple[Figure, ...]":
+        """Accuracy by depth, and during training."""
+        from hopscope.studies.tiny_lm.figures import figures
+
+        return figures(config)
 
     def task(self, plan: "UnitPlan", device: str) -> "EquationsTask":
         """The training data of a unit."""
@@ -73,12 +78,8 @@ class TinyLmStudy:
 
         return claims(config)
 
-    def present(self, run: RunFolder, config: TinyLmConfig, evidence: "Evidence", ledger: "Ledger") -> None:
-        """Figures and story."""
-        from hopscope.studies.tiny_lm.evidence import gather
-        from hopscope.studies.tiny_lm.figures import write_figures
-        from hopscope.studies.tiny_lm.story import write_story
+    def page_names(self, page: "PageFunctions", config: TinyLmConfig) -> "Mapping[str, Any]":
+        """An example of a question, the shares of a text's mixture, and the circuits."""
+        from hopscope.studies.tiny_lm.page import names
 
-        members = gather(run, config)
-        write_figures(run, config, members)
-        write_story(run, config, members, ledger)
+        return names(page, config)

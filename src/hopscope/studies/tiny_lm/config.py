@@ -214,8 +214,6 @@ def part_of(depth: int) -> str:
     return f"depth_{depth}"
 
 
-FIGURE_NAMES = ("accuracy", "curves")
-
 PRESETS = {
     "smoke": TinyLmConfig(
         seeds=1, mixtures=("uniform",), chains=3, depths=(1,), width=32, heads=4, layers=3, training_steps=800,

@@ -1,4 +1,4 @@
-"""What a run says, member by member: the ground of claims, figures and story."""
+"""What is on record of each member: for the rows of the evidence table, and for the page's player of circuits."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,16 +20,12 @@ class Member(FollowedMember):
     Attributes:
         mixture: that it was trained on.
         file: its analysis file, relative to the run.
-        key: where it stands there.
-        folder: the model as a Hugging Face folder, relative to the run; None if its weights are no numbers.
         tallies: depth → what it answered through Inspect (`hopscope.llm.answers.Tally`); none if it diverged.
         accuracy, loss: depth → held-out curve through training, as (steps, values).
     """
 
     mixture: str
     file: str
-    key: str
-    folder: str | None
     tallies: dict[int, dict[str, Any]]
     accuracy: dict[int, Curve]
     loss: dict[int, Curve]
@@ -43,11 +39,6 @@ class Member(FollowedMember):
     def every_path(self) -> tuple[FollowedPath, ...]:
         """Every path of its smallest circuit, also those that were not followed."""
         return every_path(self.reading, depth_of)
-
-    def score(self, depth: int) -> float | None:
-        """Share of questions that it answered rightly at once, through Inspect; None if it was not asked."""
-        tally = self.tallies.get(depth)
-        return None if tally is None else tally["first_accuracy"]["value"]
 
     def learned_at(self, depth: int) -> Crossing | None:
         """When its held-out accuracy reached 90 %; a model that diverged says nothing."""
@@ -67,13 +58,13 @@ def gather(run: RunFolder, config: TinyLmConfig) -> list[Member]:
         unit = run.unit(record.unit)
         step = config.training_steps
         exam = unit.read_analysis(EXAM, step)
-        here = next((n for n, each in enumerate(exam["members"]) if each["member"] == record.member), None)
+        found = next((each for each in exam["members"] if each["member"] == record.member), None)
         file = str(unit.analysis_path(EXAM, step, "json").relative_to(run.path))
-        if here is None:
+        if found is None:
             raise UserError(
                 f"{file}: expected member {record.member}, found others; delete the file and run again"
             )
-        found, frozen = exam["members"][here], record.member in diverged
+        frozen = record.member in diverged
         members.append(
             Member(
                 member=record.member,
@@ -81,8 +72,6 @@ def gather(run: RunFolder, config: TinyLmConfig) -> list[Member]:
                 mixture=record.overrides["mixture"],
                 frozen=frozen,
                 file=file,
-                key=f"members.{here}",
-                folder=found["folder"],
                 # What the last weights of a member that diverged answer says nothing of its mixture.
                 tallies={} if frozen else {tally["depth"]: tally for tally in found["tallies"]},
                 accuracy=_curves(metrics, "accuracy", record.member, config),

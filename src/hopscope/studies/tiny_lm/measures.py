@@ -51,7 +51,7 @@ def measurements(run: RunFolder, config: TinyLmConfig) -> Iterator[Row]:
 def of_members(members: Sequence[Member], config: TinyLmConfig) -> Iterator[Row]:
     """The rows of some members: their exams, circuits and formation."""
     read = [member for member in members if member.reading["paths"]]
-    classes = classes_of({member.member: _reads(member) for member in read})
+    classes = classes_of({member.member: member.reads for member in read})
     targets = {target_of(depth): part_of(depth) for depth in config.depths}
     for member in members:
         add = adding(member.member, config.training_steps)
@@ -96,8 +96,3 @@ def _tally(member: Member, depth: int) -> Tally:
             f"{member.file}: expected the exam of member {member.member}, found another record ({why}); delete the "
             "file and run the same command again"
         ) from None
-
-
-def _reads(member: Member) -> tuple[tuple[int, str, str], ...]:
-    """What the circuit of a member reads, in its canonical form (`hopscope.circuits.circuit.Circuit.reads`)."""
-    return tuple(tuple(read) for read in member.reading["reads"])

@@ -1,0 +1,253 @@
+"""The charts of chains that no shared shape draws; each takes the configuration and the evidence."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+import numpy as np
+
+from hopscope.claims.crossings import Crossing
+from hopscope.studies.chains.claims import independent
+from hopscope.studies.chains.config import ChainsConfig
+from hopscope.studies.chains.figures import MODE_WORDS, NO_STEP, PARTIAL, PATH, SHOWN_FROM, step_of_path
+from hopscope.studies.chains.places import FELL, FORMED, Place, carried, followed_paths, times
+from hopscope.studies.figures import Drawing, data_url
+from hopscope.studies.marks import QUIET_INK, broken_labels, colour, facet, given, shape
+from hopscope.studies.rows import WIDTH, Row, short
+from hopscope.studies.words import symbol, symbols
+
+if TYPE_CHECKING:
+    from hopscope.runs.evidence import Evidence
+
+SEEN, NEVER = "crossed", "not within training"
+
+CONTROL_WORDS = {
+    "full": "model",
+    "rules": "circuit by its rules",
+    "recomputed": "circuit, own attention",
+    "complement": "everything but the circuit",
+    "random_circuits": "random circuits (range)",
+}
+"""Part of `circuit_loss` → what legends call it."""
+
+
+# What a circuit reads, and what that is worth.
+
+
+def reads(config: ChainsConfig, evidence: "Evidence") -> Drawing:
+    """Reads against members: which heads do it, the attention of the one with most, and what it brings."""
+    paths, things = followed_paths(evidence), carried(evidence)
+    together: dict[tuple[int, str], list[Place]] = {}
+    for place in paths:
+        together.setdefault((place.member, place.part), []).append(place)
+    rows: list[Row] = [
+        {
+            "seed": config.names[member],
+            "read": read,
+            "heads": ", ".join(place.head_name for place in places),
+            "attention": short(max(paths[place]["mean_attention"] for place in places)),
+            "carries": ", ".join(
+                sorted({thing for place in places for thing in things.get(role_of(place), ())})
+            ),
+        }
+        for (member, read), places in together.items()
+    ]
+    seeds, every = ([row[name] for row in rows] for name in ("seed", "read"))
+    down = sorted(set(every), key=lambda read: (-every.count(read), read))
+    across = list(dict.fromkeys(seeds))
+    in_lines = "split(datum.label, ', ')"
+    top = alt.Axis(orient="top", labelAngle=0, labelExpr=in_lines, grid=False)
+    x = alt.X("seed:N", title=None, sort=across, axis=top)
+    y = alt.Y("read:N", title=None, sort=down, axis=alt.Axis(labelLimit=0, grid=False))
+    data = table("reads", "seed read heads carries", "attention")
+    chart = matrix(data, x, y, "attention", "heads", "mean attention on it")
+    return chart.properties(width=max(WIDTH - 140, 62 * len(across)), height=alt.Step(20)), rows
+
+
+def role_of(path: Place) -> tuple[int, int, int, str]:
+    """Member, layer, head and row role of a path."""
+    return path.member, *path.where, path.part.partition(" → ")[0]
+
+
+def modes(config: ChainsConfig, evidence: "Evidence") -> Drawing:
+    """Loss without each path of independent members: a row for each path, a point for each mode."""
+    seeds, full = independent(evidence), losses(evidence, "full")
+    rows: list[Row] = [
+        {"seed": config.names[place.member], "path": place.name, "mode": words,
+         "loss": short(values[f"loss_without_{mode}"]), "full": short(full[place.member])}
+        for place, values in followed_paths(evidence).items()
+        if place.member in seeds
+        for mode, words in MODE_WORDS.items()
+    ]  # fmt: skip
+    every = list(MODE_WORDS.values())
+    level = given([{"at": config.task().plateau}]).mark_rule(strokeDash=[4, 4], color=QUIET_INK)
+    data = table("modes", "seed path mode", "loss full")
+    x = alt.X(title="loss without the path", scale=alt.Scale(zero=True))
+    y = alt.Y("path:N", title=None, axis=broken_labels())
+    shown = points(data, x, "loss", y, colour("mode", every), shape=shape("mode", every))
+    chart = alt.layer(level.encode(x="at:Q"), *shown, data=data).properties(
+        width=WIDTH - 160, height=alt.Step(15)
+    )
+    panels = list(dict.fromkeys(row["seed"] for row in rows))
+    return chart.facet(facet("seed", panels), columns=1).resolve_scale(y="independent"), rows
+
+
+def controls(config: ChainsConfig, evidence: "Evidence") -> Drawing:
+    """Loss of each model, its circuit, all else, and random circuits of the same size: a row for each member."""
+    found = {
+        part: losses(evidence, part)
+        for part in (*CONTROL_WORDS, "random_circuits_low", "random_circuits_high")
+    }
+    members = sorted({place.member for place in followed_paths(evidence)})
+    rows: list[Row] = []
+    for member in members:
+        for part, words in CONTROL_WORDS.items():
+            ends = {
+                end: short(found[f"{part}_{end}"][member])
+                for end in ("low", "high")
+                if f"{part}_{end}" in found
+            }
+            loss = short(found[part][member])
+            rows.append(
+                {"seed": config.names[member], "what": words, "loss": loss, "low": None, "high": None, **ends}
+            )
+    every = list(CONTROL_WORDS.values())
+    data = table("controls", "seed what", "loss low high")
+    x = alt.X(title="loss over the learned targets")
+    y = alt.Y("seed:N", title=None, sort=[config.names[member] for member in members])
+    shown = points(data, x, "loss", y, colour("what", every), ranged=True, shape=shape("what", every))
+    return alt.layer(*shown, data=data).properties(width=WIDTH - 60, height=alt.Step(18)), rows
+
+
+def losses(evidence: "Evidence", part: str) -> dict[int, float]:
+    """Member → a loss of its circuit; see the measure `reading`."""
+    if "circuit_loss" not in evidence:
+        return {}
+    return dict(evidence.last("circuit_loss", part=part).dropna().items())
+
+
+# When it formed.
+
+
+def crossings(config: ChainsConfig, evidence: "Evidence") -> Drawing:
+    """When paths formed and partial losses fell, of independent members: a row for each event."""
+    paths, formed, fell = followed_paths(evidence), times(evidence, FORMED), times(evidence, FELL)
+    rows: list[Row] = []
+    for member in independent(evidence):
+        name = config.names[member]
+        for place, values in paths.items():
+            if place.member == member:
+                rows.append(_crossing(f"{name}: {place.name}", PATH, step_of_path(values), formed[place]))
+        for step in config.task().asked:
+            time = fell.get(Place(member, None, None, f"step_{step}"))
+            if time is not None:
+                words = f"{name}: partial loss of {symbol(step)}"
+                rows.append(_crossing(words, PARTIAL, symbol(step), time))
+    data = table("crossings", "event kind symbol seen", "step low high")
+    x = alt.X(title="training step at which it crossed one half", axis=alt.Axis(format="~s"))
+    y = alt.Y("event:N", title=None, sort=[row["event"] for row in rows], axis=broken_labels())
+    pale = alt.Opacity("seen:O", scale=alt.Scale(domain=[SEEN, NEVER], range=[1.0, 0.35]), legend=None)
+    by = colour("symbol", [*symbols(config.task().asked), NO_STEP])
+    shown = points(data, x, "step", y, by, ranged=True, shape=shape("kind", [PATH, PARTIAL]), opacity=pale)
+    return alt.layer(*shown, data=data).properties(width=WIDTH - 160, height=alt.Step(13)), rows
+
+
+def _crossing(event: str, kind: str, name: str, found: Crossing) -> Row:
+    """What never came stands at the last look."""
+    seen = found.time is not None
+    at = found.time if found.time is not None else found.censored_at or 0.0
+    return {"event": event, "kind": kind, "symbol": name, "seen": SEEN if seen else NEVER, "step": short(at),
+            "low": found.low, "high": found.high}  # fmt: skip
+
+
+# Attention maps.
+
+
+def gallery(config: ChainsConfig, evidence: "Evidence") -> Drawing:
+    """Attention of every head at the end of training, on one sequence (paper, appendix C), of the first members."""
+    rows: list[Row] = []
+    found = evidence.rows("maps") if "maps" in evidence else None
+    for member, file in [] if found is None else zip(found["member"], found["file"], strict=True):
+        if member >= config.galleries:
+            continue
+        last = np.asarray(evidence.arrays(file)["maps"])[-1]
+        rows += [
+            {"seed": config.names[int(member)], "head": f"{layer}.{head}", "query": int(query), "key": int(key),
+             "attention": round(int(last[layer, head, query, key]) / 255.0, 2)}
+            for layer, head, query, key in zip(*np.nonzero(last >= SHOWN_FROM), strict=True)
+        ]  # fmt: skip
+    heads = [f"{layer}.{head}" for layer in range(config.layers) for head in range(config.heads)]
+    size = max(46, WIDTH // len(heads) - 12)
+    scale = alt.Scale(domain=list(range(config.task().positions)), padding=0)
+    cells = (
+        alt.Chart(table("gallery", "seed head", "query key attention"))
+        .mark_rect()
+        .encode(
+            x=alt.X("key:O", title=None, axis=None, scale=scale),
+            y=alt.Y("query:O", title=None, axis=None, scale=scale),
+            color=blues("attention", "attention"),
+            tooltip=["seed:N", "head:N", "query:O", "key:O", "attention:Q"],
+        )
+        .properties(width=size, height=size)
+    )
+    by_seed = alt.Header(labelAngle=0, labelAlign="left")
+    panels = cells.facet(
+        row=alt.Row(
+            "seed:N", title=None, sort=list(dict.fromkeys(row["seed"] for row in rows)), header=by_seed
+        ),
+        column=alt.Column("head:N", title=None, sort=heads),
+        spacing=6,
+    )
+    return panels, rows
+
+
+# What several charts are made of.
+
+
+def table(name: str, texts: str, numbers: str) -> alt.UrlData:
+    """The data of a figure, by the names of its columns."""
+    return data_url(name, dict.fromkeys(texts.split(), "string") | dict.fromkeys(numbers.split(), "number"))
+
+
+def points(
+    data: alt.UrlData, x: alt.X, column: str, y: alt.Y, by: alt.Color, ranged: bool = False, **more: Any
+) -> list[alt.Chart]:
+    """Layers of a point for each row; if `ranged`, on a line between its columns `low` and `high` where it has them.
+
+    Args:
+        data: as `table` makes it.
+        x: title, scale and axis of the horizontal axis.
+        column: what stands there.
+        y, by: the vertical axis, and the colour.
+        ranged: see above.
+        more: further encodings of the points.
+    """
+
+    def at(name: str) -> alt.X:
+        return x.copy().field(name).type("quantitative")
+
+    dots = alt.Chart().mark_point(size=55, filled=True, fillOpacity=0.88)
+    layers = [dots.encode(x=at(column), y=y, color=by, tooltip=_every_column(data), **more)]
+    if ranged:
+        between = alt.Chart().transform_filter("isValid(datum.high)").mark_rule(strokeWidth=1.6)
+        layers.insert(0, between.encode(x=at("low"), x2="high:Q", y=y, color=by))
+    return layers
+
+
+def matrix(data: alt.UrlData, x: alt.X, y: alt.Y, share: str, words: str, title: str) -> alt.LayerChart:
+    """Cells as blue as their share, with words in them."""
+    base = alt.Chart(data).encode(x=x, y=y, tooltip=_every_column(data))
+    ink = alt.condition(f"datum.{share} > 0.55", alt.value("white"), alt.value("#222222"))
+    cells = base.mark_rect(stroke="white").encode(color=blues(share, title))
+    return cells + base.mark_text(fontSize=10).encode(text=f"{words}:N", color=ink)
+
+
+def blues(share: str, title: str) -> alt.Color:
+    """Colour by a share."""
+    bar = alt.Legend(title=title, orient="top", gradientLength=160)
+    return alt.Color(f"{share}:Q", scale=alt.Scale(domain=[0.0, 1.0], scheme="blues"), legend=bar)
+
+
+def _every_column(data: alt.UrlData) -> list[str]:
+    types: Iterable[tuple[str, str]] = data.to_dict()["format"]["parse"].items()
+    return [f"{name}:{'Q' if kind == 'number' else 'N'}" for name, kind in types]

@@ -1,0 +1,211 @@
+"""What the page of the depth study says beside single numbers: orders of learning, theory, and the sweeps."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hopscope.claims.crossings import median
+from hopscope.claims.intervals import bootstrap_mean, mean
+from hopscope.studies.blocks import chain_example
+from hopscope.studies.depth.config import DepthStudyConfig
+from hopscope.studies.depth.configurations import Reading
+from hopscope.studies.depth.figures import (
+    BELOW_BOUND,
+    BELOW_EXACT,
+    deepest_under,
+    grouped_readings,
+    reading_label,
+)
+from hopscope.studies.depth.runs import all_runs, as_configured, of_reading, panel
+from hopscope.studies.depth.values import (
+    GROWTH,
+    LEARNED,
+    crossings_of,
+    growth_of_layers,
+    largest_gains,
+    losses_below_bound,
+    losses_of_last,
+    losses_without_curriculum,
+    out_of_order,
+    steps_out_of_order,
+)
+from hopscope.studies.theory import exact_by_step, exact_of
+from hopscope.theory.information_flow import bound_layers, theorem_bound
+
+if TYPE_CHECKING:
+    from hopscope.runs.evidence import Evidence
+    from hopscope.studies.page_functions import PageFunctions
+
+Facts = dict[str, Any]
+
+JUDGED: dict[str, tuple[Callable[["Evidence"], Any], Callable[[Sequence[float]], float]]] = {
+    "R1": (losses_without_curriculum, min),
+    "R2": (lambda evidence: growth_of_layers(evidence)[GROWTH[1]], mean),
+    "R3": (steps_out_of_order, lambda counts: sum(count > 0 for count in counts)),
+    "R9b": (losses_below_bound, min),
+    "R11": (largest_gains, mean),
+}
+"""Claims that are judged under each reading: their value, and what the table of readings shows of its numbers."""
+
+
+def names(page: "PageFunctions", config: DepthStudyConfig) -> Mapping[str, Any]:
+    """Names that the template may use beside those of every page; what needs the evidence is a function."""
+    task, evidence = config.task(config.grid()[0]), page.evidence
+    return {
+        "chain_example": lambda: page.block(chain_example()),
+        "levels": {"plateau": task.plateau, "zero": task.zero_floor, "guess": task.guess},
+        "threshold": LEARNED,
+        "departures": departures(config),
+        "least_layers": least_layers(config),
+        "deepest_times": partial(deepest_times, evidence, config),
+        "orders": partial(orders, evidence),
+        "below_theory": partial(below_theory, evidence, config),
+        "by_reading": partial(by_reading, evidence, config),
+        "by_mask": partial(by_mask, evidence, config),
+    }
+
+
+def departures(config: DepthStudyConfig) -> list[str]:
+    """How the run differs from the paper's, in words that name one way to ask where the other does not differ so."""
+    base, found = config.base(), dict[str, dict[str, None]]()
+    for each in base:
+        for words in config.departures(each):
+            found.setdefault(words, {})[each.asked] = None
+    every = {each.asked for each in base}
+    return [words if {*asked} == every else f"{', '.join(asked)} {words}" for words, asked in found.items()]
+
+
+def least_layers(config: DepthStudyConfig) -> list[Facts]:
+    """For each symbol of the longest base chain: log₃(2k), the layers that theorem 1 asks for, the exact minimum."""
+    steps = config.steps if config.layers else config.steps_last
+    return [
+        {"step": step, "bound": theorem_bound(step), "layers": bound_layers(step), "exact": exact}
+        for step, exact in exact_by_step(config, steps).items()
+    ]
+
+
+# The order of learning.
+
+
+def deepest_times(evidence: "Evidence", config: DepthStudyConfig) -> list[Facts]:
+    """For each step: when the deepest IC models learned it, without models that diverged.
+
+    Returns:
+        By step: `step`, `models`, the `times` of those that learned it, their `median` over all `models` (`None` if
+        more than half never did), and `wait`: mean and interval of the training steps since the step before, over the
+        models that learned both (`None` without any).
+    """
+    runs = [each for each in all_runs(evidence) if each.configuration == config.deepest()]
+    found = [crossings for crossings in crossings_of(evidence, runs).values() if crossings is not None]
+    facts = []
+    for place, step in enumerate(config.deepest().asked_steps):
+        crossings = [each[place] for each in found]
+        earlier = [each[place - 1].time for each in found] if place else []
+        both = zip(earlier, (crossing.time for crossing in crossings), strict=False)
+        waits = [late - early for early, late in both if early is not None and late is not None]
+        facts.append(
+            {
+                "step": step,
+                "models": len(found),
+                "times": [crossing.time for crossing in crossings if crossing.time is not None],
+                "median": median(crossings) if crossings else None,
+                "wait": {"mean": mean(waits), "interval": bootstrap_mean(waits)} if waits else None,
+            }
+        )
+    return facts
+
+
+def orders(evidence: "Evidence") -> Facts:
+    """Of all IC models as configured: how many learned a step, learned all in order, learned none, or diverged."""
+    found = crossings_of(evidence, panel(as_configured(evidence), "IC")).values()
+    counts = [out_of_order(crossings) for crossings in found if crossings is not None]
+    known = [count for count in counts if count is not None]
+    return {
+        "learned": len(known),
+        "in_order": sum(count == 0 for count in known),
+        "silent": len(counts) - len(known),
+        "diverged": len(found) - len(counts),
+    }
+
+
+# The sweeps.
+
+
+def below_theory(evidence: "Evidence", config: DepthStudyConfig) -> list[Facts]:
+    """How many IC models have fewer layers than a limit of theory, and how many of these learned x_D all the same.
+
+    Models are those of the sweep over D, if there is one, else those of the study's own D.  `against` says whether such
+    a model speaks against the theory's first assumption.
+    """
+    chosen = config.by_steps() if "steps" in config.sweeps else config.base()
+    runs = [
+        each
+        for each in all_runs(evidence)
+        if each.configuration in chosen and each.configuration.asked == "IC"
+    ]
+    limits: dict[str, Callable[[int], float]] = {
+        BELOW_BOUND: theorem_bound,
+        BELOW_EXACT: partial(exact_of, config),
+    }
+    facts = []
+    for words, limit in limits.items():
+        below = [each for each in runs if each.configuration.layers < limit(each.configuration.steps)]
+        losses = losses_of_last(evidence, below).dropna()
+        learned = int((losses < LEARNED).sum())
+        facts.append(
+            {"words": words, "models": len(losses), "learned": learned, "against": words == BELOW_EXACT}
+        )
+    return [each for each in facts if each["models"]]
+
+
+def by_reading(evidence: "Evidence", config: DepthStudyConfig) -> list[Facts]:
+    """For each reading: its `label`, and by claim the `value` that decides with the number `n` of what it is over."""
+    return [
+        {"label": reading_label(config, reading), **_judged(of_reading(evidence, reading))}
+        for reading in grouped_readings(config)
+    ]
+
+
+def _judged(evidence: "Evidence") -> Facts:
+    found: Facts = {}
+    for claim, (value, shown) in JUDGED.items():
+        measured = [number for number in value(evidence).values if number is not None]
+        found[claim] = {"value": shown(measured), "n": len(measured)} if measured else None
+    return found
+
+
+def by_mask(evidence: "Evidence", config: DepthStudyConfig) -> list[Facts]:
+    """With a causal mask and without: how many of the deepest IC models learned at least `one` symbol, and `two`."""
+    facts = []
+    for causal, words in ((True, "with a causal mask"), (False, "without a mask")):
+        deepest = [
+            each.name
+            for reading in config.readings()
+            if _is_causal(config, reading) == causal
+            for each in deepest_under(config, reading, "IC")
+        ]
+        counts = _symbols_learned(evidence, config, deepest)
+        facts.append(
+            {
+                "words": words,
+                "models": len(counts),
+                "one": sum(count >= 1 for count in counts),
+                "two": sum(count >= 2 for count in counts),
+            }
+        )
+    return [each for each in facts if each["models"]]
+
+
+def _symbols_learned(evidence: "Evidence", config: DepthStudyConfig, configurations: list[str]) -> list[int]:
+    """How many symbols each model learned, without models that diverged."""
+    losses = [
+        evidence.last("final_loss", part=f"step_{step}", configuration=configurations)
+        for step in range(1, config.steps + 1)
+    ]
+    by_model = zip(*(of_step.tolist() for of_step in losses), strict=True)
+    return [sum(loss < LEARNED for loss in model) for model in by_model if not any(map(math.isnan, model))]
+
+
+def _is_causal(config: DepthStudyConfig, reading: Reading) -> bool:
+    return config.causal if reading.causal is None else reading.causal

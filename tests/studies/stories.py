@@ -1,0 +1,20 @@
+"""What a story says, block by block, with its numbers filled in."""
+
+import re
+
+
+def blocks(story, kind):
+    """The blocks of a kind."""
+    return [block for section in story["sections"] for block in section["blocks"] if block["kind"] == kind]
+
+
+def table(story, heading, place=0):
+    """The rows of a table of the section whose heading begins so: column → cell."""
+    (section,) = [each for each in story["sections"] if each["heading"].startswith(heading)]
+    block = [block for block in section["blocks"] if block["kind"] == "table"][place]
+
+    def filled(cell):
+        found = re.sub(r"\{(n\d+)\}", lambda place: story["numbers"][place[1]]["text"], cell)
+        return found.replace("\u00a0", " ")
+
+    return [dict(zip(block["columns"], map(filled, row), strict=True)) for row in block["rows"]]
