@@ -46,6 +46,7 @@ def test_copying_by_its_installed_command(tmp_path: Path) -> None:
     assert any(block["kind"] == "figure" for section in figures for block in section["blocks"])
 
 
+@pytest.mark.extras
 @pytest.mark.long
 def test_the_circuit_of_nearest_key_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -60,6 +61,7 @@ def test_the_circuit_of_nearest_key_is_read(tmp_path: Path, monkeypatch: pytest.
     assert losses["rules"] < losses["random_circuits"] / 3
 
 
+@pytest.mark.extras
 @pytest.mark.long
 def test_a_claim_about_a_built_in_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.extras
+
 
 @pytest.fixture
 def expected(small_run, processes_module):

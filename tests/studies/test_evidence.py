@@ -71,6 +71,7 @@ def test_paths_lead_into_records():
     assert looked_up(found, "battery", "mlp_ablation.mean.recall") == [0.125, 0.75]
 
 
+@pytest.mark.extras
 @pytest.mark.long
 def test_gathered_from_a_run(whole_run):
     run = RunFolder(whole_run)

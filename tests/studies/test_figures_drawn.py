@@ -87,6 +87,7 @@ def test_every_seed_diverged(tmp_path):
         render_figure(tmp_path / "figures", name)
 
 
+@pytest.mark.extras
 def test_figures_of_a_run(whole_run):
     """What a run wrote is what its evidence says."""
     run = RunFolder(whole_run)
@@ -103,6 +104,7 @@ def test_figures_of_a_run(whole_run):
         assert shown == pytest.approx(list(evidence.last("tilt_correlation", configuration=name)), rel=1e-4)
 
 
+@pytest.mark.extras
 def test_attention_of_a_run(whole_run):
     run = RunFolder(whole_run)
     config = PermutationStudyConfig.model_validate(run.config)
@@ -147,6 +149,7 @@ def test_the_attention_of_a_diverged_seed_is_not_shown(tmp_path):
     assert {row["seed"] for row in attention_rows(config, broken)} == {"seed 3", "seed 5"}
 
 
+@pytest.mark.extras
 def test_the_attention_map_follows_the_menu(whole_run, tmp_path):
     """Vega evaluates the choice of sequences: another one gives another drawing."""
     drawings = set()

@@ -114,6 +114,7 @@ def committed():
     return evidence, find_study("permutation").story(run, config, evidence, ledger)
 
 
+@pytest.mark.extras
 @pytest.mark.long
 def test_the_page_of_the_committed_results(committed):
     evidence, story = committed
@@ -133,6 +134,7 @@ def test_the_page_of_the_committed_results(committed):
 
 
 @pytest.mark.long
+@pytest.mark.extras
 def test_worked_sequences_are_those_of_the_record(committed):
     _, story = committed
     for block in blocks(story, "worked"):

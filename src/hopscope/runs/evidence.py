@@ -21,6 +21,7 @@ from hopscope.runs.evidence_table import (
     SCHEMA,
     Described,
     Field,
+    data_frame,
     described,
     evidence_table,
     rows_table,
@@ -165,7 +166,7 @@ class Evidence:
 
     def to_pandas(self) -> "pd.DataFrame":
         """The rows of these members and those of the whole run, as a pandas frame."""
-        return _frame(self.to_arrow())
+        return data_frame(self.to_arrow())
 
     # Questions.
 
@@ -204,7 +205,7 @@ class Evidence:
         Raises:
             UserError: there is no such metric or column.
         """
-        return _frame(self._chosen(metric, measure, split, where))
+        return data_frame(self._chosen(metric, measure, split, where))
 
     def has(
         self, metric: str, *, measure: str | None = None, split: str | None = "held_out", **where: Any
@@ -332,11 +333,7 @@ class Evidence:
         return [member for member in self._described if member.member in kept]
 
     def _of_metric(self, metric: str) -> pa.Table:
-        """All rows of a metric; kept, because a page asks for the same metrics hundreds of times.
-
-        Raises:
-            UserError: there is no such metric.
-        """
+        """All rows of a metric; kept, because a page asks for the same metrics hundreds of times."""
         if metric not in self._tables:
             self._check_metric(metric)
             self._tables[metric] = self._table.take(pa.array(self._places_of_metric[metric]))
@@ -496,11 +493,3 @@ def _ints(column: pa.ChunkedArray) -> np.ndarray:
 
 def _floats(column: pa.ChunkedArray) -> np.ndarray:
     return np.asarray(column.to_numpy(), dtype=np.float64)
-
-
-def _frame(table: pa.Table) -> "pd.DataFrame":
-    """A pandas frame; whole numbers stay whole where some are missing."""
-    import pandas as pd
-
-    whole = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
-    return table.to_pandas(types_mapper=whole.get)

@@ -7,7 +7,7 @@ runs can be compared byte by byte.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,9 @@ import pyarrow as pa
 from hopscope.errors import UserError
 from hopscope.runs.files import canonical_json
 from hopscope.runs.members import MemberRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TRAINING = "training"
 """The measure of the rows that are recorded while a unit trains."""
@@ -292,3 +295,11 @@ def _check_once(table: pa.Table) -> None:
             f"evidence: expected one row for each number, found two for member {row['member']} at step "
             f"{row['step']} ({where}): give them different metrics or parts"
         )
+
+
+def data_frame(table: pa.Table) -> "pd.DataFrame":
+    """A pandas frame; whole numbers stay whole where some are missing."""
+    import pandas as pd
+
+    whole = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+    return table.to_pandas(types_mapper=whole.get)
