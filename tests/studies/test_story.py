@@ -19,6 +19,7 @@ from hopscope.studies.permutation.config import PRESETS, PermutationStudyConfig
 from hopscope.studies.permutation.measures import measurements
 
 from .page_evidence import page_evidence, told
+from .stories import blocks
 from .user_run import texts
 
 PAPER = Path(__file__).parents[2] / "docs" / "results" / "permutation" / "paper"
@@ -144,10 +145,6 @@ def test_worked_sequences_are_those_of_the_record(committed):
             record["sequences"][sequence]["probabilities"][int(index)]
         )
         assert ", seed 0 of this run" in block["caption"]
-
-
-def blocks(story, kind):
-    return [block for section in story["sections"] for block in section["blocks"] if block["kind"] == kind]
 
 
 def lines(story):

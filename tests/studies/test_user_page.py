@@ -15,6 +15,7 @@ from hopscope.runs.evidence import Evidence, Row
 from hopscope.studies.figures import chart, curves
 from hopscope.studies.page import DEFAULT, StudyFacts, default_template, render_page
 
+from .stories import blocks
 from .user_run import CASES, CONFIG, DEPTH, FACTS, FIGURES, claims, evidence, run_folder, texts, written
 
 
@@ -28,10 +29,6 @@ def filled(tmp_path):
         return texts(story).replace("\u00a0", " ")
 
     return fill
-
-
-def blocks(story, kind):
-    return [block for section in story["sections"] for block in section["blocks"] if block["kind"] == kind]
 
 
 # Numbers.

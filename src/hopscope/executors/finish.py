@@ -75,8 +75,7 @@ def judged(run: RunFolder, program: Program, config: Any, evidence: Evidence) ->
 def concluded(program: Program, config: Any, run: RunFolder) -> bool:
     """Whether everything is there that `finish` writes, from the claims, figures and page as they are now."""
     kinds = (".vl.json", ".csv", ".svg", ".png")
-    names = [getattr(figure, "name", figure) for figure in program.figures(config)]
-    figures = [f"figures/{name}{kind}" for name in names for kind in kinds]
+    figures = [f"figures/{figure.name}{kind}" for figure in program.figures(config) for kind in kinds]
     gathered = program.gathered if isinstance(program, Gathering) else ()
     if not all(is_file(run.path / name) for name in (*_CONCLUSIONS, *gathered, *figures)):
         return False

@@ -91,7 +91,7 @@ class PageFunctions(PageNumberFunctions):
             "varied": list(self._evidence.columns),
             "metrics": list(self._evidence.metrics),
             "members": [self._member(member) for member in self._evidence.members],
-            "diverged": [self._member(member) for member in self._gone],
+            "diverged": [self._member(member) for member in self.gone],
             "configurations": self._configurations(),
             "claims": self._claims,
             "range_of": range,
@@ -293,7 +293,7 @@ class PageFunctions(PageNumberFunctions):
                 name: None if missing(own[name].iloc[0]) else own[name].iloc[0]
                 for name in self._evidence.columns
             }
-            gone = tuple(member for member in members if member in self._gone)
+            gone = tuple(member for member in members if member in self.gone)
             seeds = tuple(int(seed) for seed in own["seed"])
             found.append(ConfigurationFacts(label, members, seeds, values, gone))
         return found

@@ -130,7 +130,7 @@ class PageNumberFunctions:
         values, key = self._values(f"range of {metric!r}", metric, where)
         known = {int(member): value for member, value in values.items() if math.isfinite(value)}
         if not known:
-            return Said(estimated(values, self._members, self._gone).reason)
+            return Said(estimated(values, self._members, self.gone).reason)
         unit = unit or self._unit(metric)
         # Of equal values, both ends are of the first member: it is told once.
         ends = dict.fromkeys((min(known, key=known.__getitem__), max(known, key=known.__getitem__)))
@@ -155,7 +155,7 @@ class PageNumberFunctions:
         values, key = self._values(f"median of {metric!r}", metric, where)
         known = sorted(value for value in values if not math.isnan(value))
         if not known:
-            return Said(estimated(values, self._members, self._gone).reason)
+            return Said(estimated(values, self._members, self.gone).reason)
         middle = known[(len(known) - 1) // 2]
         if math.isinf(middle):
             return Said("never, in more than half")
@@ -284,7 +284,8 @@ class PageNumberFunctions:
         return members_of(self._evidence)
 
     @cached_property
-    def _gone(self) -> list[int]:
+    def gone(self) -> list[int]:
+        """Members whose training diverged."""
         return diverged(self._evidence)
 
     def _values(self, what: str, metric: str, where: Mapping[str, Any]) -> "tuple[pd.Series, str]":
@@ -293,8 +294,7 @@ class PageNumberFunctions:
 
         check_metric(self._evidence, metric, what)
         asked = {"split": "held_out", **where}
-        key = ", ".join(f"{name} = {written(value)}" for name, value in asked.items() if value is not None)
-        key = f"metric = {metric}, {key}, last step"
+        key = f"{_query(metric, asked)}, last step"
         own, fits = self._own(asked, what)
         if not fits:
             return pd.Series(dtype="float64"), key
@@ -321,8 +321,7 @@ class PageNumberFunctions:
         asked = {"split": "held_out", **where}
         own, fits = self._own(asked, what)
         rows = self._evidence.rows(metric, **own)["value"]
-        key = ", ".join(f"{name} = {written(value)}" for name, value in asked.items() if value is not None)
-        return rows if fits else rows[:0], f"metric = {metric}, {key}"
+        return rows if fits else rows[:0], _query(metric, asked)
 
     def _value_of_run(self, metric: str, unit: str, decimals: int | None, where: Mapping[str, Any]) -> Said:
         values, key = self._numbers(f"value of {metric!r}", metric, where)
@@ -351,7 +350,7 @@ class PageNumberFunctions:
 
     def _estimate(self, what: str, metric: str, where: Mapping[str, Any]) -> tuple[Estimate, str]:
         values, key = self._values(what, metric, where)
-        return estimated(values, self._members, self._gone), f"{key}, over {len(values)} members"
+        return estimated(values, self._members, self.gone), f"{key}, over {len(values)} members"
 
     def _unit(self, metric: str) -> str:
         if metric not in self._units:
@@ -383,6 +382,12 @@ class PageNumberFunctions:
             return below
         floor = lowest_floor(self._facts.floors, metric, configuration)
         return None if floor is None or floor <= 0 else _QUARTER * floor
+
+
+def _query(metric: str, asked: Mapping[str, Any]) -> str:
+    """What the evidence is asked, in words."""
+    conditions = (f"{name} = {written(value)}" for name, value in asked.items() if value is not None)
+    return ", ".join([f"metric = {metric}", *conditions])
 
 
 def _said(text: str, found: Estimate) -> Said:

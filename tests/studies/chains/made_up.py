@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.studies import user_run
 
 from hopscope.circuits import circuit
 from hopscope.circuits.rules import OwnChain
@@ -229,14 +230,5 @@ def reflected(formed: float = 150.0, later: float = 450.0) -> list[FollowedPath]
 
 
 def texts(story: Mapping[str, Any]) -> str:
-    """All words of a story, with the numbers filled in."""
-    words = [story["title"], story["subtitle"]]
-    for section in story["sections"]:
-        words.append(section["heading"])
-        for block in section["blocks"]:
-            words += [str(block.get(name, "")) for name in ("text", "caption", "alt")]
-            words += [str(cell) for row in block.get("rows", []) for cell in row]
-    whole = "\n".join(filter(None, words)).replace("\u00a0", " ")
-    for name, number in story["numbers"].items():
-        whole = whole.replace("{" + name + "}", number["text"])
-    return whole
+    """All words of a story, with the numbers filled in and plain spaces."""
+    return user_run.texts(story).replace("\u00a0", " ")

@@ -23,7 +23,6 @@ from hopscope.studies.permutation.published import (
 )
 from hopscope.studies.permutation.shown import floors
 from hopscope.studies.permutation.worked import worked_block
-from hopscope.studies.selection import diverged
 
 EXAMPLE = ((3, 3), (4, 5), (2, 1), (1, 4), (3, 3))
 """The presentation's example (section 8): x₅ repeats x₁, so recall says 3 and elimination says 2."""
@@ -39,7 +38,7 @@ SIDES = {"train": "a training mapping", "held_out": "a held-out mapping"}
 
 def names(page: PageFunctions, config: PermutationStudyConfig) -> Mapping[str, Any]:
     """Names that the template may use beside those of every page."""
-    gone = set(diverged(page.evidence))
+    gone = set(page.gone)
     records = list(_worked_records(page, config, gone))
     return {
         "example": page.block(example()),
