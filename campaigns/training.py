@@ -22,7 +22,6 @@ from background import Home, last_step
 from hopscope.executors.local import prepare
 from hopscope.runs import RunFolder
 from hopscope.studies import find_study
-from hopscope.studies.base import configured
 
 POLL_SECONDS = 0.25
 ATTEMPTS = 3
@@ -186,7 +185,7 @@ def models_of(home: Home) -> list[Model]:
     runs, found = {}, []
     for name, reading in queue["readings"].items():
         study = find_study(reading["study"])
-        config = configured(study, reading["preset"], reading["fields"])
+        config = study.configured(reading["preset"], reading["fields"])
         run = prepare(study, config, out=home.path / "runs", preset=reading["preset"])
         campaign = {
             "reading": name,

@@ -6,6 +6,7 @@ Names are loaded when they are first used, so that importing the package stays i
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hopscope import figures as figures
     from hopscope import tasks as tasks
     from hopscope import testing as testing
     from hopscope.api import load_member as load_member
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from hopscope.opened import Run as Run
     from hopscope.opened import train as train
     from hopscope.runs.evidence import Evidence as Evidence
-    from hopscope.studies import figures as figures
     from hopscope.studies import measures as measures
     from hopscope.studies.context import Context as Context
     from hopscope.studies.measures import measure as measure
@@ -94,7 +94,7 @@ _RENAMED = {"Training": "TrainingConfig"}
 
 _MODULES = {
     "measures": "studies.measures",
-    "figures": "studies.figures",
+    "figures": "figures",
     "tasks": "tasks",
     "testing": "testing",
 }

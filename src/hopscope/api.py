@@ -12,10 +12,9 @@ from hopscope.probes.worked import worked_sequence
 from hopscope.report.shown import ShownSequence
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder, find_run
 from hopscope.studies import find_study
-from hopscope.studies.base import Program, chosen_preset, configured
-from hopscope.studies.declared import DeclaredStudy
 from hopscope.studies.loading import home_of, loading
 from hopscope.studies.permutation.worked import worked_steps
+from hopscope.studies.program import Program
 from hopscope.studies.study import Study
 from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.splits import MappingSplit
@@ -56,12 +55,13 @@ def run(
             'put the call under `if __name__ == "__main__":`'
         )
     program = program_for(study)
-    config = configured(program, preset, {**(fields or {}), **more})
+    preset = program.chosen_preset(preset)
+    config = program.configured(preset, {**(fields or {}), **more})
     folder = run_study(
         program,
         config,
         out=Path(out),
-        preset=chosen_preset(program, preset),
+        preset=preset,
         device=device,
         threads=threads,
         time_budget=time_budget,
@@ -76,7 +76,7 @@ def program_for(study: Study | str) -> Program:
         UserError: there is no such study.
     """
     if isinstance(study, Study):
-        return DeclaredStudy(study, home_of(study))
+        return Program(study, home_of(study))
     if isinstance(study, str):
         return find_study(study)
     raise UserError(f"study: expected a hopscope.Study or the name of one, found {type(study).__name__}")

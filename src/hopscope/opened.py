@@ -18,9 +18,8 @@ from hopscope.runs import MemberRecord, RunFolder, UnitFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.runs.evidence_table import field_of
 from hopscope.runs.files import listed
-from hopscope.studies.base import Program
-from hopscope.studies.declared import DeclaredStudy
 from hopscope.studies.origin import check_source, program_of
+from hopscope.studies.program import Program
 from hopscope.tasks.declared import TaskReference
 from hopscope.tasks.device import TaskOnDevice
 from hopscope.tasks.task import Task
@@ -161,9 +160,7 @@ class Run(RunFolder):
         plan = unit_plan(unit)
         if not isinstance(plan.task, TaskReference):
             return TaskOnDevice(plan.task, "cpu", plan.training.examples)
-        program = self.program
-        assert isinstance(program, DeclaredStudy), "only declared studies have tasks of their own"
-        return program.measured_task(plan, "cpu")
+        return self.program.measured_task(plan, "cpu")
 
     def _meant(self, where: dict[str, Any]) -> list[MemberRecord]:
         """Members that have all these values.
@@ -272,7 +269,7 @@ def train(
     from hopscope.training.steps import TrainingSteps
 
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    program = DeclaredStudy(_study(task, model, training))
+    program = Program(_study(task, model, training))
     config = program.configured(None, {})
     plan = program.plan(config)[0].model_copy(
         update={"members": tuple(MemberPlan(member=n, seed=seed) for n, seed in enumerate(numbers))}

@@ -13,7 +13,6 @@ import pytest
 from hopscope.executors.local import run_study
 from hopscope.runs import RunFolder, UnitFolder, load_checkpoint
 from hopscope.studies import find_study
-from hopscope.studies.base import configured
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 67
@@ -94,7 +93,7 @@ def test_a_campaign_that_was_killed_goes_on_and_ends_as_one_that_was_not(home, t
     ) == 3
 
     study = find_study("emergence")
-    config = configured(study, "smoke", FIELDS)
+    config = study.configured("smoke", FIELDS)
     found = last_checkpoints(home)
     whole = run_study(study, config, out=tmp_path / "whole", preset="smoke", threads=2)
     assert found == last_checkpoints(whole.path)
@@ -176,7 +175,7 @@ def test_the_queue_of_the_papers_models_can_be_prepared():
     assert len(set(asked)) == len(asked) == 8 + 8 + 2 + 8
     for name, reading in queue["readings"].items():
         study = find_study(reading["study"])
-        config = configured(study, reading["preset"], reading["fields"])
+        config = study.configured(reading["preset"], reading["fields"])
         plans = study.plan(config)
         assert all(len(plan.members) == 1 and plan.training.precision == "float32" for plan in plans)
         assert sorted(member for of, member in asked if of == name) == list(range(len(plans)))

@@ -15,7 +15,6 @@ from hopscope.cli.main import main
 from hopscope.errors import UserError
 from hopscope.runs import find_run
 from hopscope.studies import find_study
-from hopscope.studies.base import configured
 from hopscope.studies.loading import naming
 from hopscope.studies.origin import check_source
 
@@ -184,7 +183,7 @@ def test_a_task_whose_batch_is_wrong_is_one_line_that_names_it(
     mend(file, old, new)
     program = find_study(str(file))
     with pytest.raises(UserError) as error, naming(program):
-        program.task(program.plan(configured(program, None, {}))[0], "cpu")
+        program.task(program.plan(program.configured(None, {}))[0], "cpu")
     for word in [*words, "Echo", str(file)]:
         assert word in str(error.value)
     assert "\n" not in str(error.value)

@@ -6,14 +6,14 @@ import sys
 import pytest
 
 from hopscope.claims.intervals import bootstrap_mean
+from hopscope.figures.marks import in_lines
+from hopscope.figures.rows import averaged, summary_rows, thinned
 from hopscope.probes.onsets import transition
 from hopscope.studies import find_study
-from hopscope.studies.marks import in_lines
 from hopscope.studies.permutation.config import PRESETS, PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
 from hopscope.studies.permutation.figures import figures
 from hopscope.studies.permutation.shown import swept, training_words
-from hopscope.studies.rows import averaged, summary_rows, thinned
 
 from .figure_evidence import cell, table
 

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
+from hopscope.figures import write_figures
 from hopscope.report.figures import figure_names as written_figures
 from hopscope.report.figures import render_figure
 from hopscope.runs import Row, RunFolder
 from hopscope.runs.evidence import Evidence
-from hopscope.studies.figures import write_figures
 from hopscope.studies.permutation.config import PRESETS, PermutationStudyConfig
 from hopscope.studies.permutation.configurations import SWEEPS
 from hopscope.studies.permutation.figures import figures

@@ -10,7 +10,6 @@ import pytest
 import hopscope as hs
 from hopscope.errors import UserError
 from hopscope.studies import find_study, study_names
-from hopscope.studies.declared import DeclaredStudy
 from hopscope.studies.loading import GROUP, home_of, of_reference, split_reference, studies_in
 
 BUILT_IN = ["permutation", "depth", "circuits", "emergence", "tiny-lm", "llm"]
@@ -50,7 +49,7 @@ def test_an_entry_point_is_a_name(monkeypatch: pytest.MonkeyPatch, installed: Pa
     with_points(monkeypatch, ("mine", "point_package:study"))
     assert study_names() == [*BUILT_IN, "mine"]
     found = find_study("mine")
-    assert isinstance(found, DeclaredStudy) and found.reference == "point_package:study"
+    assert found.reference == "point_package:study"
     assert found.file == installed / "point_package.py"
     assert find_study("point_package:other").name == "other"
 
@@ -107,7 +106,7 @@ def test_a_file_is_loaded_anew_when_it_has_changed(tmp_path: Path) -> None:
     first = of_reference(str(path))
     assert of_reference(str(path)).study is first.study
     path.write_text(TEXT.replace("Why?", "How?"), encoding="utf-8")
-    assert of_reference(str(path)).summary == "How?"
+    assert of_reference(str(path)).study.question == "How?"
     assert {name: each.reference for name, each in studies_in(str(path)).items()} == {
         "mine": f"{path}:study",
         "other": f"{path}:other",
@@ -119,7 +118,7 @@ def test_a_file_may_use_helpers_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "asks.py"
     text = "import hopscope as hs\nfrom helper_beside import QUESTION\nstudy = hs.Study(name='a', question=QUESTION)\n"
     path.write_text(text, encoding="utf-8")
-    assert find_study(str(path)).summary == "Really?"
+    assert find_study(str(path)).study.question == "Really?"
 
 
 def test_a_helper_of_another_folder_is_refused(tmp_path: Path) -> None:
@@ -128,8 +127,8 @@ def test_a_helper_of_another_folder_is_refused(tmp_path: Path) -> None:
         (tmp_path / folder / "helper_of_one.py").write_text(f"QUESTION = {folder!r}\n", encoding="utf-8")
         text = "import hopscope as hs\nfrom helper_of_one import QUESTION as Q\nstudy = hs.Study(name='a', question=Q)"
         (tmp_path / folder / "asks.py").write_text(text, encoding="utf-8")
-    assert find_study(str(tmp_path / "one" / "asks.py")).summary == "one"
-    assert find_study(str(tmp_path / "one" / "asks.py")).summary == "one"
+    assert find_study(str(tmp_path / "one" / "asks.py")).study.question == "one"
+    assert find_study(str(tmp_path / "one" / "asks.py")).study.question == "one"
     words = (
         rf"{tmp_path}/two/asks.py: expected helper_of_one.py beside it, found {tmp_path}/one/helper_of_one.py"
     )
@@ -186,5 +185,5 @@ def test_a_file_of_a_package_is_imported_by_its_name(tmp_path: Path, monkeypatch
     (folder / "asks.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     by_file, by_name = find_study(str(folder / "asks.py")), find_study("lab_package.inner.asks:study")
-    assert by_file.study is by_name.study and by_file.summary == "Near?"
+    assert by_file.study is by_name.study and by_file.study.question == "Near?"
     assert home_of(by_name.study) == "lab_package.inner.asks:study"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.story.user_run import texts
 
 from hopscope.claims import Ledger, Verdict, judge
 from hopscope.claims.intervals import bootstrap_mean
@@ -20,7 +21,6 @@ from hopscope.studies.permutation.measures import measurements
 
 from .page_evidence import page_evidence, told
 from .stories import blocks
-from .user_run import texts
 
 PAPER = Path(__file__).parents[2] / "docs" / "results" / "permutation" / "paper"
 BASE = ("d16/1 plain", "d16/1 repeats", "d32/1 repeats", "d32/2 repeats", "d32/2 plain")

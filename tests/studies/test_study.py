@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import hopscope as hs
 from hopscope.config import Config
 from hopscope.errors import UserError
-from hopscope.studies.declared import DeclaredStudy
+from hopscope.studies.program import Program
 from hopscope.studies.study import Configuration
 
 
@@ -121,7 +121,7 @@ def test_a_field_that_every_configuration_gives_itself_is_refused() -> None:
             hs.Configuration(label="b", overrides={"model.layers": 3}),
         ]
     )
-    program = DeclaredStudy(made, None)
+    program = Program(made)
     assert program.configured(None, {"model.width": 12}).model["width"] == 12
     with pytest.raises(
         UserError, match=r"model.layers: .* leave open, found one that every configuration gives"

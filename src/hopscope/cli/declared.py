@@ -9,7 +9,7 @@ import tyro
 from pydantic import BaseModel
 
 from hopscope.cli.parsing import parse
-from hopscope.studies.declared import DeclaredStudy
+from hopscope.studies.program import Program
 from hopscope.studies.study import SECTIONS, Study
 
 Options = TypeVar("Options")
@@ -19,7 +19,7 @@ _SKIPPED = ("kind",)
 
 
 def declared_fields(
-    options: Options, program: DeclaredStudy, preset: str | None, arguments: Sequence[str], command: str
+    options: Options, program: Program, preset: str | None, arguments: Sequence[str], command: str
 ) -> tuple[Options, dict[str, Any]]:
     """Run options, and the dotted fields that the command line gives another value.
 

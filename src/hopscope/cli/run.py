@@ -11,8 +11,7 @@ from hopscope.cli.declared import declared_fields
 from hopscope.cli.parsing import joined, parse
 from hopscope.errors import UserError
 from hopscope.studies import find_study, study_names
-from hopscope.studies.base import Program, chosen_preset
-from hopscope.studies.declared import DeclaredStudy
+from hopscope.studies.program import Program
 
 
 @dataclasses.dataclass
@@ -63,12 +62,12 @@ def read_options(study: Program, arguments: list[str], called: str | None = None
     Raises:
         UserError: an unknown preset or field, or a value that does not fit.
     """
-    preset = chosen_preset(study, _preset(arguments))
+    preset = study.chosen_preset(_preset(arguments))
     command = f"run {called or study.name}"
-    if isinstance(study, DeclaredStudy):
+    if study.study.units is None:
         options, fields = declared_fields(RunOptions(preset=preset), study, preset, arguments, command)
         return options, study.configured(preset, fields)
-    config = study.presets[str(preset)]
+    config = study.configured(preset, {})
     several = [
         name for name, field in type(config).model_fields.items() if field.annotation == tuple[str, ...]
     ]
@@ -85,7 +84,7 @@ def read_options(study: Program, arguments: list[str], called: str | None = None
             ("config", Annotated[type(config), flat], dataclasses.field(default=config)),
         ],
     )
-    parsed: Any = parse(both, arguments, command, description=f"{study.name}: {study.summary}.")
+    parsed: Any = parse(both, arguments, command, description=f"{study.name}: {study.study.question}.")
     return parsed.options, parsed.config
 
 

@@ -9,8 +9,8 @@ import tyro
 from hopscope.cli.parsing import parse
 from hopscope.errors import UserError
 from hopscope.studies import find_study, study_names
-from hopscope.studies.base import DEFAULT_PRESET, Program
 from hopscope.studies.loading import studies_in
+from hopscope.studies.program import DEFAULT_PRESET, Program
 
 
 @dataclasses.dataclass
@@ -53,7 +53,7 @@ def _studies(place: str | None) -> tuple[list[Program], UserError | None]:
 def _record(study: Program) -> dict[str, Any]:
     return {
         "study": study.name,
-        "summary": study.summary,
+        "summary": study.study.question,
         "presets": [
             {"preset": name, "cost": study.costs[name], "config": config.model_dump(mode="json")}
             for name, config in study.presets.items()
@@ -62,7 +62,7 @@ def _record(study: Program) -> dict[str, Any]:
 
 
 def _print(study: Program) -> None:
-    print(f"{study.name}: {study.summary}")
+    print(f"{study.name}: {study.study.question}")
     for name in study.presets:
         default = " (default)" if name == DEFAULT_PRESET else ""
         cost = study.costs[name]

@@ -1,16 +1,14 @@
 """The end of a run: evidence table, verdicts, figures, story and page."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from hopscope.claims import Ledger, judge
 from hopscope.claims.registration import noted, register
 from hopscope.runs import RunFolder, content_hash
-from hopscope.runs.evidence import Evidence, Row, write_evidence
+from hopscope.runs.evidence import Evidence, write_evidence
 from hopscope.runs.files import is_file
-from hopscope.studies.base import Gathering, Program
-from hopscope.studies.declared import DeclaredStudy
 from hopscope.studies.loading import naming
+from hopscope.studies.program import Program
 
 _CONCLUSIONS = ("metrics.parquet", "evidence.parquet", "claims.json", "story.json", "report.html")
 """What `finish` writes and a command reads: one that was deleted is made anew."""
@@ -25,8 +23,7 @@ def register_claims(run: RunFolder, program: Program, config: Any) -> None:
         UserError: the file cannot be written.
     """
     units = [unit.path / "unit.json" for unit in run.units]
-    gathered = program.gathered if isinstance(program, Gathering) else ()
-    known = [run.path / name for name in (*_CONCLUSIONS, *gathered)]
+    known = [run.path / name for name in (*_CONCLUSIONS, *program.gathered)]
     begun = any(map(is_file, [*units, *known]))
     if not begun and not is_file(run.path / _REGISTRATION):
         run.write_json(_REGISTRATION, register(program.claims(config)))
@@ -42,21 +39,16 @@ def finish(run: RunFolder, program: Program, config: Any) -> None:
     from hopscope.report.pictures import render_all
 
     with naming(program):
-        write_evidence(run, _measurements(program, run, config))
+        write_evidence(run, program.measurements(run, config))
         evidence = Evidence.read(run)
         ledger = judged(run, program, config, evidence)
         run.write_json("claims.json", [claim.to_json() for claim in ledger])
         program.present(run, config, evidence, ledger)
     render_all(run.path)
     build_report([run.path], run.path / "report.html")
-    if isinstance(program, DeclaredStudy):
+    if not program.built_in:
         run.write_json(_CONCLUSION, {"hash": _conclusion(program, config)})
     run.mark_done()
-
-
-def _measurements(program: Program, run: RunFolder, config: Any) -> Iterator[Row]:
-    """What a program measured; it is not asked before the first row is."""
-    yield from program.measurements(run, config)
 
 
 def judged(run: RunFolder, program: Program, config: Any, evidence: Evidence) -> Ledger:
@@ -76,14 +68,13 @@ def concluded(program: Program, config: Any, run: RunFolder) -> bool:
     """Whether everything is there that `finish` writes, from the claims, figures and page as they are now."""
     kinds = (".vl.json", ".csv", ".svg", ".png")
     figures = [f"figures/{figure.name}{kind}" for figure in program.figures(config) for kind in kinds]
-    gathered = program.gathered if isinstance(program, Gathering) else ()
-    if not all(is_file(run.path / name) for name in (*_CONCLUSIONS, *gathered, *figures)):
+    if not all(is_file(run.path / name) for name in (*_CONCLUSIONS, *program.gathered, *figures)):
         return False
-    if not isinstance(program, DeclaredStudy):
+    if program.built_in:
         return True
     path = run.path / _CONCLUSION
     return is_file(path) and run.read_json(_CONCLUSION) == {"hash": _conclusion(program, config)}
 
 
-def _conclusion(program: DeclaredStudy, config: Any) -> str:
+def _conclusion(program: Program, config: Any) -> str:
     return content_hash(program.conclusion(config))

@@ -23,10 +23,9 @@ from hopscope.runs import (
     write_json,
 )
 from hopscope.studies import study_names
-from hopscope.studies.base import Gathering, Program, recorded
-from hopscope.studies.declared import DeclaredStudy
 from hopscope.studies.loading import naming
 from hopscope.studies.origin import check_source, note_origin, program_of
+from hopscope.studies.program import Program
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan
 from hopscope.training.engines import Engine, chosen_engine
@@ -155,11 +154,11 @@ def complete(
         layouts = [layout_of(unit_folder) for unit_folder in pending]
         # The longest first, so that no core idles at the end.
         pending.sort(key=lambda unit: -timing.operations(by_unit[unit.hash]))
-        if isinstance(study, DeclaredStudy) and study.reference is None:
+        if study.reference is None:
             _work_here(study, pending, deadline, listen)
         else:
             Pool(run, pending, workers_at_a_time(layouts, cores, gpu_workers), deadline, listen).work()
-        if isinstance(study, Gathering):
+        if study.gathered:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             with naming(study):
                 study.gather(run, config, TimeBudget(left), say)
@@ -200,7 +199,7 @@ def conclude(run: RunFolder) -> None:
         UserError: its study cannot be loaded, or a claim, a figure or the page has a fault.
     """
     program = program_of(run)
-    complete(run, program, recorded(program, run), device="cpu")
+    complete(run, program, program.recorded(run), device="cpu")
 
 
 def _work_here(

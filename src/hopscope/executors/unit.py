@@ -11,9 +11,8 @@ from hopscope.config import in_words
 from hopscope.errors import HopscopeError, UserError
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.runs import UnitFolder
-from hopscope.studies.base import Program
-from hopscope.studies.declared import DeclaredStudy
 from hopscope.studies.loading import naming
+from hopscope.studies.program import Program
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan
 from hopscope.training.engines import Engine
@@ -92,12 +91,12 @@ def train_unit(
 
 
 def _start(program: Program, plan: UnitPlan) -> Mapping[str, Tensor] | None:
-    """Weights that a declared study begins from, checked.
+    """Weights that a study begins from, checked.
 
     Raises:
         UserError: names or shapes are not those of the model.
     """
-    if not isinstance(program, DeclaredStudy) or program.start is None:
+    if program.start is None:
         return None
     try:
         weights = {name: torch.as_tensor(weight) for name, weight in program.start(plan).items()}

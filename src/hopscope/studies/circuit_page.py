@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+from hopscope.story.functions import PageFunctions
 from hopscope.studies.followed import Followed, FollowedMember, player
-from hopscope.studies.page_functions import PageFunctions
 
 MOST_PLAYERS = 6
 """Members whose circuits the page's player holds."""

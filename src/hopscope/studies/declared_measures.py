@@ -15,7 +15,6 @@ from hopscope.models.ensemble import Ensemble
 from hopscope.models.transformer import Transformer
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.evidence import Row
-from hopscope.studies.base import recorded
 from hopscope.studies.context import Context
 from hopscope.studies.measured import keep, measured, rows_of
 from hopscope.studies.measured import recorded as training_record
@@ -29,12 +28,12 @@ from hopscope.training.restore import load_ensemble
 from hopscope.training.trainer import Evaluate
 
 if TYPE_CHECKING:
-    from hopscope.studies.declared import DeclaredConfig, DeclaredStudy
+    from hopscope.studies.program import Program
 
 _FILES = ("checkpoints", "end")
 
 
-def checked_task(program: "DeclaredStudy", plan: UnitPlan, device: str) -> Any:
+def checked_task(program: "Program", plan: UnitPlan, device: str) -> Any:
     """The task of a unit on a device, after a look at a few of its samples.
 
     Raises:
@@ -58,13 +57,13 @@ def checked_task(program: "DeclaredStudy", plan: UnitPlan, device: str) -> Any:
         ) from error
 
 
-def evaluator(program: "DeclaredStudy", unit: UnitFolder, plan: UnitPlan) -> Evaluate:
+def evaluator(program: "Program", unit: UnitFolder, plan: UnitPlan) -> Evaluate:
     """What is recorded during training: the task's losses and accuracy on held-out samples, by group too.
 
     Raises:
         UserError: a measure does not fit the task.
     """
-    config = recorded(program, unit.run)
+    held_out = program.as_run(program.recorded(unit.run)).held_out
     budget = TimeBudget(None)
     tasks: dict[str, Any] = {}
     for each in (*program.measures("training"), *program.measures("end"), *program.measures("checkpoints")):
@@ -74,7 +73,7 @@ def evaluator(program: "DeclaredStudy", unit: UnitFolder, plan: UnitPlan) -> Eva
         device = str(model.parameters.flat.device)
         if device not in tasks:
             task = program.measured_task(plan, device)
-            tasks[device] = task, task.evaluation(config.held_out)
+            tasks[device] = task, task.evaluation(held_out)
         task, batch = tasks[device]
         losses = task.losses(predict(model, batch), batch)
         found: dict[Any, Tensor] = {("held_out", name): values for name, values in losses.items()}
@@ -94,9 +93,7 @@ def predict(model: Transformer, batch: Batch) -> Tensor:
     return torch.cat(parts, 1)
 
 
-def analyse(
-    program: "DeclaredStudy", unit: UnitFolder, plan: UnitPlan, budget: TimeBudget, device: str
-) -> None:
+def analyse(program: "Program", unit: UnitFolder, plan: UnitPlan, budget: TimeBudget, device: str) -> None:
     """Measure a unit at its checkpoints; what is there already is kept.
 
     Raises:
@@ -106,15 +103,15 @@ def analyse(
     task = program.measured_task(plan, device)
     batch: list[Batch] = []
     done: dict[str, dict[int, list[Row]]] = {}
-    every = [*program.ordered_measures(_FILES)]
-    config = recorded(program, unit.run)
+    every = program.ordered_measures(_FILES)
+    held_out = program.as_run(program.recorded(unit.run)).held_out
     steps = plan.training.checkpoint_steps()
     for each in every:
         for step in steps if each.when == "checkpoints" else steps[-1:]:
             rows = measured(unit, each, step)
             if rows is None:
                 budget.check()
-                batch = batch or [task.evaluation(config.held_out)]
+                batch = batch or [task.evaluation(held_out)]
                 model = load_ensemble(unit, step, device)
                 needed = {name: _needed(done.get(name, {}), step) for name in each.needs}
                 context = _context(
@@ -131,9 +128,9 @@ def _needed(rows: Mapping[int, list[Row]], step: int) -> list[Row]:
 
 
 def gather(
-    program: "DeclaredStudy",
+    program: "Program",
     run: RunFolder,
-    config: "DeclaredConfig",
+    config: Any,
     budget: TimeBudget,
     say: Callable[[str], None],
 ) -> None:
@@ -143,6 +140,7 @@ def gather(
         TimeBudgetReached: what is done is kept.
         UserError: a measure has a fault.
     """
+    held_out = program.as_run(config).held_out
     for each in program.measures("run"):
         if measured(run, each) is None:
             say(f"measuring {each.name}")
@@ -154,17 +152,17 @@ def gather(
                 budget,
                 members=[member.member for member in members],
                 seeds=[member.seed for member in members],
-                held_out=config.held_out,
+                held_out=held_out,
                 needed=needed,
-                at=partial(_at, program, each, config, budget),
+                at=partial(_at, program, each, held_out, budget),
             )
             keep(run, each, _rows(each, context))
 
 
 def _at(
-    program: "DeclaredStudy",
+    program: "Program",
     measure: Measure,
-    config: "DeclaredConfig",
+    held_out: int,
     budget: TimeBudget,
     unit: UnitFolder,
     step: int | None,
@@ -173,11 +171,11 @@ def _at(
     plan = unit_plan(unit)
     task = program.measured_task(plan, "cpu")
     found = unit.checkpoint(step)[0]
-    model, batch = load_ensemble(unit, found), task.evaluation(config.held_out)
+    model, batch = load_ensemble(unit, found), task.evaluation(held_out)
     return _context(measure, unit, plan, model, range(model.members), task, found, batch, budget, {})
 
 
-def measurements(program: "DeclaredStudy", run: RunFolder, config: "DeclaredConfig") -> Iterator[Row]:
+def measurements(program: "Program", run: RunFolder) -> Iterator[Row]:
     """Every row that a measure has left.
 
     Raises:
@@ -192,9 +190,9 @@ def measurements(program: "DeclaredStudy", run: RunFolder, config: "DeclaredConf
         yield from measured(run, each) or ()
 
 
-def _of_run(program: "DeclaredStudy", run: RunFolder, name: str) -> list[Row]:
+def _of_run(program: "Program", run: RunFolder, name: str) -> list[Row]:
     """Rows of a measure, of all units or of the run."""
-    return [row for row in measurements(program, run, recorded(program, run)) if row.measure == name]
+    return [row for row in measurements(program, run) if row.measure == name]
 
 
 def _rows(measure: Measure, context: Context) -> list[Row]:
@@ -252,5 +250,5 @@ def _context(
     )
 
 
-def _outputs(program: "DeclaredStudy", plan: UnitPlan) -> str:
+def _outputs(program: "Program", plan: UnitPlan) -> str:
     return str(program.declared_task(plan).shape().outputs)

@@ -10,9 +10,9 @@ import numpy as np
 
 from hopscope.circuits.config import FORMED, READ, maps_name, spaced
 from hopscope.claims.crossings import Crossing, first_crossing
+from hopscope.figures.rows import Curve
 from hopscope.runs import UnitFolder
-from hopscope.studies.blocks import Block
-from hopscope.studies.rows import Curve
+from hopscope.story.blocks import Block
 
 DIVERGED = "diverged"
 """Stands for a verdict on a member whose training broke off."""

@@ -12,24 +12,23 @@ from contextvars import ContextVar
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hopscope.config import in_words
 from hopscope.errors import HopscopeError, UserError
-from hopscope.studies.base import Program
 from hopscope.studies.study import Study
+
+if TYPE_CHECKING:
+    from hopscope.studies.program import Program
 
 GROUP = "hopscope.studies"
 """Entry points of installed packages that bring studies."""
 
-_BUILT_IN = {
-    "permutation": "hopscope.studies.permutation:PermutationStudy",
-    "depth": "hopscope.studies.depth:DepthStudy",
-    "circuits": "hopscope.studies.circuits:CircuitsStudy",
-    "emergence": "hopscope.studies.emergence:EmergenceStudy",
-    "tiny-lm": "hopscope.studies.tiny_lm:TinyLmStudy",
-    "llm": "hopscope.studies.llm:LanguageModelStudy",
+BUILT_IN = {
+    name: f"hopscope.studies.{name.replace('-', '_')}.study:study"
+    for name in ("permutation", "depth", "circuits", "emergence", "tiny-lm", "llm")
 }
+"""Name of each built-in study → where it is."""
 
 _USUAL = "study"
 """Name that is looked for where a reference names none."""
@@ -44,19 +43,17 @@ def loading() -> str | None:
 
 def study_names() -> list[str]:
     """Names that `hopscope run` knows: the built-in studies, then those of installed packages."""
-    return [*_BUILT_IN, *(point.name for point in _points() if point.name not in _BUILT_IN)]
+    return [*BUILT_IN, *(point.name for point in _points() if point.name not in BUILT_IN)]
 
 
 @contextmanager
-def naming(program: Program) -> Iterator[None]:
+def naming(program: "Program") -> Iterator[None]:
     """Let every error that a user's study causes name its file.
 
     Raises:
         UserError: what was raised, with the place of the study in front.
     """
-    from hopscope.studies.declared import DeclaredStudy
-
-    place = program.reference if isinstance(program, DeclaredStudy) else None
+    place = None if program.built_in else program.reference
     try:
         yield
     except UserError as error:
@@ -84,7 +81,7 @@ def _line_of(error: Exception, place: str) -> int | None:
     return frames[-1].lineno if frames else None
 
 
-def find_study(spec: str) -> Program:
+def find_study(spec: str) -> "Program":
     """A study by its name, as `package.module:name`, or as `file.py` or `file.py:name`.
 
     Raises:
@@ -92,9 +89,8 @@ def find_study(spec: str) -> Program:
     """
     if is_file(spec) or ":" in spec:
         return of_reference(spec)
-    if spec in _BUILT_IN:
-        made: Program = load(_BUILT_IN[spec])()
-        return made
+    if spec in BUILT_IN:
+        return of_reference(BUILT_IN[spec])
     named = [point for point in _points() if point.name == spec]
     if len(named) > 1:
         homes = ", ".join(point.value for point in named)
@@ -109,7 +105,7 @@ def find_study(spec: str) -> Program:
     )
 
 
-def of_reference(reference: str, what: str = "study") -> Program:
+def of_reference(reference: str, what: str = "study") -> "Program":
     """The study of a reference.
 
     Args:
@@ -119,15 +115,13 @@ def of_reference(reference: str, what: str = "study") -> Program:
     Raises:
         UserError: it cannot be loaded, or is no study.
     """
-    from hopscope.studies.declared import DeclaredStudy
+    from hopscope.studies.program import Program
 
     place, name = split_reference(reference)
     module = load_module(place, what)
     study = _chosen(module, place, name)
     home = str(Path(place).resolve()) if is_file(place) else place
-    if isinstance(study, Study):
-        return DeclaredStudy(study, f"{home}:{_attribute(module, study)}")
-    return study
+    return Program(study, f"{home}:{_attribute(module, study)}")
 
 
 def split_reference(reference: str) -> tuple[str, str | None]:
@@ -143,13 +137,13 @@ def is_file(spec: str) -> bool:
     return split_reference(spec)[0].endswith(".py")
 
 
-def studies_in(reference: str) -> dict[str, Program]:
+def studies_in(reference: str) -> "dict[str, Program]":
     """Every study of a file or module, by its name.
 
     Raises:
         UserError: it cannot be loaded, or holds no study, or two of one name.
     """
-    from hopscope.studies.declared import DeclaredStudy
+    from hopscope.studies.program import Program
 
     place, name = split_reference(reference)
     module = load_module(place)
@@ -157,7 +151,7 @@ def studies_in(reference: str) -> dict[str, Program]:
         return {name: of_reference(reference)}
     home = str(Path(place).resolve()) if is_file(place) else place
     return {
-        study.name: DeclaredStudy(study, f"{home}:{attribute}")
+        study.name: Program(study, f"{home}:{attribute}")
         for attribute, study in _studies(module, place).items()
     }
 
@@ -171,12 +165,6 @@ def file_of(reference: str | None) -> Path | None:
         return Path(place)
     file = getattr(load_module(place), "__file__", None)
     return Path(file) if file else None
-
-
-def load(reference: str) -> Any:
-    """The object of `package.module:name`."""
-    module, _, name = reference.partition(":")
-    return getattr(importlib.import_module(module), name)
 
 
 def load_module(place: str, what: str = "study") -> ModuleType:
@@ -268,12 +256,10 @@ def _cause(error: Exception, path: Path | None) -> str:
     return in_words(error) + (f" (line {line})" if line else "")
 
 
-def _chosen(module: ModuleType, place: str, name: str | None) -> Any:
+def _chosen(module: ModuleType, place: str, name: str | None) -> Study:
     if name is not None:
         found = getattr(module, name, None)
-        if isinstance(found, type):
-            found = found()
-        if not isinstance(found, Study | Program):
+        if not isinstance(found, Study):
             known = ", ".join(_studies(module, place)) or "none"
             raise UserError(
                 f"{place}: expected a study named {name!r}, found "

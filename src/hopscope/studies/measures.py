@@ -14,7 +14,7 @@ This module loads no torch: files of studies import it, and listing studies stay
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
@@ -198,6 +198,41 @@ def stored_name(measure: Measure) -> str:
 def run_file(measure: Measure) -> str:
     """File, relative to the run, in which the rows of a measure of the whole run are kept."""
     return f"analysis/{stored_name(measure)}.json"
+
+
+def in_order(measures: list[Measure], study: str) -> Iterator[Measure]:
+    """Measures, each behind those that it needs, and with their sources.
+
+    Raises:
+        UserError: a needed measure is not there, has no rows by then, or they need each other in a circle.
+    """
+    known = {each.name: each for each in measures}
+    for each in measures:
+        for name in each.needs:
+            if name not in known:
+                raise UserError(
+                    f"study {study!r}: expected the measure {name!r}, which {each.name!r} needs, among its measures, "
+                    f"found {', '.join(known)}"
+                )
+            late = known[name].when == "training" or (known[name].when == "run" and each.when != "run")
+            if late or each.when == "training":
+                raise UserError(
+                    f"study {study!r}: expected the measure {each.name!r} ({each.when}) to need measures of "
+                    f"checkpoints, found {name!r} ({known[name].when})"
+                )
+    done: dict[str, Measure] = {}
+    waiting = list(measures)
+    while waiting:
+        ready = [each for each in waiting if set(each.needs) <= set(done)]
+        if not ready:
+            raise UserError(
+                f"study {study!r}: expected measures that can be ordered, found a circle of needs"
+            )
+        for each in ready:
+            source = source_of(each, [done[name] for name in each.needs])
+            done[each.name] = replace(each, source=source)
+            yield done[each.name]
+        waiting = [each for each in waiting if each.name not in done]
 
 
 # Measures of any task.

@@ -6,8 +6,8 @@ from statistics import fmean
 
 import numpy as np
 
+from hopscope.figures.rows import Curve
 from hopscope.runs import RunFolder
-from hopscope.studies.rows import Curve
 
 
 class Metrics:

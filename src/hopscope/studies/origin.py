@@ -12,8 +12,8 @@ from hopscope.runs import RunFolder
 from hopscope.runs.files import is_file, read_bytes, read_json, write_atomic
 from hopscope.runs.hashing import SCHEMA_VERSION
 from hopscope.studies import loading
-from hopscope.studies.base import Program
-from hopscope.studies.declared import DeclaredConfig, DeclaredStudy
+from hopscope.studies.program import Program
+from hopscope.studies.record import DeclaredConfig
 
 _RECORD = "study.json"
 
@@ -24,7 +24,7 @@ def note_origin(run: RunFolder, program: Program) -> None:
     Raises:
         UserError: a file cannot be read or written.
     """
-    if not isinstance(program, DeclaredStudy):
+    if program.built_in:
         return
     text = None if program.file is None else read_bytes(program.file, "restore the file of the study")
     record: dict[str, Any] = {
@@ -68,7 +68,7 @@ def check_source(run: RunFolder, program: Program) -> None:
     Raises:
         UserError: it has changed.
     """
-    if not isinstance(program, DeclaredStudy):
+    if program.built_in:
         return
     expected = DeclaredConfig.model_validate(run.config).source
     found = program.source

@@ -1,19 +1,25 @@
 """The paper's recipe (sections 7.1, 8.1 and 9.1): GPT-2's blocks on vectors that carry their position, and AdamW."""
 
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from hopscope.config import Config
 from hopscope.models.config import TransformerConfig
-from hopscope.studies.base import StudyConfig
 from hopscope.tasks.config import RetrievalConfig, Targets, TimeOrder
 from hopscope.training.config import Beta, TrainingConfig
+
+if TYPE_CHECKING:
+    from hopscope.runs import UnitFolder
+    from hopscope.training.budget import TimeBudget
+    from hopscope.training.config import UnitPlan
+    from hopscope.training.trainer import Evaluate
 
 RETRIEVAL = "retrieval"
 """Name of the analysis that holds losses and accuracies of a unit's last checkpoint."""
 
 
-class RecipeConfig(StudyConfig):
+class RecipeConfig(Config):
     """Task, model and training as the paper tells them; what it leaves open has a documented default.
 
     Attributes:
@@ -139,3 +145,26 @@ class RecipeConfig(StudyConfig):
             final_every=self.final_every,
             precision=self.precision,
         )
+
+
+# What is measured of every model of the recipe; torch is imported when it is called.
+
+
+def evaluator(options: RecipeConfig, task: Any) -> "Evaluate":
+    """What is recorded during training: losses and accuracies on held-out samples."""
+    from hopscope.studies.retrieval import evaluator
+
+    return evaluator(task, options.evaluation_samples)
+
+
+def analysed(
+    options: RecipeConfig, unit: "UnitFolder", plan: "UnitPlan", task: Any, budget: "TimeBudget", device: str
+) -> None:
+    """Measure the last checkpoint on more samples than the curves, unless that is done.
+
+    Raises:
+        UserError: the checkpoint is damaged, or the file cannot be written.
+    """
+    from hopscope.studies.retrieval import analyse
+
+    analyse(unit, plan, task, options.analysis_samples, device)

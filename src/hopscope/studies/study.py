@@ -10,9 +10,10 @@ from hopscope.claims import Claim
 from hopscope.config import Config, in_words, validation_line
 from hopscope.errors import UserError
 from hopscope.models.config import Model
+from hopscope.studies.analysis import RunAnalysis, UnitAnalysis
 from hopscope.studies.measures import Measure, as_measure
 from hopscope.tasks.task import Task
-from hopscope.training.config import TrainingConfig
+from hopscope.training.config import TrainingConfig, UnitPlan
 
 SECTIONS = ("task", "model", "training", "options")
 """Parts of a study whose fields can be varied and given on the command line, as `model.layers`."""
@@ -60,13 +61,18 @@ class Study(BaseModel):
         seeds: number of seeds 0 … seeds - 1 of every configuration.
         measures: what is measured of the members.
         claims: what is claimed of them, or a function of the options that says so.
-        figures: what is drawn.
+        figures: what is drawn, or a function of the options that says so.
         presets: name → dotted fields that differ from what is written here.
         costs: name of a preset → what it costs, in words.
         start: a function of a unit's plan that gives the weights to begin from, by name, `[member, …]`; by default
             they are drawn.
         page: template of the page (Markdown with Jinja), or the name of its file beside the study's file.
         held_out: held-out samples of an evaluation.
+        units: a function of the options that gives the units to train, in place of task, model, training, grid and
+            seeds; the options alone are then the run's configuration.
+        analyses: what is measured by code that keeps files of its own (`hopscope.studies.analysis`).
+        page_names: a function of the page and the options that gives further names for the page's template.
+        member_name: a function of the options and a member's number that gives what pages call it.
     """
 
     model_config = ConfigDict(
@@ -84,12 +90,16 @@ class Study(BaseModel):
     seeds: int = Field(4, ge=1)
     measures: tuple[Any, ...] = ()
     claims: tuple[Claim, ...] | Callable[[Any], Sequence[Claim]] = ()
-    figures: tuple[Any, ...] = ()
+    figures: tuple[Any, ...] | Callable[[Any], Sequence[Any]] = ()
     presets: dict[str, dict[str, Any]] = {}
     costs: dict[str, str] = {}
     start: Callable[[Any], Mapping[str, Any]] | None = None
     page: str | None = None
     held_out: int = Field(1024, ge=1)
+    units: Callable[[Any], Sequence[UnitPlan]] | None = None
+    analyses: tuple[Any, ...] = ()
+    page_names: Callable[[Any, Any], Mapping[str, Any]] | None = None
+    member_name: Callable[[Any, int], str] | None = None
 
     def __init__(self, **fields: Any) -> None:
         try:
@@ -111,13 +121,16 @@ class Study(BaseModel):
 
     @field_validator("figures")
     @classmethod
-    def _are_figures(cls, figures: tuple[Any, ...]) -> tuple[Any, ...]:
-        from hopscope.studies.figures import Figure
+    def _are_figures(cls, figures: Any) -> Any:
+        return figures if callable(figures) else _checked_figures(figures)
 
-        for each in figures:
-            if not isinstance(each, Figure):
-                raise ValueError(f"figures such as hs.figures.curves('loss'), found {each!r}")
-        return figures
+    @field_validator("analyses")
+    @classmethod
+    def _are_analyses(cls, analyses: tuple[Any, ...]) -> tuple[Any, ...]:
+        for each in analyses:
+            if not isinstance(each, UnitAnalysis | RunAnalysis):
+                raise ValueError(f"values of hopscope.studies.analysis, found {each!r}")
+        return analyses
 
     @field_validator("measures")
     @classmethod
@@ -131,6 +144,10 @@ class Study(BaseModel):
 
     @model_validator(mode="after")
     def _can_be_planned(self) -> "Study":
+        if self.units is not None and (self.task is not None or self.vary or self.options is None):
+            raise ValueError(
+                "units: expected options, and neither a task nor vary, beside a function that gives the units"
+            )
         if self.task is None:
             return self
         for name in ("model", "training"):
@@ -144,7 +161,7 @@ class Study(BaseModel):
         self._check_cells()
         for preset, fields in self.presets.items():
             for name in fields:
-                if name not in _PLAIN:
+                if name not in self._plain:
                     self._split(name, f"preset {preset!r}: ")
         return self
 
@@ -175,7 +192,7 @@ class Study(BaseModel):
             if name in varied:
                 several = isinstance(value, list | tuple | range)
                 varied[name] = tuple(value) if several else (value,)
-            elif name in _PLAIN:
+            elif name in self._plain:
                 updates[name] = value
             else:
                 section, field = self._split(name)
@@ -186,6 +203,11 @@ class Study(BaseModel):
             return type(self).model_validate({**dict(self), **updates, "vary": varied})
         except ValidationError as error:
             raise UserError(f"study {self.name!r}: {validation_line(error)}") from None
+
+    @property
+    def _plain(self) -> tuple[str, ...]:
+        """Fields of the study itself that can be given another value."""
+        return _PLAIN if self.units is None else ()
 
     def _split(self, name: str, where: str = "") -> tuple[str, str]:
         """Section and field of a dotted name.
@@ -205,7 +227,7 @@ class Study(BaseModel):
 
     def fields(self) -> list[str]:
         """Dotted names of everything that can be varied or given on the command line."""
-        found = list(_PLAIN)
+        found = list(self._plain)
         for section in SECTIONS:
             value = getattr(self, section)
             prefix = "" if section == "options" else f"{section}."
@@ -297,11 +319,38 @@ class Study(BaseModel):
             raise UserError(f"study {self.name!r}: expected claims with different ids, found {twice!r} twice")
         return claims
 
+    def all_figures(self) -> tuple[Any, ...]:
+        """The figures, those of a function included.
+
+        Raises:
+            UserError: the function gives something else.
+        """
+        if not callable(self.figures):
+            return self.figures
+        try:
+            return _checked_figures(tuple(self.figures(self.options)))
+        except ValueError as error:
+            raise UserError(f"study {self.name!r}: figures: expected {error}") from None
+
     def run(self, preset: str | None = None, **arguments: Any) -> Any:
         """Run it, go on with it, or find it finished: see `hopscope.run`, whose result is returned."""
         import hopscope
 
         return hopscope.run(self, preset, **arguments)
+
+
+def _checked_figures(figures: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The figures.
+
+    Raises:
+        ValueError: one of them is none.
+    """
+    from hopscope.figures import Figure
+
+    for each in figures:
+        if not isinstance(each, Figure):
+            raise ValueError(f"figures such as hs.figures.curves('loss'), found {each!r}")
+    return figures
 
 
 def _replaced(value: Any, section: str, fields: Mapping[str, Any]) -> Any:
@@ -313,7 +362,8 @@ def _replaced(value: Any, section: str, fields: Mapping[str, Any]) -> Any:
     try:
         return type(value).model_validate({**dict(value), **fields})
     except ValidationError as error:
-        raise UserError(f"{section}.{validation_line(error)}") from None
+        prefix = "" if section == "options" else f"{section}."
+        raise UserError(f"{prefix}{validation_line(error)}") from None
 
 
 def _shown(value: Any) -> str:

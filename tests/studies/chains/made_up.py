@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.studies import user_run
+from tests.story import user_run
 
 from hopscope.circuits import circuit
 from hopscope.circuits.rules import OwnChain
 from hopscope.claims import Claim, JudgedClaim, Ledger, judge
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence, Row
-from hopscope.studies import builtin
+from hopscope.studies import program
 from hopscope.studies.chains import page
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.evidence import Member
@@ -75,7 +75,7 @@ def presented(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page, "gather", lambda run, config: of_run)
         if not draw:
-            patch.setattr(builtin, "write_figures", lambda *given: None)
+            patch.setattr(program, "write_figures", lambda *given: None)
         study.present(run, config, evidence, ledger)
     return run, run.read_json("story.json")
 

@@ -11,15 +11,14 @@ import pytest
 from hopscope.claims import Ledger, judge
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
-from hopscope.studies.circuits import CircuitsStudy
-from hopscope.studies.emergence import EmergenceStudy
+from hopscope.studies import find_study
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
 RUNS = {
-    "circuits/two-steps": CircuitsStudy(),
-    "emergence/laptop": EmergenceStudy(),
-    "emergence/two-steps": EmergenceStudy(),
-    "emergence/seeds": EmergenceStudy(),
+    "circuits/two-steps": find_study("circuits"),
+    "emergence/laptop": find_study("emergence"),
+    "emergence/two-steps": find_study("emergence"),
+    "emergence/seeds": find_study("emergence"),
 }
 
 
@@ -28,7 +27,7 @@ def committed(request):
     """The study of a run on record, the run, its evidence, and its ledger and words."""
     folder = RESULTS / request.param
     run, study = RunFolder.open(folder), RUNS[request.param]
-    config = study.config_type.model_validate(run.config)
+    config = study.recorded(run)
     evidence = Evidence.of_run(run, study.measurements(run, config))
     judged = [judge(claim, evidence) for claim in study.claims(config)]
     read = {
@@ -86,7 +85,7 @@ def test_its_page_and_figures_are_the_same_when_they_are_made_anew(name, tmp_pat
     folder, study = RESULTS / name, RUNS[name]
     shutil.copytree(folder, tmp_path / "run")
     run = RunFolder.open(tmp_path / "run")
-    config = study.config_type.model_validate(run.config)
+    config = study.recorded(run)
     evidence = Evidence.of_run(run, study.measurements(run, config))
     study.present(run, config, evidence, Ledger([judge(claim, evidence) for claim in study.claims(config)]))
     for column in TABLES[name]:

@@ -8,11 +8,10 @@ import pytest
 from hopscope.report.pictures import render_all
 from hopscope.report.record import read_run
 from hopscope.runs.evidence import Evidence
+from hopscope.studies import find_study
 from hopscope.studies.chains.charts import controls, gallery, modes, reads
-from hopscope.studies.circuits import CircuitsStudy
 from hopscope.studies.circuits.config import PRESETS as CIRCUITS
 from hopscope.studies.circuits.config import CircuitsConfig
-from hopscope.studies.emergence import EmergenceStudy
 from hopscope.studies.emergence.config import PRESETS as EMERGENCE
 from hopscope.studies.emergence.config import EmergenceConfig, clamped_runs
 from hopscope.studies.emergence.measures import clamp_rows
@@ -22,7 +21,10 @@ from .made_up import evidence_of, induction, member, path, presented, reflected,
 SMALL = {"seeds": 3, "steps": 2, "layers": 4, "heads": 1, "training_steps": 1_000, "galleries": 2}
 OF_CIRCUITS = CircuitsConfig(**SMALL)
 OF_EMERGENCE = EmergenceConfig(**SMALL, crossed=2, clamped=1)
-STUDIES = {"circuits": (CircuitsStudy(), OF_CIRCUITS), "emergence": (EmergenceStudy(), OF_EMERGENCE)}
+STUDIES = {
+    "circuits": (find_study("circuits"), OF_CIRCUITS),
+    "emergence": (find_study("emergence"), OF_EMERGENCE),
+}
 NOT_LEARNED = {
     "verdict": "no circuit: above plateau",
     "learned": (),
@@ -149,7 +151,7 @@ def clamped(config, start=300):
 def emergence(root, make=lambda plan: {"paths": induction(150, 450)}, further=(), draw=False):
     """The folder and the story of a run of emergence, its tables by their columns, and its words."""
     config = OF_EMERGENCE
-    run, story = presented(root, EmergenceStudy(), config, members(config, make), further, draw)
+    run, story = presented(root, find_study("emergence"), config, members(config, make), further, draw)
     numbers = {name: number["text"] for name, number in story["numbers"].items()}
 
     def table(*columns):
@@ -242,7 +244,7 @@ def test_every_figure_can_be_drawn(learned, tmp_path):
 
     run, _, _, _ = emergence(tmp_path, make, clamped(OF_EMERGENCE) if learned else (), draw=True)
     render_all(run.path)
-    names = [figure.name for figure in EmergenceStudy().figures(OF_EMERGENCE)]
+    names = [figure.name for figure in find_study("emergence").figures(OF_EMERGENCE)]
     assert names == ["timeline", "crossings", "precedence", "alignment", "reads", "controls", "modes", "clamps",
                      "variance", "gallery"]  # fmt: skip
     nothing = (
@@ -255,7 +257,7 @@ def test_every_figure_can_be_drawn(learned, tmp_path):
 
 ALIKE = {
     (study.name, config.steps == 1, *(figure.name for figure in study.figures(config))): (study, config)
-    for study, presets in ((CircuitsStudy(), CIRCUITS), (EmergenceStudy(), EMERGENCE))
+    for study, presets in ((find_study("circuits"), CIRCUITS), (find_study("emergence"), EMERGENCE))
     for config in presets.values()
 }
 """Of presets that have the same figures and more than one step, the largest."""
@@ -308,7 +310,7 @@ def test_modes_and_controls_are_the_losses_on_record():
 
 
 def test_the_gallery_shows_the_last_maps_of_the_first_members(tmp_path):
-    run, story = presented(tmp_path, CircuitsStudy(), OF_CIRCUITS, members(OF_CIRCUITS))
+    run, story = presented(tmp_path, find_study("circuits"), OF_CIRCUITS, members(OF_CIRCUITS))
     lines = (run.path / "figures" / "gallery.csv").read_text(encoding="utf-8").splitlines()
     assert lines == ["seed,head,query,key,attention", "seed 0,0.0,3,1,0.4", "seed 1,0.0,3,1,0.4"]
     assert "on one example sequence, seed 0, seed 1. Queries down" in texts(story)

@@ -10,8 +10,8 @@ from hopscope.claims.crossings import first_crossing
 from hopscope.report.record import read_run
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
+from hopscope.studies import find_study
 from hopscope.studies.chains.evidence import gather
-from hopscope.studies.emergence import EmergenceStudy
 from hopscope.studies.emergence.config import EmergenceConfig
 
 
@@ -38,7 +38,7 @@ def rows_of(run, name):
 @pytest.mark.long
 def test_the_run_is_done_with_every_figure_and_picture(run, config):
     assert (run.path / "DONE").is_file()
-    for name in (figure.name for figure in EmergenceStudy().figures(config)):
+    for name in (figure.name for figure in find_study("emergence").figures(config)):
         for suffix in ("vl.json", "csv", "svg", "png"):
             assert (run.path / "figures" / f"{name}.{suffix}").is_file(), name
     assert (run.path / "figures" / "circuit-0.svg").is_file()

@@ -8,6 +8,7 @@ import pytest
 
 from hopscope.claims import judge
 from hopscope.claims.intervals import bootstrap_mean
+from hopscope.figures import write_figures
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.studies.depth.claims import claims
@@ -15,7 +16,6 @@ from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.figures import BELOW_BOUND, BELOW_EXACT, NEVER, SEEN, figures
 from hopscope.studies.depth.measures import measurements
 from hopscope.studies.depth.values import losses_below_bound, losses_without_curriculum
-from hopscope.studies.figures import write_figures
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results" / "depth"
 RUNS = ("laptop", "steps", "specification")

@@ -4,8 +4,8 @@ import json
 import re
 
 import pytest
+from tests.story.user_run import texts
 from tests.studies.stories import table
-from tests.studies.user_run import texts
 
 from hopscope.claims import Ledger
 from hopscope.cli.parsing import joined
@@ -13,11 +13,11 @@ from hopscope.cli.run import read_options
 from hopscope.errors import UserError
 from hopscope.executors.finish import finish
 from hopscope.executors.local import run_study
+from hopscope.figures import write_figures
 from hopscope.report.figures import figure_names, render_figure
 from hopscope.runs import RunFolder, find_run
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
-from hopscope.studies.figures import write_figures
 from hopscope.studies.llm.cells import FILE
 from hopscope.studies.llm.config import PRESETS, LanguageModelConfig, short_names
 from hopscope.studies.llm.measurements import cells

@@ -8,8 +8,9 @@ from hopscope.claims import Ledger, judge
 from hopscope.llm.answers import Tally, share
 from hopscope.runs import RunFolder, content_hash
 from hopscope.runs.evidence import Evidence, Row
+from hopscope.studies import find_study
 from hopscope.studies.followed import DIVERGED, followed_paths
-from hopscope.studies.tiny_lm import TinyLmStudy, page
+from hopscope.studies.tiny_lm import page
 from hopscope.studies.tiny_lm.claims import claims
 from hopscope.studies.tiny_lm.config import plan
 from hopscope.studies.tiny_lm.evidence import Member, depth_of
@@ -148,5 +149,5 @@ def presented(root, members, config, monkeypatch):
     monkeypatch.setattr(page, "gather", lambda run, config: members)
     run = RunFolder.create(root, "tiny-lm", record(config), [], None)
     found = evidence_of(members, config, *training_rows(members))
-    TinyLmStudy().present(run, config, found, Ledger([judged(members, config)]))
+    find_study("tiny-lm").present(run, config, found, Ledger([judged(members, config)]))
     return run

@@ -4,8 +4,8 @@ import json
 
 import pytest
 from pydantic import ValidationError
+from tests.story.user_run import texts
 from tests.studies.stories import table
-from tests.studies.user_run import texts
 
 from hopscope.claims import Verdict
 from hopscope.claims.wording import remarks

@@ -10,12 +10,12 @@ import pytest
 from hopscope.claims import Ledger, judge
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
-from hopscope.studies.tiny_lm import TinyLmStudy
+from hopscope.studies import find_study
 from hopscope.studies.tiny_lm.config import TinyLmConfig
 from hopscope.studies.tiny_lm.evidence import gather
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results" / "tiny_lm"
-STUDY = TinyLmStudy()
+STUDY = find_study("tiny-lm")
 
 
 def read(path):

@@ -5,13 +5,13 @@ import re
 from dataclasses import replace
 
 import pytest
+from tests.story.user_run import texts
 from tests.studies.stories import table
-from tests.studies.user_run import texts
 
+from hopscope.figures import write_figures
 from hopscope.report.figures import figure_names, render_figure
 from hopscope.runs import RunFolder
-from hopscope.studies.figures import write_figures
-from hopscope.studies.tiny_lm import TinyLmStudy
+from hopscope.studies import find_study
 from hopscope.studies.tiny_lm.config import PRESETS, TinyLmConfig
 
 from .made_up import diverged, evidence_of, members_of, presented, read, training_rows
@@ -99,7 +99,7 @@ def test_every_figure_is_drawn(tmp_path, preset, case):
     members = members_of(config, {"uniform": 97, "zipf": 24})
     members = [diverged(each) for each in members] if "diverged" in case else members
     found = evidence_of(members, config, *training_rows(members))
-    write_figures(RunFolder(tmp_path), TinyLmStudy().figures(config), found)
+    write_figures(RunFolder(tmp_path), find_study("tiny-lm").figures(config), found)
     assert figure_names(tmp_path / "figures") == ["accuracy", "curves"]
     for name in figure_names(tmp_path / "figures"):
         render_figure(tmp_path / "figures", name)

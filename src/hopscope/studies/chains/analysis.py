@@ -6,9 +6,9 @@ from hopscope.circuits.following import read_and_follow
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.settings import setting_of, task_of
 from hopscope.runs import UnitFolder
+from hopscope.story.words import symbol
 from hopscope.studies import retrieval
 from hopscope.studies.chains.config import ChainsConfig
-from hopscope.studies.words import symbol
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan

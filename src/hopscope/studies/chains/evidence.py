@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from hopscope.circuits.config import formation_name, maps_name, reading_name
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.claims.precedence import earliest, latest
+from hopscope.figures.rows import Curve
 from hopscope.runs import MemberRecord, RunFolder, diverged_members
 from hopscope.studies.chains.config import FALLEN, ChainsConfig, name_of
 from hopscope.studies.followed import DIVERGED, FollowedMember, FollowedPath, every_path, followed_paths
 from hopscope.studies.metrics import Metrics
-from hopscope.studies.rows import Curve
 from hopscope.training.config import MemberPlan
 
 

@@ -4,12 +4,12 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hopscope.figures import Drawing, Figure, chart, lines
+from hopscope.figures.series import Axis, Mark, Series
+from hopscope.story.words import symbol
 from hopscope.studies.chains.claims import independent
 from hopscope.studies.chains.config import FALLEN, ChainsConfig
 from hopscope.studies.chains.places import followed_paths
-from hopscope.studies.figures import Drawing, Figure, chart, lines
-from hopscope.studies.series import Axis, Mark, Series
-from hopscope.studies.words import symbol
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence

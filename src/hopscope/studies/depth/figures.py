@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hopscope.figures import Drawing, Figure, cells, chart, data_url, dots, lines, sweep
+from hopscope.figures.series import Axis, Mark, Series
+from hopscope.story.words import counted, symbol
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.configurations import AXES, Asked, Configuration, Reading, reading_word
 from hopscope.studies.depth.runs import Runs, as_configured, panel
 from hopscope.studies.depth.values import LEARNED, crossings_of
-from hopscope.studies.figures import Drawing, Figure, cells, chart, data_url, dots, lines, sweep
-from hopscope.studies.series import Axis, Mark, Series
 from hopscope.studies.theory import exact_by_step, exact_of, mask_and_order
-from hopscope.studies.words import counted, symbol
 from hopscope.theory.information_flow import theorem_bound
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def crossing_rows(evidence: "Evidence") -> list[dict[str, Any]]:
 
     What never did stands at the end of training; a model that diverged has none.
     """
-    from hopscope.studies.rows import short
+    from hopscope.figures.rows import short
 
     runs = panel(as_configured(evidence), "IC")
     found = crossings_of(evidence, runs)
@@ -146,8 +146,8 @@ def _run_name(runs: Runs, seed: int) -> str:
 def _crossings(config: DepthStudyConfig, evidence: "Evidence") -> Drawing:
     import altair as alt
 
-    from hopscope.studies.marks import broken_labels, colour, shape
-    from hopscope.studies.rows import WIDTH
+    from hopscope.figures.marks import broken_labels, colour, shape
+    from hopscope.figures.rows import WIDTH
 
     rows = crossing_rows(evidence)
     names = [symbol(step) for step in config.deepest().asked_steps]

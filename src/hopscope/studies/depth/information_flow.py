@@ -4,9 +4,10 @@ import math
 
 import altair as alt
 
-from hopscope.studies.marks import INK, QUIET_INK
-from hopscope.studies.rows import WIDTH, Drawn, Row
-from hopscope.studies.words import symbol
+from hopscope.figures import Drawing
+from hopscope.figures.marks import INK, QUIET_INK
+from hopscope.figures.rows import WIDTH, Row
+from hopscope.story.words import symbol
 from hopscope.theory.attention_plans import two_target_plan
 from hopscope.theory.information_flow import Mask, Order, Run, held_pieces, pair_order
 
@@ -18,7 +19,7 @@ _QUERY, _OTHERS = "the query", "the pairs' tokens"
 _ARC_POINTS = 13
 
 
-def information_flow_chart(steps: int, mask: Mask, order: Order) -> Drawn:
+def information_flow_chart(steps: int, mask: Mask, order: Order) -> Drawing:
     """What every position can hold after each layer, until the query holds the last symbol of the chain.
 
     Positions stand in the order of the chain, not of time, so that what is shared lies between neighbours: a column

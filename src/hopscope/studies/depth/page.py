@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hopscope.claims.crossings import median
 from hopscope.claims.intervals import bootstrap_mean, mean
-from hopscope.studies.blocks import chain_example
+from hopscope.story.blocks import chain_example
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.configurations import Reading
 from hopscope.studies.depth.figures import (
@@ -35,7 +35,7 @@ from hopscope.theory.information_flow import bound_layers, theorem_bound
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence
-    from hopscope.studies.page_functions import PageFunctions
+    from hopscope.story.functions import PageFunctions
 
 Facts = dict[str, Any]
 

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 import altair as alt
 
+from hopscope.figures import Drawing
+from hopscope.figures.marks import QUIET_INK, colour, given
+from hopscope.figures.rows import WIDTH, Row, short
+from hopscope.story.words import symbol, symbols
 from hopscope.studies.chains.charts import matrix, points, table
 from hopscope.studies.chains.claims import independent
 from hopscope.studies.emergence.config import EmergenceConfig
 from hopscope.studies.emergence.events import before, both, events, read_of, shares
-from hopscope.studies.figures import Drawing
-from hopscope.studies.marks import QUIET_INK, colour, given
-from hopscope.studies.rows import WIDTH, Row, short
-from hopscope.studies.words import symbol, symbols
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence

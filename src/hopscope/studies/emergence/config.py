@@ -4,8 +4,8 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from hopscope.story.words import symbol
 from hopscope.studies.chains.config import QUICK, ChainsConfig
-from hopscope.studies.words import symbol
 from hopscope.training.config import MemberPlan, UnitPlan
 
 

@@ -3,11 +3,11 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hopscope.figures import Figure, lines
+from hopscope.figures.series import Axis, Series
+from hopscope.story.words import symbol
 from hopscope.studies.chains import figures as shared
 from hopscope.studies.emergence.config import EmergenceConfig, clamped_runs
-from hopscope.studies.figures import Figure, lines
-from hopscope.studies.series import Axis, Series
-from hopscope.studies.words import symbol
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence

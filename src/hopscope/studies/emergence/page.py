@@ -6,6 +6,9 @@ from typing import Any
 from hopscope.claims.crossings import median
 from hopscope.claims.precedence import Precedence
 from hopscope.runs.evidence_write import EVIDENCE
+from hopscope.story.functions import PageFunctions
+from hopscope.story.text import DASH
+from hopscope.story.values import Said
 from hopscope.studies.chains.claims import independent
 from hopscope.studies.emergence.config import EmergenceConfig, clamped_runs
 from hopscope.studies.emergence.events import (
@@ -20,9 +23,6 @@ from hopscope.studies.emergence.events import (
     waits,
 )
 from hopscope.studies.emergence.figures import clamped_rows
-from hopscope.studies.numbers import DASH
-from hopscope.studies.page_functions import PageFunctions
-from hopscope.studies.page_values import Said
 
 
 def names(page: PageFunctions, config: EmergenceConfig) -> Mapping[str, Any]:

@@ -4,12 +4,12 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from hopscope.figures import Figure, dots, sweep
+from hopscope.figures.series import SHARE, Axis, Given, Mark, Series
 from hopscope.llm.answers import Share, share
-from hopscope.studies.figures import Figure, dots, sweep
 from hopscope.studies.llm.cells import Cell, by_chance
 from hopscope.studies.llm.config import LanguageModelConfig, short_names
 from hopscope.studies.llm.measurements import cells
-from hopscope.studies.series import SHARE, Axis, Given, Mark, Series
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 import tyro
 from pydantic import Field, model_validator
 
+from hopscope.config import Config
 from hopscope.models.config import TransformerConfig
-from hopscope.studies.base import StudyConfig
 from hopscope.studies.permutation.configurations import ALL, PUBLISHED, SWEEPS, Configuration
 from hopscope.tasks.config import LARGEST_VALUES, SMALLEST_VALUES, PermutationConfig
 from hopscope.training.config import Beta, MemberPlan, TrainingConfig, UnitPlan
@@ -17,7 +17,7 @@ PUBLISHED_EPOCHS = {"plain": 20, "repeats": 50}
 """Presentation, section 12."""
 
 
-class PermutationStudyConfig(StudyConfig):
+class PermutationStudyConfig(Config):
     """The permutation-lookup study.  Details that the presentation leaves open have a documented default.
 
     Attributes:

@@ -9,9 +9,10 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from hopscope.figures import Drawing, Figure, cells, chart, dots, lines, sweep
+from hopscope.figures.series import SHARE, Axis, Mark, Series, where_measured
 from hopscope.probes.onsets import FINAL_EVALUATIONS
 from hopscope.runs.evidence_table import TRAINING
-from hopscope.studies.figures import Drawing, Figure, cells, chart, dots, lines, sweep
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
 from hopscope.studies.permutation.published import BY_STEP, VALUES
@@ -24,7 +25,6 @@ from hopscope.studies.permutation.shown import (
     taken_apart,
     training_words,
 )
-from hopscope.studies.series import SHARE, Axis, Mark, Series, where_measured
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence

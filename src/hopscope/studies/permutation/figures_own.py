@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from hopscope.studies.figures import Drawing, data_url
-from hopscope.studies.marks import QUIET_INK, colour, facet, given, shape
+from hopscope.figures import Drawing, data_url
+from hopscope.figures.marks import QUIET_INK, colour, facet, given, shape
+from hopscope.figures.rows import Row, short
+from hopscope.figures.selection import diverged
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.rows import Row, short
-from hopscope.studies.selection import diverged
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence

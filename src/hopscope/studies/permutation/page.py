@@ -8,10 +8,10 @@ from typing import Any
 from hopscope.claims.numbers import format_number
 from hopscope.runs.evidence_write import EVIDENCE
 from hopscope.runs.files import is_file, read_json
-from hopscope.studies.blocks import Block
-from hopscope.studies.numbers import DASH
-from hopscope.studies.page_functions import PageFunctions
-from hopscope.studies.page_values import Said
+from hopscope.story.blocks import Block
+from hopscope.story.functions import PageFunctions
+from hopscope.story.text import DASH
+from hopscope.story.values import Said
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import SWEEPS, Configuration
 from hopscope.studies.permutation.published import (

@@ -5,8 +5,8 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from hopscope.circuits.config import MOST_CIRCUITS, ReaderConfig
+from hopscope.config import Config
 from hopscope.models.config import TransformerConfig
-from hopscope.studies.base import StudyConfig
 from hopscope.studies.tiny_lm.corpus import Corpus, shares
 from hopscope.tasks.config import EquationsConfig
 from hopscope.training.config import Beta, MemberPlan, TrainingConfig, UnitPlan
@@ -17,7 +17,7 @@ CORPUS, DEEPEST = "corpus", "deepest"
 """Mixtures that only some runs have: a text's, and the control's."""
 
 
-class TinyLmConfig(StudyConfig):
+class TinyLmConfig(Config):
     """A word-level language model learns to answer questions in equations (paper, section 4, F1).
 
     Attributes:

@@ -6,10 +6,10 @@ from typing import Any
 from hopscope.circuits.config import formation_name, reading_name
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.errors import UserError
+from hopscope.figures.rows import Curve
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder, diverged_members
 from hopscope.studies.followed import DIVERGED, FollowedMember, FollowedPath, every_path, followed_paths
 from hopscope.studies.metrics import Metrics
-from hopscope.studies.rows import Curve
 from hopscope.studies.tiny_lm.config import EXAM, LEARNED, TinyLmConfig
 
 

@@ -3,8 +3,8 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hopscope.studies.figures import Figure, lines, sweep
-from hopscope.studies.series import SHARE, Axis, Mark, Series
+from hopscope.figures import Figure, lines, sweep
+from hopscope.figures.series import SHARE, Axis, Mark, Series
 from hopscope.studies.tiny_lm.config import EXAM, TinyLmConfig, part_of
 
 if TYPE_CHECKING:

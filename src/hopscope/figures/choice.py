@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import altair as alt
 
-from hopscope.studies.estimates import Estimate, estimated, unit_of
-from hopscope.studies.figures import Figure
-from hopscope.studies.levels import Level, levels_of
-from hopscope.studies.marks import legend
-from hopscope.studies.rows import WIDTH
-from hopscope.studies.selection import (
+from hopscope.figures import Figure
+from hopscope.figures.estimates import Estimate, estimated, unit_of
+from hopscope.figures.levels import Level, levels_of
+from hopscope.figures.marks import legend
+from hopscope.figures.rows import WIDTH
+from hopscope.figures.selection import (
     Floors,
     Group,
     check_metric,

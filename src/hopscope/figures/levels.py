@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import altair as alt
 
 from hopscope.claims.numbers import format_number
-from hopscope.studies.marks import QUIET_INK, given, in_lines
-from hopscope.studies.selection import Floors, Group, floors_of
+from hopscope.figures.marks import QUIET_INK, given, in_lines
+from hopscope.figures.selection import Floors, Group, floors_of
 
 LETTERS, LINE = 20, 13
 """Letters in a line of a label, and pixels from one line to the next."""

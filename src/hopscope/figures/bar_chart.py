@@ -5,7 +5,8 @@ from typing import Any
 
 import altair as alt
 
-from hopscope.studies.chart_choice import (
+from hopscope.figures import Drawing, data_url
+from hopscope.figures.choice import (
     HEIGHT,
     LABELS_WIDTH,
     Chosen,
@@ -15,12 +16,11 @@ from hopscope.studies.chart_choice import (
     on_axis,
     range_of,
 )
-from hopscope.studies.estimates import estimated
-from hopscope.studies.figures import Drawing, data_url
-from hopscope.studies.levels import level_layers
-from hopscope.studies.marks import INK, QUIET_INK, in_lines
-from hopscope.studies.rows import WIDTH, Row, short
-from hopscope.studies.selection import CONFIGURATION
+from hopscope.figures.estimates import estimated
+from hopscope.figures.levels import level_layers
+from hopscope.figures.marks import INK, QUIET_INK, in_lines
+from hopscope.figures.rows import WIDTH, Row, short
+from hopscope.figures.selection import CONFIGURATION
 
 BAR = 0.32
 """Half of a bar, where the distance from one to the next is 1."""

@@ -9,12 +9,7 @@ import altair as alt
 import pytest
 
 from hopscope.errors import UserError
-from hopscope.report.figures import figure_names, render_figure
-from hopscope.runs import RunFolder
-from hopscope.runs.evidence import Evidence, Row
-from hopscope.studies.chart_choice import choose
-from hopscope.studies.charts import curve_rows
-from hopscope.studies.figures import (
+from hopscope.figures import (
     Axis,
     Given,
     Mark,
@@ -30,8 +25,13 @@ from hopscope.studies.figures import (
     sweep,
     write_figures,
 )
-from hopscope.studies.levels import Level, apart, levels_of
-from hopscope.studies.selection import Group
+from hopscope.figures.choice import choose
+from hopscope.figures.drawing import curve_rows
+from hopscope.figures.levels import Level, apart, levels_of
+from hopscope.figures.selection import Group
+from hopscope.report.figures import figure_names, render_figure
+from hopscope.runs import RunFolder
+from hopscope.runs.evidence import Evidence, Row
 
 from .user_run import (
     BATCH,
@@ -75,7 +75,7 @@ def test_repeated_names_are_numbered():
 
 def test_naming_figures_loads_no_chart_library():
     code = (
-        "import sys\nfrom hopscope.studies import figures\nfigures.curves('loss'), figures.chart('x', print)\n"
+        "import sys\nfrom hopscope import figures\nfigures.curves('loss'), figures.chart('x', print)\n"
         "print([name for name in ('altair', 'pandas', 'torch') if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -172,7 +172,7 @@ def test_numbers_are_grouped_in_ascending_order():
 
 
 def test_long_curves_are_thinned_from_their_end(monkeypatch):
-    from hopscope.studies import charts
+    from hopscope.figures import drawing as charts
 
     monkeypatch.setattr(charts, "MOST_POINTS", 12)
     rows = curve_rows(choose(curves("loss"), evidence(), None), "samples")

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from hopscope.studies.rows import Row, averaged, short, summary_rows, thinned, thinning
-from hopscope.studies.series import Given, Mark, Series
+from hopscope.figures.rows import Row, averaged, short, summary_rows, thinned, thinning
+from hopscope.figures.series import Given, Mark, Series
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from hopscope.claims.numbers import format_number
 from hopscope.errors import UserError
-from hopscope.runs import RunFolder
-from hopscope.runs.files import listed
-from hopscope.studies import blocks
-from hopscope.studies.figures import Figure
-from hopscope.studies.numbers import DASH
-from hopscope.studies.page_numbers import PageNumberFunctions
-from hopscope.studies.page_text import PageText
-from hopscope.studies.page_values import ClaimFacts, ConfigurationFacts, MemberFacts
-from hopscope.studies.selection import (
+from hopscope.figures import Figure
+from hopscope.figures.selection import (
     CONFIGURATION,
     Group,
     configured,
@@ -26,12 +19,18 @@ from hopscope.studies.selection import (
     missing,
     written,
 )
-from hopscope.studies.words import counted, symbol
+from hopscope.runs import RunFolder
+from hopscope.runs.files import listed
+from hopscope.story import blocks
+from hopscope.story.numbers import PageNumberFunctions
+from hopscope.story.text import DASH, PageText
+from hopscope.story.values import ClaimFacts, ConfigurationFacts, MemberFacts
+from hopscope.story.words import counted, symbol
 
 if TYPE_CHECKING:
     from hopscope.claims import JudgedClaim
     from hopscope.runs.evidence import Evidence
-    from hopscope.studies.page import StudyFacts
+    from hopscope.story.page import StudyFacts
 
 
 _SHOWN = {
@@ -282,7 +281,7 @@ class PageFunctions(PageNumberFunctions):
     def _member(self, member: int) -> MemberFacts:
         seed, configuration = self._evidence.seeds[member], self._evidence.configurations[member]
         named = self._facts.member_name
-        return MemberFacts(member, seed, configuration, named(member, seed, configuration) if named else "")
+        return MemberFacts(member, seed, configuration, named(member) if named else "")
 
     def _configurations(self) -> list[ConfigurationFacts]:
         found = []

@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hopscope.errors import UserError
+from hopscope.figures.series import Axis as Axis
+from hopscope.figures.series import Given as Given
+from hopscope.figures.series import Mark as Mark
+from hopscope.figures.series import Series as Series
+from hopscope.figures.series import SeriesFigure
 from hopscope.runs import RunFolder, write_atomic, write_json
-from hopscope.studies.series import Axis as Axis
-from hopscope.studies.series import Given as Given
-from hopscope.studies.series import Mark as Mark
-from hopscope.studies.series import Series as Series
-from hopscope.studies.series import SeriesFigure
 
 if TYPE_CHECKING:
     import altair
 
+    from hopscope.figures.selection import Floors
     from hopscope.runs.evidence import Evidence
-    from hopscope.studies.selection import Floors
 
     SeriesOf = Sequence[Series] | Callable[[Evidence], Sequence[Series]]
 
@@ -72,9 +72,9 @@ class Figure:
         Raises:
             UserError: the evidence has no such metric or column, or a chart of one's own cannot be drawn.
         """
-        from hopscope.studies import charts
+        from hopscope.figures import drawing
 
-        return charts.draw(self, evidence, floors)
+        return drawing.draw(self, evidence, floors)
 
     def words(self, evidence: "Evidence", floors: "Floors | None" = None) -> tuple[str, str]:
         """Return the caption, and a text that takes the figure's place for those who cannot see it.
@@ -82,9 +82,9 @@ class Figure:
         Raises:
             UserError: the evidence has no such metric or column.
         """
-        from hopscope.studies import charts
+        from hopscope.figures import drawing
 
-        return charts.words(self, evidence, floors)
+        return drawing.words(self, evidence, floors)
 
 
 def curves(metric: str, by: str | None = None, split: str = "held_out", part: str | None = None) -> Figure:
@@ -146,10 +146,10 @@ def lines(
 
     Args:
         name: of its files.
-        series: what is drawn, or a function from the evidence to it (`hopscope.studies.series.Series`).
+        series: what is drawn, or a function from the evidence to it (`hopscope.figures.series.Series`).
         value: the vertical axis.
         caption, alt: what stands under it, and what it shows for those who cannot see it.
-        shown: further fields of `hopscope.studies.series.SeriesFigure`: `marks`, `time`, `columns`, `height`.
+        shown: further fields of `hopscope.figures.series.SeriesFigure`: `marks`, `time`, `columns`, `height`.
 
     Raises:
         UserError: the name cannot name a file.

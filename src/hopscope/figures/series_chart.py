@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from hopscope.errors import UserError
-from hopscope.studies.figures import Drawing, data_url
-from hopscope.studies.marks import (
+from hopscope.figures import Drawing, data_url
+from hopscope.figures.marks import (
     INK,
     QUIET_INK,
     broken_labels,
@@ -23,9 +23,9 @@ from hopscope.studies.marks import (
     shape,
     within,
 )
-from hopscope.studies.rows import SUMMARY, WIDTH, Row
-from hopscope.studies.series import Axis, Mark, Series, SeriesFigure
-from hopscope.studies.series_rows import HOLLOW, UNNAMED, final_rows, line_rows, mark_rows, told_apart
+from hopscope.figures.rows import SUMMARY, WIDTH, Row
+from hopscope.figures.series import Axis, Mark, Series, SeriesFigure
+from hopscope.figures.series_rows import HOLLOW, UNNAMED, final_rows, line_rows, mark_rows, told_apart
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence

@@ -5,8 +5,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import altair as alt
-
 from hopscope.claims.intervals import bootstrap_mean, mean
 
 WIDTH = 580
@@ -16,7 +14,6 @@ MOST_POINTS = 5000
 """Points of all curves of a figure together; with more evaluations, curves are thinned evenly."""
 
 Row = dict[str, Any]
-Drawn = tuple[alt.TopLevelMixin, list[Row]]
 Curve = tuple[Sequence[float], Sequence[float]]
 """Samples seen, and values."""
 

@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
-from hopscope.studies.blocks import Block
-from hopscope.studies.numbers import PageNumbers
+from hopscope.story.blocks import Block
+
+DASH = "–"
+"""Stands where there is no number."""
 
 _NUMBER, _BLOCK = "\ue000{}\ue001", "\ue002{}\ue003"
 """Characters for private use, which no template has, around the place of a number or block."""
@@ -19,18 +22,20 @@ class PageText:
     """Numbers and blocks of one page, and how filled text becomes the text of a story.
 
     Attributes:
-        numbers: those that the page says, with where they come from.
+        numbers: name → value, text, file and key of those that the page says; a key is readable and can be followed
+            in the file.
         blocks: figures, tables and verdicts, in the order in which they were asked for.
     """
 
     def __init__(self) -> None:
-        self.numbers = PageNumbers()
+        self.numbers: dict[str, dict[str, Any]] = {}
         self.blocks: list[Block] = []
 
     def number(self, value: float, text: str, file: str, key: str) -> str:
         """Register a number; returns what holds its place."""
-        self.numbers.add(value, text, file, key)
-        return _NUMBER.format(len(self.numbers.entries) - 1)
+        place = len(self.numbers)
+        self.numbers[f"n{place}"] = {"value": value, "text": text, "file": file, "key": key}
+        return _NUMBER.format(place)
 
     def block(self, block: Block) -> str:
         """Register a block; returns what holds its place, a paragraph of its own."""
@@ -47,7 +52,7 @@ class PageText:
 
     def plain(self, text: str) -> str:
         """Filled text with the numbers written out."""
-        return _HELD_NUMBER.sub(lambda found: str(self.numbers.entries[f"n{found[1]}"]["text"]), text)
+        return _HELD_NUMBER.sub(lambda found: str(self.numbers[f"n{found[1]}"]["text"]), text)
 
     def is_words(self, text: str) -> bool:
         """Whether filled text is a paragraph of words: no block, no list, no table and no code."""

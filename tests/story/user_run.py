@@ -4,10 +4,10 @@ import math
 from pathlib import Path
 
 from hopscope.claims import Claim, Ledger, Samples, at_least, judge
+from hopscope.figures import bars, curves, heads, numbered, write_figures
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence, Row
-from hopscope.studies.figures import bars, curves, heads, numbered, write_figures
-from hopscope.studies.page import StudyFacts, TaskFacts, render_page
+from hopscope.story.page import StudyFacts, TaskFacts, render_page
 
 SEEDS = (2, 3, 5)
 LAYERS = (1, 2)

@@ -10,7 +10,7 @@ import altair as alt
 
 from hopscope.config import in_words
 from hopscope.errors import HopscopeError, UserError
-from hopscope.studies.figures import Drawing, Figure, data_url
+from hopscope.figures import Drawing, Figure, data_url
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence

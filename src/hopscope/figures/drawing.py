@@ -6,8 +6,9 @@ import altair as alt
 
 from hopscope.claims.intervals import bootstrap_mean, mean
 from hopscope.claims.numbers import format_number
-from hopscope.studies.chart_bars import draw_bars
-from hopscope.studies.chart_choice import (
+from hopscope.figures import Drawing, Figure, data_url
+from hopscope.figures.bar_chart import draw_bars
+from hopscope.figures.choice import (
     HEIGHT,
     LABELS_WIDTH,
     Chosen,
@@ -19,13 +20,12 @@ from hopscope.studies.chart_choice import (
     on_axis,
     range_of,
 )
-from hopscope.studies.chart_series import draw_series
-from hopscope.studies.figures import Drawing, Figure, data_url
-from hopscope.studies.levels import level_layers
-from hopscope.studies.marks import given, in_lines, within
-from hopscope.studies.own_charts import draw_own
-from hopscope.studies.rows import MOST_POINTS, WIDTH, Row, short
-from hopscope.studies.selection import CONFIGURATION, Floors, Group
+from hopscope.figures.levels import level_layers
+from hopscope.figures.marks import given, in_lines, within
+from hopscope.figures.own_chart import draw_own
+from hopscope.figures.rows import MOST_POINTS, WIDTH, Row, short
+from hopscope.figures.selection import CONFIGURATION, Floors, Group
+from hopscope.figures.series_chart import draw_series
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,16 +14,16 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from hopscope.errors import UserError
+from hopscope.figures import Figure, numbered
+from hopscope.figures.selection import Floors
 from hopscope.runs import RunFolder
-from hopscope.studies.blocks import Block
-from hopscope.studies.figures import Figure, numbered
-from hopscope.studies.page_text import PageText
-from hopscope.studies.selection import Floors
+from hopscope.story.blocks import Block
+from hopscope.story.text import PageText
 
 if TYPE_CHECKING:
     from hopscope.claims import JudgedClaim
     from hopscope.runs.evidence import Evidence
-    from hopscope.studies.page_functions import PageFunctions
+    from hopscope.story.functions import PageFunctions
 
 DEFAULT = "page.md.j2"
 """The template of studies that bring none, among this package's templates."""
@@ -66,7 +66,7 @@ class StudyFacts:
         floors: of the task, or a function from a configuration's label to them.
         source: where the study stands, as `file.py:name` or `package.module:name`.
         template: the template's name in errors.
-        member_name: gives what a member is called from its number, seed and configuration; by default by the last two.
+        member_name: gives what a member is called from its number; by default its configuration and seed are.
     """
 
     name: str
@@ -80,7 +80,7 @@ class StudyFacts:
     floors: Floors | None = None
     source: str = ""
     template: str = DEFAULT
-    member_name: Callable[[int, int, str], str] | None = None
+    member_name: Callable[[int], str] | None = None
 
 
 def default_template() -> str:
@@ -90,7 +90,7 @@ def default_template() -> str:
 
 def packaged(name: str) -> str:
     """A template of this package by its name."""
-    return resources.files("hopscope.studies").joinpath("templates", name).read_text(encoding="utf-8")
+    return resources.files("hopscope.story").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def render_page(
@@ -118,7 +118,7 @@ def render_page(
     Raises:
         UserError: the template asks for something that there is not; the message names its line.
     """
-    from hopscope.studies.page_functions import PageFunctions
+    from hopscope.story.functions import PageFunctions
 
     text = PageText()
     functions = PageFunctions(facts, evidence, ledger, numbered(figures), run, text)
@@ -131,7 +131,7 @@ def render_page(
         "schema_version": 1,
         "title": title or text.literal(facts.name),
         "subtitle": lead or text.literal(facts.question),
-        "numbers": {name: number for name, number in text.numbers.entries.items() if name in said},
+        "numbers": {name: number for name, number in text.numbers.items() if name in said},
         "claims": {},
         "sections": sections,
     }

@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING, Any
 from hopscope.claims.intervals import Interval, bootstrap_mean, mean
 from hopscope.claims.numbers import format_number
 from hopscope.errors import UserError
-from hopscope.runs.evidence_write import EVIDENCE
-from hopscope.runs.files import listed
-from hopscope.studies.estimates import Estimate, estimated, interval_words, unit_of
-from hopscope.studies.numbers import DASH
-from hopscope.studies.page_text import PageText
-from hopscope.studies.page_values import Learned, Numbers, RowFacts, Said
-from hopscope.studies.selection import (
+from hopscope.figures.estimates import Estimate, estimated, interval_words, unit_of
+from hopscope.figures.selection import (
     CONFIGURATION,
     check_metric,
     configured,
@@ -26,12 +21,16 @@ from hopscope.studies.selection import (
     one_measure,
     written,
 )
+from hopscope.runs.evidence_write import EVIDENCE
+from hopscope.runs.files import listed
+from hopscope.story.text import DASH, PageText
+from hopscope.story.values import Learned, Numbers, RowFacts, Said
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from hopscope.runs.evidence import Evidence
-    from hopscope.studies.page import StudyFacts
+    from hopscope.story.page import StudyFacts
 
 _QUARTER = 0.25
 """A loss below this share of its lowest floor counts as learned."""

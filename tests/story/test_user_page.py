@@ -7,15 +7,15 @@ from importlib import resources
 
 import jinja2
 import pytest
+from tests.studies.stories import blocks
 
 from hopscope.errors import UserError
+from hopscope.figures import chart, curves
 from hopscope.report.page import build_report
 from hopscope.report.record import read_run
 from hopscope.runs.evidence import Evidence, Row
-from hopscope.studies.figures import chart, curves
-from hopscope.studies.page import DEFAULT, StudyFacts, default_template, render_page
+from hopscope.story.page import DEFAULT, StudyFacts, default_template, render_page
 
-from .stories import blocks
 from .user_run import CASES, CONFIG, DEPTH, FACTS, FIGURES, claims, evidence, run_folder, texts, written
 
 

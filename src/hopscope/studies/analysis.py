@@ -1,0 +1,54 @@
+"""Analyses: what a study measures with code that keeps files of its own, and makes rows of the evidence of them.
+
+A measure (`hopscope.measure`) returns its rows.  An analysis is for what is large, what other commands read as well, or
+what is done member by member and taken up again: its files stay as they are, and rows are made of them at the end.
+This module loads no torch; the functions of an analysis import it where they need it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hopscope.runs import RunFolder, UnitFolder
+    from hopscope.runs.evidence import Row
+    from hopscope.training.budget import TimeBudget
+    from hopscope.training.config import UnitPlan
+    from hopscope.training.trainer import Evaluate
+
+
+@dataclass(frozen=True)
+class UnitAnalysis:
+    """What is measured of a unit: of its last checkpoint, and maybe during training.
+
+    Attributes:
+        files: from options and a unit's plan to the name of every file and its kind, `json` or `npz`; see
+            `UnitFolder.analysis_path`.
+        work: writes the files of a trained unit from options, unit, plan, task, time budget and device; those that
+            are there already are kept.
+        rows: rows of the evidence table, from a run whose files are there, and its options.
+        evaluate: what is recorded during training, from the options and the task on its device; the study's own way
+            in place of the task's losses.
+    """
+
+    files: "Callable[[Any, UnitPlan], Mapping[str, str]]"
+    work: "Callable[[Any, UnitFolder, UnitPlan, Any, TimeBudget, str], None]"
+    rows: "Callable[[RunFolder, Any], Iterable[Row]]"
+    evaluate: "Callable[[Any, Any], Evaluate]"
+
+
+@dataclass(frozen=True)
+class RunAnalysis:
+    """What is measured once for the whole run, beside its units, such as the answers of somebody else's models.
+
+    Attributes:
+        files: that the work leaves, relative to the run's folder; there is work where one is absent.
+        work: does what is left of it, from the run, the options as they were asked for (fields that change no result
+            are not on record), the time budget, and a function that hears in words how it goes.  It raises
+            `TimeBudgetReached` where the same call goes on.
+        rows: as in `UnitAnalysis`.
+    """
+
+    files: tuple[str, ...]
+    work: "Callable[[RunFolder, Any, TimeBudget, Callable[[str], None]], None]"
+    rows: "Callable[[RunFolder, Any], Iterable[Row]]"

@@ -1,0 +1,143 @@
+"""The units of a declared study: its grid and seeds, with every task, model and training fitted to each other."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from hopscope.config import in_words, validation_line
+from hopscope.errors import UserError
+from hopscope.models.config import Model
+from hopscope.studies.study import Configuration, Study
+from hopscope.tasks.declared import TaskReference
+from hopscope.tasks.task import Task
+from hopscope.training.config import MemberPlan, UnitPlan
+
+MOST_MEMBERS = 32
+"""Members of one unit; a configuration with more seeds is cut."""
+
+
+def grid_units(study: Study, source: str) -> Iterator[UnitPlan]:
+    """Units of the grid, members numbered through the run.
+
+    Args:
+        study: the study.
+        source: hash of the source of its task.
+
+    Raises:
+        UserError: a configuration cannot be trained.
+    """
+    grid, member = study.grid(), 0
+    for configuration in grid:
+        here, seeds = study.of(configuration), study.seeds_of(configuration)
+        # A configuration that is alone is cut in two, so that two cores share it.
+        most = min(MOST_MEMBERS, -(-len(seeds) // 2) if len(grid) == 1 else len(seeds))
+        for start in range(0, len(seeds), most):
+            few = seeds[start : start + most]
+            yield _unit(here, configuration, source, few, member)
+            member += len(few)
+
+
+def resolved(task: Task | TaskReference, own: Task | None, place: str) -> Task:
+    """The task of a unit: a built-in one as it is recorded, another by the class that the study has.
+
+    Args:
+        task: as the unit's plan has it.
+        own: the study's.
+        place: of the study, for errors.
+
+    Raises:
+        UserError: the recorded fields do not fit the class.
+    """
+    if not isinstance(task, TaskReference):
+        return task
+    if own is None or type(own).__name__ != task.reference:
+        raise UserError(
+            f"{place}: expected a study of the task {task.reference}, found "
+            f"{'none' if own is None else type(own).__name__}"
+        )
+    return type(own).model_validate(task.fields)
+
+
+def _unit(
+    study: Study, configuration: Configuration, source: str, seeds: tuple[int, ...], first: int
+) -> UnitPlan:
+    task, model, training = study.task, study.model, study.training
+    assert task is not None and model is not None and training is not None, (
+        "a study with a task has all of them"
+    )
+    members = tuple(
+        MemberPlan(member=first + n, seed=seed, overrides=configuration.overrides)
+        for n, seed in enumerate(seeds)
+    )
+    shape = shape_of(task)
+    return UnitPlan(
+        label=configuration.label,
+        task=recorded_task(task, source),
+        model=_fitted(study.name, model, shape),
+        training=training,
+        members=members,
+    )
+
+
+def shape_of(task: Task) -> Any:
+    """The shape of a task.
+
+    Raises:
+        UserError: it cannot be told, or is none.
+    """
+    from hopscope.tasks.task import Shape
+
+    name = type(task).__name__
+    try:
+        shape = task.shape()
+    except ValidationError as error:
+        raise UserError(f"{name}.shape: {validation_line(error)}") from None
+    except Exception as error:
+        found = in_words(error)
+        raise UserError(f"{name}.shape: expected a hopscope.Shape, found {found}") from None
+    if not isinstance(shape, Shape):
+        raise UserError(
+            f"task {name}: expected shape() to give a hopscope.Shape, found {type(shape).__name__}"
+        )
+    return shape
+
+
+def recorded_task(task: Task, source: str) -> Any:
+    """A task as a unit's record has it: a built-in one by its configuration, another by name and fields."""
+    if type(task).__module__.startswith("hopscope.tasks."):
+        return task
+    return TaskReference(
+        reference=type(task).__name__,
+        fields=task.model_dump(mode="json"),
+        source=source,
+        shape=shape_of(task),
+        gradient=task.differentiable_without_autograd,
+    )
+
+
+def _fitted(name: str, model: Model, shape: Any) -> Any:
+    try:
+        return model.for_task(shape)
+    except ValidationError as error:
+        raise UserError(f"study {name!r}: model.{validation_line(error)}") from None
+
+
+def floors_of(task: Task | None) -> Mapping[str, Any]:
+    """The floors of a task.
+
+    Raises:
+        UserError: they cannot be told, or are no mapping.
+    """
+    if task is None:
+        return {}
+    try:
+        floors = task.floors()
+    except Exception as error:
+        found = in_words(error)
+        raise UserError(f"{type(task).__name__}.floors: expected floors by name, found {found}") from None
+    if not isinstance(floors, Mapping):
+        raise UserError(
+            f"{type(task).__name__}.floors: expected floors by name, found {type(floors).__name__}"
+        )
+    return floors
