@@ -1,6 +1,7 @@
-"""quick_shapes.py: what makes a chain of three steps quick to learn?  One thing at a time around one shape.
+"""quick_shapes.py: what makes a chain of three steps quick to learn?
 
-Run it with `hopscope run campaigns/quick_shapes.py`: half an hour on two cores.
+One thing at a time around one shape (`hopscope run campaigns/quick_shapes.py`: half an hour on two cores), then the
+batch alone, at equal cost (`hopscope run campaigns/quick_shapes.py:batches`: twenty minutes).
 """
 
 import hopscope as hs
@@ -55,4 +56,30 @@ study = hs.Study(
         hs.figures.curves("loss_step_3", by="configuration"),
     ],
     presets={"smoke": {"seeds": 1, "training.steps": 20}},
+)
+
+SAMPLES = 153_600
+"""Training samples of each model of `batches`."""
+
+batches = hs.Study(
+    name="quick-batches",
+    question="How large a batch learns three steps soonest, when all models see equally many samples?",
+    task=hs.tasks.Retrieval(steps=3, chains=4),
+    model=study.model,
+    training=study.training.model_copy(update={"clip_norm": 1.0}),
+    configurations=lambda options: [
+        hs.Configuration(
+            label=f"batch {batch}",
+            overrides={
+                "training.batch_size": batch,
+                "training.steps": SAMPLES // batch,
+                "training.evaluate_every": 6_400 // batch,
+                "training.checkpoint_every": SAMPLES // batch,
+            },
+        )
+        for batch in (64, 128, 256)
+    ],
+    seeds=4,
+    held_out=256,
+    figures=[hs.figures.curves(f"loss_step_{step}", by="configuration") for step in (1, 2, 3)],
 )

@@ -27,6 +27,7 @@ FLOORS = [
     "probes",
     "circuits",
     "llm",
+    "measures",
     "studies",
     "report",
     "executors",
@@ -87,7 +88,7 @@ TORCH_FREE = [
     "studies/record",
     "studies/units",
     "studies/loading",
-    "studies/measures",
+    "measures",
     "studies/origin",
     "studies/study",
     "studies/llm/config",
@@ -98,8 +99,6 @@ TORCH_FREE = [
     "llm/heads_figures",
     "llm/heads_passages",
     "llm/heads_tokens",
-    "studies/context",
-    "studies/measured",
     *(
         f"studies/chains/{part}"
         for part in ("charts", "claims", "evidence", "figures", "measures", "page", "places")

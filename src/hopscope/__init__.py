@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hopscope import figures as figures
+    from hopscope import measures as measures
     from hopscope import tasks as tasks
     from hopscope import testing as testing
     from hopscope.api import load_member as load_member
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from hopscope.claims import between as between
     from hopscope.errors import TimeBudgetReached as TimeBudgetReached
     from hopscope.errors import UserError as UserError
+    from hopscope.measures import measure as measure
+    from hopscope.measures.context import Context as Context
     from hopscope.models.config import Model as Model
     from hopscope.models.ensemble import Ensemble as Ensemble
     from hopscope.models.export import load_module as load_module
@@ -34,9 +37,6 @@ if TYPE_CHECKING:
     from hopscope.opened import Run as Run
     from hopscope.opened import train as train
     from hopscope.runs.evidence import Evidence as Evidence
-    from hopscope.studies import measures as measures
-    from hopscope.studies.context import Context as Context
-    from hopscope.studies.measures import measure as measure
     from hopscope.studies.study import Configuration as Configuration
     from hopscope.studies.study import Study as Study
     from hopscope.tasks.batch import Batch as Batch
@@ -65,8 +65,8 @@ _HOMES = {
     "Training": "training.config",
     "Study": "studies.study",
     "Configuration": "studies.study",
-    "measure": "studies.measures",
-    "Context": "studies.context",
+    "measure": "measures",
+    "Context": "measures.context",
     "Evidence": "runs.evidence",
     "Claim": "claims",
     "Samples": "claims",
@@ -93,7 +93,7 @@ _HOMES = {
 _RENAMED = {"Training": "TrainingConfig"}
 
 _MODULES = {
-    "measures": "studies.measures",
+    "measures": "measures",
     "figures": "figures",
     "tasks": "tasks",
     "testing": "testing",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hopscope.claims.intervals import bootstrap_mean, mean
+from hopscope.runs.curves import Curve
 
 WIDTH = 580
 """Width of a plot that fills a figure, in pixels; axes come on top."""
@@ -14,9 +15,6 @@ MOST_POINTS = 5000
 """Points of all curves of a figure together; with more evaluations, curves are thinned evenly."""
 
 Row = dict[str, Any]
-Curve = tuple[Sequence[float], Sequence[float]]
-"""Samples seen, and values."""
-
 SUMMARY = {"kind": "string", "seed": "number", "value": "number", "low": "number", "high": "number"}
 """Columns of `summary_rows` beside those that say what is measured."""
 

@@ -149,6 +149,10 @@ class UnitFolder:
         """Where the analysis `name` of a checkpoint is, or would be; `suffix` is json or npz."""
         return self.path / "analysis" / f"{name}-step-{step:09d}.{suffix}"
 
+    def file_of(self, name: str, step: int, suffix: str = "json") -> str:
+        """The same, relative to the run, as rows of the evidence name it."""
+        return self.analysis_path(name, step, suffix).relative_to(self.run.path).as_posix()
+
     def write_analysis(self, name: str, step: int, value: Mapping[str, Any]) -> Path:
         """Writes what one analysis found at one checkpoint.
 

@@ -28,13 +28,13 @@ class UnitAnalysis:
             are there already are kept.
         rows: rows of the evidence table, from a run whose files are there, and its options.
         evaluate: what is recorded during training, from the options and the task on its device; the study's own way
-            in place of the task's losses.
+            in place of the task's losses; one analysis of a study may say so.
     """
 
     files: "Callable[[Any, UnitPlan], Mapping[str, str]]"
     work: "Callable[[Any, UnitFolder, UnitPlan, Any, TimeBudget, str], None]"
     rows: "Callable[[RunFolder, Any], Iterable[Row]]"
-    evaluate: "Callable[[Any, Any], Evaluate]"
+    evaluate: "Callable[[Any, Any], Evaluate] | None" = None
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+from hopscope.circuits.path_history import Followed, FollowedMember, player
 from hopscope.story.functions import PageFunctions
-from hopscope.studies.followed import Followed, FollowedMember, player
 
 MOST_PLAYERS = 6
 """Members whose circuits the page's player holds."""

@@ -11,11 +11,11 @@ from hopscope.claims import Claim, Ledger
 from hopscope.config import validation_line
 from hopscope.errors import UserError
 from hopscope.figures import Figure, numbered, write_figures
+from hopscope.measures import Measure, in_order, run_file, stored_name
 from hopscope.runs import RunFolder, UnitFolder, content_hash
 from hopscope.sources import source_hash
 from hopscope.studies.analysis import RunAnalysis, UnitAnalysis
 from hopscope.studies.loading import BUILT_IN, file_of, naming
-from hopscope.studies.measures import Measure, in_order, run_file, stored_name
 from hopscope.studies.record import as_run, described, kind_of
 from hopscope.studies.study import Study
 from hopscope.studies.units import floors_of, grid_units, resolved
@@ -150,7 +150,7 @@ class Program:
 
     def task(self, plan: UnitPlan, device: str) -> "DeviceTask":
         """The task of a unit on a device."""
-        from hopscope.studies.declared_measures import checked_task
+        from hopscope.studies.measuring import checked_task
 
         return checked_task(self, plan, device)
 
@@ -170,9 +170,9 @@ class Program:
 
     def evaluator(self, unit: UnitFolder, plan: UnitPlan, task: Any) -> "Evaluate":
         """What is measured on held-out samples during training."""
-        from hopscope.studies.declared_measures import evaluator
+        from hopscope.studies.measuring import evaluator
 
-        own = [analysis.evaluate for analysis in self.unit_analyses]
+        own = [analysis.evaluate for analysis in self.unit_analyses if analysis.evaluate is not None]
         if own:
             (evaluate,) = own
             return evaluate(self.recorded(unit.run), task)
@@ -216,7 +216,7 @@ class Program:
 
     def analyse(self, unit: UnitFolder, plan: UnitPlan, task: Any, budget: "TimeBudget", device: str) -> None:
         """Measure a trained unit; what is there already is kept."""
-        from hopscope.studies.declared_measures import analyse
+        from hopscope.studies.measuring import analyse
 
         for analysis in self.unit_analyses:
             analysis.work(self.recorded(unit.run), unit, plan, task, budget, device)
@@ -244,7 +244,7 @@ class Program:
         for analysis in self.run_analyses:
             analysis.work(run, self.as_run(config).options, budget, say)
         if self.measures("run"):
-            from hopscope.studies.declared_measures import gather
+            from hopscope.studies.measuring import gather
 
             gather(self, run, config, budget, say)
 
@@ -253,7 +253,7 @@ class Program:
         for analysis in self.study.analyses:
             yield from analysis.rows(run, self.as_run(config).options)
         if self._ordered:
-            from hopscope.studies.declared_measures import measurements
+            from hopscope.studies.measuring import measurements
 
             yield from measurements(self, run)
 

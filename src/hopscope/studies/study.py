@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from hopscope.claims import Claim
 from hopscope.config import Config, in_words, validation_line
 from hopscope.errors import UserError
+from hopscope.measures import Measure, as_measure
 from hopscope.models.config import Model
 from hopscope.studies.analysis import RunAnalysis, UnitAnalysis
-from hopscope.studies.measures import Measure, as_measure
 from hopscope.tasks.task import Task
 from hopscope.training.config import TrainingConfig, UnitPlan
 

@@ -10,6 +10,7 @@ import pytest
 from tests.story import user_run
 
 from hopscope.circuits import circuit
+from hopscope.circuits.path_history import DIVERGED, FollowedPath
 from hopscope.circuits.rules import OwnChain
 from hopscope.claims import Claim, JudgedClaim, Ledger, judge
 from hopscope.runs import RunFolder
@@ -19,7 +20,6 @@ from hopscope.studies.chains import page
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.evidence import Member
 from hopscope.studies.chains.measures import of_members
-from hopscope.studies.followed import DIVERGED, FollowedPath
 
 CHECKPOINTS = tuple(range(0, 1001, 100))
 

@@ -30,6 +30,12 @@ def test_stairs_reproduce_every_claim():
     assert verdicts == dict.fromkeys(("R1", "R2", "R3", "R9a", "R9b", "R11"), Verdict.REPRODUCED)
 
 
+def test_r11_says_nothing_of_steps_that_every_depth_learns_alike():
+    everything = staircase(PAPER_SCALE, dict.fromkeys(range(1, 9), 5))
+    found = judged("R11", everything)
+    assert found.verdict is Verdict.NOT_RUN and "at some depths and not at others" in found.words
+
+
 def test_r1_falls_with_one_run_below():
     losses = [0.75] * 7 + [0.69]
     assert judged("R1", changed(STAIRS, "non-IC", 5, losses=losses)).verdict is Verdict.REFUTED

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from hopscope.circuits.path_history import DIVERGED, followed_paths
 from hopscope.claims import Ledger, judge
 from hopscope.llm.answers import Tally, share
 from hopscope.runs import RunFolder, content_hash
 from hopscope.runs.evidence import Evidence, Row
 from hopscope.studies import find_study
-from hopscope.studies.followed import DIVERGED, followed_paths
 from hopscope.studies.tiny_lm import page
 from hopscope.studies.tiny_lm.claims import claims
 from hopscope.studies.tiny_lm.config import plan

@@ -3,8 +3,8 @@
 import pytest
 from tests.studies.stories import blocks, table
 
+from hopscope.circuits.path_history import view
 from hopscope.report.circuits import CircuitView
-from hopscope.studies.followed import view
 from hopscope.studies.tiny_lm.config import TinyLmConfig
 from hopscope.studies.tiny_lm.page import followed
 

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-from hopscope.circuits.config import formation_name, maps_name, reading_name
+from hopscope.circuits.config import maps_name
+from hopscope.circuits.path_history import FollowedMember, FollowedPath, history_of
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.claims.precedence import earliest, latest
-from hopscope.figures.rows import Curve
-from hopscope.runs import MemberRecord, RunFolder, diverged_members
+from hopscope.runs import MemberRecord, RunFolder, UnitFolder, diverged_members
+from hopscope.runs.curves import Curve, Metrics
 from hopscope.studies.chains.config import FALLEN, ChainsConfig, name_of
-from hopscope.studies.followed import DIVERGED, FollowedMember, FollowedPath, every_path, followed_paths
-from hopscope.studies.metrics import Metrics
 from hopscope.training.config import MemberPlan
 
 
@@ -52,10 +51,10 @@ class Member(FollowedMember):
         """Whether its weights and its data have different seeds: it is not independent of the others."""
         return self.init_seed != self.data_seed
 
-    @property
-    def every_path(self) -> tuple[FollowedPath, ...]:
-        """Every path of its smallest circuit, also those that were not followed."""
-        return every_path(self.reading, step_of)
+    @staticmethod
+    def number(target: str) -> int:
+        """The step of the chain that a target is."""
+        return step_of(target)
 
     @property
     def first_reads(self) -> list[FollowedPath]:
@@ -106,47 +105,29 @@ def gather(run: RunFolder, config: ChainsConfig) -> list[Member]:
     metrics, diverged = Metrics(run), diverged_members(run)
     plans = {plan.member: plan for plan in config.members()}
     return [
-        _member(run, config, record, plans[record.member], record.member in diverged, metrics)
+        _member(
+            run.unit(record.unit), config, record, plans[record.member], record.member in diverged, metrics
+        )
         for record in run.members
     ]
 
 
 def _member(
-    run: RunFolder,
+    unit: UnitFolder,
     config: ChainsConfig,
     record: MemberRecord,
     plan: MemberPlan,
     frozen: bool,
     metrics: Metrics,
 ) -> Member:
-    training, unit, number = config.training(), run.unit(record.unit), record.member
-    name = reading_name(number, config.reader())
-    reading = unit.read_analysis(name, training.steps)
-    if frozen:  # what was read of its last weights says nothing
-        reading = {**reading, "verdict": DIVERGED, "learned": [], "paths": [], "minimal_circuits": []}
-    followed = unit.read_analysis(formation_name(number), training.steps)
+    training, number, asked = config.training(), record.member, config.task().asked
     final = training.final_steps()
-    asked = config.task().asked
-
-    def file(analysis: str, suffix: str = "json") -> str:
-        return unit.analysis_path(analysis, training.steps, suffix).relative_to(run.path).as_posix()
-
     return Member(
-        member=number,
-        seed=record.seed,
+        **history_of(unit, record, config.reader(), training.steps, frozen, step_of),
         init_seed=plan.init_seed,
         data_seed=plan.data_seed,
-        frozen=frozen,
         loss=None if frozen else metrics.final("loss", number, final),
         partial={} if frozen else {k: metrics.final(f"loss_step_{k}", number, final) for k in asked},
         curves={k: metrics.curve(f"loss_step_{k}", number) for k in asked},
-        reading=reading,
-        checkpoints=tuple(followed["checkpoints"]),
-        paths=() if frozen else followed_paths(reading, followed, step_of),
-        tokens=followed["tokens"],
-        rows=followed["rows"],
-        reading_file=file(name),
-        formation_file=file(formation_name(number)),
-        maps_file=file(maps_name(number), "npz"),
-        unit=unit,
+        maps_file=unit.file_of(maps_name(number), training.steps, "npz"),
     )

@@ -9,7 +9,7 @@ Measure `final`: losses at the end of training.
 
 Measure `retrieval`: see `hopscope.studies.retrieval_rows`.
 
-Measures `reading`, `circuit` and `formation`: see `hopscope.studies.followed_rows`, which also says how a time is told.
+Measures `reading`, `circuit` and `formation`: see `hopscope.circuits.history_rows`, which also says how a time is told.
 The targets are the steps of the chain, parts `step_k`.  Besides, `reading` has
     `circuit_loss`, part `worst_recomputed`: of the learned step with the largest loss in mode recomputed;
     `first_read_links_pair`: 1 if the first head that reads a single token joins the two tokens of a pair;
@@ -25,13 +25,7 @@ and `formation` has
 
 from collections.abc import Iterator, Sequence
 
-from hopscope.runs import RunFolder
-from hopscope.runs.evidence import Row
-from hopscope.studies.chains.config import ChainsConfig
-from hopscope.studies.chains.evidence import Member, gather
-from hopscope.studies.followed import FollowedPath
-from hopscope.studies.followed_rows import (
-    METRICS,
+from hopscope.circuits.history_rows import (
     Add,
     adding,
     circuit_rows,
@@ -41,6 +35,12 @@ from hopscope.studies.followed_rows import (
     reading_rows,
     time_rows,
 )
+from hopscope.circuits.path_history import FollowedPath
+from hopscope.runs import RunFolder
+from hopscope.runs.evidence import Row
+from hopscope.runs.metrics import GATHERED
+from hopscope.studies.chains.config import ChainsConfig
+from hopscope.studies.chains.evidence import Member, gather
 from hopscope.studies.retrieval_rows import retrieval_rows
 
 
@@ -90,9 +90,9 @@ def _outcome(add: Add, member: Member) -> Iterator[Row]:
         return None if member.frozen or value is None else float(value)
 
     steps = {f"step_{step}": step for step in member.curves}
-    yield add("final", "final_loss", known(member.loss), file=METRICS)
+    yield add("final", "final_loss", known(member.loss), file=GATHERED)
     for part, step in steps.items():
-        yield add("final", "final_loss", known(member.partial.get(step)), part=part, file=METRICS)
+        yield add("final", "final_loss", known(member.partial.get(step)), part=part, file=GATHERED)
     yield from learned_rows(add, member, {part: part for part in steps})
 
 
@@ -125,4 +125,4 @@ def _formation(add: Add, member: Member) -> Iterator[Row]:
         hop = member.hop_formed(step)
         if hop is not None:
             yield from time_rows(add, "formation", "formed", hop, part=part, file=member.formation_file)
-        yield from time_rows(add, "formation", "fell", member.fallen(step), part=part, file=METRICS)
+        yield from time_rows(add, "formation", "fell", member.fallen(step), part=part, file=GATHERED)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+from hopscope.circuits.path_history import Followed, FollowedMember
 from hopscope.runs.evidence import Evidence
 from hopscope.story.blocks import chain_example
 from hopscope.story.functions import PageFunctions
@@ -13,7 +14,6 @@ from hopscope.studies.chains.evidence import Member, gather
 from hopscope.studies.chains.figures import SHOWN_FROM
 from hopscope.studies.chains.places import Place, first_reads, followed_paths
 from hopscope.studies.circuit_page import CircuitsOnPage
-from hopscope.studies.followed import Followed, FollowedMember
 
 CHEAP, DEAR = 0.15, 0.5
 """Losses without a head that looks almost free, and without one that is needed."""

@@ -76,7 +76,7 @@ def followed_paths(evidence: "Evidence") -> dict[Place, dict[str, float]]:
     """Each path that was followed through training, from the lowest layer → what was measured of it at the end.
 
     Paths that only a mean map describes read nothing that could be followed.  The metrics are those of the measure
-    `circuit`; see `hopscope.studies.followed_rows`.
+    `circuit`; see `hopscope.circuits.history_rows`.
     """
     metrics = ["mean_attention", "to_one_token", "needed_for", *(f"loss_without_{mode}" for mode in MODES)]
     measured = of_places(evidence, "circuit", metrics)

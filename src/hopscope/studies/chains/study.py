@@ -1,6 +1,5 @@
 """What the studies of circuits and of emergence do alike: one model, many seeds, every member read and followed."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hopscope.circuits.config import followed_names
@@ -42,10 +41,3 @@ circuits_of_members = UnitAnalysis(files, analyse, measurements, evaluator)
 def member_name(options: ChainsConfig, member: int) -> str:
     """A member by its seed, or by the seeds of its weights and its data."""
     return options.names[member]
-
-
-def page_names(page: Any, options: ChainsConfig) -> Mapping[str, Any]:
-    """The circuits, who was read, and the first useful heads."""
-    from hopscope.studies.chains.page import names
-
-    return names(page, options)

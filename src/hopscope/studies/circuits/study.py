@@ -2,7 +2,8 @@
 
 from hopscope.studies.chains.config import plan
 from hopscope.studies.chains.figures import figures
-from hopscope.studies.chains.study import circuits_of_members, member_name, page_names
+from hopscope.studies.chains.page import names
+from hopscope.studies.chains.study import circuits_of_members, member_name
 from hopscope.studies.circuits.claims import claims
 from hopscope.studies.circuits.config import COSTS, PRESETS, CircuitsConfig
 from hopscope.studies.study import Study
@@ -18,6 +19,6 @@ study = Study(
     presets={name: dict(options) for name, options in PRESETS.items()},
     costs=COSTS,
     page="page.md.j2",
-    page_names=page_names,
+    page_names=names,
     member_name=member_name,
 )

@@ -11,14 +11,12 @@ Measure `retrieval`: see `hopscope.studies.retrieval_rows`.
 from collections.abc import Iterator
 
 from hopscope.runs import RunFolder, diverged_members
+from hopscope.runs.curves import Metrics
 from hopscope.runs.evidence import Row
+from hopscope.runs.metrics import GATHERED
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.configurations import Configuration
-from hopscope.studies.metrics import Metrics
 from hopscope.studies.retrieval_rows import retrieval_rows
-
-METRICS_FILE = "metrics.parquet"
-"""Where the losses during training are."""
 
 
 def measurements(run: RunFolder, config: DepthStudyConfig) -> Iterator[Row]:
@@ -37,6 +35,6 @@ def measurements(run: RunFolder, config: DepthStudyConfig) -> Iterator[Row]:
                 name = "loss" if part is None else f"loss_{part}"
                 loss = metrics.final(name, record.member, training.final_steps())
             yield Row(
-                record.member, "final", "final_loss", loss, step=training.steps, part=part, file=METRICS_FILE
+                record.member, "final", "final_loss", loss, step=training.steps, part=part, file=GATHERED
             )
         yield from retrieval_rows(run, record, training.steps)

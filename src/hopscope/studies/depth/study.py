@@ -1,23 +1,13 @@
 """The depth study as a value; what needs torch, charts or the page is imported when it is called."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from hopscope.studies.analysis import UnitAnalysis
 from hopscope.studies.depth.claims import claims
 from hopscope.studies.depth.config import ANALYSES, COSTS, PRESETS, DepthStudyConfig, plan
 from hopscope.studies.depth.figures import figures
 from hopscope.studies.depth.measures import measurements
+from hopscope.studies.depth.page import names
 from hopscope.studies.recipe import analysed, evaluator
 from hopscope.studies.study import Study
-
-
-def page_names(page: Any, options: DepthStudyConfig) -> Mapping[str, Any]:
-    """An example of a sample, the order of learning, theory, and what the sweeps come to."""
-    from hopscope.studies.depth.page import names
-
-    return names(page, options)
-
 
 study = Study(
     name="depth",
@@ -30,5 +20,5 @@ study = Study(
     presets={name: dict(options) for name, options in PRESETS.items()},
     costs=COSTS,
     page="page.md.j2",
-    page_names=page_names,
+    page_names=names,
 )

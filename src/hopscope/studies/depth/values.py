@@ -150,7 +150,7 @@ def largest_gains(evidence: "Evidence") -> Samples:
         return Samples([], unit="seed", note="needs three depths or more, one layer apart")
     gains = skill_gains(evidence, runs)
     if not gains:
-        return Samples([], unit="seed", note="no seed learned a step at any depth")
+        return Samples([], unit="seed", note="no seed learned a step at some depths and not at others")
     return Samples(list(gains.values()), unit="seed", missing=reading_lacks(study_config(evidence), runs))
 
 
@@ -158,7 +158,8 @@ def skill_gains(evidence: "Evidence", runs: Sequence[Runs]) -> dict[int, float]:
     """Seed → largest gain in skill from one depth to the next, as a share of the range over all depths.
 
     Skill in x_k is 1 minus its partial loss, a continuous metric; what is taken is the mean over the steps that the
-    seed learns at some depth.  A seed that learns none has no range; one with a diverged model has NaN.
+    seed learns at some depth.  A seed that learns none, or all alike at every depth, has no range; one with a diverged
+    model has NaN.
     """
     gains = {}
     for seed, losses in losses_by_depth(evidence, runs).items():
@@ -166,7 +167,9 @@ def skill_gains(evidence: "Evidence", runs: Sequence[Runs]) -> dict[int, float]:
         if any(map(math.isnan, (skill for of_step in skills for skill in of_step))):
             gains[seed] = math.nan
             continue
-        shares = [_largest_gain(of_step) for of_step in skills if max(of_step) > 1.0 - LEARNED]
+        shares = [
+            _largest_gain(of_step) for of_step in skills if max(of_step) > max(min(of_step), 1.0 - LEARNED)
+        ]
         if shares:
             gains[seed] = sum(shares) / len(shares)
     return gains

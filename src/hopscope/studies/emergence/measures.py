@@ -14,28 +14,26 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from hopscope.circuits.history_rows import adding, time_rows
 from hopscope.claims.crossings import first_crossing
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
-from hopscope.studies.chains import measures
 from hopscope.studies.chains.config import FALLEN
 from hopscope.studies.emergence.config import EmergenceConfig, clamps_name
-from hopscope.studies.followed_rows import adding, time_rows
 
 CLAMPS = "clamps"
 
 
 def measurements(run: RunFolder, config: EmergenceConfig) -> Iterator[Row]:
-    """The rows of a run whose analyses are done.
+    """The rows of the members that were trained again.
 
     Raises:
         UserError: a file is missing or damaged.
     """
-    yield from measures.measurements(run, config)
     for record in run.members:
         if record.member < config.clamped:
             unit, name = run.unit(record.unit), clamps_name(record.member)
-            file = unit.analysis_path(name, config.training_steps).relative_to(run.path).as_posix()
+            file = unit.file_of(name, config.training_steps)
             found = unit.read_analysis(name, config.training_steps)
             # A member that was not read has nothing that could be clamped.
             if "runs" in found:

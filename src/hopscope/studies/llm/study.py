@@ -1,7 +1,7 @@
 """The study of language models as a value: nothing is trained, so there are no units and no members."""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hopscope.studies.analysis import RunAnalysis
 from hopscope.studies.llm.cells import FILE
@@ -9,6 +9,7 @@ from hopscope.studies.llm.claims import claims
 from hopscope.studies.llm.config import COSTS, PRESETS, LanguageModelConfig
 from hopscope.studies.llm.figures import figures
 from hopscope.studies.llm.measurements import measurements
+from hopscope.studies.llm.page import names
 from hopscope.studies.study import Study
 
 if TYPE_CHECKING:
@@ -30,13 +31,6 @@ def ask(
     gather(run, options, budget, say)
 
 
-def page_names(page: Any, options: LanguageModelConfig) -> Mapping[str, Any]:
-    """Example questions, counts of wrong answers, and what each hop leaves."""
-    from hopscope.studies.llm.page import names
-
-    return names(page, options)
-
-
 study = Study(
     name="llm",
     question="language models answer retrieval problems in words: how often, and how they fail",
@@ -48,5 +42,5 @@ study = Study(
     presets={name: dict(options) for name, options in PRESETS.items()},
     costs=COSTS,
     page="page.md.j2",
-    page_names=page_names,
+    page_names=names,
 )

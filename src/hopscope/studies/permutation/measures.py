@@ -21,6 +21,7 @@ from hopscope.errors import UserError
 from hopscope.probes.spreads import MISSING, NEITHER, ONE_DOES_BOTH, ONE_EACH, SHARED
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
+from hopscope.runs.metrics import GATHERED
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.evidence import Analysed, gather, transitions
 from hopscope.studies.permutation.flatten import flatten
@@ -34,8 +35,6 @@ FORMED_FIRST = ("match", "history", "recall")
 
 ORDERS = {"before": -1.0, "tie": 0.0, "after": 1.0, "unknown": None}
 """What formed before what, as a number; nothing where neither formed."""
-
-METRICS_FILE = "metrics.parquet"
 
 
 def measurements(run: RunFolder, config: PermutationStudyConfig) -> Iterator[Row]:
@@ -235,7 +234,7 @@ def _of_patterns(run: RunFolder, found: Analysed, config: PermutationStudyConfig
     records = {record.member: record for record in run.members}
     for member in found.members:
         unit = run.unit(records[member].unit)
-        file = str(unit.analysis_path("patterns", step, "npz").relative_to(run.path))
+        file = unit.file_of("patterns", step, "npz")
         for part in unit.read_analysis("patterns", step):
             yield Row(
                 member, "patterns", "attention_pattern", None, "held_out", step, samples, part=part, file=file
@@ -268,7 +267,7 @@ def of_curves(found: Analysed, config: PermutationStudyConfig) -> Iterator[Row]:
     """Training loss of the last epoch, and, where there are repeats in training, how sudden recall was."""
     step, samples = _end(found, config)
     for member, loss in zip(found.members, found.training_loss, strict=True):
-        yield Row(member, "last_epoch", "last_epoch_loss", loss, "train", step, samples, file=METRICS_FILE)
+        yield Row(member, "last_epoch", "last_epoch_loss", loss, "train", step, samples, file=GATHERED)
     if found.configuration.data != "repeats":
         return
     values = config.task(found.configuration).values
@@ -278,7 +277,7 @@ def of_curves(found: Analysed, config: PermutationStudyConfig) -> Iterator[Row]:
             if sudden is not None and value is None and part != FALL and metric in NEVER_IS_INFINITE:
                 value = math.inf
             yield Row(member, "transition", metric, value, "held_out", step, samples, part=part or None,
-                      file=METRICS_FILE)  # fmt: skip
+                      file=GATHERED)  # fmt: skip
 
 
 def _inside(value: Any, keys: Sequence[str]) -> Any:

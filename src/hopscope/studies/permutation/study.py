@@ -1,19 +1,17 @@
 """The permutation study as a value; what needs torch or charts is imported when it is called."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hopscope.studies.analysis import UnitAnalysis
 from hopscope.studies.permutation.claims import claims
 from hopscope.studies.permutation.config import COSTS, PRESETS, PermutationStudyConfig, analyses, plan
 from hopscope.studies.permutation.figures import figures
+from hopscope.studies.permutation.measures import measurements
+from hopscope.studies.permutation.page import names
 from hopscope.studies.study import Study
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hopscope.runs import RunFolder, UnitFolder
-    from hopscope.runs.evidence import Row
+    from hopscope.runs import UnitFolder
     from hopscope.training.budget import TimeBudget
     from hopscope.training.config import UnitPlan
     from hopscope.training.trainer import Evaluate
@@ -45,20 +43,6 @@ def analyse(
     analyse(unit, plan, task, budget, analyses(options, plan), options.evaluation_limit, device)
 
 
-def measurements(run: "RunFolder", options: PermutationStudyConfig) -> "Iterable[Row]":
-    """Everything that the analyses say, as rows of the evidence table."""
-    from hopscope.studies.permutation.measures import measurements
-
-    return measurements(run, options)
-
-
-def page_names(page: Any, options: PermutationStudyConfig) -> Mapping[str, Any]:
-    """What the page shows that is no number of the evidence, such as worked sequences."""
-    from hopscope.studies.permutation.page import names
-
-    return names(page, options)
-
-
 study = Study(
     name="permutation",
     question="one-layer models look up a permutation: elimination, recall, and which model learns which",
@@ -70,5 +54,5 @@ study = Study(
     presets={name: dict(options) for name, options in PRESETS.items()},
     costs=COSTS,
     page="page.md.j2",
-    page_names=page_names,
+    page_names=names,
 )

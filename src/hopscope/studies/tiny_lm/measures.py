@@ -6,7 +6,7 @@ no other row.
 
 Measure `exam`, part `depth_k`: answers to held-out questions through Inspect; see `hopscope.studies.tally_rows`.
 
-Measures `reading`, `circuit` and `formation`: see `hopscope.studies.followed_rows`, which also says how a time is told.
+Measures `reading`, `circuit` and `formation`: see `hopscope.circuits.history_rows`, which also says how a time is told.
 The targets are the depths of questions, parts `depth_k`.  Besides, `reading` has
     `accuracy_lost`, part `worst_recomputed`: accuracy that the circuit loses in mode recomputed, of the learned depth
         that loses most;
@@ -19,13 +19,7 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from hopscope.config import validation_line
-from hopscope.errors import UserError
-from hopscope.llm.answers import Tally
-from hopscope.runs import RunFolder
-from hopscope.runs.evidence import Row
-from hopscope.studies.followed_rows import (
-    METRICS,
+from hopscope.circuits.history_rows import (
     adding,
     circuit_rows,
     classes_of,
@@ -34,6 +28,12 @@ from hopscope.studies.followed_rows import (
     reading_rows,
     time_rows,
 )
+from hopscope.config import validation_line
+from hopscope.errors import UserError
+from hopscope.llm.answers import Tally
+from hopscope.runs import RunFolder
+from hopscope.runs.evidence import Row
+from hopscope.runs.metrics import GATHERED
 from hopscope.studies.tally_rows import SHARES, tally_rows
 from hopscope.studies.tiny_lm.config import EXAM, TinyLmConfig, part_of
 from hopscope.studies.tiny_lm.evidence import Member, gather, target_of
@@ -69,7 +69,7 @@ def of_members(members: Sequence[Member], config: TinyLmConfig) -> Iterator[Row]
         for depth in config.depths:
             rose = member.learned_at(depth)
             if rose is not None:
-                yield from time_rows(add, "formation", "rose", rose, part=part_of(depth), file=METRICS)
+                yield from time_rows(add, "formation", "rose", rose, part=part_of(depth), file=GATHERED)
 
 
 def exam_rows(member: Member, config: TinyLmConfig) -> Iterator[Row]:

@@ -1,6 +1,5 @@
 """The study of a small language model as a value; what needs torch, Inspect or charts is imported when it is called."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hopscope.circuits.config import followed_names
@@ -10,6 +9,7 @@ from hopscope.studies.tiny_lm.claims import claims
 from hopscope.studies.tiny_lm.config import COSTS, EXAM, PRESETS, TinyLmConfig, plan
 from hopscope.studies.tiny_lm.figures import figures
 from hopscope.studies.tiny_lm.measures import measurements
+from hopscope.studies.tiny_lm.page import names
 
 if TYPE_CHECKING:
     from hopscope.runs import UnitFolder
@@ -45,13 +45,6 @@ def analyse(
     analyse(options, unit, plan, task, budget)
 
 
-def page_names(page: Any, options: TinyLmConfig) -> Mapping[str, Any]:
-    """An example of a question, the shares of a text's mixture, and the circuits."""
-    from hopscope.studies.tiny_lm.page import names
-
-    return names(page, options)
-
-
 study = Study(
     name="tiny-lm",
     question="a small language model learns questions in equations and is asked them as any language model is",
@@ -63,5 +56,5 @@ study = Study(
     presets={name: dict(options) for name, options in PRESETS.items()},
     costs=COSTS,
     page="page.md.j2",
-    page_names=page_names,
+    page_names=names,
 )

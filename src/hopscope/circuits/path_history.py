@@ -1,0 +1,329 @@
+"""A circuit that was followed through training: its paths, and what the page's circuit player is given of it."""
+
+import base64
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hopscope.circuits.config import (
+    FORMED,
+    READ,
+    ReaderConfig,
+    formation_name,
+    maps_name,
+    reading_name,
+    spaced,
+)
+from hopscope.claims.crossings import Crossing, first_crossing
+from hopscope.runs import MemberRecord, UnitFolder
+from hopscope.runs.curves import Curve
+from hopscope.story.blocks import Block
+
+DIVERGED = "diverged"
+"""Stands for a verdict on a member whose training broke off."""
+
+MOST_CHECKPOINTS = 16
+"""Steps of the slider: enough to see a head form, few enough for a page that is sent by mail."""
+
+
+@dataclass(frozen=True)
+class FollowedPath:
+    """A path of a member's circuit through training.
+
+    Attributes:
+        layer, head, query, target, rule: where it is and what it reads, in words.
+        attention: at each checkpoint; empty where the path was not followed.
+        needed_for: the first step or depth that is lost without its read, if any is.
+        mean_attention: at the end, on other sequences.
+        carries: what it brings.
+        removed: loss without it, by mode.
+    """
+
+    layer: int
+    head: int
+    query: str
+    target: str
+    rule: str
+    attention: tuple[float, ...]
+    needed_for: int | None
+    mean_attention: float
+    carries: tuple[str, ...]
+    removed: dict[str, float]
+
+    @property
+    def place(self) -> str:
+        """Layer and head, counted from 0."""
+        return f"{self.layer}.{self.head}"
+
+    @property
+    def read(self) -> str:
+        """What it reads."""
+        return f"{self.query} → {self.target or self.rule}"
+
+    @property
+    def to_one_token(self) -> bool:
+        """Whether it reads a single token: not all tokens of a role alike, and no mixture."""
+        return bool(self.target) and not self.target.startswith("all ") and " + " not in self.target
+
+    @property
+    def name(self) -> str:
+        """Both."""
+        return f"{self.place} {self.read}"
+
+
+def followed_paths(
+    reading: Mapping[str, Any], followed: Mapping[str, Any], number: Callable[[str], int]
+) -> tuple[FollowedPath, ...]:
+    """The paths of a reading that were followed.
+
+    Args:
+        reading: as `hopscope circuit --json` prints it.
+        followed: the analysis of how its paths formed.
+        number: of a target, from its name.
+    """
+    of = {_key(path): path for path in reading["paths"]}
+    return tuple(_path_of(of[_key(path)], path["attention"], number) for path in followed["paths"])
+
+
+def _path_of(
+    found: Mapping[str, Any], attention: Sequence[float], number: Callable[[str], int]
+) -> FollowedPath:
+    return FollowedPath(
+        layer=found["layer"],
+        head=found["head"],
+        query=found["query_role"],
+        target=found["target_role"] or "",
+        rule=found["rule"],
+        attention=tuple(attention),
+        needed_for=None if found["needed_for"] is None else number(found["needed_for"]),
+        mean_attention=found["mean_attention"],
+        carries=tuple(found["carries"]),
+        removed=found["loss_if_removed"],
+    )
+
+
+def _key(path: Mapping[str, Any]) -> tuple[int, int, str]:
+    return path["layer"], path["head"], path["query_role"]
+
+
+@dataclass(frozen=True)
+class FollowedMember(ABC):
+    """A member whose circuit was read and followed.
+
+    Attributes:
+        member, seed: which one.
+        frozen: whether its training broke off because it diverged.
+        reading: what the reader found, as `hopscope circuit --json` prints it.
+        checkpoints: steps at which attention was followed.
+        paths: those that were.
+        tokens, rows: of the example sequence and of the row roles, see the analysis.
+        reading_file, formation_file: where both are in the run.
+        unit: where its checkpoints are.
+    """
+
+    member: int
+    seed: int
+    frozen: bool
+    reading: dict[str, Any]
+    checkpoints: tuple[int, ...]
+    paths: tuple[FollowedPath, ...]
+    tokens: list[dict[str, Any]]
+    rows: list[str]
+    reading_file: str
+    formation_file: str
+    unit: UnitFolder
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What the member is called in tables and figures."""
+
+    @staticmethod
+    @abstractmethod
+    def number(target: str) -> int:
+        """The step or depth that a target's name in the reading means."""
+
+    @property
+    def every_path(self) -> tuple[FollowedPath, ...]:
+        """Every path of its smallest circuit, also those that were not followed."""
+        return tuple(_path_of(path, (), self.number) for path in self.reading["paths"])
+
+    @property
+    def was_read(self) -> bool:
+        """Whether a circuit by rules accounts for what it has learned."""
+        return bool(self.reading["verdict"] == READ)
+
+    @property
+    def reads(self) -> tuple[tuple[int, str, str], ...]:
+        """What its smallest circuit reads, in its canonical form (`hopscope.circuits.circuit.Circuit.reads`)."""
+        return tuple((depth, query, what) for depth, query, what in self.reading["reads"])
+
+    @property
+    def heads(self) -> list[tuple[int, int]]:
+        """Heads with a path in its smallest circuit."""
+        return sorted({(path["layer"], path["head"]) for path in self.reading["paths"]})
+
+    @property
+    def heads_needed(self) -> int:
+        """Heads of its smallest circuit, less one if two of them could be one (paper, section 8.2, ii)."""
+        return len(self.heads) - min(1, len(self.reading["merges"]))
+
+    def formed(self, path: FollowedPath) -> Crossing:
+        """When the mean attention on a path rose over 0.5."""
+        return first_crossing(self.checkpoints, path.attention, FORMED)
+
+
+def history_of(
+    unit: UnitFolder,
+    member: MemberRecord,
+    reader: ReaderConfig,
+    step: int,
+    frozen: bool,
+    number: Callable[[str], int],
+) -> dict[str, Any]:
+    """What was read of a member and how it formed, as fields of `FollowedMember`; nothing of one that diverged.
+
+    Args:
+        unit: where the member's analyses are.
+        member: the member.
+        reader: how members are read.
+        step: of the last checkpoint.
+        frozen: whether it diverged.
+        number: as `FollowedMember.number`.
+
+    Raises:
+        UserError: a file is missing or damaged.
+    """
+    names = {"reading": reading_name(member.member, reader), "formation": formation_name(member.member)}
+    reading, followed = (unit.read_analysis(name, step) for name in names.values())
+    if frozen:  # what was read of its last weights says nothing
+        reading = {**reading, "verdict": DIVERGED, "learned": [], "paths": [], "minimal_circuits": []}
+    return {
+        "member": member.member,
+        "seed": member.seed,
+        "frozen": frozen,
+        "reading": reading,
+        "checkpoints": tuple(followed["checkpoints"]),
+        "paths": () if frozen else followed_paths(reading, followed, number),
+        "tokens": followed["tokens"],
+        "rows": followed["rows"],
+        "unit": unit,
+        **{f"{what}_file": unit.file_of(name, step) for what, name in names.items()},
+    }
+
+
+# For the player; the shape of a view is that of the run folder's documentation.
+
+
+@dataclass(frozen=True)
+class Followed:
+    """One member's circuit, as the player needs it.
+
+    Attributes:
+        of: the member.
+        step: of the last checkpoint.
+        layers, heads: of the model.
+        partial: held-out losses through training, by name.
+        plateau: loss of a model that reads by position alone.
+        rows: row roles that are shown.
+    """
+
+    of: FollowedMember
+    step: int
+    layers: int
+    heads: int
+    partial: Mapping[str, Curve]
+    plateau: float
+    rows: Sequence[str]
+
+    @property
+    def followed_heads(self) -> list[tuple[int, int]]:
+        """Heads with a path that is followed through training."""
+        return sorted({(path.layer, path.head) for path in self.of.paths})
+
+
+def player(title: str, caption: str, circuits: Iterable[Followed]) -> Block:
+    """The block of a page that shows the circuits of some members."""
+    return {
+        "kind": "circuit",
+        "title": title,
+        "caption": caption,
+        "circuits": [
+            {"name": each.of.name, "file": each.of.formation_file, "key": "paths", "view": view(each)}
+            for each in circuits
+        ],
+    }
+
+
+def view(followed: Followed) -> dict[str, Any]:
+    """One member: its circuit, and what became of its attention through training."""
+    member = followed.of
+    kept = member.unit.read_analysis(maps_name(member.member), followed.step)
+    measured = np.asarray(kept["steps"]).tolist()
+    steps = spaced(measured, MOST_CHECKPOINTS)
+    reading = member.reading
+    return {
+        "member": member.member,
+        "seed": member.seed,
+        "checkpoint": reading["checkpoint"],
+        "verdict": reading["verdict"],
+        "layers": followed.layers,
+        "heads": followed.heads,
+        "rows": list(followed.rows),
+        "tokens": member.tokens,
+        "checkpoints": steps,
+        "partial": {name: _at(steps, *curve) for name, curve in followed.partial.items()},
+        "plateau": followed.plateau,
+        "threshold": reading["threshold"],
+        "loss": reading["loss"],
+        "paths": [_path(followed, path, steps) for path in member.paths],
+        "undrawn": len(reading["paths"]) - len(member.paths),
+        "undrawn_heads": len(member.heads) - len(followed.followed_heads),
+        "maps": _maps(followed, np.asarray(kept["maps"]), measured, steps),
+    }
+
+
+def _path(followed: Followed, path: FollowedPath, steps: Sequence[int]) -> dict[str, Any]:
+    uses = next(
+        found["composition"]
+        for found in followed.of.reading["paths"]
+        if _key(found) == (path.layer, path.head, path.query)
+    )
+    return {
+        "layer": path.layer,
+        "head": path.head,
+        "query_role": path.query,
+        "rule": path.rule,
+        "target_role": path.target or None,
+        "mean_attention": path.mean_attention,
+        "carries": list(path.carries),
+        "composition": uses,
+        "loss_if_removed": path.removed,
+        "attention": _at(steps, followed.of.checkpoints, path.attention),
+        "hop": path.needed_for,
+    }
+
+
+def _at(steps: Sequence[int], times: Sequence[float], values: Sequence[float]) -> list[float]:
+    """Values of a curve at steps that it was measured at."""
+    of = {int(time): value for time, value in zip(times, values, strict=True)}
+    return [round(of[step], 4) for step in steps]
+
+
+def _maps(
+    followed: Followed, maps: np.ndarray, measured: Sequence[int], steps: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Attention maps of the circuit's heads at the slider's steps, as bytes."""
+    places = [list(measured).index(step) for step in steps]
+    return [
+        {
+            "layer": layer,
+            "head": head,
+            "shape": [len(steps), *maps.shape[-2:]],
+            "data": base64.b64encode(np.ascontiguousarray(maps[places, layer, head]).tobytes()).decode(),
+        }
+        for layer, head in followed.followed_heads
+    ]
