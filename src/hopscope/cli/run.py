@@ -3,12 +3,9 @@
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import tyro
-
-from hopscope.cli.declared import declared_fields
-from hopscope.cli.parsing import joined, parse
+from hopscope.cli.study_fields import study_fields
 from hopscope.errors import UserError
 from hopscope.studies import find_study, study_names
 from hopscope.studies.program import Program
@@ -64,28 +61,8 @@ def read_options(study: Program, arguments: list[str], called: str | None = None
     """
     preset = study.chosen_preset(_preset(arguments))
     command = f"run {called or study.name}"
-    if study.study.units is None:
-        options, fields = declared_fields(RunOptions(preset=preset), study, preset, arguments, command)
-        return options, study.configured(preset, fields)
-    config = study.configured(preset, {})
-    several = [
-        name for name, field in type(config).model_fields.items() if field.annotation == tuple[str, ...]
-    ]
-    arguments = joined(arguments, several)
-    flat = tyro.conf.arg(name="")
-    both = dataclasses.make_dataclass(
-        "Run",
-        [
-            (
-                "options",
-                Annotated[RunOptions, flat],
-                dataclasses.field(default_factory=lambda: RunOptions(preset=preset)),
-            ),
-            ("config", Annotated[type(config), flat], dataclasses.field(default=config)),
-        ],
-    )
-    parsed: Any = parse(both, arguments, command, description=f"{study.name}: {study.study.question}.")
-    return parsed.options, parsed.config
+    options, fields = study_fields(RunOptions(preset=preset), study, preset, arguments, command)
+    return options, study.configured(preset, fields)
 
 
 def _preset(arguments: list[str]) -> str | None:

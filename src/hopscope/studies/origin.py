@@ -68,7 +68,7 @@ def check_source(run: RunFolder, program: Program) -> None:
     Raises:
         UserError: it has changed.
     """
-    if program.built_in:
+    if program.study.units is not None:  # its tasks are built in
         return
     expected = DeclaredConfig.model_validate(run.config).source
     found = program.source

@@ -76,8 +76,8 @@ class Program:
 
     @cached_property
     def source(self) -> str | None:
-        """Hash of the source of what decides the numbers, beside the configuration; none for a built-in study."""
-        if self.built_in:
+        """Hash of the source of what decides the numbers, beside the configuration; none where all tasks are built in."""
+        if self.study.units is not None:
             return None
         parts = [] if self.study.task is None else [source_hash(type(self.study.task))]
         parts += [] if self.study.start is None else [source_hash(self.study.start)]

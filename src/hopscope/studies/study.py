@@ -68,8 +68,8 @@ class Study(BaseModel):
             they are drawn.
         page: template of the page (Markdown with Jinja), or the name of its file beside the study's file.
         held_out: held-out samples of an evaluation.
-        units: a function of the options that gives the units to train, in place of task, model, training, grid and
-            seeds; the options alone are then the run's configuration.
+        units: a function of the options that gives the units to train, of built-in tasks, in place of task, model,
+            training, grid and seeds; the options alone are then the run's configuration.
         analyses: what is measured by code that keeps files of its own (`hopscope.studies.analysis`).
         page_names: a function of the page and the options that gives further names for the page's template.
         member_name: a function of the options and a member's number that gives what pages call it.
@@ -161,7 +161,7 @@ class Study(BaseModel):
         self._check_cells()
         for preset, fields in self.presets.items():
             for name in fields:
-                if name not in self._plain:
+                if name not in self.plain_fields:
                     self._split(name, f"preset {preset!r}: ")
         return self
 
@@ -192,7 +192,7 @@ class Study(BaseModel):
             if name in varied:
                 several = isinstance(value, list | tuple | range)
                 varied[name] = tuple(value) if several else (value,)
-            elif name in self._plain:
+            elif name in self.plain_fields:
                 updates[name] = value
             else:
                 section, field = self._split(name)
@@ -205,7 +205,7 @@ class Study(BaseModel):
             raise UserError(f"study {self.name!r}: {validation_line(error)}") from None
 
     @property
-    def _plain(self) -> tuple[str, ...]:
+    def plain_fields(self) -> tuple[str, ...]:
         """Fields of the study itself that can be given another value."""
         return _PLAIN if self.units is None else ()
 
@@ -227,7 +227,7 @@ class Study(BaseModel):
 
     def fields(self) -> list[str]:
         """Dotted names of everything that can be varied or given on the command line."""
-        found = list(self._plain)
+        found = list(self.plain_fields)
         for section in SECTIONS:
             value = getattr(self, section)
             prefix = "" if section == "options" else f"{section}."

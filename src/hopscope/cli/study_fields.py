@@ -1,4 +1,4 @@
-"""The command line of a declared study: a flag for every field of its task, model, training and options."""
+"""The command line of a study: a flag for every field of its task, model, training and options."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -8,17 +8,22 @@ from typing import Annotated, Any, TypeVar
 import tyro
 from pydantic import BaseModel
 
-from hopscope.cli.parsing import parse
+from hopscope.cli.parsing import joined, parse
 from hopscope.studies.program import Program
 from hopscope.studies.study import SECTIONS, Study
 
 Options = TypeVar("Options")
 
+_PLAIN_HELP = {
+    "seeds": "Number of seeds of every configuration.",
+    "held_out": "Held-out samples of an evaluation.",
+}
+
 _SKIPPED = ("kind",)
 """Fields that tell the built-in tasks apart in a record."""
 
 
-def declared_fields(
+def study_fields(
     options: Options, program: Program, preset: str | None, arguments: Sequence[str], command: str
 ) -> tuple[Options, dict[str, Any]]:
     """Run options, and the dotted fields that the command line gives another value.
@@ -37,21 +42,23 @@ def declared_fields(
     flat = tyro.conf.arg(name="")
     fields: list[Any] = [
         ("run", Annotated[type(options), flat], dataclasses.field(default_factory=lambda: options)),
-        ("seeds", Annotated[int, tyro.conf.arg(help="Number of seeds of every configuration.")], study.seeds),
-        (
-            "held_out",
-            Annotated[int, tyro.conf.arg(help="Held-out samples of an evaluation.")],
-            study.held_out,
-        ),
     ]
+    for name in study.plain_fields:
+        fields.append((name, Annotated[int, tyro.conf.arg(help=_PLAIN_HELP[name])], getattr(study, name)))
+    several: list[str] = []
     for section in SECTIONS:
         value = getattr(study, section)
         if isinstance(value, BaseModel):
             flags = _section(section, value, study)
+            several += [
+                name for name, info in type(value).model_fields.items() if info.annotation == tuple[str, ...]
+            ]
             kind: Any = Annotated[flags, flat] if section == "options" else flags
             fields.append((section, kind, dataclasses.field(default_factory=flags)))
     every = dataclasses.make_dataclass("Run", [_with_default(*field) for field in fields])
-    parsed: Any = parse(every, arguments, command, description=f"{study.name}: {study.question}")
+    parsed: Any = parse(
+        every, joined(arguments, several), command, description=f"{study.name}: {study.question}"
+    )
     return parsed.run, _changes(study, parsed)
 
 
@@ -71,12 +78,19 @@ def _section(section: str, value: BaseModel, study: Study) -> type:
         if name in _SKIPPED:
             continue
         annotation, default = info.annotation, getattr(value, name)
-        dotted = f"{section}.{name}"
+        dotted = _dotted(section, name)
         if dotted in study.vary:
             annotation, default = tuple[annotation, ...], tuple(study.vary[dotted])  # type: ignore[valid-type]
         described = Annotated[annotation, tyro.conf.arg(help=helps.get(name))]  # type: ignore[valid-type]
+        for own in info.metadata:  # such as another name of the flag
+            described = Annotated[described, own]
         fields.append((name, described, dataclasses.field(default_factory=partial(_same, default))))
     return dataclasses.make_dataclass(section.capitalize(), fields)
+
+
+def _dotted(section: str, name: str) -> str:
+    """What a field is called where it is varied: one of the options has no section in front."""
+    return name if section == "options" else f"{section}.{name}"
 
 
 def _same(value: Any) -> Any:
@@ -96,7 +110,7 @@ def _helps(kind: type) -> dict[str, str]:
 
 def _changes(study: Study, parsed: Any) -> dict[str, Any]:
     """Dotted field → value, where the command line has another one than the study."""
-    changes: dict[str, Any] = {name: getattr(parsed, name) for name in ("seeds", "held_out")
+    changes: dict[str, Any] = {name: getattr(parsed, name) for name in study.plain_fields
                                if getattr(parsed, name) != getattr(study, name)}  # fmt: skip
     for section in SECTIONS:
         value = getattr(study, section)
@@ -104,7 +118,7 @@ def _changes(study: Study, parsed: Any) -> dict[str, Any]:
             continue
         given: Mapping[str, Any] = vars(getattr(parsed, section))
         for name, found in given.items():
-            dotted = f"{section}.{name}"
+            dotted = _dotted(section, name)
             before = tuple(study.vary[dotted]) if dotted in study.vary else getattr(value, name)
             if found != before:
                 changes[dotted] = found
