@@ -54,7 +54,7 @@ def _decimals(half_width: float, least: int) -> int | None:
 
 
 def _plain(value: float, decimals: int | None) -> str:
-    group = "," if abs(value) >= 10_000 else ""
+    group = "," if abs(value) >= 1_000 else ""
     if decimals is not None:
         text = f"{value:{group}.{decimals}f}"
         while (

@@ -76,7 +76,7 @@ class Program:
 
     @cached_property
     def source(self) -> str | None:
-        """Hash of the source of what decides the numbers, beside the configuration; none where all tasks are built in."""
+        """Hash of the source of what decides the numbers beside the configuration; none where tasks are built in."""
         if self.study.units is not None:
             return None
         parts = [] if self.study.task is None else [source_hash(type(self.study.task))]

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from hopscope.studies.chains.config import QUICK, ChainsConfig
+from hopscope.studies.chains.config import DEEP, QUICK, ChainsConfig
 
 
 class CircuitsConfig(ChainsConfig):
@@ -21,6 +21,7 @@ PRESETS = {
         members_per_unit=1,
     ),
     "laptop": CircuitsConfig(**QUICK, seeds=6),
+    "workstation": CircuitsConfig(**DEEP, seeds=8),
     "two-steps": CircuitsConfig(seeds=8, layers=8, heads=1, steps=2, training_steps=3_000, checkpoint_every=250),
     "paper": CircuitsConfig(
         seeds=12, layers=12, heads=1, width=128, mlp_ratio=4.0, steps=3, pool=2**18, training_steps=24_000,
@@ -31,6 +32,7 @@ PRESETS = {
 COSTS = {
     "smoke": "under a minute on two cores",
     "laptop": "under 10 min on two cores",
+    "workstation": "under 3 h on two cores",
     "two-steps": "under 10 min on two cores",
     "paper": "12 models of 12 layers; made for a GPU",
 }

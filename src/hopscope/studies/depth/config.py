@@ -196,12 +196,19 @@ def plan(config: DepthStudyConfig) -> list[UnitPlan]:
 ANALYSES = {RETRIEVAL: "json"}
 """What is measured of every unit's last checkpoint."""
 
+_DEEP = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+
 PRESETS = {
     "smoke": DepthStudyConfig(
         seeds=2, deepest_seeds=2, layers=(1, 3), layers_last=(1, 3), steps=2, steps_last=2, width=32, heads=2,
         training_steps=300, batch_size=32, checkpoint_every=100, evaluation_samples=256, analysis_samples=512,
     ),
     "laptop": DepthStudyConfig(),
+    "workstation": DepthStudyConfig(
+        seeds=8, deepest_seeds=8, layers=_DEEP, layers_last=_DEEP, steps=5, steps_last=3, heads=1, width=512,
+        head_size=16, batch_size=256, clip_norm=1.0, training_steps=1_000, checkpoint_every=500, evaluate_every=25,
+        members_per_unit=4,
+    ),
     "paper": DepthStudyConfig(
         seeds=8, deepest_seeds=8, layers=tuple(range(1, 9)), layers_last=tuple(range(1, 9)), steps=5, steps_last=3,
         pool=2**20, heads=8, width=128, mlp_ratio=4.0, training_steps=10_000, batch_size=512, beta2=0.999,
@@ -212,5 +219,6 @@ PRESETS = {
 COSTS = {
     "smoke": "under a minute on two cores",
     "laptop": "under 15 min on two cores",
+    "workstation": "under 3 h on two cores",
     "paper": "128 models; made for a GPU",
 }

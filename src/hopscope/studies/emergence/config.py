@@ -5,7 +5,7 @@ from typing import ClassVar, Self
 from pydantic import Field, model_validator
 
 from hopscope.story.words import symbol
-from hopscope.studies.chains.config import QUICK, ChainsConfig
+from hopscope.studies.chains.config import DEEP, QUICK, ChainsConfig
 from hopscope.training.config import MemberPlan, UnitPlan
 
 
@@ -88,6 +88,7 @@ PRESETS = {
         members_per_unit=2, crossed=2, clamped=1,
     ),
     "laptop": EmergenceConfig(**QUICK, seeds=6, crossed=0, clamped=0),
+    "workstation": EmergenceConfig(**DEEP, seeds=8, crossed=0, clamped=1),
     "two-steps": EmergenceConfig(
         seeds=4, layers=6, heads=2, steps=2, training_steps=2_000, checkpoint_every=50, crossed=3, clamped=2,
         members_per_unit=3, orders=2,
@@ -98,6 +99,7 @@ PRESETS = {
 COSTS = {
     "smoke": "under a minute on two cores",
     "laptop": "under 10 min on two cores",
+    "workstation": "under 3 h on two cores",
     "two-steps": "under 10 min on two cores",
     "paper": "24 models of 24 layers; made for a GPU",
     "paper-batch-32768": "12 models of 24 layers at 128 times the batch; made for a GPU",
