@@ -14,12 +14,13 @@ FLOORS = [
     "errors",
     "config",
     "sources",
+    "words",
     "rng",
     "runs",
+    "theory",
     "claims",
     "figures",
     "story",
-    "theory",
     "tasks",
     "testing",
     "models",
@@ -45,8 +46,6 @@ FORBIDDEN = {
     ("report", "llm"),
     ("report", "figures"),
     ("report", "story"),
-    ("theory", "figures"),
-    ("theory", "story"),
     ("tasks", "figures"),
     ("tasks", "story"),
     ("models", "figures"),
@@ -54,7 +53,6 @@ FORBIDDEN = {
     ("claims", "runs"),
     ("claims", "rng"),
     ("theory", "runs"),
-    ("theory", "claims"),
     ("tasks", "runs"),
     ("tasks", "claims"),
     ("tasks", "theory"),
@@ -105,10 +103,7 @@ TORCH_FREE = [
     ),
     "studies/circuits/claims",
     *(f"studies/emergence/{part}" for part in ("charts", "claims", "events", "figures", "measures", "page")),
-    *(
-        f"studies/depth/{part}"
-        for part in ("claims", "figures", "information_flow", "measures", "page", "values")
-    ),
+    *(f"studies/depth/{part}" for part in ("claims", "figures", "measures", "page", "values")),
     *(
         f"studies/permutation/{part}"
         for part in ("claims", "evidence", "figures", "figures_own", "page", "shown")

@@ -11,9 +11,9 @@ from hopscope.opened import ReadCircuit, Run
 from hopscope.probes.worked import worked_sequence
 from hopscope.report.shown import ShownSequence
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder, find_run
+from hopscope.story.worked import worked_steps
 from hopscope.studies import find_study
 from hopscope.studies.loading import home_of, loading
-from hopscope.studies.permutation.worked import worked_steps
 from hopscope.studies.program import Program
 from hopscope.studies.study import Study
 from hopscope.tasks.config import PermutationConfig
@@ -151,7 +151,7 @@ def show(
     return ShownSequence(
         title=_title(unit, record, checkpoint),
         sequence=entry["tokens"],
-        steps=worked_steps(entry, 0),
+        steps=worked_steps(entry),
         caption=_SIDES[entry["split"]],
         run=folder.hash,
         member=member,

@@ -10,7 +10,7 @@ import pytest
 from hopscope.models.packing import explorer_model
 from hopscope.probes.worked import worked_sequence
 from hopscope.report.page import build_report
-from hopscope.studies.permutation.worked import worked_block
+from hopscope.story.worked import worked_block
 
 pytestmark = pytest.mark.browser
 
@@ -48,7 +48,7 @@ def page_path(tmp_path_factory, forward_cases):
         "sequences": [{"name": "plain", "tokens": PLAIN}, {"name": "probe", "tokens": PROBE}],
     }
     story = synthetic.story()
-    worked = [worked_block(entry, 0, file="worked.json", key=f"{at}") for at, entry in enumerate(entries)]
+    worked = [worked_block(entry, file="worked.json", key=f"{at}") for at, entry in enumerate(entries)]
     story["sections"][0]["blocks"] = [*worked, block]
     (run / "story.json").write_text(json.dumps(story), encoding="utf-8")
     build_report([run], run / "report.html")

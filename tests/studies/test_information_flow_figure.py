@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from hopscope.figures import chart, write_figure
+from hopscope.figures.information_flow import information_flow_chart
 from hopscope.report.figures import render_figure
 from hopscope.runs.evidence import Evidence
-from hopscope.studies.depth.information_flow import information_flow_chart
 from hopscope.theory.information_flow import held_pieces
 
 NAME = "information_flow"

@@ -1,5 +1,6 @@
 """A study whose options alone decide its units, with analyses that keep files of their own and a page in two parts."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -165,3 +166,12 @@ def test_figures_of_a_function_are_checked(place: Path) -> None:
 def test_work_for_the_whole_run_is_told_by_its_files() -> None:
     analysis = RunAnalysis(("a.json",), lambda *given: None, lambda run, options: [])
     assert find_study("llm").gathered == ("llm/answers.json",) and analysis.files == ("a.json",)
+
+
+@pytest.mark.parametrize("name", ["permutation", "depth", "circuits", "emergence", "tiny-lm", "llm"])
+def test_every_deferred_function_is_there(name: str) -> None:
+    """Its name is a string, so that nothing else sees that it exists."""
+    for analysis in find_study(name).study.analyses:
+        for part in (analysis.work, getattr(analysis, "evaluate", None)):
+            module, _, function = getattr(part, "__name__", "").partition(":")
+            assert part is None or callable(getattr(importlib.import_module(module), function))

@@ -2,10 +2,10 @@ import pytest
 
 from hopscope.report.record import WorkedBlock
 from hopscope.runs.evidence import Row
+from hopscope.story.worked import worked_block, worked_steps
 from hopscope.studies import find_study
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.published import PLAIN, PLAIN_PROBE, PROBABILITIES, SEQUENCES
-from hopscope.studies.permutation.worked import worked_block, worked_steps
 from hopscope.theory.sequences import read_sequence
 
 from .page_evidence import page_evidence, run_folder
@@ -19,26 +19,24 @@ def entry():
     reading = read_sequence(TOKENS, 3)
     names = ("x", "seen", "used", "target", "recall", "elimination", "ideal")
     questions = [{name: getattr(question, name) for name in names} for question in reading.questions]
-    return {"tokens": TOKENS, "questions": questions, "probabilities": [[[0.0] * 3] * 3, ROWS]}
+    return {"tokens": TOKENS, "questions": questions, "probabilities": [ROWS, [[0.0] * 3] * 3]}
 
 
 def test_the_block_is_one_of_the_page(entry):
     block = worked_block(
         entry,
-        1,
         file="units/7/analysis/worked.json",
-        key="sequences.0.probabilities.1",
+        key="sequences.0.probabilities.0",
         title="a probe",
         caption="words",
         published=[None, [0.51, None, 0.49], None],
-        notes=["", "", "trapped"],
     )
     checked = WorkedBlock.model_validate(block)
     assert (checked.title, checked.caption, checked.sequence) == ("a probe", "words", TOKENS)
-    assert (checked.file, checked.key) == ("units/7/analysis/worked.json", "sequences.0.probabilities.1")
+    assert (checked.file, checked.key) == ("units/7/analysis/worked.json", "sequences.0.probabilities.0")
     assert [step.probabilities for step in checked.steps] == ROWS
     assert [step.ideal for step in checked.steps] == [[1 / 3] * 3, [0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]
-    assert [step.note for step in checked.steps] == ["", "", "trapped"]
+    assert [step.note for step in checked.steps] == ["", "", ""]
     assert [[bar.published for bar in step.bars] for step in checked.steps] == [
         [None] * 3,
         [0.51, None, 0.49],
@@ -49,16 +47,10 @@ def test_the_block_is_one_of_the_page(entry):
     assert (last.target, last.recall, last.elimination) == (2, 2, 1)
 
 
-def test_members_do_not_mix(entry):
-    assert [bar["probability"] for step in worked_steps(entry, 0) for bar in step["bars"]] == [0.0] * 9
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"published": [None] * 2}, {"published": [[0.5] * 2] * 3}, {"notes": [""] * 4}]
-)
+@pytest.mark.parametrize("wrong", [{"published": [None] * 2}, {"published": [[0.5] * 2] * 3}])
 def test_published_numbers_must_fit(entry, wrong):
     with pytest.raises(ValueError, match="zip"):
-        worked_steps(entry, 1, **wrong)
+        worked_steps(entry, **wrong)
 
 
 # On the page.

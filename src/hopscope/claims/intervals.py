@@ -1,5 +1,6 @@
 """Confidence intervals over seeds: percentile bootstrap of a mean, exact and Wilson intervals of a share."""
 
+import math
 import statistics
 from collections.abc import Hashable, Sequence
 from typing import Literal
@@ -226,3 +227,45 @@ def _two_level_means(
         total = np.where(counted, table[drawn, chosen], 0.0).sum(axis=(1, 2))
         means.append(total / counted.sum(axis=(1, 2)))
     return np.concatenate(means)
+
+
+def interval_of_pairs(classes: Sequence[float], resamples: int = 2_000) -> Interval:
+    """Return the 95 % interval of the share of pairs that are of different classes, such as circuits of two members.
+
+    Pairs share members, so members are resampled, not pairs; two copies of one member are no pair.
+    """
+    found = np.asarray(classes)
+    differs = (found[:, None] != found[None, :]).astype(np.float64)
+    generator = np.random.Generator(np.random.Philox(key=0))
+    shares = []
+    for drawn in generator.integers(len(found), size=(resamples, len(found))):
+        pairs = drawn[:, None] != drawn[None, :]
+        if pairs.any():
+            shares.append(differs[np.ix_(drawn, drawn)][pairs].mean())
+    low, high = np.quantile(shares, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def ratio_interval(above: tuple[float, float, float], below: tuple[float, float, float]) -> Interval | None:
+    """Return the interval of the ratio of two independent estimates, from their own.
+
+    The method is MOVER-R (Donner and Zou 2012, Stat Methods Med Res 21, 347–359).
+
+    Args:
+        above: estimate, low and high end of the numerator.
+        below: of the denominator.
+
+    Returns:
+        (low, high), or None where the denominator is too near to 0 for its interval: the ratio then has no bounds.
+    """
+    (a, a_low, a_high), (b, b_low, b_high) = above, below
+    if b_low <= 0 or b_high >= 2 * b:
+        return None
+    product = a * b
+    low = (
+        product - math.sqrt(max(0.0, product**2 - a_low * b_high * (2 * a - a_low) * (2 * b - b_high)))
+    ) / (b_high * (2 * b - b_high))
+    high = (
+        product + math.sqrt(max(0.0, product**2 - a_high * b_low * (2 * a - a_high) * (2 * b - b_low)))
+    ) / (b_low * (2 * b - b_low))
+    return low, high

@@ -81,7 +81,7 @@ def _section(section: str, value: BaseModel, study: Study) -> type:
         dotted = _dotted(section, name)
         if dotted in study.vary:
             annotation, default = tuple[annotation, ...], tuple(study.vary[dotted])  # type: ignore[valid-type]
-        described = Annotated[annotation, tyro.conf.arg(help=helps.get(name))]  # type: ignore[valid-type]
+        described: Any = Annotated[annotation, tyro.conf.arg(help=helps.get(name))]
         for own in info.metadata:  # such as another name of the flag
             described = Annotated[described, own]
         fields.append((name, described, dataclasses.field(default_factory=partial(_same, default))))

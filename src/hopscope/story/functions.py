@@ -25,7 +25,7 @@ from hopscope.story import blocks
 from hopscope.story.numbers import PageNumberFunctions
 from hopscope.story.text import DASH, PageText
 from hopscope.story.values import ClaimFacts, ConfigurationFacts, MemberFacts
-from hopscope.story.words import counted, symbol
+from hopscope.words import counted, symbol
 
 if TYPE_CHECKING:
     from hopscope.claims import JudgedClaim

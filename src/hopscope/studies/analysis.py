@@ -2,11 +2,12 @@
 
 A measure (`hopscope.measure`) returns its rows.  An analysis is for what is large, what other commands read as well, or
 what is done member by member and taken up again: its files stay as they are, and rows are made of them at the end.
-This module loads no torch; the functions of an analysis import it where they need it.
+This module loads no torch; what does is named, and imported when it is called (`deferred`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +16,17 @@ if TYPE_CHECKING:
     from hopscope.training.budget import TimeBudget
     from hopscope.training.config import UnitPlan
     from hopscope.training.trainer import Evaluate
+
+
+def deferred(place: str) -> Callable[..., Any]:
+    """Return the function `package.module:name`, whose module is imported when it is first called."""
+
+    def call(*arguments: Any) -> Any:
+        module, _, name = place.partition(":")
+        return getattr(import_module(module), name)(*arguments)
+
+    call.__name__ = place
+    return call
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,14 @@
 """The paper's recipe (sections 7.1, 8.1 and 9.1): GPT-2's blocks on vectors that carry their position, and AdamW."""
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from hopscope.config import Config
 from hopscope.models.config import TransformerConfig
+from hopscope.studies.analysis import deferred
 from hopscope.tasks.config import RetrievalConfig, Targets, TimeOrder
 from hopscope.training.config import Beta, TrainingConfig
-
-if TYPE_CHECKING:
-    from hopscope.runs import UnitFolder
-    from hopscope.training.budget import TimeBudget
-    from hopscope.training.config import UnitPlan
-    from hopscope.training.trainer import Evaluate
 
 RETRIEVAL = "retrieval"
 """Name of the analysis that holds losses and accuracies of a unit's last checkpoint."""
@@ -147,24 +142,10 @@ class RecipeConfig(Config):
         )
 
 
-# What is measured of every model of the recipe; torch is imported when it is called.
+# What is measured of every model of the recipe.
 
+evaluator = deferred("hopscope.studies.retrieval:evaluator")
+"""What is recorded during training: losses and accuracies on held-out samples."""
 
-def evaluator(options: RecipeConfig, task: Any) -> "Evaluate":
-    """What is recorded during training: losses and accuracies on held-out samples."""
-    from hopscope.studies.retrieval import evaluator
-
-    return evaluator(task, options.evaluation_samples)
-
-
-def analysed(
-    options: RecipeConfig, unit: "UnitFolder", plan: "UnitPlan", task: Any, budget: "TimeBudget", device: str
-) -> None:
-    """Measure the last checkpoint on more samples than the curves, unless that is done.
-
-    Raises:
-        UserError: the checkpoint is damaged, or the file cannot be written.
-    """
-    from hopscope.studies.retrieval import analyse
-
-    analyse(unit, plan, task, options.analysis_samples, device)
+analysed = deferred("hopscope.studies.retrieval:analyse")
+"""Measures the last checkpoint on more samples than the curves."""

@@ -7,16 +7,17 @@ from torch import Tensor
 from hopscope.models.transformer import Transformer
 from hopscope.probes.retrieval import held_out, measure_retrieval
 from hopscope.runs import UnitFolder
-from hopscope.studies.recipe import RETRIEVAL
+from hopscope.studies.recipe import RETRIEVAL, RecipeConfig
 from hopscope.tasks.retrieval import RetrievalTask
+from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan
 from hopscope.training.restore import load_ensemble
 from hopscope.training.trainer import Evaluate
 
 
-def evaluator(task: RetrievalTask, samples: int) -> Evaluate:
+def evaluator(options: RecipeConfig, task: RetrievalTask) -> Evaluate:
     """Held-out losses and accuracies, for the curves."""
-    batch = task.evaluation(samples, annotate=False)
+    batch = task.evaluation(options.evaluation_samples, annotate=False)
 
     def evaluate(model: Transformer, members: Sequence[int]) -> dict[tuple[str, str], Tensor]:
         return held_out(model, task, batch)
@@ -24,7 +25,14 @@ def evaluator(task: RetrievalTask, samples: int) -> Evaluate:
     return evaluate
 
 
-def analyse(unit: UnitFolder, plan: UnitPlan, task: RetrievalTask, samples: int, device: str) -> None:
+def analyse(
+    options: RecipeConfig,
+    unit: UnitFolder,
+    plan: UnitPlan,
+    task: RetrievalTask,
+    budget: TimeBudget,
+    device: str,
+) -> None:
     """Measure the last checkpoint on more samples than the curves, unless that is done.
 
     Raises:
@@ -36,5 +44,7 @@ def analyse(unit: UnitFolder, plan: UnitPlan, task: RetrievalTask, samples: int,
     model = load_ensemble(unit, step, device)
     members = [member.member for member in plan.members]
     unit.write_analysis(
-        RETRIEVAL, step, {"members": members, "step": step, **measure_retrieval(model, task, samples)}
+        RETRIEVAL,
+        step,
+        {"members": members, "step": step, **measure_retrieval(model, task, options.analysis_samples)},
     )

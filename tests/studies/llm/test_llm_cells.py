@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from hopscope.claims.intervals import wilson
+from hopscope.claims.intervals import ratio_interval, wilson
 from hopscope.studies.llm.cells import by_chance
 from hopscope.studies.llm.config import LanguageModelConfig
-from hopscope.studies.llm.survival import ratio_interval, skill, survivals
+from hopscope.studies.llm.survival import skill, survivals
 
 from .made_up import asked, cells
 

@@ -6,12 +6,12 @@ from hopscope.circuits.following import read_and_follow
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.settings import setting_of, task_of
 from hopscope.runs import UnitFolder
-from hopscope.story.words import symbol
 from hopscope.studies import retrieval
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan
+from hopscope.words import symbol
 
 
 def analyse(
@@ -28,7 +28,7 @@ def analyse(
         TimeBudgetReached: between two members.
         UserError: a checkpoint is damaged, or a file cannot be written.
     """
-    retrieval.analyse(unit, plan, task, config.analysis_samples, device)
+    retrieval.analyse(config, unit, plan, task, budget, device)
     step = plan.training.steps
     for index, member in enumerate(plan.members):
         budget.check()

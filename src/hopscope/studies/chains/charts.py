@@ -10,11 +10,11 @@ from hopscope.claims.crossings import Crossing
 from hopscope.figures import Drawing, data_url
 from hopscope.figures.marks import QUIET_INK, broken_labels, colour, facet, given, shape
 from hopscope.figures.rows import WIDTH, Row, short
-from hopscope.story.words import symbol, symbols
 from hopscope.studies.chains.claims import independent
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.figures import MODE_WORDS, NO_STEP, PARTIAL, PATH, SHOWN_FROM, step_of_path
 from hopscope.studies.chains.places import FELL, FORMED, Place, carried, followed_paths, times
+from hopscope.words import symbol, symbols
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from hopscope.figures import Drawing, Figure, chart, lines
 from hopscope.figures.series import Axis, Mark, Series
-from hopscope.story.words import symbol
 from hopscope.studies.chains.claims import independent
 from hopscope.studies.chains.config import FALLEN, ChainsConfig
 from hopscope.studies.chains.places import followed_paths
+from hopscope.words import symbol
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+from hopscope.circuits.on_page import CircuitsOnPage
 from hopscope.circuits.path_history import Followed, FollowedMember
 from hopscope.runs.evidence import Evidence
 from hopscope.story.blocks import chain_example
 from hopscope.story.functions import PageFunctions
-from hopscope.story.words import symbol
 from hopscope.studies.chains.claims import independent
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.evidence import Member, gather
 from hopscope.studies.chains.figures import SHOWN_FROM
 from hopscope.studies.chains.places import Place, first_reads, followed_paths
-from hopscope.studies.circuit_page import CircuitsOnPage
+from hopscope.words import symbol
 
 CHEAP, DEAR = 0.15, 0.5
 """Losses without a head that looks almost free, and without one that is needed."""

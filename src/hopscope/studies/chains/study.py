@@ -1,16 +1,14 @@
 """What the studies of circuits and of emergence do alike: one model, many seeds, every member read and followed."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hopscope.circuits.config import followed_names
-from hopscope.studies.analysis import UnitAnalysis
+from hopscope.studies.analysis import UnitAnalysis, deferred
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.measures import measurements
 from hopscope.studies.recipe import RETRIEVAL, evaluator
 
 if TYPE_CHECKING:
-    from hopscope.runs import UnitFolder
-    from hopscope.training.budget import TimeBudget
     from hopscope.training.config import UnitPlan
 
 
@@ -20,21 +18,9 @@ def files(options: ChainsConfig, plan: "UnitPlan") -> dict[str, str]:
     return {RETRIEVAL: "json", **followed_names(members, options.reader())}
 
 
-def analyse(
-    options: ChainsConfig, unit: "UnitFolder", plan: "UnitPlan", task: Any, budget: "TimeBudget", device: str
-) -> None:
-    """Write them; those that are there already are kept.
-
-    Raises:
-        TimeBudgetReached: between two members.
-        UserError: a checkpoint is damaged, or a file cannot be written.
-    """
-    from hopscope.studies.chains.analysis import analyse
-
-    analyse(options, unit, plan, task, budget, device)
-
-
-circuits_of_members = UnitAnalysis(files, analyse, measurements, evaluator)
+circuits_of_members = UnitAnalysis(
+    files, deferred("hopscope.studies.chains.analysis:analyse"), measurements, evaluator
+)
 """Every member read and followed through training."""
 
 

@@ -3,10 +3,8 @@
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from hopscope.claims import Claim, Samples, at_least, at_most, between
-from hopscope.claims.intervals import Interval
+from hopscope.claims.intervals import interval_of_pairs
 from hopscope.claims.verdicts import LEAST_SEEDS
 from hopscope.studies.chains.claims import LEAST_MODELS, TRUST, by_seed, last_of, read_members
 from hopscope.studies.chains.places import of_places
@@ -72,23 +70,6 @@ def distinct_circuits(evidence: "Evidence") -> dict[str, Samples]:
         names[0]: Samples(differ, unit="seed", interval=interval_of_pairs(list(classes))),
         names[1]: by_seed(beyond),
     }
-
-
-def interval_of_pairs(classes: "Sequence[float]", resamples: int = 2_000) -> Interval:
-    """95 % interval of the share of pairs of members whose circuits are of different classes.
-
-    Pairs share members, so members are resampled, not pairs; two copies of one member are no pair.
-    """
-    found = np.asarray(classes)
-    differs = (found[:, None] != found[None, :]).astype(np.float64)
-    generator = np.random.Generator(np.random.Philox(key=0))
-    shares = []
-    for drawn in generator.integers(len(found), size=(resamples, len(found))):
-        pairs = drawn[:, None] != drawn[None, :]
-        if pairs.any():
-            shares.append(differs[np.ix_(drawn, drawn)][pairs].mean())
-    low, high = np.quantile(shares, [0.025, 0.975])
-    return float(low), float(high)
 
 
 def removals(evidence: "Evidence") -> dict[str, Samples]:

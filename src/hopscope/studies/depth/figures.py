@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from hopscope.figures import Drawing, Figure, cells, chart, data_url, dots, lines, sweep
 from hopscope.figures.series import Axis, Mark, Series
-from hopscope.story.words import counted, symbol
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.configurations import AXES, Asked, Configuration, Reading, reading_word
 from hopscope.studies.depth.runs import Runs, as_configured, panel
 from hopscope.studies.depth.values import LEARNED, crossings_of
 from hopscope.studies.theory import exact_by_step, exact_of, mask_and_order
 from hopscope.theory.information_flow import theorem_bound
+from hopscope.words import counted, symbol
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence
@@ -180,7 +180,7 @@ def _crossings(config: DepthStudyConfig, evidence: "Evidence") -> Drawing:
 
 
 def _information_flow(config: DepthStudyConfig, evidence: "Evidence") -> Drawing:
-    from hopscope.studies.depth.information_flow import information_flow_chart
+    from hopscope.figures.information_flow import information_flow_chart
 
     return information_flow_chart(config.steps, *mask_and_order(config))
 

@@ -7,11 +7,11 @@ import altair as alt
 from hopscope.figures import Drawing
 from hopscope.figures.marks import QUIET_INK, colour, given
 from hopscope.figures.rows import WIDTH, Row, short
-from hopscope.story.words import symbol, symbols
 from hopscope.studies.chains.charts import matrix, points, table
 from hopscope.studies.chains.claims import independent
 from hopscope.studies.emergence.config import EmergenceConfig
 from hopscope.studies.emergence.events import before, both, events, read_of, shares
+from hopscope.words import symbol, symbols
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence

@@ -4,9 +4,9 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from hopscope.story.words import symbol
 from hopscope.studies.chains.config import DEEP, QUICK, ChainsConfig
 from hopscope.training.config import MemberPlan, UnitPlan
+from hopscope.words import symbol
 
 
 class EmergenceConfig(ChainsConfig):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 from hopscope.claims.crossings import Crossing
 from hopscope.claims.precedence import Precedence, precedence
 from hopscope.claims.variance import Shares, variance_shares
-from hopscope.story.words import symbol
 from hopscope.studies.chains.places import FELL, FORMED, of_step, times
 from hopscope.studies.emergence.config import EmergenceConfig
+from hopscope.words import symbol
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from hopscope.figures import Figure, lines
 from hopscope.figures.series import Axis, Series
-from hopscope.story.words import symbol
 from hopscope.studies.chains import figures as shared
 from hopscope.studies.emergence.config import EmergenceConfig, clamped_runs
+from hopscope.words import symbol
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hopscope.claims import Claim, Judgement, Samples, at_least
 from hopscope.claims.intervals import wilson
-from hopscope.story.words import counted
 from hopscope.studies.llm.config import PAPER_COUNT, PAPER_DEPTHS, Kind, LanguageModelConfig, short_names
 from hopscope.studies.llm.measurements import ANSWERS, part_of
+from hopscope.words import counted
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence

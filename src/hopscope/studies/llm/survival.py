@@ -6,9 +6,8 @@ D is the product of D factors, and skill(D) / skill(D - 1) is the chance that th
 """
 
 from dataclasses import dataclass
-from math import sqrt
 
-from hopscope.claims.intervals import Interval
+from hopscope.claims.intervals import Interval, ratio_interval
 from hopscope.studies.llm.cells import Cell
 
 
@@ -64,27 +63,3 @@ def _skills(cell: Cell) -> tuple[float, float, float]:
     assert accuracy.value is not None and accuracy.low is not None and accuracy.high is not None
     low, high = skill(accuracy.low, cell.guess), skill(accuracy.high, cell.guess)
     return skill(accuracy.value, cell.guess), low, high
-
-
-def ratio_interval(above: tuple[float, float, float], below: tuple[float, float, float]) -> Interval | None:
-    """Interval of the ratio of two independent estimates, from their own (MOVER-R: Donner and Zou 2012, Stat Methods
-    Med Res 21, 347–359).
-
-    Args:
-        above: estimate, low and high end of the numerator.
-        below: of the denominator.
-
-    Returns:
-        (low, high), or None where the denominator is too near to 0 for its interval: the ratio then has no bounds.
-    """
-    (a, a_low, a_high), (b, b_low, b_high) = above, below
-    if b_low <= 0 or b_high >= 2 * b:
-        return None
-    product = a * b
-    low = (product - sqrt(max(0.0, product**2 - a_low * b_high * (2 * a - a_low) * (2 * b - b_high)))) / (
-        b_high * (2 * b - b_high)
-    )
-    high = (product + sqrt(max(0.0, product**2 - a_high * b_low * (2 * a - a_high) * (2 * b - b_low)))) / (
-        b_low * (2 * b - b_low)
-    )
-    return low, high

@@ -18,6 +18,7 @@ from hopscope.probes.roles import measure_roles
 from hopscope.probes.slots import recall_by_slot_pair
 from hopscope.probes.worked import worked_sequence
 from hopscope.runs import UnitFolder
+from hopscope.studies.permutation.config import PermutationStudyConfig, analyses
 from hopscope.studies.permutation.published import worked_examples
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.permutation import PermutationTask
@@ -30,7 +31,7 @@ CURVE_SEQUENCES = 512
 """Held-out sequences of each kind on the curves; the last checkpoint is measured on all of them."""
 
 
-def evaluator(task: PermutationTask) -> Evaluate:
+def evaluator(options: PermutationStudyConfig, task: PermutationTask) -> Evaluate:
     """Held-out loss, elimination and recall, for the curves."""
     plain = task.evaluation("plain", limit=CURVE_SEQUENCES)
     repeats = task.evaluation("repeats", limit=CURVE_SEQUENCES)
@@ -49,32 +50,30 @@ def evaluator(task: PermutationTask) -> Evaluate:
 
 
 def analyse(
+    options: PermutationStudyConfig,
     unit: UnitFolder,
     plan: UnitPlan,
     task: PermutationTask,
     budget: TimeBudget,
-    wanted: dict[str, str],
-    limit: int,
     device: str,
 ) -> None:
     """Write the analyses of a trained unit, unless they are there.
 
     Args:
+        options: of the study.
         unit, plan, task: what was trained.
         budget: looked at between two analyses.
-        wanted: names of the analyses and the kinds of their files.
-        limit: largest evaluation set that is gone through in full.
         device: to compute on.
 
     Raises:
         TimeBudgetReached: between two analyses.
         UserError: a checkpoint is damaged, or a file cannot be written.
     """
-    step = plan.training.steps
+    step, wanted = plan.training.steps, analyses(options, plan)
     missing = [name for name, kind in wanted.items() if not unit.analysis_path(name, step, kind).is_file()]
     if not missing:
         return
-    trained = _Trained(unit, plan, task, limit, device)
+    trained = _Trained(unit, plan, task, options.evaluation_limit, device)
     for number, name in enumerate(missing):
         if number:  # one analysis for each call, however small the budget, so that calls add up to an end
             budget.check()
@@ -85,7 +84,8 @@ class _Trained:
     """A unit at its last checkpoint.
 
     Attributes:
-        unit, plan, task, limit, device: as in `analyse`.
+        unit, plan, task, device: as in `analyse`.
+        limit: largest evaluation set that is gone through in full.
         model: its members.
     """
 

@@ -12,6 +12,7 @@ from hopscope.story.blocks import Block
 from hopscope.story.functions import PageFunctions
 from hopscope.story.text import DASH
 from hopscope.story.values import Said
+from hopscope.story.worked import worked_block
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.configurations import SWEEPS, Configuration
 from hopscope.studies.permutation.published import (
@@ -22,7 +23,6 @@ from hopscope.studies.permutation.published import (
     worked_examples,
 )
 from hopscope.studies.permutation.shown import floors
-from hopscope.studies.permutation.worked import worked_block
 
 EXAMPLE = ((3, 3), (4, 5), (2, 1), (1, 4), (3, 3))
 """The presentation's example (section 8): x₅ repeats x₁, so recall says 3 and elimination says 2."""
@@ -204,7 +204,6 @@ def _worked_blocks(worked: _Worked) -> Iterator[Block]:
             side = SIDES.get(chosen[name]["split"], "no single mapping")
             yield worked_block(
                 chosen[name],
-                0,
                 file=worked.file,
                 key=f"sequences.{name}.probabilities.0",
                 title=name,

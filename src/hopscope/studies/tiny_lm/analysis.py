@@ -28,14 +28,17 @@ EXAM_SEED = 0
 """Of the questions of the exam: all members answer the same."""
 
 
-def evaluator(task: EquationsTask, samples: int) -> Evaluate:
+def evaluator(options: TinyLmConfig, task: EquationsTask) -> Evaluate:
     """Loss and accuracy of the answers to held-out questions, by depth.
 
     Raises:
         UserError: Inspect is missing; said before training, because the exam needs it.
     """
     check_installed()
-    batches = {depth: task.evaluation(samples, depth, annotate=False) for depth in task.config.depths}
+    batches = {
+        depth: task.evaluation(options.evaluation_samples, depth, annotate=False)
+        for depth in task.config.depths
+    }
 
     def evaluate_members(model: Transformer, members: Sequence[int]) -> dict[tuple[str, str], Tensor]:
         found: dict[tuple[str, str], Tensor] = {}
@@ -51,7 +54,12 @@ def evaluator(task: EquationsTask, samples: int) -> Evaluate:
 
 
 def analyse(
-    config: TinyLmConfig, unit: UnitFolder, plan: UnitPlan, task: EquationsTask, budget: TimeBudget
+    config: TinyLmConfig,
+    unit: UnitFolder,
+    plan: UnitPlan,
+    task: EquationsTask,
+    budget: TimeBudget,
+    device: str,
 ) -> None:
     """Export, examine, read and follow every member of a unit, as far as that is not done.
 

@@ -4,7 +4,7 @@ Every row is held-out and stands at the member's last training step, except atte
 A member that diverged has null for what every member has (the exam's shares, what it learned, whether it was read) and
 no other row.
 
-Measure `exam`, part `depth_k`: answers to held-out questions through Inspect; see `hopscope.studies.tally_rows`.
+Measure `exam`, part `depth_k`: answers to held-out questions through Inspect; see `hopscope.llm.tally_rows`.
 
 Measures `reading`, `circuit` and `formation`: see `hopscope.circuits.history_rows`, which also says how a time is told.
 The targets are the depths of questions, parts `depth_k`.  Besides, `reading` has
@@ -31,10 +31,10 @@ from hopscope.circuits.history_rows import (
 from hopscope.config import validation_line
 from hopscope.errors import UserError
 from hopscope.llm.answers import Tally
+from hopscope.llm.tally_rows import SHARES, tally_rows
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
 from hopscope.runs.metrics import GATHERED
-from hopscope.studies.tally_rows import SHARES, tally_rows
 from hopscope.studies.tiny_lm.config import EXAM, TinyLmConfig, part_of
 from hopscope.studies.tiny_lm.evidence import Member, gather, target_of
 

@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
+from hopscope.circuits.on_page import CircuitsOnPage
 from hopscope.circuits.path_history import Followed, FollowedMember
 from hopscope.story.functions import PageFunctions
-from hopscope.studies.circuit_page import CircuitsOnPage
 from hopscope.studies.tiny_lm.config import TinyLmConfig
 from hopscope.studies.tiny_lm.corpus import shares
 from hopscope.studies.tiny_lm.evidence import Member, gather

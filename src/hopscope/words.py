@@ -1,4 +1,4 @@
-"""Words that pages of several studies share."""
+"""Words that pages, figures and claims share."""
 
 from collections.abc import Iterable
 
