@@ -339,7 +339,7 @@ def test_predictions_are_probabilities_of_the_readout_rows(model, repeats):
 @pytest.mark.parametrize("chunk", [1, 13, 101, 10_007])
 def test_the_size_of_a_chunk_changes_nothing(model, repeats, chunk):
     few = repeats.take(slice(103))
-    pieces = list(probes.chunks(few, chunk))
+    pieces = list(few.pieces(chunk))
     assert all(piece.inputs.shape[1] <= chunk for piece in pieces)
     assert torch.equal(torch.cat([piece.targets for piece in pieces], 1), few.targets)
     torch.testing.assert_close(

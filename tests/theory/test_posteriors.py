@@ -27,7 +27,6 @@ def mean_loss(mappings, predict, values, repeats=False):
 
 
 def test_published_floors():
-    assert posteriors.guessing_floor(5) == pytest.approx(1.6094, abs=5e-5)
     assert posteriors.elimination_floor(5) == pytest.approx(0.9575, abs=5e-5)
     assert posteriors.training_floor(5, 96) == pytest.approx(0.9129, abs=5e-5)
     assert posteriors.training_floor(5, 120) == posteriors.elimination_floor(5)
@@ -125,7 +124,6 @@ def test_all_mappings_together_are_the_uniform_prior(mapping, order, shown, quer
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: posteriors.guessing_floor(0), r"values out of range: expected at least 1, found 0"),
         (lambda: posteriors.elimination_floor(0), r"values out of range.*found 0"),
         (lambda: posteriors.training_floor(3, 7), r"expected 1 to 3! = 6, found 7"),
         (lambda: posteriors.training_floor(3, 0), r"found 0"),

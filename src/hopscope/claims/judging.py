@@ -75,7 +75,7 @@ def _judged(
     evidence: MembersOfARun,
     scale: Scale,
 ) -> _Judged:
-    parts = {name: _parts(claim, name, found, evidence, scale) for name, found in readings.items()}
+    parts = {name: _parts(claim, found, evidence, scale) for name, found in readings.items()}
     judgements = {name: _combined(claim, found, scale) for name, found in parts.items()}
     leanings = {name: _leaning(claim, found) for name, found in parts.items()}
     plain = [*judgements] == [""]
@@ -89,9 +89,7 @@ def _judged(
     return _Judged(judgement, "mixed" if undone else leaning, shown, counts, {} if plain else judgements)
 
 
-def _parts(
-    claim: Claim, reading: str, found: Measured, evidence: MembersOfARun, scale: Scale
-) -> dict[str, Part]:
+def _parts(claim: Claim, found: Measured, evidence: MembersOfARun, scale: Scale) -> dict[str, Part]:
     parts: dict[str, Part] = {}
     for name, criterion in claim.criteria.items():
         # What the run lacks is said once: with the first part that ran.

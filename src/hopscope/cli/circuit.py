@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 from tyro.conf import Positional
 
 from hopscope.cli.parsing import parse
-from hopscope.cli.terminal import console
+from hopscope.cli.terminal import console, progress
 from hopscope.runs import find_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.table import Table
 
 
@@ -46,7 +44,7 @@ def main(arguments: list[str]) -> int:
 
     prepare(threads=1)  # the passes are many and small: more threads mostly wait for each other
     read = Run(run.path).circuit(
-        options.member, options.checkpoint, threshold=options.tau, progress=_progress()
+        options.member, options.checkpoint, threshold=options.tau, progress=progress()
     )
     found = dict(read.record)
     if options.json:
@@ -54,16 +52,6 @@ def main(arguments: list[str]) -> int:
         return 0
     _show(found)
     return 0
-
-
-def _progress() -> "Callable[[str], None]":
-    if not os.isatty(2):
-        return lambda _: None
-
-    def show(stage: str) -> None:
-        print(f"\r\x1b[2K{stage} …", end="", file=sys.stderr, flush=True)
-
-    return show
 
 
 def _show(found: dict[str, Any]) -> None:

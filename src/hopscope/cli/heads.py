@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hopscope.cli.parsing import parse
-from hopscope.cli.terminal import console
+from hopscope.cli.terminal import console, progress
 from hopscope.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.table import Table
 
 _BEST = 3
@@ -89,7 +87,7 @@ def _found(options: Options) -> dict[str, Any]:
             pretrained=options.pretrained or None,
             device=_device(options.device),
             precision=options.precision,
-            progress=_progress(),
+            progress=progress(),
             depth=options.depth,
             chains=options.chains,
             count=options.count,
@@ -113,16 +111,6 @@ def _device(asked: str) -> str:
         known = "auto, cpu or cuda" if there else "auto or cpu (there is no CUDA device)"
         raise UserError(f"device: expected {known}, found {asked!r}; take another")
     return "cuda" if there and asked != "cpu" else "cpu"
-
-
-def _progress() -> "Callable[[str], None]":
-    if not os.isatty(2):
-        return lambda _: None
-
-    def show(stage: str) -> None:
-        print(f"\r\x1b[2K{stage} …", end="", file=sys.stderr, flush=True)
-
-    return show
 
 
 def _show(found: dict[str, Any]) -> None:

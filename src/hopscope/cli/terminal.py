@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hopscope.runs import RunFolder
@@ -20,6 +22,17 @@ def console() -> "Console":
     if os.isatty(1):
         return Console(width=max(100, shutil.get_terminal_size().columns))
     return Console(width=PIPE_WIDTH)
+
+
+def progress() -> Callable[[str], None]:
+    """A function that shows, on a terminal's standard error, what is being done; each word replaces the one before."""
+    if not os.isatty(2):
+        return lambda _: None
+
+    def show(stage: str) -> None:
+        print(f"\r\x1b[2K{stage} …", end="", file=sys.stderr, flush=True)
+
+    return show
 
 
 def ledger_words(run: RunFolder) -> dict[str, str]:

@@ -78,16 +78,6 @@ def broken_labels() -> alt.Axis:
     return alt.Axis(labelExpr="split(datum.label, '|')", labelLimit=0, labelOffset=up, grid=False)
 
 
-def level(value: float, label: str) -> alt.Chart:
-    """A vertical line at a level that is the same in every row, with a legend."""
-    stroke = alt.StrokeDash("level:N", scale=alt.Scale(range=[[5, 4]]), legend=legend(symbolType="stroke"))
-    return (
-        given([{"at": value, "level": label}])
-        .mark_rule(color=QUIET_INK, strokeWidth=1.3)
-        .encode(x="at:Q", strokeDash=stroke, tooltip=["level:N", alt.Tooltip("at:Q", format=".4~g")])
-    )
-
-
 def seeds_and_means(
     x: alt.X, y: alt.Y, by: alt.Color, *extra: str, offset: alt.XOffset | None = None
 ) -> list[alt.Chart]:

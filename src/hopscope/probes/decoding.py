@@ -25,7 +25,7 @@ from hopscope.models import lookup
 from hopscope.models.edits import visible_keys
 from hopscope.models.linear import linear, norm
 from hopscope.models.transformer import Transformer
-from hopscope.probes.permutation import CHUNK, chunks, json_numbers
+from hopscope.probes.permutation import CHUNK, json_numbers
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.permutation import PermutationTask
@@ -384,7 +384,7 @@ def _half(model: Transformer, task: PermutationTask, kind: str, split: str, most
 
 
 def _activations(model: Transformer, batch: Batch, row: int) -> RowActivations:
-    parts = [row_activations(model, part.inputs, row) for part in chunks(batch, CHUNK)]
+    parts = [row_activations(model, part.inputs, row) for part in batch.pieces(CHUNK)]
     return RowActivations(
         torch.cat([part.before for part in parts], 1), torch.cat([part.after for part in parts], 1)
     )

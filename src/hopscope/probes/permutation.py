@@ -4,7 +4,6 @@ All of them take *predictions* (probabilities), so that they can be checked agai
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,14 +23,8 @@ Probabilities = Float[Tensor, "member batch slot output"]
 def predict(model: Transformer, batch: Batch, chunk: int = CHUNK) -> Probabilities:
     """Each member's probabilities of every token (index = value; index 0 is no value) at the V answers."""
     with torch.no_grad():
-        parts = [model(part.inputs).softmax(-1) for part in chunks(batch, chunk)]
+        parts = [model(part.inputs).softmax(-1) for part in batch.pieces(chunk)]
     return torch.cat(parts, dim=1)
-
-
-def chunks(batch: Batch, size: int = CHUNK) -> Iterator[Batch]:
-    """The batch in pieces of at most `size` samples."""
-    for start in range(0, batch.inputs.shape[1], size):
-        yield batch.take(slice(start, start + size))
 
 
 def answers(batch: Batch) -> Int[Tensor, "member batch slot"]:
@@ -243,7 +236,7 @@ def mean_patterns(model: Transformer, batch: Batch) -> Float[Tensor, "member lay
     """Mean attention pattern of every head over the batch."""
     total: Tensor | None = None
     with torch.no_grad():
-        for part in chunks(batch):
+        for part in batch.pieces(CHUNK):
             _, captured = model.capture(part.inputs)
             summed = torch.stack([pattern.sum(1) for pattern in captured.patterns], 1)
             total = summed if total is None else total + summed

@@ -21,7 +21,6 @@ from hopscope.probes.permutation import (
     Probabilities,
     accuracy_by_slot,
     answers,
-    chunks,
     cross_entropy,
     json_numbers,
     kl_divergence,
@@ -89,7 +88,7 @@ def training_posterior(batch: Batch, mappings: Int[Tensor, "mapping value"]) -> 
     images = mappings.T.to(torch.int8).contiguous()  # read for every pair of every sequence
     given = torch.nn.functional.one_hot(mappings, values + 1).float()
     size = max(1, _FITS // max(1, len(mappings) * batch.inputs.shape[0]))
-    counts = torch.cat([_counts(part, images, given) for part in chunks(batch, size)], 1)
+    counts = torch.cat([_counts(part, images, given) for part in batch.pieces(size)], 1)
     fitting = counts.sum(-1)
     return TrainingPosterior(counts / fitting[..., None], fitting > 0)
 

@@ -1,7 +1,6 @@
 """Probes of the tasks on vectors: partial losses, and how often the nearest candidate is the right one."""
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,12 +19,7 @@ CHUNK = 1024
 def predict(model: Transformer, batch: Batch) -> Float[Tensor, "member batch readout output"]:
     """Each member's predictions at the queries."""
     with torch.no_grad():
-        return torch.cat([model(part.inputs) for part in _chunks(batch)], dim=1)
-
-
-def _chunks(batch: Batch) -> Iterator[Batch]:
-    for start in range(0, batch.inputs.shape[1], CHUNK):
-        yield batch.take(slice(start, start + CHUNK))
+        return torch.cat([model(part.inputs) for part in batch.pieces(CHUNK)], dim=1)
 
 
 def held_out(model: Transformer, task: VectorTask, batch: Batch) -> dict[tuple[str, str], Tensor]:

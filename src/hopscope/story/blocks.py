@@ -6,16 +6,6 @@ from typing import Any
 Block = dict[str, Any]
 
 
-def section(name: str, heading: str, *blocks: Block) -> Block:
-    """A section with a heading."""
-    return {"id": name, "heading": heading, "blocks": list(blocks)}
-
-
-def text(words: str) -> Block:
-    """Paragraphs; blank lines part them."""
-    return {"kind": "text", "text": words}
-
-
 def figure(name: str, caption: str, alt: str) -> Block:
     """A figure of the run."""
     return {"kind": "figure", "name": name, "caption": caption, "alt": alt}

@@ -141,7 +141,7 @@ class Program:
             study = self.as_run(config)
             if study.units is not None:
                 return list(study.units(study.options))
-            return [] if study.task is None else list(grid_units(study, config.source or ""))
+            return [] if study.task is None else grid_units(study, config.source or "")
 
     @property
     def start(self) -> Callable[[Any], Mapping[str, Any]] | None:

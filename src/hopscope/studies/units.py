@@ -1,6 +1,6 @@
 """The units of a declared study: its grid and seeds, with every task, model and training fitted to each other."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,13 +11,13 @@ from hopscope.models.config import Model
 from hopscope.studies.study import Configuration, Study
 from hopscope.tasks.declared import TaskReference
 from hopscope.tasks.task import Task
-from hopscope.training.config import MemberPlan, UnitPlan
+from hopscope.training.config import Cell, UnitPlan, units_of
 
 MOST_MEMBERS = 32
 """Members of one unit; a configuration with more seeds is cut."""
 
 
-def grid_units(study: Study, source: str) -> Iterator[UnitPlan]:
+def grid_units(study: Study, source: str) -> list[UnitPlan]:
     """Units of the grid, members numbered through the run.
 
     Args:
@@ -27,15 +27,26 @@ def grid_units(study: Study, source: str) -> Iterator[UnitPlan]:
     Raises:
         UserError: a configuration cannot be trained.
     """
-    grid, member = study.grid(), 0
-    for configuration in grid:
-        here, seeds = study.of(configuration), study.seeds_of(configuration)
+    grid = study.grid()
+    return units_of(_cell(study, each, source, alone=len(grid) == 1) for each in grid)
+
+
+def _cell(study: Study, configuration: Configuration, source: str, alone: bool) -> Cell:
+    here, seeds = study.of(configuration), study.seeds_of(configuration)
+    task, model, training = here.task, here.model, here.training
+    assert task is not None and model is not None and training is not None, (
+        "a study with a task has all of them"
+    )
+    return Cell(
+        configuration.label,
+        seeds,
+        configuration.overrides,
+        recorded_task(task, source),
+        _fitted(here.name, model, shape_of(task)),
+        training,
         # A configuration that is alone is cut in two, so that two cores share it.
-        most = min(MOST_MEMBERS, -(-len(seeds) // 2) if len(grid) == 1 else len(seeds))
-        for start in range(0, len(seeds), most):
-            few = seeds[start : start + most]
-            yield _unit(here, configuration, source, few, member)
-            member += len(few)
+        min(MOST_MEMBERS, -(-len(seeds) // 2) if alone else len(seeds)),
+    )
 
 
 def resolved(task: Task | TaskReference, own: Task | None, place: str) -> Task:
@@ -57,27 +68,6 @@ def resolved(task: Task | TaskReference, own: Task | None, place: str) -> Task:
             f"{'none' if own is None else type(own).__name__}"
         )
     return type(own).model_validate(task.fields)
-
-
-def _unit(
-    study: Study, configuration: Configuration, source: str, seeds: tuple[int, ...], first: int
-) -> UnitPlan:
-    task, model, training = study.task, study.model, study.training
-    assert task is not None and model is not None and training is not None, (
-        "a study with a task has all of them"
-    )
-    members = tuple(
-        MemberPlan(member=first + n, seed=seed, overrides=configuration.overrides)
-        for n, seed in enumerate(seeds)
-    )
-    shape = shape_of(task)
-    return UnitPlan(
-        label=configuration.label,
-        task=recorded_task(task, source),
-        model=_fitted(study.name, model, shape),
-        training=training,
-        members=members,
-    )
 
 
 def shape_of(task: Task) -> Any:

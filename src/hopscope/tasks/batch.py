@@ -77,6 +77,12 @@ class Batch:
             if given and not isinstance(given, Lazy):
                 object.__setattr__(self, name, Lazy(given))
 
+    def pieces(self, size: int) -> "Iterator[Batch]":
+        """The batch in pieces of at most `size` samples, so that a forward pass bounds its memory."""
+        axis = self.inputs.ndim - (3 if self.inputs.is_floating_point() else 2)
+        for start in range(0, self.inputs.shape[axis], size):
+            yield self.take(slice(start, start + size))
+
     def take(self, samples: slice | Tensor) -> "Batch":
         """Some samples (a slice, indices, or a mask over the batch axis), the same ones of every member."""
         # The member axis comes before the batch, where there is one.

@@ -14,16 +14,6 @@ Mapping = Sequence[int]
 """The value of symbol 1, of symbol 2, …"""
 
 
-def guessing_floor(values: int) -> float:
-    """Return ln V: the loss of a predictor that uses nothing of the sequence.
-
-    Raises:
-        ValueError: `values` is below 1.
-    """
-    _check_count("values", values)
-    return math.log(values)
-
-
 def elimination_floor(values: int) -> float:
     """Return ln(V!)/V: the lowest mean loss on mappings known only to be permutations.
 

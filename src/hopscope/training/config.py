@@ -1,7 +1,8 @@
 """What a training run is: values without torch."""
 
 import math
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -108,3 +109,45 @@ class UnitPlan(Config):
     model: TransformerConfig
     training: TrainingConfig
     members: tuple[MemberPlan, ...] = Field(min_length=1)
+
+
+class Cell(NamedTuple):
+    """A configuration with its seeds, before it is cut into units.
+
+    Attributes:
+        label: of the configuration.
+        seeds: of its members.
+        overrides: what tells it from others.
+        task, model, training: of its units.
+        most: members of one unit.
+    """
+
+    label: str
+    seeds: Sequence[int]
+    overrides: Mapping[str, Any]
+    task: Any
+    model: TransformerConfig
+    training: TrainingConfig
+    most: int
+
+
+def units_of(cells: Iterable[Cell]) -> list[UnitPlan]:
+    """The units of some configurations, in their order; members are numbered through."""
+    units: list[UnitPlan] = []
+    member = 0
+    for cell in cells:
+        for start in range(0, len(cell.seeds), cell.most):
+            members = []
+            for seed in cell.seeds[start : start + cell.most]:
+                members.append(MemberPlan(member=member, seed=seed, overrides=dict(cell.overrides)))
+                member += 1
+            units.append(
+                UnitPlan(
+                    label=cell.label,
+                    task=cell.task,
+                    model=cell.model,
+                    training=cell.training,
+                    members=tuple(members),
+                )
+            )
+    return units

@@ -8,7 +8,7 @@ from hopscope.models.config import TransformerConfig
 from hopscope.studies.depth.configurations import Asked, Configuration, Reading, every_reading
 from hopscope.studies.recipe import RETRIEVAL, RecipeConfig
 from hopscope.tasks.config import RetrievalConfig
-from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training.config import Cell, TrainingConfig, UnitPlan, units_of
 
 SWEEPS = ("steps", "specification")
 
@@ -171,26 +171,18 @@ class DepthStudyConfig(RecipeConfig):
 
 def plan(config: DepthStudyConfig) -> list[UnitPlan]:
     """Units in grid order; a configuration with many seeds is cut into several."""
-    units, member = [], 0
-    for configuration in config.grid():
-        count = config.seeds_of(configuration)
-        for start in range(0, count, config.members_per_unit):
-            seeds = range(start, min(start + config.members_per_unit, count))
-            members = tuple(
-                MemberPlan(member=member + n, seed=seed, overrides=configuration.overrides())
-                for n, seed in enumerate(seeds)
-            )
-            member += len(members)
-            units.append(
-                UnitPlan(
-                    label=configuration.name,
-                    task=config.task(configuration),
-                    model=config.model(configuration),
-                    training=config.training(configuration),
-                    members=members,
-                )
-            )
-    return units
+    return units_of(
+        Cell(
+            each.name,
+            range(config.seeds_of(each)),
+            each.overrides(),
+            config.task(each),
+            config.model(each),
+            config.training(each),
+            config.members_per_unit,
+        )
+        for each in config.grid()
+    )
 
 
 ANALYSES = {RETRIEVAL: "json"}

@@ -11,7 +11,7 @@ from hopscope.config import Config
 from hopscope.models.config import TransformerConfig
 from hopscope.studies.permutation.configurations import ALL, PUBLISHED, SWEEPS, Configuration
 from hopscope.tasks.config import LARGEST_VALUES, SMALLEST_VALUES, PermutationConfig
-from hopscope.training.config import Beta, MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training.config import Beta, Cell, TrainingConfig, UnitPlan, units_of
 
 PUBLISHED_EPOCHS = {"plain": 20, "repeats": 50}
 """Presentation, section 12."""
@@ -243,26 +243,18 @@ def _default(name: str) -> object:
 
 def plan(config: PermutationStudyConfig) -> list[UnitPlan]:
     """Units in grid order; a configuration with many seeds is cut into several."""
-    units, member = [], 0
-    for configuration in config.grid():
-        count = config.seeds_of(configuration)
-        for start in range(0, count, config.members_per_unit):
-            seeds = range(start, min(start + config.members_per_unit, count))
-            members = tuple(
-                MemberPlan(member=member + n, seed=s, overrides=configuration.overrides())
-                for n, s in enumerate(seeds)
-            )
-            member += len(members)
-            units.append(
-                UnitPlan(
-                    label=configuration.name,
-                    task=config.task(configuration),
-                    model=config.model(configuration),
-                    training=config.training(configuration),
-                    members=members,
-                )
-            )
-    return units
+    return units_of(
+        Cell(
+            each.name,
+            range(config.seeds_of(each)),
+            each.overrides(),
+            config.task(each),
+            config.model(each),
+            config.training(each),
+            config.members_per_unit,
+        )
+        for each in config.grid()
+    )
 
 
 def analyses(config: PermutationStudyConfig, plan: UnitPlan) -> dict[str, str]:

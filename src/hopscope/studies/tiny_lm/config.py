@@ -9,7 +9,7 @@ from hopscope.config import Config
 from hopscope.models.config import TransformerConfig
 from hopscope.studies.tiny_lm.corpus import Corpus, shares
 from hopscope.tasks.config import EquationsConfig
-from hopscope.training.config import Beta, MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training.config import Beta, Cell, TrainingConfig, UnitPlan, units_of
 
 Mixture = Literal["uniform", "zipf"]
 
@@ -180,26 +180,19 @@ class TinyLmConfig(Config):
 
 def plan(config: TinyLmConfig) -> list[UnitPlan]:
     """Units by mixture; one with many seeds is cut into several."""
-    units, member = [], 0
-    for mixture in config.drawn:
-        task = config.task(mixture)
-        for start in range(0, config.seeds, config.members_per_unit):
-            seeds = range(start, min(start + config.members_per_unit, config.seeds))
-            members = tuple(
-                MemberPlan(member=member + n, seed=seed, overrides={"mixture": mixture})
-                for n, seed in enumerate(seeds)
-            )
-            member += len(members)
-            units.append(
-                UnitPlan(
-                    label=mixture,
-                    task=task,
-                    model=config.model(task),
-                    training=config.training(),
-                    members=members,
-                )
-            )
-    return units
+    tasks = {mixture: config.task(mixture) for mixture in config.drawn}
+    return units_of(
+        Cell(
+            mixture,
+            range(config.seeds),
+            {"mixture": mixture},
+            task,
+            config.model(task),
+            config.training(),
+            config.members_per_unit,
+        )
+        for mixture, task in tasks.items()
+    )
 
 
 EXAM = "exam"
