@@ -1,14 +1,14 @@
 """The charts of chains that no shared shape draws; each takes the configuration and the evidence."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 import numpy as np
 
 from hopscope.claims.crossings import Crossing
-from hopscope.figures import Drawing, data_url
+from hopscope.figures import Drawing
 from hopscope.figures.marks import QUIET_INK, broken_labels, colour, facet, given, shape
+from hopscope.figures.points import blues, crossing_columns, matrix, points, table
 from hopscope.figures.rows import WIDTH, Row, short
 from hopscope.studies.chains.claims import independent
 from hopscope.studies.chains.config import ChainsConfig
@@ -153,11 +153,7 @@ def crossings(config: ChainsConfig, evidence: "Evidence") -> Drawing:
 
 
 def _crossing(event: str, kind: str, name: str, found: Crossing) -> Row:
-    """What never came stands at the last look."""
-    seen = found.time is not None
-    at = found.time if found.time is not None else found.censored_at or 0.0
-    return {"event": event, "kind": kind, "symbol": name, "seen": SEEN if seen else NEVER, "step": short(at),
-            "low": found.low, "high": found.high}  # fmt: skip
+    return {"event": event, "kind": kind, "symbol": name, **crossing_columns(found, SEEN, NEVER)}
 
 
 # Attention maps.
@@ -199,55 +195,3 @@ def gallery(config: ChainsConfig, evidence: "Evidence") -> Drawing:
         spacing=6,
     )
     return panels, rows
-
-
-# What several charts are made of.
-
-
-def table(name: str, texts: str, numbers: str) -> alt.UrlData:
-    """The data of a figure, by the names of its columns."""
-    return data_url(name, dict.fromkeys(texts.split(), "string") | dict.fromkeys(numbers.split(), "number"))
-
-
-def points(
-    data: alt.UrlData, x: alt.X, column: str, y: alt.Y, by: alt.Color, ranged: bool = False, **more: Any
-) -> list[alt.Chart]:
-    """Layers of a point for each row; if `ranged`, on a line between its columns `low` and `high` where it has them.
-
-    Args:
-        data: as `table` makes it.
-        x: title, scale and axis of the horizontal axis.
-        column: what stands there.
-        y, by: the vertical axis, and the colour.
-        ranged: see above.
-        more: further encodings of the points.
-    """
-
-    def at(name: str) -> alt.X:
-        return x.copy().field(name).type("quantitative")
-
-    dots = alt.Chart().mark_point(size=55, filled=True, fillOpacity=0.88)
-    layers = [dots.encode(x=at(column), y=y, color=by, tooltip=_every_column(data), **more)]
-    if ranged:
-        between = alt.Chart().transform_filter("isValid(datum.high)").mark_rule(strokeWidth=1.6)
-        layers.insert(0, between.encode(x=at("low"), x2="high:Q", y=y, color=by))
-    return layers
-
-
-def matrix(data: alt.UrlData, x: alt.X, y: alt.Y, share: str, words: str, title: str) -> alt.LayerChart:
-    """Cells as blue as their share, with words in them."""
-    base = alt.Chart(data).encode(x=x, y=y, tooltip=_every_column(data))
-    ink = alt.condition(f"datum.{share} > 0.55", alt.value("white"), alt.value("#222222"))
-    cells = base.mark_rect(stroke="white").encode(color=blues(share, title))
-    return cells + base.mark_text(fontSize=10).encode(text=f"{words}:N", color=ink)
-
-
-def blues(share: str, title: str) -> alt.Color:
-    """Colour by a share."""
-    bar = alt.Legend(title=title, orient="top", gradientLength=160)
-    return alt.Color(f"{share}:Q", scale=alt.Scale(domain=[0.0, 1.0], scheme="blues"), legend=bar)
-
-
-def _every_column(data: alt.UrlData) -> list[str]:
-    types: Iterable[tuple[str, str]] = data.to_dict()["format"]["parse"].items()
-    return [f"{name}:{'Q' if kind == 'number' else 'N'}" for name, kind in types]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hopscope.figures import Drawing, Figure, cells, chart, data_url, dots, lines, sweep
+from hopscope.figures import Drawing, Figure, cells, chart, dots, lines, sweep
 from hopscope.figures.series import Axis, Mark, Series
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.configurations import AXES, Asked, Configuration, Reading, reading_word
@@ -113,7 +113,7 @@ def crossing_rows(evidence: "Evidence") -> list[dict[str, Any]]:
 
     What never did stands at the end of training; a model that diverged has none.
     """
-    from hopscope.figures.rows import short
+    from hopscope.figures.points import crossing_columns
 
     runs = panel(as_configured(evidence), "IC")
     found = crossings_of(evidence, runs)
@@ -124,18 +124,8 @@ def crossing_rows(evidence: "Evidence") -> list[dict[str, Any]]:
                 crossings = found[member]
                 if crossings is None:
                     continue
-                crossing = crossings[place]
-                at = crossing.censored_at if crossing.time is None else crossing.time
-                rows.append(
-                    {
-                        "run": _run_name(each, seed),
-                        "symbol": symbol(step),
-                        "seen": NEVER if crossing.time is None else SEEN,
-                        "step": short(at or 0.0),
-                        "low": crossing.low,
-                        "high": crossing.high,
-                    }
-                )
+                columns = crossing_columns(crossings[place], SEEN, NEVER)
+                rows.append({"run": _run_name(each, seed), "symbol": symbol(step), **columns})
     return rows
 
 
@@ -147,36 +137,24 @@ def _crossings(config: DepthStudyConfig, evidence: "Evidence") -> Drawing:
     import altair as alt
 
     from hopscope.figures.marks import broken_labels, colour, shape
+    from hopscope.figures.points import points, table
     from hopscope.figures.rows import WIDTH
 
-    rows = crossing_rows(evidence)
     names = [symbol(step) for step in config.deepest().asked_steps]
     # All of them, so that there is a chart even if every model diverged.
     runs = [_run_name(each, seed) for each in panel(as_configured(evidence), "IC") for seed in each.seeds]
     title = "training step at which the partial loss fell under 0.5"
-    place = {
-        "y": alt.Y("run:N", title=None, scale=alt.Scale(domain=runs), axis=broken_labels()),
-        # Symbols of one run stand beside each other.
-        "yOffset": alt.YOffset("symbol:N", scale=alt.Scale(domain=names)),
-        "color": colour("symbol", names),
-    }
-    base = alt.Chart()
-    between = base.transform_filter("isValid(datum.high)").mark_rule(strokeWidth=2)
-    points = base.mark_point(size=55, filled=True, fillOpacity=0.9, strokeWidth=1.5).encode(
-        **place,
-        x=alt.X("step:Q", title=title, axis=alt.Axis(format="~s")),
-        shape=shape("seen", [SEEN, NEVER]),
-        tooltip=["run:N", "symbol:N", "seen:N", "step:Q", "low:Q", "high:Q"],
-    )
-    types = dict.fromkeys(("run", "symbol", "seen"), "string") | dict.fromkeys(
-        ("step", "low", "high"), "number"
-    )
+    x = alt.X(title=title, axis=alt.Axis(format="~s"))
+    y = alt.Y("run:N", title=None, scale=alt.Scale(domain=runs), axis=broken_labels())
+    # Symbols of one run stand beside each other.
+    beside = alt.YOffset("symbol:N", scale=alt.Scale(domain=names))
+    data = table("crossings", "run symbol seen", "step low high")
+    seen = shape("seen", [SEEN, NEVER])
     drawn = alt.layer(
-        between.encode(**place, x=alt.X("low:Q", title=title), x2="high:Q"),
-        points,
-        data=data_url("crossings", types),
+        *points(data, x, "step", y, colour("symbol", names), ranged=True, offset=beside, shape=seen),
+        data=data,
     )
-    return drawn.properties(width=WIDTH - 60, height=alt.Step(6 + 4 * len(names))), rows
+    return drawn.properties(width=WIDTH - 60, height=alt.Step(6 + 4 * len(names))), crossing_rows(evidence)
 
 
 def _information_flow(config: DepthStudyConfig, evidence: "Evidence") -> Drawing:

@@ -6,8 +6,8 @@ import altair as alt
 
 from hopscope.figures import Drawing
 from hopscope.figures.marks import QUIET_INK, colour, given
+from hopscope.figures.points import matrix, points, table
 from hopscope.figures.rows import WIDTH, Row, short
-from hopscope.studies.chains.charts import matrix, points, table
 from hopscope.studies.chains.claims import independent
 from hopscope.studies.emergence.config import EmergenceConfig
 from hopscope.studies.emergence.events import before, both, events, read_of, shares
