@@ -17,16 +17,19 @@ class CircuitsOnPage:
         self,
         page: PageFunctions,
         members: Callable[[], Sequence[FollowedMember]],
-        followed: Callable[[FollowedMember], Followed],
+        options: Followed,
+        plateau: float,
     ):
         """The study's code makes it.
 
         Args:
             page: the page.
             members: reads what is on record of every member; called when a template first asks.
-            followed: a member as the player needs it.
+            options: of the study.
+            plateau: loss of a model that reads by position alone.
         """
-        self._page, self._read, self._followed = page, members, followed
+        self._page, self._read = page, members
+        self._options, self._plateau = options, plateau
 
     @cached_property
     def _members(self) -> dict[int, FollowedMember]:
@@ -43,4 +46,6 @@ class CircuitsOnPage:
     def player(self, title: str, caption: str = "") -> str:
         """The circuits of the first members that have one, to be played through training; nothing without any."""
         shown = [member for member in self._members.values() if member.paths][:MOST_PLAYERS]
-        return self._page.block(player(title, caption, map(self._followed, shown))) if shown else ""
+        if not shown:
+            return ""
+        return self._page.block(player(title, caption, shown, self._options, self._plateau))

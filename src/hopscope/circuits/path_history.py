@@ -4,7 +4,7 @@ import base64
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -152,6 +152,21 @@ class FollowedMember(ABC):
         return tuple(_path_of(path, (), self.number) for path in self.reading["paths"])
 
     @property
+    @abstractmethod
+    def shown_losses(self) -> Mapping[str, Curve]:
+        """Held-out losses through training that stand beside its circuit, by name."""
+
+    @property
+    def shown_rows(self) -> list[str]:
+        """Row roles that the picture of its circuit has."""
+        return self.rows
+
+    @property
+    def followed_heads(self) -> list[tuple[int, int]]:
+        """Heads with a path that is followed through training."""
+        return sorted({(path.layer, path.head) for path in self.paths})
+
+    @property
     def was_read(self) -> bool:
         """Whether a circuit by rules accounts for what it has learned."""
         return bool(self.reading["verdict"] == READ)
@@ -218,50 +233,52 @@ def history_of(
 # For the player; the shape of a view is that of the run folder's documentation.
 
 
-@dataclass(frozen=True)
-class Followed:
-    """One member's circuit, as the player needs it.
-
-    Attributes:
-        of: the member.
-        step: of the last checkpoint.
-        layers, heads: of the model.
-        partial: held-out losses through training, by name.
-        plateau: loss of a model that reads by position alone.
-        rows: row roles that are shown.
-    """
-
-    of: FollowedMember
-    step: int
-    layers: int
-    heads: int
-    partial: Mapping[str, Curve]
-    plateau: float
-    rows: Sequence[str]
+class Followed(Protocol):
+    """What the player asks of a study's options."""
 
     @property
-    def followed_heads(self) -> list[tuple[int, int]]:
-        """Heads with a path that is followed through training."""
-        return sorted({(path.layer, path.head) for path in self.of.paths})
+    def training_steps(self) -> int:
+        """Of the last checkpoint."""
+
+    @property
+    def layers(self) -> int:
+        """Of the model."""
+
+    @property
+    def heads(self) -> int:
+        """Of each layer."""
 
 
-def player(title: str, caption: str, circuits: Iterable[Followed]) -> Block:
-    """The block of a page that shows the circuits of some members."""
+def player(
+    title: str, caption: str, members: Iterable[FollowedMember], options: Followed, plateau: float
+) -> Block:
+    """The block of a page that shows the circuits of some members.
+
+    Args:
+        title, caption: of the block.
+        members: the members.
+        options: of the study.
+        plateau: loss of a model that reads by position alone.
+    """
     return {
         "kind": "circuit",
         "title": title,
         "caption": caption,
         "circuits": [
-            {"name": each.of.name, "file": each.of.formation_file, "key": "paths", "view": view(each)}
-            for each in circuits
+            {
+                "name": each.name,
+                "file": each.formation_file,
+                "key": "paths",
+                "view": view(each, options, plateau),
+            }
+            for each in members
         ],
     }
 
 
-def view(followed: Followed) -> dict[str, Any]:
-    """One member: its circuit, and what became of its attention through training."""
-    member = followed.of
-    kept = member.unit.read_analysis(maps_name(member.member), followed.step)
+def view(member: FollowedMember, options: Followed, plateau: float) -> dict[str, Any]:
+    """One member: its circuit, and what became of its attention through training; arguments as of `player`."""
+    kept = member.unit.read_analysis(maps_name(member.member), options.training_steps)
     measured = np.asarray(kept["steps"]).tolist()
     steps = spaced(measured, MOST_CHECKPOINTS)
     reading = member.reading
@@ -270,26 +287,26 @@ def view(followed: Followed) -> dict[str, Any]:
         "seed": member.seed,
         "checkpoint": reading["checkpoint"],
         "verdict": reading["verdict"],
-        "layers": followed.layers,
-        "heads": followed.heads,
-        "rows": list(followed.rows),
+        "layers": options.layers,
+        "heads": options.heads,
+        "rows": member.shown_rows,
         "tokens": member.tokens,
         "checkpoints": steps,
-        "partial": {name: _at(steps, *curve) for name, curve in followed.partial.items()},
-        "plateau": followed.plateau,
+        "partial": {name: _at(steps, *curve) for name, curve in member.shown_losses.items()},
+        "plateau": plateau,
         "threshold": reading["threshold"],
         "loss": reading["loss"],
-        "paths": [_path(followed, path, steps) for path in member.paths],
+        "paths": [_path(member, path, steps) for path in member.paths],
         "undrawn": len(reading["paths"]) - len(member.paths),
-        "undrawn_heads": len(member.heads) - len(followed.followed_heads),
-        "maps": _maps(followed, np.asarray(kept["maps"]), measured, steps),
+        "undrawn_heads": len(member.heads) - len(member.followed_heads),
+        "maps": _maps(member, np.asarray(kept["maps"]), measured, steps),
     }
 
 
-def _path(followed: Followed, path: FollowedPath, steps: Sequence[int]) -> dict[str, Any]:
+def _path(member: FollowedMember, path: FollowedPath, steps: Sequence[int]) -> dict[str, Any]:
     uses = next(
         found["composition"]
-        for found in followed.of.reading["paths"]
+        for found in member.reading["paths"]
         if _key(found) == (path.layer, path.head, path.query)
     )
     return {
@@ -302,7 +319,7 @@ def _path(followed: Followed, path: FollowedPath, steps: Sequence[int]) -> dict[
         "carries": list(path.carries),
         "composition": uses,
         "loss_if_removed": path.removed,
-        "attention": _at(steps, followed.of.checkpoints, path.attention),
+        "attention": _at(steps, member.checkpoints, path.attention),
         "hop": path.needed_for,
     }
 
@@ -314,7 +331,7 @@ def _at(steps: Sequence[int], times: Sequence[float], values: Sequence[float]) -
 
 
 def _maps(
-    followed: Followed, maps: np.ndarray, measured: Sequence[int], steps: Sequence[int]
+    member: FollowedMember, maps: np.ndarray, measured: Sequence[int], steps: Sequence[int]
 ) -> list[dict[str, Any]]:
     """Attention maps of the circuit's heads at the slider's steps, as bytes."""
     places = [list(measured).index(step) for step in steps]
@@ -325,5 +342,5 @@ def _maps(
             "shape": [len(steps), *maps.shape[-2:]],
             "data": base64.b64encode(np.ascontiguousarray(maps[places, layer, head]).tobytes()).decode(),
         }
-        for layer, head in followed.followed_heads
+        for layer, head in member.followed_heads
     ]

@@ -1,12 +1,13 @@
 """The circuits on the page of small language models, from readings that are made up."""
 
+import math
+
 import pytest
 from tests.studies.stories import blocks, table
 
 from hopscope.circuits.path_history import view
 from hopscope.report.circuits import CircuitView
 from hopscope.studies.tiny_lm.config import TinyLmConfig
-from hopscope.studies.tiny_lm.page import followed
 
 from .made_up import STEPS, diverged, members_of, presented, read
 
@@ -18,7 +19,7 @@ MEMBERS = members_of(CONFIG, {"zipf": 97})
 
 
 def test_the_player_shows_what_the_paths_name_and_the_losses_by_depth():
-    found = CircuitView.model_validate(view(followed(CONFIG, read(MEMBERS[0]))))
+    found = CircuitView.model_validate(view(read(MEMBERS[0]), CONFIG, math.log(CONFIG.chains)))
     assert found.rows == ["given 1", "found 1", "given 2", "found 2", "word 2 “.”"]
     assert found.partial == {"D = 1": [1.4, 0.7, 0.1], "D = 2": [1.4, 0.7, 0.1]}
     assert found.checkpoints == list(STEPS)

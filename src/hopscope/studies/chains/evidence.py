@@ -10,6 +10,7 @@ from hopscope.runs import MemberRecord, RunFolder, UnitFolder, diverged_members
 from hopscope.runs.curves import Curve, Metrics
 from hopscope.studies.chains.config import FALLEN, ChainsConfig, name_of
 from hopscope.training.config import MemberPlan
+from hopscope.words import symbol
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class Member(FollowedMember):
     def name(self) -> str:
         """For people."""
         return name_of(self.init_seed, self.data_seed)
+
+    @property
+    def shown_losses(self) -> dict[str, Curve]:
+        """Held-out partial losses through training, by symbol."""
+        return {symbol(step): curve for step, curve in self.curves.items()}
 
     @property
     def learned(self) -> tuple[int, ...]:

@@ -1,16 +1,15 @@
 """What the pages of both studies of chains show beside their numbers: who was read, and the first useful heads."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from hopscope.circuits.on_page import CircuitsOnPage
-from hopscope.circuits.path_history import Followed, FollowedMember
 from hopscope.runs.evidence import Evidence
 from hopscope.story.blocks import chain_example
 from hopscope.story.functions import PageFunctions
 from hopscope.studies.chains.claims import independent
 from hopscope.studies.chains.config import ChainsConfig
-from hopscope.studies.chains.evidence import Member, gather
+from hopscope.studies.chains.evidence import gather
 from hopscope.studies.chains.figures import SHOWN_FROM
 from hopscope.studies.chains.places import Place, first_reads, followed_paths
 from hopscope.words import symbol
@@ -40,9 +39,7 @@ def names(page: PageFunctions, config: ChainsConfig) -> Mapping[str, Any]:
     return {
         "targets": {f"step_{step}": symbol(step) for step in config.task().asked},
         "chain_example": lambda: page.block(chain_example()),
-        "circuits": CircuitsOnPage(
-            page, lambda: gather(page.run, config), lambda member: followed(config, cast(Member, member))
-        ),
+        "circuits": CircuitsOnPage(page, lambda: gather(page.run, config), config, config.task().plateau),
         "name_of": config.names,
         "whole": whole,
         "explained": [member for member in whole if member in read],
@@ -79,16 +76,3 @@ def free_heads(
     """
     cheap = [member for member, place in reads.items() if paths[place]["loss_without_rules"] < CHEAP]
     return cheap, [member for member in cheap if paths[reads[member]]["loss_without_recomputed"] >= DEAR]
-
-
-def followed(config: ChainsConfig, member: Member) -> Followed:
-    """A member's circuit, as the player needs it."""
-    return Followed(
-        of=cast(FollowedMember, member),
-        step=config.training_steps,
-        layers=config.layers,
-        heads=config.heads,
-        partial={symbol(step): curve for step, curve in member.curves.items()},
-        plateau=config.task().plateau,
-        rows=member.rows,
-    )

@@ -38,6 +38,22 @@ class Member(FollowedMember):
         """The depth that a target is."""
         return depth_of(target)
 
+    @property
+    def shown_losses(self) -> dict[str, Curve]:
+        """Held-out losses of the answers through training, by depth."""
+        return {f"D = {depth}": curve for depth, curve in self.loss.items()}
+
+    @property
+    def shown_rows(self) -> list[str]:
+        """The roles that its paths join, and that of the first names: a question has many more."""
+        both = (target for path in self.paths for target in path.target.split(" + "))
+        named = {
+            "given 1",
+            *(path.query for path in self.paths),
+            *(each.removeprefix("all ") for each in both),
+        }
+        return [row for row in self.rows if row in named]
+
     def learned_at(self, depth: int) -> Crossing | None:
         """When its held-out accuracy reached 90 %; a model that diverged says nothing."""
         steps, values = self.accuracy[depth]
