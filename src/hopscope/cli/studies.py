@@ -55,7 +55,11 @@ def _record(study: Program) -> dict[str, Any]:
         "study": study.name,
         "summary": study.study.question,
         "presets": [
-            {"preset": name, "cost": study.costs[name], "config": config.model_dump(mode="json")}
+            {
+                "preset": name,
+                "cost": study.study.costs.get(name, ""),
+                "config": config.model_dump(mode="json"),
+            }
             for name, config in study.presets.items()
         ],
     }
@@ -65,5 +69,5 @@ def _print(study: Program) -> None:
     print(f"{study.name}: {study.study.question}")
     for name in study.presets:
         default = " (default)" if name == DEFAULT_PRESET else ""
-        cost = study.costs[name]
+        cost = study.study.costs.get(name, "")
         print(f"  --preset {name}{default}" + (f": {cost}" if cost else ""))

@@ -96,10 +96,10 @@ def _start(program: Program, plan: UnitPlan) -> Mapping[str, Tensor] | None:
     Raises:
         UserError: names or shapes are not those of the model.
     """
-    if program.start is None:
+    if program.study.start is None:
         return None
     try:
-        weights = {name: torch.as_tensor(weight) for name, weight in program.start(plan).items()}
+        weights = {name: torch.as_tensor(weight) for name, weight in program.study.start(plan).items()}
         Parameters(parameter_specs(plan.model), len(plan.members)).load(weights)
     except HopscopeError:
         raise

@@ -66,7 +66,7 @@ def evaluator(program: "Program", unit: UnitFolder, plan: UnitPlan) -> Evaluate:
     held_out = program.as_run(program.recorded(unit.run)).held_out
     budget = TimeBudget(None)
     tasks: dict[str, Any] = {}
-    for each in (*program.measures("training"), *program.measures("end"), *program.measures("checkpoints")):
+    for each in program.measures("training", *_FILES):
         each.check(_outputs(program, plan))
 
     def evaluate(model: Transformer, members: Sequence[int]) -> Mapping[Any, Tensor]:
@@ -103,7 +103,7 @@ def analyse(program: "Program", unit: UnitFolder, plan: UnitPlan, budget: TimeBu
     task = program.measured_task(plan, device)
     batch: list[Batch] = []
     done: dict[str, dict[int, list[Row]]] = {}
-    every = program.ordered_measures(_FILES)
+    every = program.measures(*_FILES)
     held_out = program.as_run(program.recorded(unit.run)).held_out
     steps = plan.training.checkpoint_steps()
     for each in every:
@@ -183,7 +183,7 @@ def measurements(program: "Program", run: RunFolder) -> Iterator[Row]:
     """
     for unit in run.units:
         steps = unit_plan(unit).training.checkpoint_steps()
-        for each in program.ordered_measures(_FILES):
+        for each in program.measures(*_FILES):
             for step in steps if each.when == "checkpoints" else steps[-1:]:
                 yield from measured(unit, each, step) or ()
     for each in program.measures("run"):

@@ -65,11 +65,6 @@ class Program:
         return {name: self.configured(name, {}) for name in self.study.presets}
 
     @property
-    def costs(self) -> dict[str, str]:
-        """Preset → expected cost in words."""
-        return {name: self.study.costs.get(name, "") for name in self.study.presets}
-
-    @property
     def file(self) -> Path | None:
         """The file that the study was read from, if there is one."""
         return file_of(self.reference)
@@ -143,11 +138,6 @@ class Program:
                 return list(study.units(study.options))
             return [] if study.task is None else grid_units(study, config.source or "")
 
-    @property
-    def start(self) -> Callable[[Any], Mapping[str, Any]] | None:
-        """Weights to begin from."""
-        return self.study.start
-
     def task(self, plan: UnitPlan, device: str) -> "DeviceTask":
         """The task of a unit on a device."""
         from hopscope.studies.measuring import checked_task
@@ -190,16 +180,12 @@ class Program:
         """Analyses of the whole run."""
         return [each for each in self.study.analyses if isinstance(each, RunAnalysis)]
 
-    def measures(self, when: str) -> list[Measure]:
-        """Measures of one kind, in an order in which those that others need come before them.
+    def measures(self, *kinds: str) -> list[Measure]:
+        """Measures of some kinds (see `hopscope.measures.When`); those that others need come before them.
 
         Raises:
             UserError: a measure needs one that is not there.
         """
-        return self.ordered_measures((when,))
-
-    def ordered_measures(self, kinds: tuple[str, ...]) -> list[Measure]:
-        """Measures of some kinds; those that others need come before them."""
         return [each for each in self._ordered if each.when in kinds]
 
     @cached_property
@@ -209,7 +195,7 @@ class Program:
 
     def analyses(self, config: Any, plan: UnitPlan) -> dict[str, str]:
         """Name → file kind (json or npz) of what is measured of a unit's last checkpoint.  Loads no torch."""
-        found = {stored_name(each): "json" for each in self.ordered_measures(("checkpoints", "end"))}
+        found = {stored_name(each): "json" for each in self.measures("checkpoints", "end")}
         for analysis in self.unit_analyses:
             found |= analysis.files(self.as_run(config).options, plan)
         return found

@@ -1,6 +1,7 @@
 """Claims R4 to R7 of the paper (section 8 and appendix E), judged from the evidence table alone."""
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hopscope.claims import Claim, Samples, at_least, at_most, between
@@ -114,8 +115,9 @@ def first_and_later(reads: "Sequence[Read]") -> tuple[list[float], list[float]]:
 
 def claims(config: CircuitsConfig) -> tuple[Claim, ...]:
     """The ledger of the study."""
+    claim = partial(Claim, seeds_needed=LEAST_MODELS, at_scale=lacks, trust=TRUST)
     return (
-        Claim(
+        claim(
             id="R4",
             statement="Models of 12 layers with one head each follow a chain of three steps with a squared error "
             "under 0.01.",
@@ -124,11 +126,8 @@ def claims(config: CircuitsConfig) -> tuple[Claim, ...]:
             value=final_loss,
             must=R4,
             rule="mean",
-            seeds_needed=LEAST_MODELS,
-            at_scale=lacks,
-            trust=TRUST,
         ),
-        Claim(
+        claim(
             id="R5",
             statement="Only a few heads do anything useful, and the first of them links the two tokens of a pair.",
             source="paper §8.2",
@@ -139,11 +138,8 @@ def claims(config: CircuitsConfig) -> tuple[Claim, ...]:
             must=R5,
             rule=dict(zip(R5, ("mean", "always"), strict=True)),
             source_n=ALWAYS,
-            seeds_needed=LEAST_MODELS,
-            at_scale=lacks,
-            trust=TRUST,
         ),
-        Claim(
+        claim(
             id="R6",
             statement="Seeds learn different circuits, and none uses the least number of heads.",
             source="paper §8.2",
@@ -154,11 +150,8 @@ def claims(config: CircuitsConfig) -> tuple[Claim, ...]:
             must=R6,
             rule=dict(zip(R6, ("mean", "always"), strict=True)),
             source_n=ALWAYS,
-            seeds_needed=LEAST_MODELS,
-            at_scale=lacks,
-            trust=TRUST,
         ),
-        Claim(
+        claim(
             id="R7",
             statement="The circuit alone keeps the error under 0.05; without one of its paths it is 0.17 to 0.89, or "
             "0.05 to 0.1 without the first head.",
@@ -169,8 +162,5 @@ def claims(config: CircuitsConfig) -> tuple[Claim, ...]:
             value=removals,
             must=R7,
             rule="mean",
-            seeds_needed=LEAST_MODELS,
-            at_scale=lacks,
-            trust=TRUST,
         ),
     )

@@ -32,8 +32,9 @@ R11 = at_least(0.5, "fraction")
 
 def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
     """The ledger of the study."""
+    claim = partial(Claim, trust=TRUST)
     return (
-        Claim(
+        claim(
             id="R1",
             statement="Without the implicit curriculum no depth learns to retrieve over three steps.",
             source="paper §7.2",
@@ -43,9 +44,8 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             must=R1,
             source_n=PAPER_RUNS,
             at_scale=values.lacks_without_curriculum,
-            trust=TRUST,
         ),
-        Claim(
+        claim(
             id="R2",
             statement="Later positions of the chain need more layers.",
             source="paper §7.2",
@@ -58,9 +58,8 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             source_n=PAPER_SEEDS,
             seeds_needed=PAPER_SEEDS,
             at_scale=values.lacks_on_chains,
-            trust=TRUST,
         ),
-        Claim(
+        claim(
             id="R3",
             statement="In every run the partial losses fall under 0.5 in the order of the chain.",
             source="paper §7.2",
@@ -71,9 +70,8 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             must=R3,
             seeds_needed=PAPER_SEEDS,
             at_scale=values.lacks_on_chains,
-            trust=TRUST,
         ),
-        Claim(
+        claim(
             id="R9a",
             statement="At least log₃(2D) layers are needed.",
             source="paper §5, theorem 1",
@@ -84,7 +82,7 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             structural=True,
             trust="the exact minimum, tested against brute force over all orders of the pairs",
         ),
-        Claim(
+        claim(
             id="R9b",
             statement="No trained model with fewer layers than log₃(2D) learns the last symbol, x_D.",
             source="paper §5, §7",
@@ -93,9 +91,8 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             must=R9B,
             source_n=2 * PAPER_SEEDS,
             at_scale=values.lacks_below_bound,
-            trust=TRUST,
         ),
-        Claim(
+        claim(
             id="R11",
             statement="Emergence is no mirage: with depth, skill jumps on a continuous metric too.",
             source="paper §10.1",
@@ -106,7 +103,6 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             rule="mean",
             seeds_needed=PAPER_SEEDS,
             at_scale=values.lacks_on_chains,
-            trust=TRUST,
         ),
     )
 

@@ -6,6 +6,7 @@ size, and for P5 from where the rise of recall is taken; the first is the defaul
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hopscope.claims import Claim, Criterion, Samples, at_least, at_most, between
@@ -85,8 +86,9 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             for way, value in named.items()
         }
 
+    claim = partial(Claim, trust=_MACHINERY)
     return (
-        Claim(
+        claim(
             id="P1",
             statement="A model with width 16 and one head, trained on plain data, answers step 5 of unseen mappings "
             "perfectly.",
@@ -95,9 +97,8 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             readings=readings(p1),
             must=P1,
             rule="always",
-            trust=_MACHINERY,
         ),
-        Claim(
+        claim(
             id="P2",
             statement="That model fails every repeat probe: it picks the unused value instead of the one it has seen.",
             source="presentation §7",
@@ -106,9 +107,8 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             readings=readings(p2),
             must=P2,
             rule="always",
-            trust=_MACHINERY,
         ),
-        Claim(
+        claim(
             id="P3",
             statement="Width 32 with two heads, trained with 30 % repeats, eliminates and recalls perfectly at step 5.",
             source="presentation §8–9",
@@ -117,9 +117,8 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             readings=readings(p3),
             must=P3,
             rule="always",
-            trust=_MACHINERY,
         ),
-        Claim(
+        claim(
             id="P4",
             statement="The training loss of both models settles at the floor of pure elimination, ln(V!)/V.",
             source="presentation §4, §8",
@@ -127,9 +126,8 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             readings=readings(p4),
             must=p4_thresholds(config.values),
             rule="mean",
-            trust=_MACHINERY,
         ),
-        Claim(
+        claim(
             id="P5",
             statement="Recall appears suddenly, as a phase transition.",
             source="presentation §8",
@@ -139,9 +137,8 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             readings=readings({"rise from zero": p5_from_zero, "rise from chance": p5_from_chance}),
             must=P5,
             rule="mean",
-            trust=_MACHINERY,
         ),
-        Claim(
+        claim(
             id="P6",
             statement="The probabilities are those of the Bayesian posterior; used values get none.",
             source="presentation §6, §9",
@@ -150,9 +147,8 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             readings=readings(p6),
             must=P6,
             rule="mean",
-            trust=_MACHINERY,
         ),
-        Claim(
+        claim(
             id="P7",
             statement="Accuracy below chance at steps 1–4 is only uncertainty.",
             source="presentation §6",
@@ -163,9 +159,8 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             must=P7,
             need="any",
             rule="mean",
-            trust=_MACHINERY,
         ),
-        Claim(
+        claim(
             id="P8",
             statement="Trained with repeats, width 16 with one head never recalls, width 32 with one head partly, two "
             "fully.",
@@ -174,9 +169,8 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             readings=readings(p8),
             must=P8,
             rule={name: "mean" if criterion.between else "always" for name, criterion in P8.items()},
-            trust=_MACHINERY,
         ),
-        Claim(
+        claim(
             id="P9",
             statement="One head eliminates and the other recalls, in every seed.",
             source="presentation §10",
@@ -187,7 +181,7 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             rule="always",
             trust=_INTERVENTIONS,
         ),
-        Claim(
+        claim(
             id="P10a",
             statement="Recall needs the feed-forward network.",
             source="presentation §11",
@@ -197,7 +191,7 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             rule="mean",
             trust=_INTERVENTIONS,
         ),
-        Claim(
+        claim(
             id="P10b",
             statement="The local binding in the y rows is what recall uses.",
             source="presentation §11",
@@ -209,7 +203,7 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             structural=True,
             trust=_INTERVENTIONS,
         ),
-        Claim(
+        claim(
             id="P11",
             statement="Four values can be memorised, five cannot.",
             source="presentation §2",
@@ -218,7 +212,6 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             readings=readings(p11),
             must=P11,
             rule="mean",
-            trust=_MACHINERY,
         ),
     )
 
