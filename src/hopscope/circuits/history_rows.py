@@ -34,13 +34,15 @@ evaluations, equal if the first evaluation was across already.  What never happe
 `times` in `hopscope.studies.chains.places` turns the rows back into crossings.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from hopscope.circuits.path_history import FollowedMember
 from hopscope.claims.crossings import Crossing
 from hopscope.runs.evidence import Row
+
+Member = TypeVar("Member", bound=FollowedMember)
 
 LOSSES = ("full", "rules", "recomputed", "complement", "random_circuits")
 
@@ -187,3 +189,29 @@ def formation_rows(member: FollowedMember, step: int) -> Iterator[Row]:
             part=path.read,
             file=member.formation_file,
         )
+
+
+def member_rows(
+    members: Sequence[Member], step: int, targets: Mapping[str, str], worst: str
+) -> Iterator[tuple[Member, Add, list[Row]]]:
+    """The members one by one, with what makes their rows, and the rows that every study has of them.
+
+    Args:
+        members: of a run.
+        step: at which rows stand: the last of training.
+        targets: name of each target in the reading → its part.
+        worst: metric of what mode recomputed costs the target that loses most.
+    """
+    read = [member for member in members if not member.frozen and member.reading["paths"]]
+    classes = classes_of({member.member: member.reads for member in read})
+    for member in members:
+        add = adding(member.member, step)
+        rows = list(learned_rows(add, member, targets))
+        if not member.frozen:
+            rows += reading_rows(add, member)
+            if member.member in classes:
+                lost, file = member.reading["worst_recomputed"], member.reading_file
+                rows.append(add("reading", worst, lost, part="worst_recomputed", file=file))
+                rows.append(add("reading", "circuit_class", float(classes[member.member]), file=file))
+            rows += [*circuit_rows(add, member), *formation_rows(member, step)]
+        yield member, add, rows

@@ -25,16 +25,7 @@ and `formation` has
 
 from collections.abc import Iterator, Sequence
 
-from hopscope.circuits.history_rows import (
-    Add,
-    adding,
-    circuit_rows,
-    classes_of,
-    formation_rows,
-    learned_rows,
-    reading_rows,
-    time_rows,
-)
+from hopscope.circuits.history_rows import Add, member_rows, time_rows
 from hopscope.circuits.path_history import FollowedPath
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
@@ -57,30 +48,21 @@ def measurements(run: RunFolder, config: ChainsConfig) -> Iterator[Row]:
 
 def of_members(members: Sequence[Member], config: ChainsConfig) -> Iterator[Row]:
     """The rows of some members: their final losses, circuits and formation."""
-    classes = circuit_classes(members)
     compared = [member for member in members if not member.crossed and member.learned_all and member.was_read]
-    for member in members:
-        add = adding(member.member, config.training_steps)
+    targets = {f"step_{step}": f"step_{step}" for member in members[:1] for step in member.curves}
+    for member, add, rows in member_rows(members, config.training_steps, targets, "circuit_loss"):
         yield from _outcome(add, member)
+        yield from rows
         if member.frozen:
             continue
-        yield from _reading(add, member)
+        if member.reading["paths"]:
+            links = any(map(links_a_pair, member.first_reads))
+            yield add("reading", "first_read_links_pair", float(links), file=member.reading_file)
         if member in compared and len(compared) > 1:
             others = [other for other in compared if other is not member]
             differ = sum(member.reads != other.reads for other in others) / len(others)
             yield add("reading", "others_differ", differ, file=member.reading_file)
-        if member.member in classes:
-            found = float(classes[member.member])
-            yield add("reading", "circuit_class", found, file=member.reading_file)
-        yield from circuit_rows(add, member)
-        yield from formation_rows(member, config.training_steps)
         yield from _formation(add, member)
-
-
-def circuit_classes(members: Sequence[Member]) -> dict[int, int]:
-    """Member → a number for its circuit, counted from 0 in the order of the members; none without a circuit."""
-    found = [member for member in members if not member.frozen and member.reading["paths"]]
-    return classes_of({member.member: member.reads for member in found})
 
 
 def _outcome(add: Add, member: Member) -> Iterator[Row]:
@@ -89,22 +71,10 @@ def _outcome(add: Add, member: Member) -> Iterator[Row]:
     def known(value: float | None) -> float | None:
         return None if member.frozen or value is None else float(value)
 
-    steps = {f"step_{step}": step for step in member.curves}
     yield add("final", "final_loss", known(member.loss), file=GATHERED)
-    for part, step in steps.items():
-        yield add("final", "final_loss", known(member.partial.get(step)), part=part, file=GATHERED)
-    yield from learned_rows(add, member, {part: part for part in steps})
-
-
-def _reading(add: Add, member: Member) -> Iterator[Row]:
-    """What the reader says of a member as a whole; only losses and counts of members that have a circuit."""
-    reading, file = member.reading, member.reading_file
-    yield from reading_rows(add, member)
-    if not reading["paths"]:
-        return
-    yield add("reading", "circuit_loss", reading["worst_recomputed"], part="worst_recomputed", file=file)
-    links = any(map(links_a_pair, member.first_reads))
-    yield add("reading", "first_read_links_pair", float(links), file=file)
+    for step in member.curves:
+        loss = known(member.partial.get(step))
+        yield add("final", "final_loss", loss, part=f"step_{step}", file=GATHERED)
 
 
 def links_a_pair(path: FollowedPath) -> bool:

@@ -19,15 +19,7 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from hopscope.circuits.history_rows import (
-    adding,
-    circuit_rows,
-    classes_of,
-    formation_rows,
-    learned_rows,
-    reading_rows,
-    time_rows,
-)
+from hopscope.circuits.history_rows import member_rows, time_rows
 from hopscope.config import validation_line
 from hopscope.errors import UserError
 from hopscope.llm.answers import Tally
@@ -50,22 +42,10 @@ def measurements(run: RunFolder, config: TinyLmConfig) -> Iterator[Row]:
 
 def of_members(members: Sequence[Member], config: TinyLmConfig) -> Iterator[Row]:
     """The rows of some members: their exams, circuits and formation."""
-    read = [member for member in members if member.reading["paths"]]
-    classes = classes_of({member.member: member.reads for member in read})
     targets = {target_of(depth): part_of(depth) for depth in config.depths}
-    for member in members:
-        add = adding(member.member, config.training_steps)
+    for member, add, rows in member_rows(members, config.training_steps, targets, "accuracy_lost"):
         yield from exam_rows(member, config)
-        yield from learned_rows(add, member, targets)
-        if member.frozen:
-            continue
-        yield from reading_rows(add, member)
-        if member.member in classes:
-            lost, file = member.reading["worst_recomputed"], member.reading_file
-            yield add("reading", "accuracy_lost", lost, part="worst_recomputed", file=file)
-            yield add("reading", "circuit_class", float(classes[member.member]), file=file)
-        yield from circuit_rows(add, member)
-        yield from formation_rows(member, config.training_steps)
+        yield from rows
         for depth in config.depths:
             rose = member.learned_at(depth)
             if rose is not None:
