@@ -103,7 +103,7 @@ TORCH_FREE = [
     ),
     "studies/circuits/claims",
     *(f"studies/emergence/{part}" for part in ("charts", "claims", "events", "figures", "measures", "page")),
-    *(f"studies/depth/{part}" for part in ("claims", "figures", "measures", "page", "values")),
+    *(f"studies/depth/{part}" for part in ("claims", "figures", "page", "values")),
     *(
         f"studies/permutation/{part}"
         for part in ("claims", "evidence", "figures", "figures_own", "page", "shown")

@@ -6,12 +6,8 @@ from pydantic import Field, model_validator
 
 from hopscope.config import Config
 from hopscope.models.config import TransformerConfig
-from hopscope.studies.analysis import deferred
 from hopscope.tasks.config import RetrievalConfig, Targets, TimeOrder
 from hopscope.training.config import Beta, TrainingConfig
-
-RETRIEVAL = "retrieval"
-"""Name of the analysis that holds losses and accuracies of a unit's last checkpoint."""
 
 
 class RecipeConfig(Config):
@@ -140,12 +136,3 @@ class RecipeConfig(Config):
             final_every=self.final_every,
             precision=self.precision,
         )
-
-
-# What is measured of every model of the recipe.
-
-evaluator = deferred("hopscope.studies.retrieval:evaluator")
-"""What is recorded during training: losses and accuracies on held-out samples."""
-
-analysed = deferred("hopscope.studies.retrieval:analyse")
-"""Measures the last checkpoint on more samples than the curves."""

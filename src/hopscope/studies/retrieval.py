@@ -7,7 +7,8 @@ from torch import Tensor
 from hopscope.models.transformer import Transformer
 from hopscope.probes.retrieval import held_out, measure_retrieval
 from hopscope.runs import UnitFolder
-from hopscope.studies.recipe import RETRIEVAL, RecipeConfig
+from hopscope.studies.recipe import RecipeConfig
+from hopscope.studies.retrieval_rows import RETRIEVAL
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan

@@ -1,7 +1,7 @@
 """Members of runs that never were."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from hopscope.circuits.rules import OwnChain
 from hopscope.claims import Claim, JudgedClaim, Ledger, judge
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence, Row
+from hopscope.runs.metrics import GATHERED
 from hopscope.studies import program
 from hopscope.studies.chains import page
 from hopscope.studies.chains.config import ChainsConfig
@@ -26,11 +27,30 @@ CHECKPOINTS = tuple(range(0, 1001, 100))
 ROLES = {"query": (2, 0), "first 1": (0, 1), "second 1": (1, 1), "first 2": (0, 2), "second 2": (1, 2)}
 
 
+@dataclass(frozen=True)
+class MadeUp(Member):
+    """A member with its losses at the end of training: of all targets, and by step."""
+
+    loss: float | None
+    partial: dict[int, float]
+
+
+def final_losses(members: Sequence[Member], config: ChainsConfig) -> Iterator[Row]:
+    """Losses of some members at the end of training; nothing known of one that diverged."""
+    for each in members:
+        assert isinstance(each, MadeUp)
+        found = {None: each.loss} | {f"step_{step}": each.partial.get(step) for step in each.curves}
+        for part, loss in found.items():
+            yield Row(
+                each.member, "final", "final_loss", loss, step=config.training_steps, part=part, file=GATHERED
+            )
+
+
 def evidence_of(
     members: Sequence[Member], config: ChainsConfig, further: Sequence[Row] = (), folder: Path | None = None
 ) -> Evidence:
     """The evidence table of a run with these members, and maybe further rows."""
-    rows = [*of_members(members, config), *further]
+    rows = [*final_losses(members, config), *of_members(members, config), *further]
     return Evidence.of(map(_record, members), rows, config.model_dump(mode="json"), folder)
 
 
@@ -175,7 +195,7 @@ def member(
     frozen = loss is None
     paths = () if frozen else paths
     smallest = circuit.Circuit(paths=tuple(map(_of_circuit, paths)))
-    return Member(
+    return MadeUp(
         member=number,
         seed=number if init is None else init,
         init_seed=number if init is None else init,

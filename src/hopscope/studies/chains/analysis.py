@@ -1,4 +1,4 @@
-"""What is measured of a unit: losses, each member's circuit, how its paths formed, and its attention maps."""
+"""What is read of a unit: each member's circuit, how its paths formed, and its attention maps."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ from hopscope.circuits.following import read_and_follow
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.settings import setting_of, task_of
 from hopscope.runs import UnitFolder
-from hopscope.studies import retrieval
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.budget import TimeBudget
@@ -28,7 +27,6 @@ def analyse(
         TimeBudgetReached: between two members.
         UserError: a checkpoint is damaged, or a file cannot be written.
     """
-    retrieval.analyse(config, unit, plan, task, budget, device)
     step = plan.training.steps
     for index, member in enumerate(plan.members):
         budget.check()

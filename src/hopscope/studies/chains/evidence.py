@@ -19,16 +19,12 @@ class Member(FollowedMember):
 
     Attributes:
         init_seed, data_seed: of its weights and its data.
-        loss: final held-out loss, the mean over the final window; `None` if frozen.
-        partial: step k → final partial loss.
         curves: step k → held-out partial loss through training.
         maps_file: its attention maps, relative to the run.
     """
 
     init_seed: int
     data_seed: int
-    loss: float | None
-    partial: dict[int, float]
     curves: dict[int, Curve]
     maps_file: str
 
@@ -50,7 +46,7 @@ class Member(FollowedMember):
     @property
     def learned_all(self) -> bool:
         """Whether it has learned the whole chain."""
-        return not self.frozen and len(self.learned) == len(self.partial)
+        return not self.frozen and len(self.learned) == len(self.curves)
 
     @property
     def crossed(self) -> bool:
@@ -126,14 +122,11 @@ def _member(
     frozen: bool,
     metrics: Metrics,
 ) -> Member:
-    training, number, asked = config.training(), record.member, config.task().asked
-    final = training.final_steps()
+    step, number = config.training_steps, record.member
     return Member(
-        **history_of(unit, record, config.reader(), training.steps, frozen, step_of),
+        **history_of(unit, record, config.reader(), step, frozen, step_of),
         init_seed=plan.init_seed,
         data_seed=plan.data_seed,
-        loss=None if frozen else metrics.final("loss", number, final),
-        partial={} if frozen else {k: metrics.final(f"loss_step_{k}", number, final) for k in asked},
-        curves={k: metrics.curve(f"loss_step_{k}", number) for k in asked},
-        maps_file=unit.file_of(maps_name(number), training.steps, "npz"),
+        curves={k: metrics.curve(f"loss_step_{k}", number) for k in config.task().asked},
+        maps_file=unit.file_of(maps_name(number), step, "npz"),
     )

@@ -4,10 +4,7 @@ Every row is held-out and stands at the member's last training step, except atte
 A member that diverged has null for what every member has (the final losses, what it learned, whether it was read) and
 no other row.
 
-Measure `final`: losses at the end of training.
-    `final_loss`: held-out loss, the mean over the final window; part `step_k`: of step k of the chain alone.
-
-Measure `retrieval`: see `hopscope.studies.retrieval_rows`.
+Measures `final` and `retrieval`: see `hopscope.studies.retrieval_rows`.
 
 Measures `reading`, `circuit` and `formation`: see `hopscope.circuits.history_rows`, which also says how a time is told.
 The targets are the steps of the chain, parts `step_k`.  Besides, `reading` has
@@ -32,7 +29,6 @@ from hopscope.runs.evidence import Row
 from hopscope.runs.metrics import GATHERED
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.evidence import Member, gather
-from hopscope.studies.retrieval_rows import retrieval_rows
 
 
 def measurements(run: RunFolder, config: ChainsConfig) -> Iterator[Row]:
@@ -42,16 +38,13 @@ def measurements(run: RunFolder, config: ChainsConfig) -> Iterator[Row]:
         UserError: a file is missing or damaged.
     """
     yield from of_members(gather(run, config), config)
-    for record in run.members:
-        yield from retrieval_rows(run, record, config.training_steps)
 
 
 def of_members(members: Sequence[Member], config: ChainsConfig) -> Iterator[Row]:
-    """The rows of some members: their final losses, circuits and formation."""
+    """The rows of some members: their circuits and formation."""
     compared = [member for member in members if not member.crossed and member.learned_all and member.was_read]
     targets = {f"step_{step}": f"step_{step}" for member in members[:1] for step in member.curves}
     for member, add, rows in member_rows(members, config.training_steps, targets, "circuit_loss"):
-        yield from _outcome(add, member)
         yield from rows
         if member.frozen:
             continue
@@ -63,18 +56,6 @@ def of_members(members: Sequence[Member], config: ChainsConfig) -> Iterator[Row]
             differ = sum(member.reads != other.reads for other in others) / len(others)
             yield add("reading", "others_differ", differ, file=member.reading_file)
         yield from _formation(add, member)
-
-
-def _outcome(add: Add, member: Member) -> Iterator[Row]:
-    """What every member has; null for one that diverged."""
-
-    def known(value: float | None) -> float | None:
-        return None if member.frozen or value is None else float(value)
-
-    yield add("final", "final_loss", known(member.loss), file=GATHERED)
-    for step in member.curves:
-        loss = known(member.partial.get(step))
-        yield add("final", "final_loss", loss, part=f"step_{step}", file=GATHERED)
 
 
 def links_a_pair(path: FollowedPath) -> bool:

@@ -6,21 +6,18 @@ from hopscope.circuits.config import followed_names
 from hopscope.studies.analysis import UnitAnalysis, deferred
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.measures import measurements
-from hopscope.studies.recipe import RETRIEVAL, evaluator
 
 if TYPE_CHECKING:
     from hopscope.training.config import UnitPlan
 
 
 def files(options: ChainsConfig, plan: "UnitPlan") -> dict[str, str]:
-    """Losses on many samples, circuits, and how their paths formed."""
+    """Circuits, and how their paths formed."""
     members = [member.member for member in plan.members]
-    return {RETRIEVAL: "json", **followed_names(members, options.reader())}
+    return followed_names(members, options.reader())
 
 
-circuits_of_members = UnitAnalysis(
-    files, deferred("hopscope.studies.chains.analysis:analyse"), measurements, evaluator
-)
+circuits_of_members = UnitAnalysis(files, deferred("hopscope.studies.chains.analysis:analyse"), measurements)
 """Every member read and followed through training."""
 
 

@@ -6,6 +6,7 @@ from hopscope.studies.chains.page import names
 from hopscope.studies.chains.study import circuits_of_members, member_name
 from hopscope.studies.circuits.claims import claims
 from hopscope.studies.circuits.config import COSTS, PRESETS, CircuitsConfig
+from hopscope.studies.retrieval_rows import losses_at_the_end
 from hopscope.studies.study import Study
 
 study = Study(
@@ -13,7 +14,10 @@ study = Study(
     question="models of many layers follow a chain: which heads do it, how, and whether seeds agree",
     options=CircuitsConfig(),
     units=plan,
-    analyses=(circuits_of_members,),
+    analyses=(
+        losses_at_the_end,
+        circuits_of_members,
+    ),
     claims=claims,
     figures=lambda options: figures(options, "reads", "controls", "modes", "timeline", "gallery"),
     presets={name: dict(options) for name, options in PRESETS.items()},

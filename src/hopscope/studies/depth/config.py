@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from hopscope.models.config import TransformerConfig
 from hopscope.studies.depth.configurations import Asked, Configuration, Reading, every_reading
-from hopscope.studies.recipe import RETRIEVAL, RecipeConfig
+from hopscope.studies.recipe import RecipeConfig
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.training.config import Cell, TrainingConfig, UnitPlan, units_of
 
@@ -184,9 +184,6 @@ def plan(config: DepthStudyConfig) -> list[UnitPlan]:
         for each in config.grid()
     )
 
-
-ANALYSES = {RETRIEVAL: "json"}
-"""What is measured of every unit's last checkpoint."""
 
 _DEEP = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 

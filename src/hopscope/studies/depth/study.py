@@ -1,12 +1,10 @@
 """The depth study as a value; what needs torch, charts or the page is imported when it is called."""
 
-from hopscope.studies.analysis import UnitAnalysis
 from hopscope.studies.depth.claims import claims
-from hopscope.studies.depth.config import ANALYSES, COSTS, PRESETS, DepthStudyConfig, plan
+from hopscope.studies.depth.config import COSTS, PRESETS, DepthStudyConfig, plan
 from hopscope.studies.depth.figures import figures
-from hopscope.studies.depth.measures import measurements
 from hopscope.studies.depth.page import names
-from hopscope.studies.recipe import analysed, evaluator
+from hopscope.studies.retrieval_rows import losses_at_the_end
 from hopscope.studies.study import Study
 
 study = Study(
@@ -14,7 +12,7 @@ study = Study(
     question="models of many depths follow a chain: which steps they learn, in which order, and how deep it takes",
     options=DepthStudyConfig(),
     units=plan,
-    analyses=(UnitAnalysis(lambda options, plan: ANALYSES, analysed, measurements, evaluator),),
+    analyses=(losses_at_the_end,),
     claims=claims,
     figures=figures,
     presets={name: dict(options) for name, options in PRESETS.items()},

@@ -11,6 +11,7 @@ from hopscope.studies.emergence.config import COSTS, PRESETS, EmergenceConfig, c
 from hopscope.studies.emergence.figures import figures
 from hopscope.studies.emergence.measures import measurements
 from hopscope.studies.emergence.page import names
+from hopscope.studies.retrieval_rows import losses_at_the_end
 from hopscope.studies.study import Study
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ study = Study(
     options=EmergenceConfig(),
     units=plan,
     analyses=(
+        losses_at_the_end,
         circuits_of_members,
         UnitAnalysis(files, deferred("hopscope.studies.emergence.clamps:analyse"), measurements),
     ),
