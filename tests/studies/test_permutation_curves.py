@@ -65,6 +65,14 @@ def test_last_epoch_weighs_rows_by_their_steps(run, gathered):
     assert found == {0: pytest.approx((4 * 3.0 + 6 * 2.0) / 10), 1: pytest.approx((11 * 1.0) / 11)}
 
 
+@pytest.mark.parametrize(("batch", "expected"), [(14, 2.0), (5, (11 * 7.0 + 4 * 3.0 + 6 * 2.0) / 21)])
+def test_the_last_epoch_has_the_steps_of_the_configurations_own_batch(run, batch, expected):
+    """Five steps or fourteen, where the study's batch would have ten."""
+    write_losses(run, LOSSES)
+    found = last_epochs(run, f"d16/1 plain batch={batch}", samples_per_epoch=70, batch_size=7)
+    assert found[0] == pytest.approx(expected)
+
+
 def test_last_epoch_of_a_run_that_is_shorter(run):
     write_losses(run, [(0, 1, 3.0), (0, 5, 2.0)])
     found = last_epochs(run, samples_per_epoch=700, batch_size=7)

@@ -141,7 +141,7 @@ def of_curves(
         return ([], []) if member in gone else curves[split].curve(metric, member)
 
     members = [member.member for member in plan.members]
-    per_epoch = max(1, config.samples_per_epoch // config.batch_size)
+    per_epoch = max(1, config.samples_per_epoch // plan.training.batch_size)
     losses = {member: curve("train", "loss", member) for member in members}
     means = [last_epoch(loss, per_epoch) for loss in losses.values()]
     yield from of_analysis(plan, "last_epoch", {"train": {"last_epoch_loss": means}}, GATHERED)
