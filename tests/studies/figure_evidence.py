@@ -6,10 +6,9 @@ import numpy as np
 
 from hopscope.runs import Row
 from hopscope.runs.arrays import npz_bytes
-from hopscope.runs.evidence import Evidence as Table
-from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.evidence import Analysed, Source
-from hopscope.studies.permutation.measures import of_analyses, of_curves
+
+from . import cells
+from .cells import Cell
 
 PATTERNS = "patterns.npz"
 """Where the attention patterns of the made-up run are: the same for every unit."""
@@ -17,43 +16,24 @@ PATTERNS = "patterns.npz"
 
 def cell(name, seeds=1, frozen=(), curves=None, **records):
     """Evidence of one configuration: analyses as they are on disk; seeds are 3, 4, …, members 20, 21, …"""
-    nothing = [([], [])] * seeds
-    return Analysed(
-        configuration=Configuration.parse(name),
-        members=list(range(20, 20 + seeds)),
-        seeds=list(range(3, 3 + seeds)),
-        sources={
-            analysis: [Source(f"units/u/analysis/{analysis}.json", record, index) for index in range(seeds)]
-            for analysis, record in records.items()
-        },
-        training_loss=[None] * seeds,
-        frozen=list(frozen),
-        curves={"train/loss": nothing, "held_out/recall": nothing, **(curves or {})},
-    )
+    members, numbers = list(range(20, 20 + seeds)), list(range(3, 3 + seeds))
+    return Cell(name, members, numbers, records, curves or {}, list(frozen))
 
 
-def table(cells, config, folder=None):
-    """The evidence table of a run that trained these configurations, its members numbered anew.
+def table(found, config, folder=None):
+    """The evidence table of a run that trained these configurations, with their training record.
 
     Args:
-        cells: as `cell` gives them; a frozen member has no values.
+        found: as `cell` gives them; a frozen member has no values.
         config: of the study.
-        folder: of the run, where there is one.
+        folder: of the run, where there is one; there are attention patterns then.
     """
-    members, rows = [], []
-    for each in cells:
-        numbers = {old: len(members) + place for place, old in enumerate(each.members)}
-        members += [
-            {"member": numbers[old], "seed": seed, "configuration": each.name,
-             "overrides": each.configuration.overrides()}
-            for old, seed in zip(each.members, each.seeds, strict=True)
-        ]  # fmt: skip
-        frozen = {numbers[old] for old in each.frozen}
-        numbered = replace(each, members=list(numbers.values()), frozen=sorted(frozen))
-        found = [*of_analyses(numbered, config), *of_curves(numbered, config), *_training(numbered)]
-        found += _patterns(numbered, config) if folder else []
-        rows += [replace(row, value=None) if row.member in frozen else row for row in found]
-    return Table.of(members, rows, config.model_dump(mode="json"), folder)
+
+    def more(cell):
+        rows = [*_training(cell), *(_patterns(cell, config) if folder else [])]
+        return [replace(row, value=None) if row.member in cell.frozen else row for row in rows]
+
+    return cells.table(found, config, folder, more)
 
 
 def _training(found):
@@ -67,8 +47,8 @@ def _training(found):
 
 def _patterns(found, config):
     return [
-        Row(member, "patterns", "attention_pattern", None, step=config.training(found.configuration).steps,
-            part=part, file=f"{len(found.members)}-{PATTERNS}")
+        Row(member, "patterns", "attention_pattern", None, step=found.plan(config).training.steps, part=part,
+            file=f"{len(found.members)}-{PATTERNS}")
         for member in found.members
         for part in ("plain", *(f"repeat_of_{source}" for source in range(1, config.values)))
     ]  # fmt: skip
@@ -82,17 +62,17 @@ def made_up_evidence(config, folder=None, diverged=False):
         folder: of the run; without one there are no attention patterns.
         diverged: whether the training of every member broke off at once.
     """
-    cells = []
+    made = []
     for configuration in config.grid():
         seeds = config.seeds_of(configuration)
         # The curves of the others are in no figure, and would be most of the table.
         curves = _curves(config, configuration, seeds) if configuration in config.base() else None
         found = cell(configuration.name, seeds, curves=curves,
                      **_records(config, configuration, seeds))  # fmt: skip
-        cells.append(replace(found, frozen=found.members if diverged else []))
+        made.append(replace(found, frozen=found.members if diverged else []))
         if folder is not None:
             (folder / f"{seeds}-{PATTERNS}").write_bytes(npz_bytes(_maps(config, seeds)))
-    return table(cells, config, folder)
+    return table(made, config, folder)
 
 
 def _maps(config, seeds):

@@ -1,11 +1,6 @@
 """Evidence made up by hand, where the right verdict is known."""
 
-from dataclasses import replace
-
-from hopscope.runs.evidence import Evidence as Table
-from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.evidence import Analysed, Source
-from hopscope.studies.permutation.measures import of_analyses, of_curves
+from .cells import Cell
 
 STEPS = 5
 TIMES = [float(time) for time in range(0, 2001, 10)]
@@ -49,48 +44,15 @@ def evidence(name, seeds=10, frozen=(), exhaustive=True, **measured):
             }
         },
     }
-    curves = [rise(length) for length in each("rise", None)]
-    return Analysed(
-        configuration=Configuration.parse(name),
-        members=list(range(100, 100 + seeds)),
-        seeds=list(range(seeds)),
-        sources={
-            analysis: [Source(f"units/x/analysis/{analysis}.json", record, index) for index in range(seeds)]
-            for analysis, record in records.items()
-        },
-        training_loss=each("loss", 1.0),
-        frozen=list(frozen),
-        curves={
-            "held_out/recall": [(TIMES, curve) for curve in curves],
-            "train/loss": [(TIMES[1:], [1.0] * (len(TIMES) - 1)) for _ in curves],
-        },
-    )
-
-
-def table(cells, config):
-    """The evidence table of a run that trained these configurations, and only them.
-
-    Args:
-        cells: what `evidence` returned, in the run's order.
-        config: of the study; how training departs from the source follows from it.
-    """
-    members, rows = [], []
-    for cell in cells:
-        first = len(members)
-        numbers = [first + place for place in range(len(cell.members))]
-        overrides = cell.configuration.overrides()
-        members += [
-            {"member": number, "seed": seed, "configuration": cell.name, "overrides": overrides}
-            for number, seed in zip(numbers, cell.seeds, strict=True)
-        ]
-        frozen = {
-            number for number, member in zip(numbers, cell.members, strict=True) if member in cell.frozen
-        }
-        numbered = replace(cell, members=numbers, frozen=sorted(frozen))
-        for row in (*of_analyses(numbered, config), *of_curves(numbered, config)):
-            # The table of a run has no values of a member after its training broke off.
-            rows.append(replace(row, value=None) if row.member in frozen else row)
-    return Table.of(members, rows, config.model_dump(mode="json"))
+    losses = [
+        ([], []) if loss is None else (TIMES[1:], [loss] * len(TIMES[1:])) for loss in each("loss", 1.0)
+    ]
+    curves = {
+        "held_out/recall": [(TIMES, rise(length)) for length in each("rise", None)],
+        "train/loss": losses,
+    }
+    members = list(range(100, 100 + seeds))
+    return Cell(name, members, list(range(seeds)), records, curves, list(frozen))
 
 
 def rise(length):

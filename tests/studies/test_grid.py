@@ -1,7 +1,5 @@
 """The grid of the permutation study: units, member numbers, presets, and what counts as the source's protocol."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,8 +94,7 @@ SLOTS = st.lists(st.integers(1, 12), min_size=1, max_size=4, unique=True).map(tu
 )
 def test_names_are_read_as_written(configuration):
     assert Configuration.parse(configuration.name) == configuration
-    recorded = json.loads(json.dumps(configuration.overrides()))
-    assert Configuration.from_overrides({**recorded, "init_seed": 3}) == configuration
+    assert Configuration(**configuration.overrides()) == configuration
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from hopscope.claims import Verdict, judge
 from hopscope.studies.permutation.claims import claims
 from hopscope.studies.permutation.config import PermutationStudyConfig
 
-from .made_up import evidence, table
+from .cells import table
+from .made_up import evidence
 
 FLOOR = math.log(120) / 5
 CONFIG = PermutationStudyConfig()
@@ -173,7 +174,7 @@ def test_nothing_was_measured_for_it(claim):
     basic = {}
     for name, cell in everything().items():
         for analysis in ("battery", "roles"):
-            del cell.sources[analysis]
+            del cell.records[analysis]
         basic[name] = cell
     found = judged(basic, ids=[claim])[claim]
     assert (found.verdict, found.words) == (NOT_RUN, "not measured")

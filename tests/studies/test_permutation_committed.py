@@ -48,3 +48,18 @@ def test_readings_are_the_batch_sizes(judged):
         if claim["id"] == "P5":
             names = [f"{batch}, rise from {level}" for batch in names for level in ("zero", "chance")]
         assert list(claim["readings"]) == names, claim["id"]
+
+
+def test_the_second_reading_of_the_loss_is_that_of_whole_epochs(judged):
+    """As the log of protocol changes says: an epoch at batch 128 has twice the steps of one at 256."""
+    (p4,) = (claim for claim in judged if claim["id"] == "P4")
+    first, second = p4["readings"].values()
+    assert (
+        first["value"]
+        == p4["value"]
+        == pytest.approx({"d16/1 plain": 0.958399, "d32/2 repeats": 0.957385}, abs=1e-6)
+    )
+    assert second["value"] == pytest.approx({"d16/1 plain": 0.958436, "d32/2 repeats": 0.956998}, abs=1e-6)
+    assert second["interval"]["d16/1 plain"] == pytest.approx([0.958141, 0.958804], abs=1e-6)
+    assert second["interval"]["d32/2 repeats"] == pytest.approx([0.956585, 0.957433], abs=1e-6)
+    assert {first["verdict"], second["verdict"]} == {"reproduced"}

@@ -2,30 +2,33 @@
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder
-from hopscope.runs.evidence import Evidence
+from hopscope.runs.evidence import Evidence, Row
 from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.evidence import gather
 from hopscope.studies.permutation.flatten import flatten
-from hopscope.studies.permutation.measures import measurements, of_analyses
+from hopscope.studies.permutation.measures import measurements
 
-from .analysed import looked_up
-from .made_up import evidence, table
+from .analysed import looked_up, records
+from .cells import table
+from .made_up import evidence
 
 PAPER = Path(__file__).parents[2] / "docs" / "results" / "permutation" / "paper"
 
 
 def places(record, members, axis="step"):
     """Metric, part, split and head → values by member."""
-    found = {}
-    for each in flatten(record, members, axis):
-        found.setdefault((each.metric, each.part, each.split, each.head), {})[each.index] = each.value
-    return {place: [values[index] for index in range(members)] for place, values in found.items()}
+    found, numbers = {}, [17 - 3 * place for place in range(members)]
+    for row in flatten(record, numbers, axis, partial(Row, measure="m", step=5, samples=35, file="f")):
+        assert (row.measure, row.step, row.samples, row.file) == ("m", 5, 35, "f")
+        assert row.layer == (None if row.head is None else 0)
+        found.setdefault((row.metric, row.part, row.split, row.head), {})[row.member] = row.value
+    return {place: [values[number] for number in numbers] for place, values in found.items()}
 
 
 def test_a_list_over_members_is_a_number_of_each():
@@ -106,13 +109,13 @@ def test_facts_are_true_of_every_member():
 )
 def test_other_records_are_refused(record):
     with pytest.raises((ValueError, TypeError), match=r"expected|has no len"):
-        list(flatten(record, 3, "step"))
+        list(flatten(record, [1, 2, 3], "step", partial(Row, measure="m")))
 
 
 def test_a_damaged_analysis_is_named():
     found = evidence("d32/2 repeats", seeds=3, recall=[0.5, 0.25])
-    with pytest.raises(UserError, match=r"units/x/analysis/probes\.json: expected the probes of 3 members"):
-        list(of_analyses(found, PermutationStudyConfig()))
+    with pytest.raises(UserError, match=r"units/u/analysis/probes\.json: expected the probes of 3 members"):
+        found.rows(PermutationStudyConfig())
 
 
 def test_what_never_happened_is_infinite_and_what_is_unknown_is_missing():
@@ -143,14 +146,8 @@ def found(run, rows):
     return Evidence.of_run(run, rows)
 
 
-@pytest.fixture(scope="module")
-def gathered(run):
-    return gather(run, PermutationStudyConfig.model_validate(run.config))
-
-
-@pytest.fixture(scope="module")
-def cell(gathered):
-    return gathered["d32/2 repeats"]
+NAME = "d32/2 repeats"
+"""A configuration of which everything was measured."""
 
 
 def leaves(value):
@@ -179,20 +176,24 @@ def test_every_number_of_the_analyses_is_a_row(run, rows):
         assert {leaf for leaf in leaves(record) if leaf is not None} <= values[file], file
 
 
-def test_every_member_has_every_metric_of_its_configuration(run, gathered, found):
+def test_every_member_has_every_metric_of_its_configuration(run, found):
     config = PermutationStudyConfig.model_validate(run.config)
     frame = found.rows(split=None)
     frame = frame[frame["measure"] != "training"]
     assert not frame.duplicated(
         ["member", "measure", "metric", "split", "step", "part", "layer", "head"]
     ).any()
-    for name, cell in gathered.items():
-        here = frame[frame["configuration"] == name]
+    members = {}
+    for member in run.members:
+        members.setdefault(run.unit(member.unit).record["label"], []).append(member.member)
+    assert list(members) == [configuration.name for configuration in config.grid()]
+    for configuration in config.grid():
+        here = frame[frame["configuration"] == configuration.name]
         counts = here.groupby("member").size()
-        assert sorted(counts.index) == cell.members
-        assert counts.nunique() == 1, name
+        assert sorted(counts.index) == members[configuration.name]
+        assert counts.nunique() == 1, configuration.name
         last = here[here["measure"] != "formation"]
-        training = config.training(cell.configuration)
+        training = config.training(configuration)
         assert set(last["step"]) == {training.steps}
         assert set(last["samples"]) == {training.steps * training.batch_size}
         assert all((run.path / file).is_file() for file in here["file"].unique())
@@ -217,34 +218,36 @@ def test_every_member_has_every_metric_of_its_configuration(run, gathered, found
         ("formed", "formation", {"part": "history.before"}, "order.[m].parts.history.before"),
     ],
 )  # fmt: skip
-def test_rows_are_the_numbers_of_the_analyses(cell, found, metric, measure, where, path):
-    series = found.last(metric, measure=measure, configuration=cell.name, **where)
-    assert list(series.index) == cell.members
-    assert series.tolist() == pytest.approx(looked_up(cell, measure, path), nan_ok=True)
+def test_rows_are_the_numbers_of_the_analyses(run, found, metric, measure, where, path):
+    series = found.last(metric, measure=measure, configuration=NAME, **where)
+    expected = looked_up(run, NAME, measure, path)
+    assert list(series.index) == list(expected)
+    assert series.tolist() == pytest.approx(list(expected.values()), nan_ok=True)
 
 
-def test_roles_in_words_are_truth_values(cell, found):
-    words = looked_up(cell, "roles", "spread")
+def test_roles_in_words_are_truth_values(run, found):
+    words = looked_up(run, NAME, "roles", "spread")
     for word in ("one each", "shared", "a skill is missing"):
-        shown = found.last("spread", measure="roles", part=word, configuration=cell.name)
-        assert shown.tolist() == [float(each == word) for each in words]
+        shown = found.last("spread", measure="roles", part=word, configuration=NAME)
+        assert shown.to_dict() == {member: float(each == word) for member, each in words.items()}
 
 
-def test_formation_is_a_curve(cell, found):
-    curve = found.curve("history", measure="formation", configuration=cell.name)
-    record = cell.sources["formation"][0].record
+def test_formation_is_a_curve(run, found):
+    curve = found.curve("history", measure="formation", configuration=NAME)
+    record = next(records(run, NAME, "formation"))
     assert list(curve.index) == record["checkpoints"]["step"]
-    assert curve[cell.members[1]].tolist() == looked_up(cell, "formation", "history")[1]
+    for member, expected in looked_up(run, NAME, "formation", "history").items():
+        assert curve[member].tolist() == expected
 
 
 def test_attention_maps_stay_in_their_file(run, found):
-    maps = found.rows("attention_pattern", part="repeat_of_3", configuration="d32/2 repeats")
+    maps = found.rows("attention_pattern", part="repeat_of_3", configuration=NAME)
     assert maps["value"].isna().all() and len(maps) > 1
     assert all(file.endswith(".npz") and (run.path / file).is_file() for file in maps["file"])
 
 
-def test_order_is_a_number(cell, found):
-    words = looked_up(cell, "formation", "order.[m].orders.half.match.history")
-    shown = found.last("order", measure="formation", part="half.match.history", configuration=cell.name)
+def test_order_is_a_number(run, found):
+    words = looked_up(run, NAME, "formation", "order.[m].orders.half.match.history")
+    shown = found.last("order", measure="formation", part="half.match.history", configuration=NAME)
     numbers = {"before": -1.0, "tie": 0.0, "after": 1.0, "unknown": math.nan}
-    assert shown.tolist() == pytest.approx([numbers[word] for word in words], nan_ok=True)
+    assert shown.tolist() == pytest.approx([numbers[word] for word in words.values()], nan_ok=True)

@@ -28,7 +28,7 @@ class Metrics:
         order = np.lexsort((steps, members, names))
         self._curves: dict[tuple[str, int], Curve] = {}
         keys = list(zip(names[order].tolist(), members[order].tolist(), strict=True))
-        bounds = [0, *(n for n in range(1, len(keys)) if keys[n] != keys[n - 1]), len(keys)]
+        bounds = [n for n in range(len(keys)) if n == 0 or keys[n] != keys[n - 1]] + [len(keys)]
         for start, stop in pairwise(bounds):
             chosen = order[start:stop]
             self._curves[keys[start]] = (steps[chosen].tolist(), values[chosen].tolist())

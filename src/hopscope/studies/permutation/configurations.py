@@ -1,7 +1,7 @@
 """What is trained: a model, the data it learns from, and how it departs from the presentation, as one readable name."""
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 PUBLISHED = ("d16/1 plain", "d32/2 repeats")
@@ -77,16 +77,6 @@ class Configuration:
     def overrides(self) -> dict[str, Any]:
         """For the run's list of members: everything that tells this configuration from others."""
         return {"width": self.width, "heads": self.heads, "data": self.data, **self.changes}
-
-    @classmethod
-    def from_overrides(cls, overrides: dict[str, Any]) -> Self:
-        """From what the run's list of members says."""
-        known = {field.name for field in fields(cls)}
-        chosen: dict[str, Any] = {key: value for key, value in overrides.items() if key in known}
-        for key in ("repeat_slots", "repeat_sources"):
-            if key in chosen:
-                chosen[key] = tuple(chosen[key])
-        return cls(**chosen)
 
     def _by_key(self) -> dict[str, Any]:
         return {key: getattr(self, field) for key, field in _KEYS.items()}

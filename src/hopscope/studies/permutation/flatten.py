@@ -1,4 +1,4 @@
-"""A nested record over members as single numbers, each with its place: the way from an analysis file to rows.
+"""A nested record over members as rows of the evidence table, one for each number.
 
 The record's keys become the columns of a row:
 
@@ -12,9 +12,10 @@ A fact that is not about single members, such as a floor, or whether a set is ex
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from hopscope.runs.evidence import Row
 
 FACTS = frozenset(
     {
@@ -40,41 +41,29 @@ _PLACE = re.compile(r"(step|slot|source|value)_\d+")
 _QUANTITY = re.compile(r"(?P<name>(?!train_minus).+)_(?P<split>train|held_out)")
 
 
-@dataclass(frozen=True)
-class Number:
-    """One number of a record.
-
-    Attributes:
-        index: the member's place in the record.
-        metric, part, split, head: as in a row of the evidence table.
-        value: `None` where it is not defined, or not known.
-    """
-
-    index: int
-    metric: str
-    part: str | None
-    split: str
-    head: int | None
-    value: float | None
-
-
-def flatten(record: Mapping[str, Any], members: int, axis: str) -> Iterator[Number]:
-    """Every number of a record.
+def flatten(
+    record: Mapping[str, Any], members: Sequence[int], axis: str, row: Callable[..., Row]
+) -> Iterator[Row]:
+    """A row for every number of a record.
 
     Args:
         record: nested dictionaries over lists over members, whose entries are numbers, truth values, lists,
             dictionaries, or `None`; keys in `FACTS` hold no lists over members.  A `None` in place of a list over
             members says that there is nothing to measure.
-        members: length of the lists over members.
+        members: run-global numbers, in the order of the lists over members.
         axis: what lists inside a member's value run over: `head`, `step` or `slot`; a key that ends with `_by_step`
             or `_by_slot` says so itself.
+        row: `Row` with what all rows share; the rest is given by name.
 
     Raises:
         ValueError: a list over members has another length, or an entry is no number.
     """
-    for path, index, head, value in _over_members(record, (), members, axis):
+    for path, index, head, value in _over_members(record, (), len(members), axis):
         metric, part, split = _named(path)
-        yield Number(index, metric, part, split, head, value)
+        layer = None if head is None else 0
+        yield row(
+            member=members[index], metric=metric, value=value, split=split, layer=layer, head=head, part=part
+        )
 
 
 _Path = tuple[str, ...]

@@ -13,18 +13,24 @@ The evidence table itself leaves out what was measured of a diverged member afte
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
+import numpy as np
+
 from hopscope.errors import UserError
+from hopscope.probes.onsets import transition
 from hopscope.probes.spreads import MISSING, NEITHER, ONE_DOES_BOTH, ONE_EACH, SHARED
-from hopscope.runs import RunFolder
+from hopscope.runs import RunFolder, UnitFolder, diverged_members
+from hopscope.runs.curves import Curve, Metrics
 from hopscope.runs.evidence import Row
 from hopscope.runs.metrics import GATHERED
-from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.evidence import Analysed, gather, transitions
+from hopscope.studies.permutation.config import PermutationStudyConfig, analyses
+from hopscope.studies.permutation.configurations import Configuration
 from hopscope.studies.permutation.flatten import flatten
+from hopscope.training.config import UnitPlan
+from hopscope.training.plan import unit_plan
 
 AXES = {"battery": "head", "roles": "head", "formation": "head", "decoding": "slot", "slots": "slot"}
 """Analysis → what lists inside a member's value run over; those of the others run over steps."""
@@ -36,92 +42,151 @@ FORMED_FIRST = ("match", "history", "recall")
 ORDERS = {"before": -1.0, "tie": 0.0, "after": 1.0, "unknown": None}
 """What formed before what, as a number; nothing where neither formed."""
 
+NEVER_IS_INFINITE = ("time", "width", "widest", "relative_width")
+"""Times and widths of a rise: where they are missing, it never came, which is not the same as an unknown time."""
+
+OF_A_FALL = ("rate", "time", "low", "high")
+"""What `transition` says of the steepest fall of the loss; nothing is known of it where no recall rose."""
+
 
 def measurements(run: RunFolder, config: PermutationStudyConfig) -> Iterator[Row]:
     """A row for every number that was measured of a run's members after training.
 
     Raises:
-        UserError: an analysis is missing or damaged.
+        UserError: a file is missing or damaged.
     """
-    for found in gather(run, config).values():
-        yield from of_analyses(found, config)
-        yield from _of_patterns(run, found, config)
-        yield from of_curves(found, config)
+    curves = {split: Metrics(run, split) for split in ("train", "held_out")}
+    gone = diverged_members(run)
+    for unit in run.units:
+        plan = unit_plan(unit)
+        end = plan.training.steps
+        for name, kind in analyses(config, plan).items():
+            file = unit.file_of(name, end, kind)
+            if kind == "json":
+                yield from of_analysis(plan, name, _read(unit, name, end), file)
+            else:
+                yield from _of_arrays(plan, name, unit.read_analysis(name, end), file)
+        yield from of_curves(plan, config, curves, gone)
 
 
-def of_analyses(found: Analysed, config: PermutationStudyConfig) -> Iterator[Row]:
-    """A row for every number of a configuration's analyses.
+def _read(unit: UnitFolder, name: str, step: int) -> dict[str, Any]:
+    found = unit.read_analysis(name, step)
+    known = found if isinstance(found, dict) else {}
+    complete = name != "probes" or isinstance(known.get("exhaustive"), dict)
+    if not isinstance(known.get("members"), list) or not complete:
+        raise UserError(
+            f"{unit.analysis_path(name, step)}: expected the {name} of a unit, found another record; "
+            "delete it and run the same command again"
+        )
+    return known
+
+
+def of_analysis(plan: UnitPlan, name: str, record: Mapping[str, Any], file: str) -> Iterator[Row]:
+    """A row for every number of one analysis of a unit.
+
+    Args:
+        plan: of the unit; its members are in the order of the record's lists.
+        name: of the analysis.
+        record: what was written.
+        file: where it stands, relative to the run.
 
     Raises:
-        UserError: a record is not what its analysis writes.
+        UserError: the record is not what the analysis writes.
     """
-    step, samples = _end(found, config)
-    for name, sources in found.sources.items():
-        records = {source.file: source.record for source in sources}
-        for file, record in records.items():
-            places = {
-                source.index: member
-                for member, source in zip(found.members, sources, strict=True)
-                if source.file == file
-            }
-            members = [places[index] for index in sorted(places)]
-            yield from _Record(name, file, members, step, samples).rows(record)
+    content = {key: value for key, value in record.items() if key not in ("members", "step")}
+    members = [member.member for member in plan.members]
+    prepare = _PREPARED.get(name, _as_it_is)
+    try:
+        for checkpoint, part in prepare(content):
+            step, samples = checkpoint or _end(plan)
+            row = partial(Row, measure=name, step=step, samples=samples, file=file)
+            yield from flatten(part, members, AXES.get(name, "step"), row)
+    except (TypeError, KeyError, IndexError, ValueError) as error:
+        raise UserError(
+            f"{file}: expected the {name} of {len(members)} members, found another record ({error}); delete it "
+            "and run the same command again"
+        ) from error
 
 
-@dataclass(frozen=True)
-class _Record:
-    """Where the record of an analysis comes from.
-
-    Attributes:
-        name: of the analysis.
-        file: relative to the run.
-        members: in the order of the record's lists.
-        step, samples: when it was made.
-    """
-
-    name: str
-    file: str
-    members: Sequence[int]
-    step: int
-    samples: int
-
-    def rows(self, record: Mapping[str, Any]) -> Iterator[Row]:
-        """A row for every number."""
-        content = {key: value for key, value in record.items() if key not in ("members", "step")}
-        prepare = _PREPARED.get(self.name, _as_it_is)
-        try:
-            for checkpoint, part in prepare(content):
-                then = (
-                    self if checkpoint is None else replace(self, step=checkpoint[0], samples=checkpoint[1])
-                )
-                yield from then._numbers(part)
-        except (TypeError, KeyError, IndexError, ValueError) as error:
-            raise UserError(
-                f"{self.file}: expected the {self.name} of {len(self.members)} members, found another record "
-                f"({error}); delete it and run the same command again"
-            ) from error
-
-    def _numbers(self, record: Mapping[str, Any]) -> Iterator[Row]:
-        for each in flatten(record, len(self.members), AXES.get(self.name, "step")):
-            yield Row(
-                member=self.members[each.index],
-                measure=self.name,
-                metric=each.metric,
-                value=each.value,
-                split=each.split,
-                step=self.step,
-                samples=self.samples,
-                layer=None if each.head is None else 0,
-                head=each.head,
-                part=each.part,
-                file=self.file,
-            )
+def _of_arrays(plan: UnitPlan, name: str, parts: Iterable[str], file: str) -> Iterator[Row]:
+    """Rows that only say in which file the mean attention maps are."""
+    step, samples = _end(plan)
+    row = partial(Row, measure=name, metric="attention_pattern", value=None, step=step, samples=samples)
+    for member in plan.members:
+        for part in parts:
+            yield row(member=member.member, part=part, file=file)
 
 
-def _end(found: Analysed, config: PermutationStudyConfig) -> tuple[int, int]:
+def _end(plan: UnitPlan) -> tuple[int, int]:
     """Steps and samples at the end of training."""
-    training = config.training(found.configuration)
-    return training.steps, training.steps * training.batch_size
+    return plan.training.steps, plan.training.steps * plan.training.batch_size
+
+
+# What is read off the curves of training.
+
+
+def of_curves(
+    plan: UnitPlan, config: PermutationStudyConfig, curves: Mapping[str, Metrics], gone: Container[int]
+) -> Iterator[Row]:
+    """Training loss of the last epoch, and, where there are repeats in training, how sudden recall was.
+
+    Args:
+        plan: of a unit.
+        config: of the study.
+        curves: of the run, by split.
+        gone: members that diverged: nothing is known of them.
+    """
+
+    def curve(split: str, metric: str, member: int) -> Curve:
+        return ([], []) if member in gone else curves[split].curve(metric, member)
+
+    members = [member.member for member in plan.members]
+    per_epoch = max(1, config.samples_per_epoch // plan.training.batch_size)
+    losses = {member: curve("train", "loss", member) for member in members}
+    means = [last_epoch(loss, per_epoch) for loss in losses.values()]
+    yield from of_analysis(plan, "last_epoch", {"train": {"last_epoch_loss": means}}, GATHERED)
+    configuration = Configuration.parse(plan.label)
+    if configuration.data == "repeats":
+        chance, batch = 1 / (config.task(configuration).values - 1), plan.training.batch_size
+        sudden = [
+            _sudden(curve("held_out", "recall", member), losses[member], batch, chance) for member in members
+        ]
+        by_name = {name: [each[name] for each in sudden] for name in sudden[0]}
+        yield from of_analysis(plan, "transition", by_name, GATHERED)
+
+
+def last_epoch(curve: Curve, per_epoch: int) -> float | None:
+    """The mean over the last steps of a record, or over all of them if there are fewer; `None` if there are none.
+
+    A row of the record is a mean over the steps since the row before it, so rows are weighted by their steps.
+
+    Args:
+        curve: steps and values.
+        per_epoch: number of steps.
+    """
+    steps, values = (np.asarray(each) for each in curve)
+    if not len(steps):
+        return None
+    weights = np.diff(steps, prepend=0)
+    late = steps > steps[-1] - per_epoch
+    return float(np.average(values[late], weights=weights[late]))
+
+
+def _sudden(recall: Curve, loss: Curve, batch_size: int, chance: float) -> dict[str, Any]:
+    """What `transition` says of a member; the same with nothing in it where there is no curve."""
+    steps, values = recall if recall[0] else ([0], [0.0])
+    by_step = dict(zip(*loss, strict=True))
+    losses = [by_step.get(step) for step in steps]
+    found = transition([step * batch_size for step in steps], values, losses, chance=chance)
+    levels = {name: found[name] for name in ("final", "chance", "from_zero", "from_chance")}
+    fall = found["steepest_fall"] or dict.fromkeys(OF_A_FALL)
+    sudden = {**_never_is_infinite(levels), "steepest_fall": fall}
+    return sudden if recall[0] else _emptied(sudden)
+
+
+def _emptied(value: Any) -> Any:
+    """The same places, with nothing in them."""
+    return {key: _emptied(entry) for key, entry in value.items()} if isinstance(value, Mapping) else None
 
 
 # Records that are laid out in another way than `flatten` reads.
@@ -202,12 +267,13 @@ def _formation(record: Mapping[str, Any]) -> _Parts:
 
 
 def _never_is_infinite(value: Any) -> Any:
-    """Crossings with an infinite time where nothing was crossed: that is not the same as an unknown time."""
+    """Crossings and widths with an infinite time where nothing was crossed."""
     if not isinstance(value, Mapping):
         return value
-    if value.get("censored_at") is not None:
-        return {**value, "time": math.inf}
-    return {key: _never_is_infinite(entry) for key, entry in value.items()}
+    return {
+        key: math.inf if entry is None and key in NEVER_IS_INFINITE else _never_is_infinite(entry)
+        for key, entry in value.items()
+    }
 
 
 def _ordered(orders: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,61 +292,3 @@ def _firsts(first: Mapping[str, Any]) -> dict[str, Any]:
 _PREPARED: dict[str, Callable[[Mapping[str, Any]], _Parts]] = {
     "slots": _slots, "roles": _roles, "decoding": _decoding, "worked": _worked, "formation": _formation,
 }  # fmt: skip
-
-
-def _of_patterns(run: RunFolder, found: Analysed, config: PermutationStudyConfig) -> Iterator[Row]:
-    """Rows that only say in which file the mean attention maps are."""
-    step, samples = _end(found, config)
-    records = {record.member: record for record in run.members}
-    for member in found.members:
-        unit = run.unit(records[member].unit)
-        file = unit.file_of("patterns", step, "npz")
-        for part in unit.read_analysis("patterns", step):
-            yield Row(
-                member, "patterns", "attention_pattern", None, "held_out", step, samples, part=part, file=file
-            )
-
-
-# What is read off the curves of training.
-
-FALL = "steepest_fall"
-
-_LEVELS = ("from_zero", "from_chance")
-TRANSITION = (
-    ("", "final"),
-    ("", "chance"),
-    *((levels, width) for levels in _LEVELS for width in ("width", "widest", "relative_width")),
-    *(
-        (f"{levels}.{mark}", end)
-        for levels in _LEVELS
-        for mark in ("start", "half", "end")
-        for end in ("time", "low", "high", "censored_at")
-    ),
-    *((FALL, name) for name in ("rate", "time", "low", "high")),
-)
-"""Part and metric of everything that `probes.onsets.transition` says."""
-
-NEVER_IS_INFINITE = ("time", "width", "widest", "relative_width")
-
-
-def of_curves(found: Analysed, config: PermutationStudyConfig) -> Iterator[Row]:
-    """Training loss of the last epoch, and, where there are repeats in training, how sudden recall was."""
-    step, samples = _end(found, config)
-    for member, loss in zip(found.members, found.training_loss, strict=True):
-        yield Row(member, "last_epoch", "last_epoch_loss", loss, "train", step, samples, file=GATHERED)
-    if found.configuration.data != "repeats":
-        return
-    values = config.task(found.configuration).values
-    for member, sudden in zip(found.members, transitions(found, values), strict=True):
-        for part, metric in TRANSITION:
-            value = None if sudden is None else _inside(sudden, [*filter(None, part.split(".")), metric])
-            if sudden is not None and value is None and part != FALL and metric in NEVER_IS_INFINITE:
-                value = math.inf
-            yield Row(member, "transition", metric, value, "held_out", step, samples, part=part or None,
-                      file=GATHERED)  # fmt: skip
-
-
-def _inside(value: Any, keys: Sequence[str]) -> Any:
-    for key in keys:
-        value = None if value is None else value[key]
-    return value

@@ -1,0 +1,96 @@
+"""What was measured of a made-up configuration, and the evidence table of a run that has only such."""
+
+from dataclasses import dataclass, field, replace
+
+from hopscope.runs.evidence import Evidence
+from hopscope.studies.permutation.configurations import Configuration
+from hopscope.studies.permutation.measures import of_analysis, of_curves
+from hopscope.training.config import MemberPlan, UnitPlan
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One configuration, all of whose members are trained as one unit.
+
+    Attributes:
+        name: of the configuration.
+        members, seeds: one for each; a table numbers the members anew.
+        records: analysis → what is on disk.
+        curves: `split/metric` → each member's curve, as (samples, values).
+        frozen: members whose training broke off.
+    """
+
+    name: str
+    members: list[int]
+    seeds: list[int]
+    records: dict
+    curves: dict = field(default_factory=dict)
+    frozen: list[int] = field(default_factory=list)
+
+    @property
+    def overrides(self):
+        return Configuration.parse(self.name).overrides()
+
+    def numbered(self, first):
+        """The same with members from a number on."""
+        numbers = {old: first + place for place, old in enumerate(self.members)}
+        return replace(self, members=list(numbers.values()), frozen=[numbers[old] for old in self.frozen])
+
+    def plan(self, config):
+        """The plan of its unit."""
+        configuration = Configuration.parse(self.name)
+        return UnitPlan(
+            label=self.name,
+            task=config.task(configuration),
+            model=config.model(configuration),
+            training=config.training(configuration),
+            members=tuple(
+                MemberPlan(member=member, seed=seed, overrides=self.overrides)
+                for member, seed in zip(self.members, self.seeds, strict=True)
+            ),
+        )
+
+    def rows(self, config):
+        """Rows of everything; none of a frozen member has a value."""
+        plan = self.plan(config)
+        curves = {split: _Curves(self, split, plan.training.batch_size) for split in ("train", "held_out")}
+        found = [*of_curves(plan, config, curves, self.frozen)]
+        for analysis, record in self.records.items():
+            found += of_analysis(plan, analysis, record, f"units/u/analysis/{analysis}.json")
+        return [replace(row, value=None) if row.member in self.frozen else row for row in found]
+
+
+@dataclass(frozen=True)
+class _Curves:
+    """The curves of a cell, as `Metrics` gives those of a run: by steps."""
+
+    cell: Cell
+    split: str
+    batch_size: int
+
+    def curve(self, metric, member):
+        curves = self.cell.curves.get(f"{self.split}/{metric}")
+        if curves is None:
+            return [], []
+        samples, values = curves[self.cell.members.index(member)]
+        return [at / self.batch_size for at in samples], values
+
+
+def table(cells, config, folder=None, more=lambda cell: []):
+    """The evidence table of a run that trained these configurations, and only them, its members numbered anew.
+
+    Args:
+        cells: in the run's order.
+        config: of the study; how training departs from the source follows from it.
+        folder: of the run, where there is one.
+        more: further rows of a cell.
+    """
+    members, rows = [], []
+    for cell in cells:
+        numbered = cell.numbered(len(members))
+        members += [
+            {"member": member, "seed": seed, "configuration": cell.name, "overrides": cell.overrides}
+            for member, seed in zip(numbered.members, numbered.seeds, strict=True)
+        ]
+        rows += [*numbered.rows(config), *more(numbered)]
+    return Evidence.of(members, rows, config.model_dump(mode="json"), folder)
