@@ -106,7 +106,7 @@ TORCH_FREE = [
     *(f"studies/depth/{part}" for part in ("claims", "figures", "page", "values")),
     *(
         f"studies/permutation/{part}"
-        for part in ("claims", "evidence", "figures", "figures_own", "page", "shown")
+        for part in ("claims", "figures", "figures_own", "measures", "page", "shown")
     ),
     *(f"studies/tiny_lm/{part}" for part in ("claims", "evidence", "figures", "page")),
     *(f"studies/llm/{part}" for part in ("cells", "claims", "figures", "measurements", "page")),
