@@ -75,6 +75,9 @@ TORCH_FREE = [
     "models/config",
     "training/config",
     "llm/answers",
+    "llm/cells",
+    "llm/survival",
+    "llm/tally_rows",
     "llm/answerer",
     "llm/evaluation",
     "llm/failures",
@@ -109,7 +112,7 @@ TORCH_FREE = [
         for part in ("claims", "figures", "figures_own", "measures", "page", "shown")
     ),
     *(f"studies/tiny_lm/{part}" for part in ("claims", "evidence", "figures", "page")),
-    *(f"studies/llm/{part}" for part in ("cells", "claims", "figures", "measurements", "page")),
+    *(f"studies/llm/{part}" for part in ("claims", "figures", "measurements", "page")),
 ]
 """What says what a run found is among them: concluding a run, or building its page, does not wait for torch."""
 HEAVY = {"torch", "jax", "transformers", "inspect_ai"}

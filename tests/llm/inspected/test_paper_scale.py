@@ -8,11 +8,11 @@ from tests.tasks.text.solvers import SOLVERS
 
 from hopscope.errors import UserError
 from hopscope.executors.local import run_study
+from hopscope.llm.cells import FILE, read_answers
+from hopscope.llm.survival import survivals
 from hopscope.studies import find_study
 from hopscope.studies.llm.asking import questions_of
-from hopscope.studies.llm.cells import FILE, read_answers
 from hopscope.studies.llm.config import PAPER_COUNT, LanguageModelConfig
-from hopscope.studies.llm.survival import survivals
 
 from .stub import Stub
 

@@ -5,11 +5,11 @@ import pytest
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.executors.local import run_study
 from hopscope.llm import tasks
+from hopscope.llm.cells import FILE, read_answers
 from hopscope.llm.watch import OutOfTimeError, Watch
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
 from hopscope.studies.llm.asking import gather
-from hopscope.studies.llm.cells import FILE, read_answers
 from hopscope.studies.llm.config import LanguageModelConfig
 from hopscope.training.budget import TimeBudget
 

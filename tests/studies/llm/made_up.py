@@ -2,10 +2,10 @@
 
 from hopscope.claims import judge
 from hopscope.llm.answers import record, rows
+from hopscope.llm.cells import SCHEMA_VERSION, Answers, cells_of
 from hopscope.llm.question_sets import question_set, remembered
 from hopscope.runs.evidence import Evidence
 from hopscope.studies.llm import measurements
-from hopscope.studies.llm.cells import SCHEMA_VERSION, Answers, cells_of
 from hopscope.studies.llm.claims import claims
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 
 from hopscope.llm.answers import Row, records, rows
+from hopscope.llm.cells import FILE, SCHEMA_VERSION, Answers, cells_of
 from hopscope.llm.evaluation import evaluate
 from hopscope.llm.question_sets import question_set
 from hopscope.llm.watch import Watch
 from hopscope.runs import RunFolder
-from hopscope.studies.llm.cells import FILE, SCHEMA_VERSION, Answers, cells_of
 from hopscope.studies.llm.config import LanguageModelConfig
 from hopscope.tasks.text import FORMULATIONS, Question
 from hopscope.tasks.text.config import Formulation

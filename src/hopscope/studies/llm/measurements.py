@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hopscope.llm.answers import Share
+from hopscope.llm.cells import FILE, Answers, Cell, read_answers
 from hopscope.llm.tally_rows import COUNTS, NUMBERS, SHARES, counted_rows, tally_rows
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
-from hopscope.studies.llm.cells import FILE, Answers, Cell, read_answers
 from hopscope.studies.llm.config import Kind, LanguageModelConfig
 from hopscope.tasks.text import TextConfig
 from hopscope.tasks.text.config import Formulation

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
+from hopscope.llm.cells import by_chance
+from hopscope.llm.survival import survivals
 from hopscope.story.functions import PageFunctions
-from hopscope.studies.llm.cells import by_chance
 from hopscope.studies.llm.config import Kind, LanguageModelConfig, short_names
 from hopscope.studies.llm.measurements import FOLLOWED, cells, part_of
-from hopscope.studies.llm.survival import survivals
 from hopscope.tasks.text import FORMULATIONS, TextConfig, question
 
 

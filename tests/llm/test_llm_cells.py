@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
+from tests.studies.llm.made_up import asked, cells
 
 from hopscope.claims.intervals import ratio_interval, wilson
-from hopscope.studies.llm.cells import by_chance
+from hopscope.llm.cells import by_chance
+from hopscope.llm.survival import skill, survivals
 from hopscope.studies.llm.config import LanguageModelConfig
-from hopscope.studies.llm.survival import skill, survivals
-
-from .made_up import asked, cells
 
 CONFIG = LanguageModelConfig(model=("a/b",), formulations=("equations",), depths=(1, 3), count=23)
 

@@ -8,7 +8,7 @@ D is the product of D factors, and skill(D) / skill(D - 1) is the chance that th
 from dataclasses import dataclass
 
 from hopscope.claims.intervals import Interval, ratio_interval
-from hopscope.studies.llm.cells import Cell
+from hopscope.llm.cells import Cell
 
 
 @dataclass(frozen=True)
