@@ -75,6 +75,7 @@ TORCH_FREE = [
     "models/config",
     "training/config",
     "llm/answers",
+    "circuits/places",
     "llm/cells",
     "llm/survival",
     "llm/tally_rows",
@@ -100,10 +101,7 @@ TORCH_FREE = [
     "llm/heads_figures",
     "llm/heads_passages",
     "llm/heads_tokens",
-    *(
-        f"studies/chains/{part}"
-        for part in ("charts", "claims", "evidence", "figures", "measures", "page", "places")
-    ),
+    *(f"studies/chains/{part}" for part in ("charts", "claims", "evidence", "figures", "measures", "page")),
     "studies/circuits/claims",
     *(f"studies/emergence/{part}" for part in ("charts", "claims", "events", "figures", "measures", "page")),
     *(f"studies/depth/{part}" for part in ("claims", "figures", "page", "values")),

@@ -31,7 +31,7 @@ A time (such as `formed`) is four metrics.  `formed` itself is 1 if it happened 
 `formed_at`: the step, interpolated between the evaluations around it; `formed_at_low`, `formed_at_high`: these
 evaluations, equal if the first evaluation was across already.  What never happened has no `formed_at` and no
 `formed_at_high`, and `formed_at_low` is the last evaluation: it is censored there.
-`times` in `hopscope.studies.chains.places` turns the rows back into crossings.
+`times` in `hopscope.circuits.places` turns the rows back into crossings.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence

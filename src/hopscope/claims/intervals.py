@@ -229,7 +229,7 @@ def _two_level_means(
     return np.concatenate(means)
 
 
-def interval_of_pairs(classes: Sequence[float], resamples: int = 2_000) -> Interval:
+def interval_of_pairs(classes: "Sequence[float]", resamples: int = 2_000) -> Interval:
     """Return the 95 % interval of the share of pairs that are of different classes, such as circuits of two members.
 
     Pairs share members, so members are resampled, not pairs; two copies of one member are no pair.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from hopscope.sources.compared import comparable, in_file
 
-OWN_ROOMS = ("hopscope.studies", "hopscope.claims", "hopscope.theory")
+OWN_ROOMS = ("hopscope.studies", "hopscope.claims", "hopscope.theory", "hopscope.circuits.places")
 """Parts of Hopscope whose code decides what a built-in claim says; the rest is named only, as any library is."""
 
 _RECORDS = ("hopscope.claims.samples", "hopscope.claims.claim", "hopscope.claims.criteria")

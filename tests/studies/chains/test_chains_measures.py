@@ -2,8 +2,8 @@
 
 import pytest
 
+from hopscope.circuits.places import FELL, FORMED, Place, of_places, times
 from hopscope.claims.crossings import Crossing
-from hopscope.studies.chains.places import FELL, FORMED, Place, of_places, times
 from hopscope.studies.circuits.config import CircuitsConfig
 
 from .made_up import CHECKPOINTS, evidence_of, induction, member, path, reflected

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
+from hopscope.circuits.places import FORMED, times
 from hopscope.claims import Verdict
-from hopscope.studies.chains.places import FORMED, times
 from hopscope.studies.emergence.claims import before_induction, claims, out_of_order, reads_of_later_steps
 from hopscope.studies.emergence.config import PRESETS, EmergenceConfig
 

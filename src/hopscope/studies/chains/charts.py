@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import altair as alt
 import numpy as np
 
+from hopscope.circuits.places import FELL, FORMED, Place, carried, followed_paths, times
 from hopscope.claims.crossings import Crossing
 from hopscope.figures import Drawing
 from hopscope.figures.marks import QUIET_INK, broken_labels, colour, facet, given, shape
@@ -13,7 +14,6 @@ from hopscope.figures.rows import WIDTH, Row, short
 from hopscope.studies.chains.claims import independent
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.figures import MODE_WORDS, NO_STEP, PARTIAL, PATH, SHOWN_FROM, step_of_path
-from hopscope.studies.chains.places import FELL, FORMED, Place, carried, followed_paths, times
 from hopscope.words import symbol, symbols
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hopscope.circuits.places import followed_paths
 from hopscope.figures import Drawing, Figure, chart, lines
 from hopscope.figures.series import Axis, Mark, Series
 from hopscope.studies.chains.claims import independent
 from hopscope.studies.chains.config import FALLEN, ChainsConfig
-from hopscope.studies.chains.places import followed_paths
 from hopscope.words import symbol
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hopscope.circuits.on_page import CircuitsOnPage
+from hopscope.circuits.places import Place, first_reads, followed_paths
 from hopscope.runs.evidence import Evidence
 from hopscope.story.blocks import chain_example
 from hopscope.story.functions import PageFunctions
@@ -11,7 +12,6 @@ from hopscope.studies.chains.claims import independent
 from hopscope.studies.chains.config import ChainsConfig
 from hopscope.studies.chains.evidence import gather
 from hopscope.studies.chains.figures import SHOWN_FROM
-from hopscope.studies.chains.places import Place, first_reads, followed_paths
 from hopscope.words import symbol
 
 CHEAP, DEAR = 0.15, 0.5
@@ -71,7 +71,7 @@ def free_heads(
     """Members whose first useful head looks almost free where patterns are given, and those of them that need it.
 
     Args:
-        paths: as `hopscope.studies.chains.places.followed_paths` gives them.
+        paths: as `hopscope.circuits.places.followed_paths` gives them.
         reads: member → the read of its first useful head.
     """
     cheap = [member for member, place in reads.items() if paths[place]["loss_without_rules"] < CHEAP]

@@ -4,11 +4,11 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hopscope.circuits.places import of_places
 from hopscope.claims import Claim, Samples, at_least, at_most, between
 from hopscope.claims.intervals import interval_of_pairs
 from hopscope.claims.verdicts import LEAST_SEEDS
 from hopscope.studies.chains.claims import LEAST_MODELS, TRUST, by_seed, last_of, read_members
-from hopscope.studies.chains.places import of_places
 from hopscope.studies.circuits.config import CircuitsConfig
 from hopscope.studies.theory import exact_of
 

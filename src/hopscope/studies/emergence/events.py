@@ -1,6 +1,6 @@
 """What happens while members learn, and in which order: reads of a step that form, partial losses that fall.
 
-Everything is computed from the times in the evidence table (`hopscope.studies.chains.places`).
+Everything is computed from the times in the evidence table (`hopscope.circuits.places`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, TypeVar
 
+from hopscope.circuits.places import FELL, FORMED, of_step, times
 from hopscope.claims.crossings import Crossing
 from hopscope.claims.precedence import Precedence, precedence
 from hopscope.claims.variance import Shares, variance_shares
-from hopscope.studies.chains.places import FELL, FORMED, of_step, times
 from hopscope.studies.emergence.config import EmergenceConfig
 from hopscope.words import symbol
 
