@@ -63,7 +63,7 @@ def test_the_ledger_needs_no_story(hopscope, run_folder):
     for part in (
         "≥ 99.9 %",
         "accuracy ≥ 99.9 %",
-        "time ≤ 1000 steps",
+        "time ≤ 1,000 steps",
         "99.98 % [99.93, 100]",
         "inconclusive",
     ):

@@ -144,6 +144,13 @@ def test_a_missing_part_of_the_page_is_named(place: Path) -> None:
     assert done.returncode == 2 and "numbers.md.j2" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_part_of_the_page_stands_beside_it(place: Path) -> None:
+    (place / "widths.md.j2").write_text(PAGE.replace("numbers.md", "../numbers.md"), encoding="utf-8")
+    (place.parent / "numbers.md.j2").write_text("secret", encoding="utf-8")
+    done = hopscope(place, "run", "widths.py", "--preset", "one", "--seeds", "1")
+    assert done.returncode == 2 and "../numbers.md.j2" in done.stderr and "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from hopscope.errors import UserError
@@ -169,7 +170,9 @@ def fill(text: str, name: str, names: Mapping[str, Any], parts: Callable[[str], 
 
         def get_source(self, environment: Any, template: str) -> Any:
             read = packaged if template in SHARED else parts
-            if read is None:
+            if (
+                read is None or PurePath(template).name != template
+            ):  # parts stand beside the page, nowhere else
                 raise jinja2.TemplateNotFound(template)
             return _without_tag_lines(read(template)), template, lambda: True
 

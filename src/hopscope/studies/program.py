@@ -303,7 +303,8 @@ class Program:
             {} if part is None else part.model_dump(mode="json")
             for part in (study.options, study.model, study.training)
         )
-        task, page, named = study.task, study.page, study.member_name
+        task, named = study.task, study.member_name
+        page = PAGE if study.page is None or "\n" in study.page else study.page
         floors = {plan.label: floors_of(self.declared_task(plan)) for plan in self.plan(config)}
         return StudyFacts(
             name=study.name,
@@ -318,11 +319,7 @@ class Program:
             seeds=study.seeds if study.units is None else options.get("seeds", 0),
             floors=lambda label: floors.get(label, {}),
             source="" if self.built_in else self.reference or "",
-            template=PAGE
-            if page is None or "\n" in page
-            else f"{study.name}/{page}"
-            if self.built_in
-            else page,
+            template=f"{study.name}/{page}" if self.built_in else page,
             member_name=None if named is None else partial(named, study.options),
         )
 
