@@ -208,6 +208,6 @@ PRESETS = {
 COSTS = {
     "smoke": "under a minute on two cores",
     "laptop": "under 15 min on two cores",
-    "workstation": "under 3 h on two cores",
+    "workstation": "about 3 h on two cores by estimate; not run yet",
     "paper": "128 models; made for a GPU",
 }

@@ -1,4 +1,4 @@
-"""The depth study as a value; what needs torch, charts or the page is imported when it is called."""
+"""The depth study as a value."""
 
 from hopscope.studies.depth.claims import claims
 from hopscope.studies.depth.config import COSTS, PRESETS, DepthStudyConfig, plan

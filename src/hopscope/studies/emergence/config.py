@@ -98,8 +98,8 @@ PRESETS = {
 }  # fmt: skip
 COSTS = {
     "smoke": "under a minute on two cores",
-    "laptop": "under 10 min on two cores",
-    "workstation": "under 3 h on two cores",
+    "laptop": "about 10 min on two cores",
+    "workstation": "about 3 h on two cores by estimate; not run yet",
     "two-steps": "under 10 min on two cores",
     "paper": "24 models of 24 layers; made for a GPU",
     "paper-batch-32768": "12 models of 24 layers at 128 times the batch; made for a GPU",
