@@ -11,7 +11,14 @@ import pytest
 import hopscope as hs
 from hopscope.errors import UserError
 from hopscope.studies import find_study
+from hopscope.studies.analysis import UnitAnalysis
 
+EVALUATED = UnitAnalysis(
+    files=lambda options, plan: {},
+    work=lambda *arguments: None,
+    rows=lambda run, options: (),
+    evaluate=lambda options, task: lambda model, members: {},
+)
 STUDY = """
 from pydantic import BaseModel
 
@@ -155,6 +162,7 @@ def test_a_part_of_the_page_stands_beside_it(place: Path) -> None:
     [
         ({"units": lambda options: []}, "expected options, and neither a task nor vary"),
         ({"analyses": [3]}, "expected values of hopscope.studies.analysis, found 3"),
+        ({"analyses": [EVALUATED, EVALUATED]}, "expected one analysis at most that says .* found 2"),
         ({"figures": [3]}, "expected figures such as"),
     ],
 )

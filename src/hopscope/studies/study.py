@@ -62,7 +62,7 @@ class Study(BaseModel):
         measures: what is measured of the members.
         claims: what is claimed of them, or a function of the options that says so.
         figures: what is drawn, or a function of the options that says so.
-        presets: name → dotted fields that differ from what is written here.
+        presets: name → dotted fields that differ from what is written here, or the options with other values.
         costs: name of a preset → what it costs, in words.
         start: a function of a unit's plan that gives the weights to begin from, by name, `[member, …]`; by default
             they are drawn.
@@ -130,7 +130,21 @@ class Study(BaseModel):
         for each in analyses:
             if not isinstance(each, UnitAnalysis | RunAnalysis):
                 raise ValueError(f"values of hopscope.studies.analysis, found {each!r}")
+        evaluated = [
+            each for each in analyses if isinstance(each, UnitAnalysis) and each.evaluate is not None
+        ]
+        if len(evaluated) > 1:
+            raise ValueError(
+                f"one analysis at most that says what is recorded in training, found {len(evaluated)}"
+            )
         return analyses
+
+    @field_validator("presets", mode="before")
+    @classmethod
+    def _have_fields(cls, presets: Any) -> Any:
+        if not isinstance(presets, Mapping):
+            return presets
+        return {name: dict(each) if isinstance(each, BaseModel) else each for name, each in presets.items()}
 
     @field_validator("measures")
     @classmethod

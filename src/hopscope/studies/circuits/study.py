@@ -20,7 +20,7 @@ study = Study(
     ),
     claims=claims,
     figures=lambda options: figures(options, "reads", "controls", "modes", "timeline", "gallery"),
-    presets={name: dict(options) for name, options in PRESETS.items()},
+    presets=PRESETS,
     costs=COSTS,
     page="page.md.j2",
     page_names=names,

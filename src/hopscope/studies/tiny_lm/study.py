@@ -35,7 +35,7 @@ study = Study(
     ),
     claims=claims,
     figures=figures,
-    presets={name: dict(options) for name, options in PRESETS.items()},
+    presets=PRESETS,
     costs=COSTS,
     page="page.md.j2",
     page_names=names,
