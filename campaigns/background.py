@@ -284,7 +284,9 @@ def _told(home: Home, model: dict[str, Any], working: set[str], state: dict[str,
     failed = state.get("failed", {}).get(model["unit"])
     step = last_step(home.path / model["folder"])
     if step == model["steps"]:
-        return "trained, collected" if collected else "trained"
+        read = (home.path / model["folder"] / "DONE").is_file()
+        reading = "read" if read else "being read" if model["unit"] in working else "to be read"
+        return f"trained, {reading}{', collected' if collected else ''}"
     if collected:
         return "collected"
     if failed is not None:
@@ -322,7 +324,7 @@ def _rate(log: Path, batch: int) -> float | None:
 
 
 def collect(home: Home) -> None:
-    """Copy the record of every trained model into the results; what is there already stays.
+    """Copy the record and the readings of every trained model into the results; what is there already stays.
 
     Raises:
         Refused: a file is damaged or cannot be written.

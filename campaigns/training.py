@@ -1,6 +1,7 @@
 """The trainer of a campaign: a worker process for each core, the next model when one is done, at the lowest priority.
 
-`background.py start` begins it, in the campaign's own environment; it ends when every model is trained, or on SIGTERM.
+`background.py start` begins it, in the campaign's own environment; it ends when every model is trained
+and read, or on SIGTERM.
 """
 
 import fcntl
@@ -53,10 +54,10 @@ class Model:
         """Step of its newest checkpoint."""
         return last_step(self.run.unit(self.unit).path) or 0
 
-    def trained(self, results: Path) -> bool:
-        """Whether its last checkpoint is there, or its record among the results."""
+    def finished(self, results: Path) -> bool:
+        """Whether it is trained and read, or its record is among the results and its weights are gone."""
         collected = results / self.reading / "units" / self.unit / "collected.json"
-        return self.step == self.steps or collected.is_file()
+        return self.run.unit(self.unit).is_done or (collected.is_file() and self.step != self.steps)
 
 
 @dataclass
@@ -90,7 +91,7 @@ class Trainer:
     stopped: bool = False
 
     def work(self) -> None:
-        """Train everything."""
+        """Train and read everything."""
         try:
             self.say()
             while self.waiting or self.workers:
@@ -135,7 +136,7 @@ class Trainer:
             "--engine",
             layout["engine"],
         ]
-        command += ["--parent", str(os.getpid()), "--train-only"]
+        command += ["--parent", str(os.getpid())]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.workers.append(Worker(model, process, log))
         self.home.log(f"begins {model.reading} seed {model.member}, at step {model.step}")
@@ -146,9 +147,9 @@ class Trainer:
             model = worker.model
             worker.log.close()
             self.workers.remove(worker)
-            if worker.process.returncode == 0 and model.step == model.steps:
+            if worker.process.returncode == 0 and model.run.unit(model.unit).is_done:
                 self.failures.pop(model.unit, None)
-                self.home.log(f"trained {model.reading} seed {model.member}")
+                self.home.log(f"trained and read {model.reading} seed {model.member}")
             else:
                 self._note_failure(model, worker.process.returncode)
             self.say()
@@ -206,7 +207,7 @@ def models_of(home: Home) -> list[Model]:
 
 
 def main(path: str) -> int:
-    """Train until everything is trained; at most one trainer works on a campaign."""
+    """Train and read until everything is done; at most one trainer works on a campaign."""
     home = Home(Path(path))
     with (home.path / "lock").open("a") as lock:
         try:
@@ -223,9 +224,9 @@ def main(path: str) -> int:
             for each in models
         ]  # fmt: skip
         home.write("models.json", {"models": told})
-        waiting = [each for each in models if not each.trained(home.results)]
+        waiting = [each for each in models if not each.finished(home.results)]
         Trainer(home, home.record()["cores"], waiting).work()
-        home.log("every model is trained, or given up")
+        home.log("every model is trained and read, or given up")
     return 0
 
 

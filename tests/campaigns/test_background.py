@@ -88,16 +88,15 @@ def test_a_campaign_that_was_killed_goes_on_and_ends_as_one_that_was_not(home, t
     wait_for(lambda: len(last_checkpoints(home)) == 3)
     wait_for(lambda: "every model is trained" in (home / "log.txt").read_text(encoding="utf-8"))
     told = call(home, "status").stdout
-    assert [line.split()[2] for line in told.splitlines()[1:]] == ["2", "0", "1"] and told.count(
-        "trained"
-    ) == 3
+    assert [line.split()[2] for line in told.splitlines()[1:]] == ["2", "0", "1"]
+    assert told.count("trained, read") == 3
 
     study = find_study("emergence")
     config = study.configured("smoke", FIELDS)
     found = last_checkpoints(home)
     whole = run_study(study, config, out=tmp_path / "whole", preset="smoke", threads=2)
     assert found == last_checkpoints(whole.path)
-    # What was only trained is analysed and concluded by the command that trains.
+    # What was trained and read is concluded by the command that trains.
     run = run_study(study, config, out=home / "runs", preset="smoke", threads=2)
     assert run.is_done and found == last_checkpoints(run.path)
     for name in ("claims.json", "evidence.parquet"):
@@ -119,6 +118,8 @@ def test_what_is_trained_is_collected_once_and_for_all(home):
     assert "0 new" in call(home, "collect").stdout
     assert {path: (results / path).read_bytes() for path in kept} == kept
     run = RunFolder.open(results)
+    readings = [path.name.partition("-")[0] for path in results.rglob("analysis/*.json")]
+    assert readings.count("circuit") == readings.count("formation") == 3
     trained = RunFolder.open(next((home / "runs" / "emergence").iterdir()))
     ours, theirs = run.metrics(), trained.metrics()
     assert ours.num_rows > 0 and ours.equals(theirs)
@@ -151,7 +152,7 @@ def test_a_model_that_fails_is_given_up_and_the_others_go_on(home):
     begin(home)
     wait_for(lambda: "given up" in (home / "log.txt").read_text(encoding="utf-8"))
     told = call(home, "status").stdout.splitlines()
-    assert "failed at step" in told[1] and all(line.endswith("trained") for line in told[2:])
+    assert "failed at step" in told[1] and all(line.endswith("trained, read") for line in told[2:])
     assert (home / "log.txt").read_text(encoding="utf-8").count("failed small seed 2") == 3
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopscope.claims.crossings import Crossing, Order, first_crossing, median, order, rise
+from hopscope.claims.crossings import Crossing, Order, first_crossing, last_crossing, median, order, rise
 
 NEVER = Crossing(None, None, None, 100.0)
 
@@ -128,3 +128,11 @@ def test_curves_that_are_none_are_refused(times, values, message):
 def test_a_rise_between_equal_levels_is_refused():
     with pytest.raises(ValueError, match=r"found 0.5 twice"):
         rise([0, 1], [0, 1], start=0.5, end=0.5)
+
+
+def test_a_threshold_is_reached_for_good_after_the_last_time_outside():
+    times, falls = [0, 10, 20, 30, 40], [0.9, 0.3, 0.7, 0.3, 0.1]
+    assert last_crossing(times, falls, 0.5, rising=False).time == pytest.approx(25.0)
+    assert first_crossing(times, falls, 0.5, rising=False).time == pytest.approx(20 / 3)
+    assert last_crossing(times, [0.9, 0.3, 0.2, 0.1, 0.6], 0.5, rising=False).time is None
+    assert last_crossing(times, [0.4, 0.3, 0.2, 0.1, 0.1], 0.5, rising=False).time == 0.0

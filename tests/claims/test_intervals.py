@@ -10,6 +10,7 @@ from hopscope.claims.intervals import (
     bootstrap_mean,
     clopper_pearson,
     correlation,
+    excess_interval,
     wilson,
 )
 
@@ -185,3 +186,11 @@ def test_impossible_values_are_refused():
     for confidence in (0, 1, 95):
         with pytest.raises(ValueError, match=f"confidence out of range.*found {confidence}"):
             bootstrap_mean([1, 2], confidence=confidence)
+
+
+def test_an_excess_of_distances_is_resampled_by_members():
+    apart = np.array([[0.0, 1.0, 0.5], [1.0, 0.0, 0.5], [0.5, 0.5, 0.0]])
+    low, high = excess_interval(apart, [0.25, 0.25, 0.25])
+    # Two members that are drawn, in whatever numbers, have one distance between them; three have all.
+    assert (low, high) == pytest.approx((0.25, 0.75))
+    assert excess_interval(np.zeros((3, 3)), [0.5, 0.5, 0.5]) == pytest.approx((-0.5, -0.5))

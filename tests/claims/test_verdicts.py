@@ -14,6 +14,7 @@ from hopscope.claims import (
     judge_mean,
     not_run,
 )
+from hopscope.claims.verdicts import agreed_readings
 
 PERFECT = Criterion(at_least=0.999, unit="fraction")
 LOSS = Criterion(at_most=0.96)
@@ -314,3 +315,17 @@ def test_readings_of_a_claim_with_parts_keep_the_parts():
     assert found.value == {"a": 0.5, "b": 0.5}
     with pytest.raises(ValueError, match="at least 1, found 0"):
         combine_readings({})
+
+
+def test_ways_to_measure_one_thing_must_agree():
+    values = [0.2] * 8, [0.05] * 8, [0.2] * 3
+    yes, no, few = (judge_mean(each, Criterion(at_least=0.1), min_seeds=8) for each in values)
+    assert agreed_readings({"a": yes, "b": yes}).verdict is Verdict.REPRODUCED
+    assert agreed_readings({"a": no, "b": no}).verdict is Verdict.REFUTED
+    for other in (no, few, not_run()):
+        for readings in ({"a": yes, "b": other}, {"b": other, "a": yes}):
+            found = agreed_readings(readings)
+            assert found.verdict is Verdict.INCONCLUSIVE and "disagree" in found.words and found.n > 0
+    assert agreed_readings({"a": not_run()}).verdict is Verdict.NOT_RUN
+    with pytest.raises(ValueError, match="expected at least 1"):
+        agreed_readings({})

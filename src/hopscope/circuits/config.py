@@ -1,6 +1,7 @@
 """How a model is read, and under what name a reading is on record.  Loads no torch."""
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from hopscope.config import Config
 from hopscope.runs.hashing import content_hash
@@ -29,6 +30,8 @@ class ReaderConfig(Config):
 
     Attributes:
         threshold: τ; by default that of the task's goal.
+        proof: what a circuit must hold under: `both`, its rules and its own softmax recomputed; or `rules` alone, as in
+            the paper (appendix E).  Rules alone keep no head that only shapes the keys of later ones.
         samples: sequences that the search uses (of each sort, where there are several); by default as many as suit
             the task.
         validation: fresh sequences for everything that is reported; likewise.
@@ -42,6 +45,7 @@ class ReaderConfig(Config):
     """
 
     threshold: float | None = None
+    proof: Literal["both", "rules"] = "both"
     samples: int | None = None
     validation: int | None = None
     orders: int = 4
@@ -51,10 +55,15 @@ class ReaderConfig(Config):
     seed: int = 0
 
 
+def reads_one_token(target: str | None) -> bool:
+    """Whether what a path reads, in words, is a single token: not all tokens of a role alike, and no mixture."""
+    return target is not None and target != "" and not target.startswith("all ") and " + " not in target
+
+
 def reading_name(member: int, config: ReaderConfig) -> str:
     """Name of the analysis that holds a member's reading."""
     # A reading in the usual way keeps the name that it had before there were these choices.
-    usual = {"most_circuits": MOST_CIRCUITS, "further_orders": 0}
+    usual = {"most_circuits": MOST_CIRCUITS, "further_orders": 0, "proof": "both"}
     asked = config.model_dump(mode="json")
     words = {name: value for name, value in asked.items() if name not in usual or value != usual[name]}
     return f"circuit-{member}-{content_hash([_REVISION, words])}"

@@ -50,7 +50,7 @@ class DeclaredSetting:
     @cached_property
     def rows(self) -> Rows:
         """How rows are told apart: the same on all batches."""
-        return Rows.of(self._sample(0, len(get_args(Use)), _LOOKED_AT), self.task.readout)
+        return Rows.of(self._sample(0, get_args(Use).index("look"), _LOOKED_AT), self.task.readout)
 
     def model(self, model: Transformer) -> Transformer:
         """The model as it is."""

@@ -21,9 +21,10 @@ from hopscope.tasks.batch import Batch
 
 Predictions = Float[Tensor, "1 batch readout output"]
 
-Use = Literal["search", "report", "watch", "check"]
-"""What sequences are for: to search on, for everything that is reported of a circuit, to watch it form, or to see
-whether what was found holds on further sequences of the kind that it was searched on."""
+Use = Literal["search", "report", "watch", "check", "look", "unseen"]
+"""What sequences are for: to search on; for everything that is reported of a circuit; to watch it form; to see whether
+what was found holds on further sequences of the kind that it was searched on; to look which rows there are; or for
+claims about circuits, unseen until it is settled which circuits there are."""
 
 NO_ANSWER = -1
 """Where no single answer is right, or none would follow."""

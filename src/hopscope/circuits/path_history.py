@@ -15,6 +15,7 @@ from hopscope.circuits.config import (
     formation_name,
     maps_name,
     reading_name,
+    reads_one_token,
     spaced,
 )
 from hopscope.claims.crossings import Crossing, first_crossing
@@ -66,7 +67,7 @@ class FollowedPath:
     @property
     def to_one_token(self) -> bool:
         """Whether it reads a single token: not all tokens of a role alike, and no mixture."""
-        return bool(self.target) and not self.target.startswith("all ") and " + " not in self.target
+        return reads_one_token(self.target)
 
     @property
     def name(self) -> str:

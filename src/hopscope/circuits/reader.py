@@ -6,8 +6,8 @@
     circuit (how often, and whether in further orders while no circuit holds, `ReaderConfig` says).  All minimal
     circuits are kept.
 3.  The smallest (that holds, if that is asked for) is validated on fresh samples, in the modes *rules* and
-    *recomputed*; every path is taken away once more, in three modes; everything but the circuit is kept; random
-    circuits of the same size stand beside it.
+    *recomputed* (in the first alone, if that is the proof that is asked for); every path is taken away once more, in
+    three modes; everything but the circuit is kept; random circuits of the same size stand beside it.
 
 Modes: *rules* (the paper's): every pattern is its rule, a removed path reads uniformly.  *clean*: one path reads
 uniformly, all other patterns are the sample's own.  *recomputed*: paths use their own softmax over the streams as they
@@ -48,7 +48,8 @@ class PathEvidence:
         mean_attention: on the rule's keys, in the unedited model; of a mean map, the share that follows it.
         removed: loss without it, by mode.
         needed_for: the first target that is lost without this read, in whatever heads of the circuit it is done, and
-            whether its rows then read uniformly or themselves, where patterns are recomputed; `None` if none is.
+            whether its rows then read uniformly or themselves, where patterns are recomputed (or follow their rules,
+            where these are the proof); `None` if none is.
         carries: what it could bring (`x_2`, `position`), and what becomes of the answers if that alone is exchanged.
         composition: its uses, the strongest first.
     """
@@ -138,6 +139,7 @@ class _Reader:
         self.fresh = self._execution(config.validation or setting.validation, "report")
         clean = self.fresh.clean.predictions
         self.goal = setting.goal(clean, self.fresh.grammar.batch, config.threshold)
+        self.modes: tuple[Mode, ...] = ("rules",) if self.config.proof == "rules" else ("rules", "recomputed")
         self._held: dict[str, bool] = {}
 
     def _execution(self, samples: int, use: Use) -> Execution:
@@ -148,7 +150,8 @@ class _Reader:
         if not self.goal.names:
             return Reading((), self.goal.threshold, Circuit(paths=()), (), (), {}, 0.0, (), (), NOT_LEARNED)
         execution = self._execution(self.config.samples or self.setting.samples, "search")
-        self.search = Search(execution, self.goal.on(execution.clean.predictions, execution.grammar.batch))
+        goal = self.goal.on(execution.clean.predictions, execution.grammar.batch)
+        self.search = Search(execution, goal, self.modes)
         found = self._minimal_circuits()
         return self._validated(self._best(circuit for circuit, _ in found), found)
 
@@ -218,12 +221,11 @@ class _Reader:
         name = circuit.model_dump_json()
         if name not in self._held:
             anew, goal = self._anew
-            modes: tuple[Mode, ...] = ("rules", "recomputed")
             self._held[name] = circuit.explained and all(
                 goal.reached(
                     mode, circuit.run(anew, mode).predictions, anew.grammar.batch, max(HELD, goal.searched)
                 )
-                for mode in modes
+                for mode in self.modes
             )
         return self._held[name]
 
@@ -258,7 +260,7 @@ class _Reader:
             "random_circuits": self._random_circuits(len(inside)),
         }
         carried = flow.carries(self.setting.exchanges(self.model, batch))
-        needed = self._needed_for(assignment, flow.base)
+        needed = self._needed_for(assignment, passed[self.modes[-1]])
         evidence = tuple(
             self._path_evidence(assignment, passed, slot, carried[slot], needed[slot], flow.composition(slot))
             for slot in sorted(inside)
@@ -266,7 +268,10 @@ class _Reader:
         worst = goal.worst(flow.base.predictions, batch)
         merges = self._merges(circuit)
         words = tuple(map(fresh.grammar.words, fresh.grammar.roles))
-        answers: dict[str, Tensor] = {mode: each.predictions for mode, each in passed.items()}
+        # A proof that is not asked for finds no fault: the model itself stands for it.
+        answers: dict[str, Tensor] = {
+            mode: (each if mode in self.modes else fresh.clean).predictions for mode, each in passed.items()
+        }
         verdict = self._verdict(circuit, goal.fault(answers, batch))
         return Reading(
             goal.names, goal.threshold, circuit, tuple(found), evidence, loss, worst, words, merges, verdict,
@@ -340,10 +345,10 @@ class _Reader:
     def _lost(
         self, assignment: Assignment, slots: Sequence[Slot], nothing: Rule, intact: Passed
     ) -> list[str]:
-        """What is lost where some paths read nothing and the rest is recomputed."""
+        """What is lost where some paths read nothing and the rest is recomputed, or follows its rules."""
         fresh = self.fresh
         without = fresh.assigned(assignment, dict.fromkeys(slots, nothing))
-        passed = fresh.run(without, "recomputed", min(layer for layer, _, _ in slots), intact)
+        passed = fresh.run(without, self.modes[-1], min(layer for layer, _, _ in slots), intact)
         return self.goal.lost(passed.predictions, intact.predictions, fresh.grammar.batch)
 
     def _merges(self, circuit: Circuit) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:

@@ -2,7 +2,8 @@
 
 A change is kept while the loss stays under the threshold in both modes: with every pattern given by its rule, and with
 the patterns of the circuit recomputed from what is left.  The first alone would drop a head that only shapes later
-*keys*, because under given patterns only values flow; the second alone would not say what the rows read.
+*keys*, because under given patterns only values flow; the second alone would not say what the rows read.  A search may
+ask for the first alone even so, as the paper does: `modes`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +39,7 @@ _AT_FIRST = 0.8
 
 @dataclass(frozen=True)
 class State:
-    """An assignment that is under the threshold, with its passes in both modes."""
+    """An assignment that is under the threshold, with its passes in every mode that is asked for."""
 
     assignment: Assignment
     passed: Mapping[Mode, Passed]
@@ -49,11 +50,12 @@ class Search:
 
     Attributes:
         execution, goal: what is run, and what it must reach.
+        modes: in which it must reach it.
         share: of what the loss may rise by, that changes may use up now.
     """
 
-    def __init__(self, execution: Execution, goal: Goal):
-        self.execution, self.goal = execution, goal
+    def __init__(self, execution: Execution, goal: Goal, modes: Sequence[Mode] = ("rules", "recomputed")):
+        self.execution, self.goal, self.modes = execution, goal, modes
         self.share = 1.0
         self._near: dict[Slot, list[Rule]] = {}
         self._far: dict[Slot, list[Rule]] = {}
@@ -64,13 +66,13 @@ class Search:
     def start(self) -> State:
         """The model as it is."""
         clean = self.execution.clean
-        return State(self.execution.untouched(), {"rules": clean, "recomputed": clean})
+        return State(self.execution.untouched(), dict.fromkeys(self.modes, clean))
 
     def changed(self, state: State, changes: Mapping[Slot, Rule]) -> State | None:
         """The state with some changes, or `None` if that is over the threshold in any mode."""
         assignment = self.execution.assigned(state.assignment, changes)
         start = min(layer for layer, _, _ in changes)
-        modes: Sequence[Mode] = ("rules", "recomputed")
+        modes = self.modes
         if all(not reads_nothing(rule) and self._in_circuit(state, slot) for slot, rule in changes.items()):
             modes = ("rules",)
         passed, batch = dict(state.passed), self.execution.grammar.batch

@@ -40,6 +40,9 @@ class Claim:
             `1 of 20 epochs`; an empty string if nothing.  A run that lacks something decides nothing.
         readings: ways to read what the source leaves open: name → value function, or a function of the evidence that
             returns that; the first is the default, and `value` is not needed.
+        readings_agree: whether the readings are ways to measure one thing, which must all give the same verdict.
+        untried: function of the evidence table that names readings of the source by which no model of the run was
+            trained; an empty string if there are none.  As long as there are some, nothing is refuted.
         controls: name → value function of what should show nothing; measured by the same rule and shown.
         must_not: what the controls must not show; a control that does keeps the claim from being reproduced.
         structural: whether the claim follows from the architecture or a theorem; its n counts cases.
@@ -63,6 +66,8 @@ class Claim:
     seeds_needed: int = 10
     at_scale: Callable[[Any], str] | None = None
     readings: Mapping[str, Value] | Callable[[Any], Mapping[str, Value]] | None = None
+    readings_agree: bool = False
+    untried: Callable[[Any], str] | None = None
     controls: Mapping[str, Value] | None = None
     must_not: Must | None = None
     structural: bool = False
@@ -99,7 +104,7 @@ class Claim:
     def _check_functions(self) -> None:
         if self.value is None and self.readings is None:
             self._refuse("value", "a function of the evidence (or readings)", None)
-        for name in ("value", "at_scale", "summary"):
+        for name in ("value", "at_scale", "untried", "summary"):
             function = getattr(self, name)
             if function is not None and not callable(function):
                 of = "the parts' judgements" if name == "summary" else "the evidence"

@@ -97,6 +97,20 @@ def first_crossing(
     return Crossing(None, None, None, float(times[-1]))
 
 
+def last_crossing(
+    times: Sequence[float], values: Sequence[float], threshold: float, *, rising: bool = True
+) -> Crossing:
+    """Return when a curve reaches a threshold for good: it does not leave it again before the last evaluation.
+
+    Arguments and errors as of `first_crossing`.
+    """
+    _check_curve(times, values)
+    sign = 1.0 if rising else -1.0
+    outside = [place for place, value in enumerate(values) if sign * value < sign * threshold]
+    start = outside[-1] if outside else 0
+    return first_crossing(times[start:], values[start:], threshold, rising=rising)
+
+
 def order(first: Crossing, second: Crossing) -> Order:
     """Say whether `first` came before or after `second`.
 

@@ -246,6 +246,27 @@ def interval_of_pairs(classes: "Sequence[float]", resamples: int = 2_000) -> Int
     return float(low), float(high)
 
 
+def excess_interval(between: "np.ndarray", within: "Sequence[float]", resamples: int = 2_000) -> Interval:
+    """Return the 95 % interval of how much farther members are from each other than from themselves.
+
+    Pairs share members, so members are resampled, not pairs; two copies of one member are no pair.
+
+    Args:
+        between: distance of every two members, `[member, member]`.
+        within: distance of each member's two measurements, `[member]`.
+        resamples: bootstrap samples of the members.
+    """
+    found, own = np.asarray(between, dtype=np.float64), np.asarray(within, dtype=np.float64)
+    generator = np.random.Generator(np.random.Philox(key=0))
+    excess = []
+    for drawn in generator.integers(len(own), size=(resamples, len(own))):
+        pairs = drawn[:, None] != drawn[None, :]
+        if pairs.any():
+            excess.append(found[np.ix_(drawn, drawn)][pairs].mean() - own[drawn].mean())
+    low, high = np.quantile(excess, [0.025, 0.975])
+    return float(low), float(high)
+
+
 def ratio_interval(above: tuple[float, float, float], below: tuple[float, float, float]) -> Interval | None:
     """Return the interval of the ratio of two independent estimates, from their own.
 

@@ -15,11 +15,17 @@ from hopscope.claims.judged import (
     criterion_json,
     samples_json,
 )
-from hopscope.claims.measuring import Measured, lacks, measured, readings_of, summarised
+from hopscope.claims.measuring import Measured, lacks, measured, readings_of, summarised, untried
 from hopscope.claims.parts import Leaning, Part, Scale, judge_part
 from hopscope.claims.registration import state_of
 from hopscope.claims.samples import MembersOfARun
-from hopscope.claims.verdicts import Judgement, Verdict, combine_parts, combine_readings
+from hopscope.claims.verdicts import (
+    Judgement,
+    Verdict,
+    agreed_readings,
+    combine_parts,
+    combine_readings,
+)
 
 
 def judge(
@@ -79,7 +85,13 @@ def _judged(
     judgements = {name: _combined(claim, found, scale) for name, found in parts.items()}
     leanings = {name: _leaning(claim, found) for name, found in parts.items()}
     plain = [*judgements] == [""]
-    judgement = judgements[""] if plain else combine_readings(judgements)
+    combined = agreed_readings if claim.readings_agree else combine_readings
+    judgement = judgements[""] if plain else combined(judgements)
+    if judgement.verdict is Verdict.REFUTED and not scale.here and (others := untried(claim, evidence)):
+        words = (
+            f"{judgement.words}; refuted only if every reading of the source refutes it, not tried: {others}"
+        )
+        judgement = judgement.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "words": words})
     judgement, undone = with_controls(judgement, controls, claim)
     tried = [leaning for leaning in leanings.values() if leaning is not None]
     leaning = tried[0] if len(set(tried)) == 1 else "mixed" if tried else None

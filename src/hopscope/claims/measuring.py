@@ -47,6 +47,20 @@ def lacks(claim: Claim, evidence: MembersOfARun) -> str:
     return found
 
 
+def untried(claim: Claim, evidence: MembersOfARun) -> str:
+    """Readings of the source that the run did not try, in words; empty if there are none.
+
+    Raises:
+        UserError: `untried` fails, or returns no words.
+    """
+    if claim.untried is None:
+        return ""
+    found = called(claim, "untried", claim.untried, evidence)
+    if not isinstance(found, str):
+        raise _expected(claim, "untried", "words that name readings, or an empty string", found)
+    return found
+
+
 def summarised(claim: Claim, judgements: Mapping[str, Judgement]) -> str:
     """The judgements of a claim's parts in its own summary.
 

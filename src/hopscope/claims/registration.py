@@ -31,6 +31,10 @@ def register(claims: Sequence[Claim]) -> dict[str, Any]:
 def rule_of(claim: Claim) -> dict[str, Any]:
     """Everything that decides a claim, as JSON; statement, source and trust do not."""
     readings = claim.readings
+    # Only where a claim has them: the hash of one that has not is what it was before there were these choices.
+    further: dict[str, Any] = {"readings_agree": True} if claim.readings_agree else {}
+    if claim.untried is not None:
+        further["untried"] = _source(claim.untried)
     return {
         "criteria": criterion_json(claim.must),
         "protocol": claim.protocol,
@@ -44,6 +48,7 @@ def rule_of(claim: Claim) -> dict[str, Any]:
         "readings": _sources(readings) if isinstance(readings, Mapping) else _source(readings),
         "controls": _sources(claim.controls or {}),
         "must_not": None if claim.must_not is None else criterion_json(claim.must_not),
+        **further,
     }
 
 

@@ -306,6 +306,25 @@ def combine_parts(parts: Mapping[str, Judgement], *, need: Literal["all", "any"]
     )
 
 
+def agreed_readings(readings: Mapping[str, Judgement]) -> Judgement:
+    """Combine ways to measure one thing: their common verdict, or inconclusive where they differ.
+
+    Value, interval, n and per-seed values are those of the first way that ran.
+
+    Raises:
+        ValueError: there are no readings.
+    """
+    if not readings:
+        raise ValueError("a claim has readings: expected at least 1, found 0")
+    ran = [each for each in readings.values() if each.verdict is not Verdict.NOT_RUN]
+    shown = ran[0] if ran else next(iter(readings.values()))
+    agree = len({each.verdict for each in readings.values()}) == 1
+    found = "; ".join(f"{name}: {each.words}" for name, each in readings.items())
+    words = found if agree else f"the ways to measure it disagree: {_by_verdict(readings)}; {found}"
+    verdict = shown.verdict if agree else Verdict.INCONCLUSIVE
+    return shown.model_copy(update={"verdict": verdict, "words": words})
+
+
 def combine_readings(readings: Mapping[str, Judgement]) -> Judgement:
     """Combine the readings of a detail that the source leaves open; the first is the declared default.
 

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 from hopscope.studies.analysis import UnitAnalysis, deferred
 from hopscope.studies.chains.config import plan
 from hopscope.studies.chains.page import names as chain_names
-from hopscope.studies.chains.study import circuits_of_members, member_name
+from hopscope.studies.chains.study import circuits_of_members, member_name, proofs_of_members
 from hopscope.studies.emergence.claims import claims
 from hopscope.studies.emergence.config import COSTS, PRESETS, EmergenceConfig, candidates, clamps_name
 from hopscope.studies.emergence.figures import figures
 from hopscope.studies.emergence.measures import measurements
 from hopscope.studies.emergence.page import names
+from hopscope.studies.emergence.paper_claims import paper_claims
 from hopscope.studies.retrieval_rows import losses_at_the_end
 from hopscope.studies.study import Study
 
@@ -31,9 +32,11 @@ study = Study(
     analyses=(
         losses_at_the_end,
         circuits_of_members,
+        proofs_of_members(read_again=False),
         UnitAnalysis(files, deferred("hopscope.studies.emergence.clamps:analyse"), measurements),
     ),
-    claims=claims,
+    # Smaller models are judged by the rules that their committed runs are registered with.
+    claims=lambda options: claims(options) if options.departures else paper_claims(),
     figures=figures,
     presets=PRESETS,
     costs=COSTS,

@@ -1,0 +1,218 @@
+"""What both proofs say of the members, as rows of the evidence table.
+
+A circuit is proven by its rules alone, as in the paper (appendix E), or also where its patterns are recomputed.  What
+`hopscope.studies.chains.measures` says is of the second; here a metric of the first begins with `rules_`.  All rows are
+held-out and stand at the member's last training step, except attention, which stands at its checkpoint.
+
+Measure `proof`:
+    `rules_was_read`: 1 if a circuit by rules accounts for what was learned; null for a member that diverged.
+    `rules_circuit_loss`: over the learned targets; parts as of `circuit_loss`.
+    `reading_heads`, `rules_reading_heads`: heads with a row that reads single tokens.
+    `rules_heads_needed`: these, less one if two of them could be merged.
+    `rules_first_read_links_pair`: 1 if the first of them joins the two tokens of a pair.
+    `rules_to_one_token`, `rules_needed_for`: of each path, at its layer and head, as in the measure `circuit`; a path
+        is needed for what is lost without it where all else follows its rules.
+    `rules_attention`, `rules_formed`: as in the measure `formation`.
+    `fell_for_good`, part `step_k`: when the held-out loss of a step fell under one half and stayed there.
+
+Measure `unseen`: on sequences that played no part in admitting the circuit.
+    `unseen_loss`, `rules_unseen_loss`: of every member that learned something, read or not; part `full` (the model),
+        `rules`, `recomputed`.
+    `unseen_loss_without`, `rules_unseen_loss_without`: without one read of a single token; layer and head of the read,
+        part `mode: query → what it reads`; without layer and head, part `mode: first head`: without all reads of the
+        first head that does any.
+
+Measure `reread`, only where members are read twice, of the independent members that learned everything:
+    `reread_distance`, `rules_reread_distance`: between the minimal circuits of a member's two readings.
+    `circuit_distance`, `rules_circuit_distance`: from those of another one; part `member m`.
+The distance of two sets of circuits is 1 minus the mean of the two shares that are in the other set.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from hopscope.circuits.config import reading_name
+from hopscope.circuits.history_rows import LOSSES, Add, adding, time_rows
+from hopscope.circuits.path_history import followed_paths
+from hopscope.claims.crossings import last_crossing
+from hopscope.runs import RunFolder
+from hopscope.runs.evidence import Row
+from hopscope.runs.metrics import GATHERED
+from hopscope.studies.chains.config import FALLEN, ChainsConfig
+from hopscope.studies.chains.evidence import Member, gather, step_of
+from hopscope.studies.chains.measures import links_a_pair
+from hopscope.studies.chains.proof import PREFIX, PROOFS, Proof, proofs_name, reader_of
+
+Circuits = frozenset[frozenset[tuple[int, int, str, str]]]
+"""A set of circuits: of each, layer, head, rows and what they read."""
+
+
+class Compared(NamedTuple):
+    """A member whose circuits are compared: what makes its rows, its file, and the sets of its two readings."""
+
+    add: Add
+    file: str
+    again: Mapping[Proof, Circuits]
+    first: Mapping[Proof, Circuits]
+
+
+def measurements(run: RunFolder, config: ChainsConfig) -> Iterator[Row]:
+    """The rows of a run whose analyses are done.
+
+    Raises:
+        UserError: a file is missing or damaged.
+    """
+    compared: dict[int, Compared] = {}
+    for member in gather(run, config):
+        unit, step = member.unit, config.training_steps
+        add, file = adding(member.member, step), unit.file_of(proofs_name(member.member), step)
+        if member.crossed or not unit.analysis_path(proofs_name(member.member), step).is_file():
+            continue  # not measured: such a run is from before there were two proofs
+        if member.frozen:
+            yield add("proof", "rules_was_read", None, file=file)
+            continue
+        found = unit.read_analysis(proofs_name(member.member), step)
+        by_rules = _by_rules(member, found, config)
+        yield from proof_rows(add, member, by_rules)
+        yield from unseen_rows(add, found["unseen"], file)
+        if found["read_again"] and member.learned_all and not member.crossed:
+            readings: dict[Proof, Member] = {"both": member, "rules": by_rules}
+            first = {
+                proof: circuits_of(each["circuit"] for each in readings[proof].reading["minimal_circuits"])
+                for proof in PROOFS
+            }
+            again = {proof: circuits_of(found["read_again"][proof]) for proof in PROOFS}
+            compared[member.member] = Compared(add, file, again, first)
+    yield from reread_rows(compared)
+
+
+def reread_rows(compared: Mapping[int, Compared]) -> Iterator[Row]:
+    """How far the circuits of members are apart, and those of each one's two readings.
+
+    Args:
+        compared: member → what is compared of it.
+    """
+    for number, (add, file, again, sets) in compared.items():
+        for proof in PROOFS:
+            row = partial(add, "reread", file=file)
+            own = distance(sets[proof], again[proof])
+            yield row(metric=f"{PREFIX[proof]}reread_distance", value=own)
+            for other, each in compared.items():
+                if other != number:
+                    apart = distance(sets[proof], each.first[proof])
+                    yield row(metric=f"{PREFIX[proof]}circuit_distance", value=apart, part=f"member {other}")
+
+
+def circuits_of(circuits: Any) -> Circuits:
+    """A set of circuits, from their JSON values: two are equal if the same heads do the same reads on the same rows."""
+    return frozenset(
+        frozenset(
+            (path["layer"], path["head"], path["query"], path["target"] or path["rule"]["kind"])
+            for path in circuit["paths"]
+        )
+        for circuit in circuits
+    )
+
+
+def distance(one: Circuits, other: Circuits) -> float:
+    """1 minus the mean of the two shares of circuits that are in the other set; neither set is empty."""
+    common = len(one & other)
+    return 1.0 - (common / len(one) + common / len(other)) / 2.0
+
+
+def _by_rules(member: Member, found: Mapping[str, Any], config: ChainsConfig) -> Member:
+    """The member with the circuit that was found under the rules alone."""
+    name = reading_name(member.member, reader_of(config, "rules"))
+    reading = member.unit.read_analysis(name, config.training_steps)
+    return replace(
+        member,
+        reading=reading,
+        paths=followed_paths(reading, found["formation"], step_of),
+        checkpoints=tuple(found["formation"]["checkpoints"]),
+        reading_file=member.unit.file_of(name, config.training_steps),
+    )
+
+
+def reading_heads(member: Member) -> int:
+    """How many heads have a row that reads single tokens."""
+    return len({(path.layer, path.head) for path in member.every_path if path.to_one_token})
+
+
+def proof_rows(add: Add, member: Member, by_rules: Member) -> Iterator[Row]:
+    """What both proofs say of a member.
+
+    Args:
+        add: makes rows.
+        member: with the circuit that also holds recomputed.
+        by_rules: with the one that was found under the rules alone.
+    """
+    row = partial(add, "proof", file=by_rules.reading_file)
+    yield row(metric="rules_was_read", value=float(by_rules.was_read))
+    for step, curve in member.curves.items():
+        fell = last_crossing(*curve, FALLEN, rising=False)
+        yield from time_rows(add, "proof", "fell_for_good", fell, part=f"step_{step}", file=GATHERED)
+    if member.reading["paths"]:
+        yield add("proof", "reading_heads", float(reading_heads(member)), file=member.reading_file)
+    if not by_rules.reading["paths"]:
+        return
+    for part in LOSSES:
+        yield row(metric="rules_circuit_loss", value=by_rules.reading["loss"][part], part=part)
+    heads = reading_heads(by_rules)
+    yield row(metric="rules_reading_heads", value=float(heads))
+    yield row(metric="rules_heads_needed", value=float(heads - min(1, len(by_rules.reading["merges"]))))
+    links = any(map(links_a_pair, by_rules.first_reads))
+    yield row(metric="rules_first_read_links_pair", value=float(links))
+    yield from _path_rows(add, by_rules)
+
+
+def _path_rows(add: Add, member: Member) -> Iterator[Row]:
+    """The paths of a circuit that was found under the rules alone, and how they formed."""
+    for path in member.every_path:
+        at = partial(add, "proof", layer=path.layer, head=path.head, part=path.read, file=member.reading_file)
+        yield at(metric="rules_to_one_token", value=float(path.to_one_token))
+        if path.needed_for is not None:
+            yield at(metric="rules_needed_for", value=float(path.needed_for))
+    for path in member.paths:
+        place: dict[str, Any] = {"layer": path.layer, "head": path.head, "part": path.read}
+        for checkpoint, value in zip(member.checkpoints, path.attention, strict=True):
+            yield Row(
+                member.member,
+                "proof",
+                "rules_attention",
+                value,
+                step=checkpoint,
+                file=member.reading_file,
+                **place,
+            )
+        formed = member.formed(path)
+        yield from time_rows(add, "proof", "rules_formed", formed, file=member.reading_file, **place)
+    for step in member.curves:
+        hop = member.hop_formed(step)
+        if hop is not None:
+            part, file = f"step_{step}", member.reading_file
+            yield from time_rows(add, "proof", "rules_formed", hop, part=part, file=file)
+
+
+def unseen_rows(add: Add, unseen: Mapping[Proof, Mapping[str, Any]], file: str) -> Iterator[Row]:
+    """What a member's circuits reach on unseen sequences, as `hopscope.studies.chains.proofs.unseen_losses` says."""
+    row = partial(add, "unseen", file=file)
+    for proof, found in unseen.items():
+        if not found:
+            continue
+        name = f"{PREFIX[proof]}unseen_loss"
+        for part, value in found["loss"].items():
+            yield row(metric=name, value=value, part=part)
+        for path in found["paths"]:
+            read = f"{path['query_role']} → {path['target_role']}"
+            for mode, value in path["without"].items():
+                yield row(
+                    metric=f"{name}_without",
+                    value=value,
+                    part=f"{mode}: {read}",
+                    layer=path["layer"],
+                    head=path["head"],
+                )
+        for mode, value in (found["without_first_head"] or {}).items():
+            yield row(metric=f"{name}_without", value=value, part=f"{mode}: first head")

@@ -1,0 +1,213 @@
+"""A member's circuit under the rules alone beside the one that also holds recomputed, and both on unseen sequences.
+
+The paper proves a circuit by its rules (appendix E); Hopscope asks besides that it holds where the circuit's patterns
+are recomputed.  The first finds fewer heads.  Claims about circuits are judged by both ways (`docs/protocols.md`).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hopscope.circuits.circuit import Circuit, Path
+from hopscope.circuits.config import SEQUENCES, reads_one_token
+from hopscope.circuits.emergence import formation
+from hopscope.circuits.execution import Assignment, Execution, Mode, Slot
+from hopscope.circuits.goal import Use
+from hopscope.circuits.read_model import quickest
+from hopscope.circuits.record import path_json, read_member
+from hopscope.circuits.rules import Learned, Rule, Uniform
+from hopscope.circuits.settings import task_of
+from hopscope.circuits.vector_goal import VectorSetting
+from hopscope.models.transformer import Transformer
+from hopscope.runs import UnitFolder
+from hopscope.studies.chains.config import ChainsConfig
+from hopscope.studies.chains.proof import PROOFS, proofs_name, reader_of
+from hopscope.tasks.retrieval import RetrievalTask
+from hopscope.training.budget import TimeBudget
+from hopscope.training.config import MemberPlan, UnitPlan
+from hopscope.training.restore import load_ensemble
+
+UNSEEN = 256
+"""Sequences that play no part in admitting a circuit (`docs/protocols.md`, R7)."""
+
+
+def analyse(
+    config: ChainsConfig,
+    unit: UnitFolder,
+    plan: UnitPlan,
+    task: RetrievalTask,
+    budget: TimeBudget,
+    device: str,
+) -> None:
+    """Write what both proofs say of every independent member of a trained unit; what is there already is kept.
+
+    Raises:
+        TimeBudgetReached: between two members.
+        UserError: a checkpoint is damaged, or a file cannot be written.
+    """
+    _analyse(config, unit, plan, task, budget, read_again=False)
+
+
+def analyse_twice(
+    config: ChainsConfig,
+    unit: UnitFolder,
+    plan: UnitPlan,
+    task: RetrievalTask,
+    budget: TimeBudget,
+    device: str,
+) -> None:
+    """The same, and read every member a second time by each proof."""
+    _analyse(config, unit, plan, task, budget, read_again=True)
+
+
+def _analyse(
+    config: ChainsConfig,
+    unit: UnitFolder,
+    plan: UnitPlan,
+    task: RetrievalTask,
+    budget: TimeBudget,
+    *,
+    read_again: bool,
+) -> None:
+    if config.departures:
+        return
+    read = task_of(task.config)
+    assert isinstance(read, RetrievalTask)
+    setting, step = VectorSetting(read), plan.training.steps
+    for index, member in enumerate(plan.members):
+        crossed = member.init_seed != member.data_seed
+        if not crossed and not unit.analysis_path(proofs_name(member.member), step).is_file():
+            budget.check()
+            found = _of_member(config, unit, index, member, setting, step=step, read_again=read_again)
+            unit.write_analysis(proofs_name(member.member), step, found)
+
+
+def _of_member(
+    config: ChainsConfig,
+    unit: UnitFolder,
+    index: int,
+    member: MemberPlan,
+    setting: VectorSetting,
+    *,
+    step: int,
+    read_again: bool,
+) -> dict[str, Any]:
+    """What is written of one member; its readings are made where they are not there."""
+    readings = {
+        proof: read_member(unit.run, member.member, step, reader_of(config, proof)) for proof in PROOFS
+    }
+    anew = {
+        proof: read_member(unit.run, member.member, step, reader_of(config, proof, again=True))
+        for proof in PROOFS
+        if read_again
+    }
+    models = [(at, load_ensemble(unit, at).select([index])) for at, _ in unit.checkpoints() if at <= step]
+    return {
+        "member": member.member,
+        "checkpoint": step,
+        "formation": _followed(readings["rules"], models, setting),
+        "unseen": {
+            proof: unseen_losses(models[-1][1], setting, reading) for proof, reading in readings.items()
+        },
+        "read_again": {
+            proof: [circuit["circuit"] for circuit in reading["minimal_circuits"]]
+            for proof, reading in anew.items()
+        },
+    }
+
+
+def _followed(
+    reading: Mapping[str, Any], models: list[tuple[int, Transformer]], setting: VectorSetting
+) -> dict[str, Any]:
+    """Attention on the paths of a circuit at every checkpoint, as the analysis `formation` has it."""
+    watched = setting.batch(0, SEQUENCES, "watch")
+    found = formation(Circuit.model_validate(reading["circuit"]), models, setting, watched)
+    return {
+        "checkpoints": list(found.checkpoints),
+        "paths": [
+            {**path_json(path), "attention": list(values)}
+            for path, values in zip(found.paths, found.attention, strict=True)
+        ],
+    }
+
+
+def unseen_losses(
+    model: Transformer, setting: VectorSetting, reading: Mapping[str, Any], samples: int = UNSEEN
+) -> dict[str, Any]:
+    """What a circuit reaches on sequences that played no part in admitting it, and without its reads of single tokens.
+
+    A member that was not read counts with the circuit that came nearest to the threshold under the rules; rows of it
+    that follow no rule read uniformly.
+
+    Args:
+        model: the member, `member == 1`.
+        setting: how its task is put to the reader.
+        reading: as `hopscope circuit --json` prints it.
+        samples: how many sequences.
+
+    Returns:
+        JSON values: `circuit`; mean squared errors over the targets that were learned: `loss` by mode (and `full`, of
+        the model itself), `paths` with `without` by mode, and `without_first_head` by mode; empty for a member that
+        learned nothing.
+    """
+    if not reading["learned"]:
+        return {}
+    circuit = _nearest(model, setting, reading)
+    on = _Losses(model, setting, reading["learned"], "unseen", samples)
+    whole = on.assigned(circuit)
+    loss = {mode: on.of(whole, mode) for mode in ("rules", "recomputed")}
+    sharp = [path for path in circuit.paths if reads_one_token(path.target)]
+    first = [path for path in sharp if (path.layer, path.head) == (sharp[0].layer, sharp[0].head)]
+    return {
+        "circuit": circuit.model_dump(mode="json"),
+        "loss": {"full": on.of(on.execution.untouched(), "rules"), **loss},
+        "paths": [{**path_json(path), "without": on.without(whole, [path])} for path in sharp],
+        "without_first_head": on.without(whole, first) if first else None,
+    }
+
+
+def _nearest(model: Transformer, setting: VectorSetting, reading: Mapping[str, Any]) -> Circuit:
+    """The circuit of a member: the one that was read, or the one with the least loss under the rules."""
+    if reading["verdict"] == "read":
+        return Circuit.model_validate(reading["circuit"])
+    circuits = [Circuit.model_validate(found["circuit"]) for found in reading["minimal_circuits"]]
+    on = _Losses(model, setting, reading["learned"], "check", setting.validation)
+    return min(circuits, key=lambda circuit: on.of(on.assigned(circuit), "rules"))
+
+
+class _Losses:
+    """Losses of one model over the targets that it learned, under circuits, on sequences of one use."""
+
+    def __init__(
+        self, model: Transformer, setting: VectorSetting, learned: list[str], use: Use, samples: int
+    ):
+        self.setting, self.learned = setting, learned
+        grammar = setting.grammar(setting.batch(0, samples, use), causal=model.config.causal)
+        self.execution = Execution(quickest(model), grammar)
+
+    def assigned(self, circuit: Circuit) -> Assignment:
+        """A circuit of which every row follows a rule."""
+        rules = circuit.rules(self.execution.grammar, self.execution.slots)
+        given: dict[Slot, Rule] = {
+            slot: Uniform() if isinstance(rule, Learned) else rule for slot, rule in rules.items()
+        }
+        return self.execution.assigned(self.execution.untouched(), given)
+
+    def of(self, assignment: Assignment, mode: Mode) -> float:
+        """Mean squared error over the learned targets."""
+        predictions = self.execution.run(assignment, mode).predictions
+        losses = self.setting.task.losses(predictions, self.execution.grammar.batch)
+        return sum(float(losses[f"loss_{name}"]) for name in self.learned) / len(self.learned)
+
+    def without(self, whole: Assignment, paths: list[Path]) -> dict[str, float]:
+        """The losses where some paths read uniformly, in three modes; *clean*: all else is the model's own."""
+        roles = self.execution.grammar.roles
+        gone: dict[Slot, Rule] = {
+            (path.layer, path.head, roles.index(path.roles)): Uniform() for path in paths
+        }
+        removed = self.execution.assigned(whole, gone)
+        alone = self.execution.assigned(self.execution.untouched(), gone)
+        return {
+            "rules": self.of(removed, "rules"),
+            "clean": self.of(alone, "rules"),
+            "recomputed": self.of(removed, "recomputed"),
+        }

@@ -1,0 +1,168 @@
+"""Claims R4 to R7 and R12 about models of the paper's size, by the rules of `docs/protocols.md`."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hopscope.circuits.places import of_places
+from hopscope.claims import Claim, Samples, at_least, at_most, between
+from hopscope.claims.intervals import excess_interval
+from hopscope.studies.chains.claims import LEAST_MODELS, TRUST, by_seed, independent
+from hopscope.studies.chains.learned import (
+    NONE_READ,
+    learned_members,
+    loss_follows_heads,
+    of_read,
+    unseen,
+    ways,
+)
+from hopscope.studies.chains.proof import PREFIX, Proof
+from hopscope.studies.circuits.claims import lacks
+from hopscope.studies.circuits.config import CircuitsConfig
+from hopscope.studies.theory import exact_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from hopscope.runs.evidence import Evidence
+
+R5 = {"heads that read": at_most(6.0), "first one links a pair": at_least(1.0)}
+R6 = {
+    "distance between seeds beyond that between readings": at_least(1e-9),
+    "heads beyond the minimum": at_least(1.0),
+}
+R7 = {
+    "loss under the rules": at_most(0.05),
+    "least loss without a read of a later layer": at_least(0.17),
+    "largest loss without a read of a later layer": at_most(0.89),
+    "loss without the first head": between(0.05, 0.1),
+}
+
+
+def final_loss(evidence: "Evidence") -> Samples:
+    """What every model reaches."""
+    return by_seed(evidence.last("final_loss").reindex(independent(evidence)))
+
+
+def few_heads(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
+    """How many heads the circuit has, and whether the first that reads a single token links the tokens of a pair."""
+    metrics = {
+        "rules": ("rules_reading_heads", "rules_first_read_links_pair"),
+        "both": ("heads", "first_read_links_pair"),
+    }[proof]
+    return {
+        name: by_seed(of_read(evidence, metric, proof), NONE_READ)
+        for name, metric in zip(R5, metrics, strict=True)
+    }
+
+
+def distinct_circuits(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
+    """How much farther the circuits of two seeds are apart than two readings, and heads beyond the least number."""
+    config = CircuitsConfig.model_validate(dict(evidence.config))
+    apart, beyond = R6
+    # A layer has one head in the paper, so the least number of layers is that of heads.
+    needed = of_read(evidence, f"{PREFIX[proof]}heads_needed", proof) - exact_of(config, config.steps)
+    return {apart: _apart(evidence, proof), beyond: by_seed(needed, NONE_READ)}
+
+
+def _apart(evidence: "Evidence", proof: Proof) -> Samples:
+    """Mean distance of each member to the others, minus the distance of its own two readings."""
+    within = of_read(evidence, f"{PREFIX[proof]}reread_distance", proof)
+    known = [int(member) for member in within.dropna().index]
+    if len(known) < 2:
+        return by_seed({}, "fewer than two members that learned the chain were read twice")
+    between_ = _distances(evidence, f"{PREFIX[proof]}circuit_distance", known)
+    others = between_.sum(axis=1) / (len(known) - 1)
+    interval = excess_interval(between_.to_numpy(), list(within[known]))
+    values = (others - within[known]).reindex(within.index)
+    return Samples(values, unit="seed", interval=interval)
+
+
+def _distances(evidence: "Evidence", metric: str, members: list[int]) -> "pd.DataFrame":
+    """Distance of every two members, 0 of one from itself."""
+    rows = evidence.rows(metric, measure="reread")
+    table = rows.assign(other=rows["part"].str.removeprefix("member ").astype(int))
+    wide = table.pivot_table(index="member", columns="other", values="value")
+    return wide.reindex(index=members, columns=members).fillna(0.0)
+
+
+def removals(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
+    """What the circuit reaches by its rules on unseen sequences, and what taking reads of single tokens away costs."""
+    metric, nan = f"{PREFIX[proof]}unseen_loss_without", float("nan")
+    whole, first = unseen(evidence, proof, "rules"), nan
+    later: dict[int, list[float]] = {}
+    layers: dict[int, int] = {}
+    heads: dict[int, float] = {}
+    places = of_places(evidence, "unseen", [metric])
+    by_rules = {place: found[metric] for place, found in places.items() if place.part.startswith("rules: ")}
+    for place, loss in by_rules.items():
+        if place.layer is None:
+            heads[place.member] = loss
+        else:
+            layers[place.member] = min(place.layer, layers.get(place.member, place.layer))
+    for place, loss in by_rules.items():
+        if place.layer is not None and place.layer > layers[place.member]:
+            later.setdefault(place.member, []).append(loss)
+    values: dict[str, dict[int, float]] = {name: {} for name in R7}
+    for member in learned_members(evidence):
+        losses = later.get(member, [first])
+        found = [whole[member], min(losses), max(losses), heads.get(member, nan)]
+        for each, value in zip(values.values(), found, strict=True):
+            each[member] = value
+    none = "no member that learned the chain has two reads of single tokens in different layers"
+    return {name: by_seed(each, none) for name, each in values.items()}
+
+
+def paper_claims() -> tuple[Claim, ...]:
+    """The ledger of a run of models of the paper's size."""
+    claim = partial(Claim, seeds_needed=LEAST_MODELS, source_n=LEAST_MODELS, at_scale=lacks, trust=TRUST)
+    return (
+        claim(
+            id="R4",
+            statement="Models of 12 layers with one head each follow a chain of three steps with a squared error "
+            "under 0.01.",
+            source="paper §8.2",
+            protocol="final held-out loss (mean over the last 100 steps) of every member, whether it learned or not",
+            value=final_loss,
+            must=at_most(0.01),
+            rule="mean",
+        ),
+        claim(
+            id="R5",
+            statement="Only a few heads do anything useful, and the first of them links the two tokens of a pair.",
+            source="paper §8.2",
+            protocol="of members that learned the whole chain (every loss under 0.25): heads (of 12 in the paper), "
+            "and whether the first of them that reads a single token joins the tokens of a pair; both ways to count "
+            "heads must agree; a member that was not read is missing",
+            readings=ways(few_heads),
+            readings_agree=True,
+            must=R5,
+            rule=dict(zip(R5, ("mean", "always"), strict=True)),
+        ),
+        claim(
+            id="R6",
+            statement="Seeds learn different circuits, and none uses the least number of heads.",
+            source="paper §8.2",
+            protocol="of the same members: mean distance between the sets of minimal circuits of two seeds minus that "
+            "between two readings of one member (members resampled); and the heads of its circuit minus the exact "
+            "minimum (3 for D = 3), two heads that could be merged counted as one; both ways to count heads must agree",
+            readings=ways(distinct_circuits),
+            readings_agree=True,
+            must=R6,
+            rule=dict(zip(R6, ("mean", "always"), strict=True)),
+        ),
+        claim(
+            id="R7",
+            statement="The circuit alone keeps the error under 0.05; without one of its paths it is 0.17 to 0.89, or "
+            "0.05 to 0.1 without the first head.",
+            source="paper, appendix E",
+            protocol="of members that learned the whole chain, read or not, on 256 sequences that played no part in "
+            "admitting the circuit, every attention matrix replaced by its rule (the paper's mode): loss of the whole "
+            "circuit, with one read of a single token of a later layer made uniform, and with those of the first head "
+            "that does any; both proofs of a circuit must agree",
+            readings=ways(removals),
+            readings_agree=True,
+            must=R7,
+            rule="mean",
+        ),
+        loss_follows_heads(lacks),
+    )
