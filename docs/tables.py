@@ -201,8 +201,12 @@ def permutation_circuits() -> str:
 
 def theory() -> str:
     """Layers that a chain of D steps needs: the published bound and the counted minima."""
-    from hopscope.theory.attention_plans import exact_layers_single_target
-    from hopscope.theory.information_flow import bound_layers, exact_layers, theorem_bound
+    from hopscope.theory.information_flow import (
+        bound_layers,
+        exact_layers,
+        exact_layers_single_target,
+        theorem_bound,
+    )
 
     columns = [
         "D",

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from hopscope.models.reference_edits import Edited
+from hopscope.models.member import Attention
 from hopscope.models.transformer import Transformer
 
 
@@ -81,7 +81,7 @@ def test_a_function_inside_has_axes_of_its_own(checked):
 
 
 def test_the_hook_has_put_them_on_functions_and_methods(shape_checks):
-    assert Edited.pattern.__code__.co_name == "within_a_context"
+    assert Attention.pattern.__code__.co_name == "within_a_context"
     with pytest.raises(TypeError, match="violates type hint"):
         Transformer.initial(None, torch.tensor([3]))
     assert shape_checks.names_shapes({"x": Float[Tensor, "row"]})

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 import hopscope.errors
-from hopscope.theory.attention_plans import exact_layers_single_target
-from hopscope.theory.information_flow import layers_per_step
+from hopscope.theory.information_flow import exact_layers_single_target, layers_per_step
 
 KEYS = [
     "steps",

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from tests.oracles.equations import reference_text
 
 from hopscope.errors import UserError
 from hopscope.llm.answerer import load_answerer
@@ -32,7 +33,7 @@ def module_of(**changes):
 
 
 def prompts(count, start=0):
-    return [TASK.reference_sample(3, "train", 0, start + index)["prompt"] for index in range(count)]
+    return [reference_text(TASK.config, 3, "train", 0, start + index)["prompt"] for index in range(count)]
 
 
 @pytest.mark.parametrize("mlp_ratio", [0.0, 2.0])

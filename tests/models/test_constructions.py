@@ -11,8 +11,7 @@ from hopscope.models.interventions import ReplacePattern
 from hopscope.models.witness_plans import plan, planned_keys
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.retrieval import FIRST, QUERY, SECOND, RetrievalTask
-from hopscope.theory.attention_plans import exact_layers_single_target
-from hopscope.theory.information_flow import exact_layers
+from hopscope.theory.information_flow import exact_layers, exact_layers_single_target
 
 MASKS = ("causal", "none")
 LOSS, ATTENTION = 0.01, 0.99

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from tests.oracles.edits import Edited
 
 from hopscope.models.edits import lower
 from hopscope.models.interventions import AblateHead, AblateMLP, ReplacePattern, Site, SwapValues
-from hopscope.models.reference_edits import Edited
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.permutation import PermutationTask

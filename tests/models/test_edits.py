@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.oracles.edits import Edited
 
 from hopscope.models.edits import Means, lower
 from hopscope.models.interventions import (
@@ -15,7 +16,6 @@ from hopscope.models.interventions import (
     SwapAttention,
     SwapValues,
 )
-from hopscope.models.reference_edits import Edited
 
 from .planted import POSITION, SYMBOL, WRITTEN, Planted, shown
 from .planted import POSITIONS as LENGTH

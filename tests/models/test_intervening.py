@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.oracles.edits import Edited
 
 from hopscope.errors import UserError
 from hopscope.models import intervening
 from hopscope.models.interventions import AblateHead, AblateMLP, ReplacePattern, Site, SwapValues
-from hopscope.models.reference_edits import Edited
 from hopscope.models.sites import site_shapes
 from hopscope.models.transformer import Transformer
 

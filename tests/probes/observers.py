@@ -1,11 +1,11 @@
 """Observers whose answers are known, as tables of probabilities and as members of an ensemble."""
 
 import torch
+from tests.oracles.posteriors import mappings_posterior, uniform_posterior
 
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.permutation import PermutationTask
-from hopscope.theory import posteriors
 
 
 def task(**changes):
@@ -29,7 +29,7 @@ def both(first, second):
 
 
 def ideal(values):
-    return lambda xs, ys, x: posteriors.uniform_posterior(xs, ys, x, values)
+    return lambda xs, ys, x: uniform_posterior(xs, ys, x, values)
 
 
 def eliminator(values):
@@ -61,8 +61,8 @@ def trained(mappings, values):
     known = [tuple(mapping) for mapping in mappings]
 
     def row(xs, ys, x):
-        found = posteriors.mappings_posterior(xs, ys, x, known, values)
-        return posteriors.uniform_posterior(xs, ys, x, values) if found is None else found
+        found = mappings_posterior(xs, ys, x, known, values)
+        return uniform_posterior(xs, ys, x, values) if found is None else found
 
     return row
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from tests.oracles.edits import Edited
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.interventions import (
@@ -15,7 +16,6 @@ from hopscope.models.interventions import (
     SwapAttention,
     SwapValues,
 )
-from hopscope.models.reference_edits import Edited
 from hopscope.models.transformer import Transformer
 from hopscope.probes import causal, causal_cases
 from hopscope.probes.causal import measure_battery

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles.posteriors import mappings_posterior
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
@@ -26,10 +27,7 @@ def counted(batch, mappings):
     rows, defined = [], []
     for inputs in batch.inputs.flatten(0, 1).tolist():
         xs, ys = inputs[::2], inputs[1::2]
-        found = [
-            posteriors.mappings_posterior(xs[:slot], ys[:slot], xs[slot], known, values)
-            for slot in range(values)
-        ]
+        found = [mappings_posterior(xs[:slot], ys[:slot], xs[slot], known, values) for slot in range(values)]
         rows.append([[math.nan] * (values + 1) if row is None else [0.0, *row] for row in found])
         defined.append([row is not None for row in found])
     shape = batch.inputs.shape[:2]

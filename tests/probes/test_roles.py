@@ -4,10 +4,10 @@ import json
 
 import pytest
 import torch
+from tests.oracles.edits import Edited
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.interventions import AblateHead
-from hopscope.models.reference_edits import Edited
 from hopscope.models.transformer import Transformer
 from hopscope.probes.causal_cases import causal_cases
 from hopscope.probes.causal_runs import CausalRuns, reference_means

@@ -5,12 +5,12 @@ import math
 
 import pytest
 import torch
+from tests.oracles.posteriors import uniform_posterior
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
 from hopscope.probes import permutation as probes
 from hopscope.probes import slots
-from hopscope.theory import posteriors
 
 from .observers import Observers, eliminator, guesser, ideal, table, task, unbound
 
@@ -108,9 +108,7 @@ def test_slot_and_source_are_told_apart():
 
     def row(xs, ys, x):
         recalls = x in xs and (len(xs) + 1, xs.index(x) + 1) in able
-        return (
-            posteriors.uniform_posterior(xs, ys, x, 5) if recalls else eliminator(5)(xs, ys, x)
-        )  # slots from 1
+        return uniform_posterior(xs, ys, x, 5) if recalls else eliminator(5)(xs, ys, x)  # slots from 1
 
     batch = slots.every_repeat(task(values=5)).evaluation("repeats").take(slice(None, None, 11))
     found = slots.slot_pairs(table(batch, row), batch).recall[0]

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from pydantic import ValidationError
+from tests.oracles.equations import reference_text
 
 from hopscope.errors import UserError
 from hopscope.tasks.batch import NO_RELATION
@@ -37,7 +38,7 @@ def test_samples_are_the_texts_that_plain_python_writes(shape):
     batch = task.sample(torch.tensor([5, 7]), "train", 3, 23, start=2)
     for member, seed in enumerate((5, 7)):
         for place in range(23):
-            text = task.reference_sample(seed, "train", 3, place + 2)
+            text = reference_text(task.config, seed, "train", 3, place + 2)
             tokens = [*task.read(text["prompt"]).tolist(), task.vocabulary.index(text["answer"])]
             asked = [len(tokens) - 2, len(tokens) - 1]
             tokens.append(task.vocabulary.index(END))

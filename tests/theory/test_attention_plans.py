@@ -5,12 +5,18 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles.information_flow import (
+    Flow,
+    as_runs,
+    carried_out,
+    closed_form_layers,
+    joint_states,
+    single_target_plan,
+    single_target_succeeds,
+)
 
 from hopscope.errors import UserError
-from hopscope.theory.attention_plans import exact_layers_single_target, single_target_plan, two_target_plan
-from hopscope.theory.information_flow import closed_form_layers, held_pieces
-
-from .flow_reference import Flow, as_runs, carried_out, joint_states, single_target_succeeds
+from hopscope.theory.information_flow import exact_layers_single_target, held_pieces, two_target_plan
 
 MASKS = ["causal", "none"]
 ORDERS = st.integers(1, 67).flatmap(lambda steps: st.permutations(range(1, steps + 1)))
@@ -49,7 +55,7 @@ def test_the_exhaustive_search_counts_as_by_hand():
 @pytest.mark.parametrize("steps", range(1, 7))
 def test_single_target_plan_in_every_order(steps):
     for order in itertools.permutations(range(1, steps + 1)):
-        plan = single_target_plan(steps, order)
+        plan = single_target_plan(order)
         assert len(plan) == exact_layers_single_target(steps)
         assert all(len(targets) <= 1 for layer in plan for targets in layer)
         assert reach(plan, order)[-1] == 2 * steps
@@ -58,7 +64,7 @@ def test_single_target_plan_in_every_order(steps):
 @given(ORDERS)
 def test_single_target_plan_of_long_chains(order):
     """It brings every step to the query as early as a chain of that many steps allows."""
-    plan = single_target_plan(len(order), order)
+    plan = single_target_plan(order)
     assert max(len(targets) for layer in plan for targets in layer) == 1
     reached = reach(plan, order)
     for k in range(1, len(order) + 1):
@@ -75,12 +81,12 @@ def test_one_more_step_than_a_power_of_two_needs_another_layer(steps):
 
 def test_three_steps_take_the_papers_three_heads():
     """Section 8.2: every second token its first, second tokens the next pair and the query its own, the query again."""
-    assert single_target_plan(3, "deepest-first") == [
+    assert single_target_plan((3, 2, 1)) == [
         [(), (), (1,), (), (3,), (), (5,)],
         [(2,), (), (), (), (6,), (), ()],
         [(4,), (), (), (), (), (), ()],
     ]
-    assert single_target_plan(3, "shallowest-first")[1:] == [
+    assert single_target_plan((1, 2, 3))[1:] == [
         [(2,), (), (), (), (), (), (4,)],
         [(6,), (), (), (), (), (), ()],
     ]
@@ -109,6 +115,6 @@ def test_refused():
     with pytest.raises(UserError, match="steps: expected at least 1, found 0"):
         exact_layers_single_target(0)
     with pytest.raises(UserError, match="order: expected each of 1 to 2 once, found 2,2"):
-        single_target_plan(2, (2, 2))
+        two_target_plan(2, "causal", (2, 2))
     with pytest.raises(UserError, match="mask: expected causal or none, found 'full'"):
         two_target_plan(2, "full", "deepest-first")

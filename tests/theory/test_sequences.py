@@ -6,9 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oracles.posteriors import mappings_posterior
 
 from hopscope.errors import UserError
-from hopscope.theory.posteriors import mappings_posterior
 from hopscope.theory.sequences import Question, read_sequence
 
 PLAIN = [2, 3, 1, 5, 4, 4, 3, 2, 5, 1]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hopscope.cli.parsing import parse
 from hopscope.cli.terminal import console
-from hopscope.theory.attention_plans import exact_layers_single_target
 from hopscope.theory.information_flow import (
     Order,
     Run,
     bound_layers,
+    exact_layers_single_target,
     held_pieces,
     layers_per_step,
     pair_order,

@@ -7,8 +7,7 @@ import altair as alt
 from hopscope.figures import Drawing
 from hopscope.figures.marks import INK, QUIET_INK
 from hopscope.figures.rows import WIDTH, Row
-from hopscope.theory.attention_plans import two_target_plan
-from hopscope.theory.information_flow import Mask, Order, Run, held_pieces, pair_order
+from hopscope.theory.information_flow import Mask, Order, Run, held_pieces, pair_order, two_target_plan
 from hopscope.words import symbol
 
 ROW_HEIGHT = 12

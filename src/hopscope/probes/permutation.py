@@ -43,7 +43,7 @@ def uniform_posterior(batch: Batch) -> Probabilities:
     """The ideal observer that holds all V! mappings equally likely.
 
     The value seen beside an earlier copy of x, if there is one; else uniform over the values not shown yet.  Index 0
-    has no mass.  `theory.posteriors.uniform_posterior` is the slow reference.
+    has no mass.
     """
     used = used_values(batch)
     free = ~used

@@ -71,8 +71,6 @@ def training_mappings(task: PermutationTask) -> Int[Tensor, "mapping value"]:
 def training_posterior(batch: Batch, mappings: Int[Tensor, "mapping value"]) -> TrainingPosterior:
     """The posterior under a uniform prior over the given mappings.
 
-    `theory.posteriors.mappings_posterior` is the slow reference.
-
     Args:
         batch: sequences, with repeats or without.
         mappings: images of 1…V (1…V each).

@@ -1,28 +1,25 @@
 """What the tasks of this package have in common as `hs.Task`: their device classes draw samples and know the losses."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hopscope.tasks.task import Task
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import torch
 
     from hopscope.tasks.batch import Batch
     from hopscope.tasks.device import SlopedTask
     from hopscope.tasks.draws import Draws
-    from hopscope.tasks.plain_draws import PlainDraws
 
     class DrawnTask(SlopedTask, Protocol):
         """A task of this package on a device."""
 
         def drawn(self, draws: Draws, *, annotate: bool = True) -> Batch:
             """Samples at the addresses of some draws."""
-            ...
-
-        def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
-            """One sample in plain Python, from the same random words: the slow obvious reference of `sample`."""
             ...
 
 
@@ -47,10 +44,6 @@ class BuiltInTask(Task):
     def loss_gradient(self, predictions: "torch.Tensor", batch: "Batch") -> "torch.Tensor":
         """Derivative of the sum of the members' `"loss"` by the predictions."""
         return self.on(predictions.device).slope(predictions, batch)
-
-    def reference(self, draws: "PlainDraws") -> Mapping[str, Any] | None:
-        """One sample in plain Python."""
-        return self.on().reference_sample(*draws.address)
 
     @property
     def held_out_seed(self) -> int:

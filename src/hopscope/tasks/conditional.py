@@ -12,7 +12,6 @@ from operator import attrgetter
 
 import torch
 
-from hopscope.tasks.conditional_reference import reference_sample
 from hopscope.tasks.config import ConditionalConfig
 from hopscope.tasks.plan import Partner, Plan
 from hopscope.tasks.vector_task import VectorTask
@@ -67,7 +66,3 @@ class ConditionalTask(VectorTask):
             device=device,
         )
         self.role_values = {"kind": plan.kinds, "node": config.names}
-
-    def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
-        """One sample in plain Python, from the same random words: the slow obvious reference of `sample`."""
-        return reference_sample(self.config, seed, stream, step, index)

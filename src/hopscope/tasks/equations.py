@@ -20,7 +20,6 @@ from hopscope.tasks.batch import NO_RELATION, Batch
 from hopscope.tasks.config import EquationsConfig
 from hopscope.tasks.draws import Address, Draws
 from hopscope.tasks.equations_layout import KINDS, Drawn, Layout
-from hopscope.tasks.equations_reference import reference_text, reference_tokens
 from hopscope.tasks.losses import counted
 from hopscope.tasks.text.split import held_out_mappings
 from hopscope.tasks.text.tokens import numbered, read_words
@@ -297,14 +296,6 @@ class EquationsTask:
         return slope * (self._shares(batch)[..., None] / predictions.shape[1])
 
     # In words.
-
-    def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
-        """One training text in words, from the same random words; see `equations_reference`."""
-        return reference_text(self.config, seed, stream, step, index)
-
-    def reference_tokens(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
-        """`reference_sample` as nested lists, by the names of a `Batch`."""
-        return reference_tokens(self.config, seed, stream, step, index)
 
     def read(self, prompt: str) -> Int[Tensor, " position"]:
         """A text as token numbers, without padding.

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hopscope.tasks.batch import Batch
     from hopscope.tasks.draws import Draws
     from hopscope.tasks.equations import EquationsTask
-    from hopscope.tasks.plain_draws import PlainDraws
 
 LARGEST_MAPPING = 6
 """Chains of equations, at most: a table of all their mappings is kept."""
@@ -116,10 +115,6 @@ class EquationsConfig(BuiltInTask):
     def floors(self) -> Floors:
         """Of the answer: a guess among the values."""
         return {"loss_answer": {"guess": math.log(self.chains)}}
-
-    def reference(self, draws: "PlainDraws") -> Mapping[str, Any] | None:
-        """One training text in plain Python; there is none of a held-out question."""
-        return None if draws.use == "held-out" else self.on().reference_tokens(*draws.address)
 
     @property
     def words(self) -> Mapping[str, Any]:

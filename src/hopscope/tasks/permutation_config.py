@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from hopscope.tasks.batch import Batch
     from hopscope.tasks.draws import Draws
     from hopscope.tasks.permutation import PermutationTask
-    from hopscope.tasks.plain_draws import PlainDraws
 
 SMALLEST_VALUES, LARGEST_VALUES = 3, 12
 
@@ -103,10 +102,6 @@ class PermutationConfig(BuiltInTask):
             floors["elimination"] = math.log(math.factorial(self.values)) / self.values
         steps = {f"loss_step_{step}": {"guess": guess} for step in range(1, self.values + 1)}
         return {**floors, **steps, "accuracy": {"guess": 1.0 / self.values}}
-
-    def reference(self, draws: "PlainDraws") -> Mapping[str, Any] | None:
-        """One sample in plain Python."""
-        return self.on().reference_sample(*draws.address, split=_split(draws.use))
 
     @property
     def words(self) -> Mapping[str, Any]:

@@ -16,7 +16,6 @@ from torch import Tensor
 from hopscope.tasks.config import RetrievalConfig, Targets
 from hopscope.tasks.draws import Draws
 from hopscope.tasks.plan import Plan
-from hopscope.tasks.retrieval_reference import reference_sample
 from hopscope.tasks.vector_config import FIRST as FIRST
 from hopscope.tasks.vector_config import KINDS as KINDS
 from hopscope.tasks.vector_config import QUERY as QUERY
@@ -71,7 +70,3 @@ class RetrievalTask(VectorTask):
             return self._stage_weights[None, :1, None]
         stage = (draws.step[:, None] >= self._stage_starts).sum(-1) - 1
         return self._stage_weights[stage][None, :, None]
-
-    def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
-        """One sample in plain Python, from the same random words: the slow obvious reference of `sample`."""
-        return reference_sample(self.config, seed, stream, step, index)

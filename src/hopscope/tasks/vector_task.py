@@ -4,7 +4,6 @@ Whatever is the same in all samples stands in tables over the tokens of the plan
 token is given.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +19,7 @@ from hopscope.tasks.draws import Draws, pooled
 from hopscope.tasks.plan import Partner, Plan, Role
 
 
-class VectorTask(ABC):
+class VectorTask:
     """A task of one configuration on one device.
 
     Attributes:
@@ -179,10 +178,6 @@ class VectorTask(ABC):
             roles={**roles, "place": partial(rank.gather, -1, token)},
             relations={"previous": previous, **relations},
         )
-
-    @abstractmethod
-    def reference_sample(self, seed: int, stream: str, step: int, index: int) -> dict[str, object]:
-        """One sample in plain Python, from the same random words: the slow obvious reference of `sample`."""
 
     # What is asked.
 

@@ -8,12 +8,16 @@ gets all they had before the layer.  One chain is enough, because chains share n
 
 What a position holds is always a run of consecutive pieces (appendix B, lemma 2): here a pair (first, last).
 
-`held_pieces` and what counts its layers are a plain closure, exact for every mask and order; `closed_form_layers` is a
-formula, proved in docs/theory.md and tested against the closure.  The numbers bound this model, not every network.
+`held_pieces` and what counts its layers are a plain closure, exact for every mask and order; docs/theory.md has the
+formulas and their proofs, and the tests compare the two.  The numbers bound this model, not every network.
+
+One target per position and layer is what one attention head with a one-hot pattern can do.  Two are always enough to
+get whatever can be got: `two_target_plan` says which.
 """
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 from hopscope.errors import UserError
@@ -27,8 +31,11 @@ Order = Literal["deepest-first", "shallowest-first"] | Sequence[int]
 Run = tuple[int, int]
 """Consecutive pieces e_first … e_last."""
 
+Plan = list[list[tuple[int, ...]]]
+"""[layer][position]: the positions read; layer 0 of the plan is the first attention layer, position 0 the query."""
+
 MAX_STEPS = 1024
-"""Longest chain that is counted through (under half a second); `closed_form_layers` has no need of a limit."""
+"""Longest chain that is counted through (under half a second); the formulas have no need of a limit."""
 
 
 def theorem_bound(steps: int) -> float:
@@ -58,6 +65,20 @@ def exact_layers(steps: int, mask: Mask, order: Order) -> int:
         UserError: as `held_pieces`.
     """
     return len(held_pieces(steps, mask, order)) - 1
+
+
+def exact_layers_single_target(steps: int) -> int:
+    """Return the least number of layers after which the query can hold x_D if each position reads at most one a layer.
+
+    It does not depend on mask or order: 1 + ⌈log₂(D + 1)⌉ (docs/theory.md has the proof), equal to the ⌊log₂ k⌋ + 2
+    layers of one head with which Sanford, Hsu and Telgarsky (2024, "Transformers, Parallel Computation, and Logarithmic
+    Depth") solve k hops.
+
+    Raises:
+        UserError: `steps` is below 1.
+    """
+    check_steps(steps)
+    return 1 + steps.bit_length()
 
 
 def layers_per_step(steps: int, mask: Mask, order: Order) -> dict[int, int]:
@@ -90,22 +111,25 @@ def held_pieces(steps: int, mask: Mask, order: Order) -> list[list[Run]]:
     return layers
 
 
-def closed_form_layers(steps: int, mask: Mask, order: Order) -> int:
-    """Return `exact_layers` by formula: ⌈log₃(4D + 1)⌉ without a mask, 1 + ⌈log₂(D + 1)⌉ with it in a named order.
+def two_target_plan(steps: int, mask: Mask, order: Order) -> Plan:
+    """Return a plan of `exact_layers` layers with at most two targets: one to get further left, one further right.
 
-    Step k of a longer chain needs as many layers as a chain of k steps.  Proofs: docs/theory.md.
+    Carried out, it gives every position all of `held_pieces`.  A position that gains nothing reads nothing.
 
     Raises:
-        UserError: `steps` is below 1, or the mask is unknown.
-        ValueError: a causal mask and an explicit order, for which only the range between both formulas is known.
+        UserError: as `held_pieces`.
     """
-    check_steps(steps)
-    check_mask(mask)
-    if mask == "none":
-        return _least_exponent(3, 4 * steps + 1)
-    if not isinstance(order, str):
-        raise ValueError(f"no closed form: expected deepest-first or shallowest-first, found {list(order)}")
-    return 1 + steps.bit_length()
+    layers = held_pieces(steps, mask, order)
+    in_time = time_order(steps, order)
+    moment = {position: time for time, position in enumerate(in_time)}
+    plan: Plan = []
+    for before, after in pairwise(layers):
+        targets = []
+        for position in range(2 * steps + 1):
+            seen = [j for j in range(2 * steps + 1) if mask == "none" or moment[j] <= moment[position]]
+            targets.append(_two_targets(position, before, after[position], seen))
+        plan.append(targets)
+    return plan
 
 
 def pair_order(steps: int, order: Order) -> tuple[int, ...]:
@@ -155,6 +179,16 @@ def check_mask(mask: str) -> None:
     """Raise `UserError` unless the mask is one of `Mask`."""
     if mask not in ("causal", "none"):
         raise UserError(f"mask: expected causal or none, found {mask!r}")
+
+
+def _two_targets(position: int, before: list[Run], after: Run, seen: list[int]) -> tuple[int, ...]:
+    first, last = before[position]
+    left = [j for j in seen if before[j][0] == after[0] and before[j][1] >= first] if after[0] < first else []
+    right = [j for j in seen if before[j][1] == after[1] and before[j][0] <= last] if after[1] > last else []
+    # The nearest of those that serve equally well.
+    return tuple(
+        dict.fromkeys(min(found, key=lambda j: abs(j - position)) for found in (left, right) if found)
+    )
 
 
 def _after_one_layer(held: list[Run], in_time: list[int], mask: Mask) -> list[Run]:

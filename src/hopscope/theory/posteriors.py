@@ -1,17 +1,11 @@
-"""What an ideal observer of the permutation lookup task knows: exact posteriors, unbeatable losses.
+"""The lowest losses that an ideal observer of the permutation lookup task can reach, by what it knows.
 
 A sequence x₁y₁ … shows a mapping from symbols to values, pair by pair; the observer predicts each y from its
 x and the pairs before it.  What it knows depends on its prior: *uniform* over all V! permutations, or uniform
 over the mappings it was trained on.  Losses are in nats, averaged over the V predictions of a sequence.
-
-These functions are slow, plain references: enumeration and counting, no tensors.  Tokens are 1 … V.
 """
 
 import math
-from collections.abc import Sequence
-
-Mapping = Sequence[int]
-"""The value of symbol 1, of symbol 2, …"""
 
 
 def elimination_floor(values: int) -> float:
@@ -78,75 +72,6 @@ def unbound_repeats_floor(values: int, repeat_ratio: float) -> float:
     """
     _check_repeats(values, repeat_ratio)
     return elimination_floor(values) + repeat_ratio * math.log(values - 1) / values
-
-
-def uniform_posterior(xs: Sequence[int], ys: Sequence[int], x_query: int, values: int) -> list[float]:
-    """Return P(y | prefix) under a uniform prior over all permutations.
-
-    One-hot if the queried symbol was shown before, otherwise uniform over the unused values.
-
-    Args:
-        xs: symbols shown so far; a symbol may be shown again.
-        ys: their values.
-        x_query: symbol whose value is asked.
-        values: V.
-
-    Returns:
-        V probabilities, of values 1 … V.
-
-    Raises:
-        ValueError: a symbol or value lies outside 1 … V, lengths differ, or the pairs fit no permutation.
-    """
-    shown = _pairs(xs, ys, x_query, values)
-    if x_query in shown:
-        return [1.0 if value == shown[x_query] else 0.0 for value in range(1, values + 1)]
-    unused = set(range(1, values + 1)) - set(shown.values())
-    return [1 / len(unused) if value in unused else 0.0 for value in range(1, values + 1)]
-
-
-def mappings_posterior(
-    xs: Sequence[int], ys: Sequence[int], x_query: int, mappings: Sequence[Mapping], values: int
-) -> list[float] | None:
-    """Return P(y | prefix) under a uniform prior over the given mappings.
-
-    Args:
-        xs: symbols shown so far; a symbol may be shown again.
-        ys: their values.
-        x_query: symbol whose value is asked.
-        mappings: permutations of 1 … V; entry x − 1 is the value of symbol x.
-        values: V.
-
-    Returns:
-        V probabilities, of values 1 … V; None if no mapping fits the prefix, where this observer knows
-        nothing.
-
-    Raises:
-        ValueError: as in `uniform_posterior`, or a mapping is no permutation of 1 … V.
-    """
-    shown = _pairs(xs, ys, x_query, values)
-    counts = [0] * values
-    for mapping in mappings:
-        if sorted(mapping) != list(range(1, values + 1)):
-            raise ValueError(f"not a mapping: expected a permutation of 1 to {values}, found {list(mapping)}")
-        if all(mapping[x - 1] == y for x, y in shown.items()):
-            counts[mapping[x_query - 1] - 1] += 1
-    fitting = sum(counts)
-    return [count / fitting for count in counts] if fitting else None
-
-
-def _pairs(xs: Sequence[int], ys: Sequence[int], x_query: int, values: int) -> dict[int, int]:
-    _check_count("values", values)
-    for token in (*xs, *ys, x_query):
-        if not 1 <= token <= values:
-            raise ValueError(f"token out of range: expected 1 to {values}, found {token}")
-    if len(xs) != len(ys):
-        raise ValueError(f"one y for each x: expected {len(xs)} values, found {len(ys)}")
-    pairs = set(zip(xs, ys, strict=True))
-    if not len(pairs) == len({x for x, _ in pairs}) == len({y for _, y in pairs}):
-        raise ValueError(
-            f"pairs fit no permutation: expected one y for each x, found x {list(xs)}, y {list(ys)}"
-        )
-    return dict(pairs)
 
 
 def _check_count(name: str, count: int, least: int = 1) -> None:

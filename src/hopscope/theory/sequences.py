@@ -1,6 +1,6 @@
 """A sequence x₁ y₁ x₂ y₂ … of the permutation lookup task, read question by question as a person would read it.
 
-Plain references, no tensors: what is seen, which values are used, what recall and elimination answer, and what the
+No tensors: what is seen, which values are used, what recall and elimination answer, and what the
 ideal observer holds of each value (presentation, sections 6, 7 and 9).
 """
 
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import SupportsIndex
 
 from hopscope.errors import UserError
-from hopscope.theory.posteriors import uniform_posterior
 
 
 @dataclass(frozen=True)
@@ -75,6 +74,7 @@ def _question(tokens: tuple[int, ...], at: int, mapping: tuple[int, ...] | None,
     target = tokens[at + 1] if at + 1 < len(tokens) else recall
     if target is None and mapping is not None:
         target = mapping[x - 1]
+    possible = unused if recall is None else [recall]
     return Question(
         x=x,
         seen=tokens[: at + 1],
@@ -82,7 +82,7 @@ def _question(tokens: tuple[int, ...], at: int, mapping: tuple[int, ...] | None,
         target=target,
         recall=recall,
         elimination=unused[0] if len(unused) == 1 else None,
-        ideal=tuple(uniform_posterior(xs, ys, x, values)),
+        ideal=tuple(1 / len(possible) if value in possible else 0.0 for value in range(1, values + 1)),
     )
 
 

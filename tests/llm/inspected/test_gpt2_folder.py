@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.oracles.equations import reference_text
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hopscope.llm import evaluate
@@ -42,7 +43,7 @@ def test_logits_are_those_of_transformers(exported):
 
 def test_the_tokenizer_reads_what_we_read_and_asks_the_bare_prompt(exported):
     tokenizer = AutoTokenizer.from_pretrained(exported[1])
-    prompt = TASK.reference_sample(3, "train", 0, 1)["prompt"]
+    prompt = reference_text(TASK.config, 3, "train", 0, 1)["prompt"]
     assert tokenizer(prompt)["input_ids"] == TASK.read(prompt).tolist()
     chat = tokenizer.apply_chat_template(
         [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
@@ -53,7 +54,7 @@ def test_the_tokenizer_reads_what_we_read_and_asks_the_bare_prompt(exported):
 
 
 def test_our_answers_are_those_of_transformers(exported):
-    prompts = [TASK.reference_sample(3, "train", 0, index)["prompt"] for index in range(13)]
+    prompts = [reference_text(TASK.config, 3, "train", 0, index)["prompt"] for index in range(13)]
     ours, theirs = load_answerer(exported[1]), load_transformers(exported[1])
     for temperature in (0.0, 1.0):
         assert ours.answer(prompts, temperature, range(13), 3) == theirs.answer(

@@ -3,9 +3,10 @@
 from itertools import product
 from typing import NamedTuple
 
-from hopscope.tasks import vectors_reference as draws
 from hopscope.tasks.batch import NO_RELATION
 from hopscope.tasks.config import ConditionalConfig
+
+from . import vectors as draws
 
 Symbol = tuple[str, tuple[int, ...]]
 """Node of a symbol, and the chains of the keys that it stands beside."""

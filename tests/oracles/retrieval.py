@@ -2,9 +2,10 @@
 
 from itertools import count
 
-from hopscope.tasks import vectors_reference as draws
 from hopscope.tasks.batch import NO_RELATION
 from hopscope.tasks.config import RetrievalConfig
+
+from . import vectors as draws
 
 Held = tuple[int, int]
 """Step k of a symbol x_k, and its chain."""

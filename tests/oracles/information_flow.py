@@ -116,3 +116,39 @@ def as_runs(held):
         assert numbers == list(range(numbers[0], numbers[-1] + 1))
         runs.append((numbers[0], numbers[-1]))
     return runs
+
+
+def closed_form_layers(steps, mask, order):
+    """`exact_layers` by formula: ⌈log₃(4D + 1)⌉ without a mask, 1 + ⌈log₂(D + 1)⌉ with it in a named order.
+
+    Step k of a longer chain needs as many layers as a chain of k steps.  Proofs: docs/theory.md.
+    """
+    if mask == "none":
+        return next(layers for layers in itertools.count() if 3**layers >= 4 * steps + 1)
+    assert isinstance(order, str), "of an explicit order only the range between both formulas is known"
+    return next(layers for layers in itertools.count(1) if 2 ** (layers - 1) >= steps + 1)
+
+
+def single_target_plan(order):
+    """A plan of 1 + ⌈log₂(D + 1)⌉ layers with at most one target per position, causal in any order.
+
+    In the first layer every second token reads the first token of its pair, so that it has a whole pair.  After that,
+    number the pairs in binary: after layer t, the latest position of a block of 2^{t-1} pairs (2^{t-1}·b and on) has
+    the whole block.  Of two neighbouring blocks 2b and 2b + 1 the later one reads the other; block 1 is read by the
+    query, which so doubles its reach in every layer.
+    """
+    steps = len(order)
+    moment = {pair: time for time, pair in enumerate(order)}
+    plan = [[(i - 1,) if i and i % 2 == 0 else () for i in range(2 * steps + 1)]]
+    latest = {pair: pair for pair in moment}
+    while latest:
+        targets = [()] * (2 * steps + 1)
+        targets[0] = (2 * latest.pop(1),)
+        joined = {}
+        for block in {half // 2 for half in latest}:
+            halves = (latest[half] for half in (2 * block, 2 * block + 1) if half in latest)
+            *earlier, joined[block] = sorted(halves, key=moment.__getitem__)
+            targets[2 * joined[block]] = tuple(2 * pair for pair in earlier)
+        plan.append(targets)
+        latest = joined
+    return plan
