@@ -13,15 +13,14 @@ import torch
 from torch import Tensor
 
 from hopscope.circuits.circuit import Circuit
-from hopscope.models.constructions import planned_design
-from hopscope.models.hand_built import Answer, Design, HeadDesign, build
 from hopscope.models.interventions import Roles
 from hopscope.models.linear import norm
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.models.transformer import Transformer
-from hopscope.models.witness_plans import plan
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.retrieval import KINDS, RetrievalTask
+from hopscope.zoo.hand_built import Design, HeadDesign, build
+from hopscope.zoo.witnesses import answers_of, plan
 
 TASK = RetrievalConfig(steps=3, chains=4, symbol_dim=4, position="pair")
 LAYERS, WIDTH, HEAD_SIZE, MLP_SIZE = 12, 128, 128, 512
@@ -82,11 +81,10 @@ def hidden_plant(seed: int = 0) -> HiddenPlant:
     truth = set()
     for place, heads in zip(PLACES, planned.layers, strict=True):
         (head,) = heads
-        layers[place] = (planned_design(head),)
+        layers[place] = (head.design,)
         truth |= {(place, _words(read.rows), _words(read.target)) for read in head.reads}
-    answers: tuple[Answer, ...] = tuple(((2 * step, 1.0),) for step in TASK.asked)
     task = RetrievalTask(TASK)
-    model = _widened(build(TASK, Design("causal", tuple(layers), answers)))
+    model = _widened(build(TASK, Design("causal", tuple(layers), answers_of(TASK))))
     _fill(model, task, torch.Generator().manual_seed(seed))
     return HiddenPlant(model, task, frozenset(truth))
 

@@ -257,9 +257,9 @@ def _witness(steps: int, mask: Literal["causal", "none"]) -> list[str]:
     # Other tables do without torch.
     import torch
 
-    from hopscope.models.constructions import witness
     from hopscope.tasks.config import RetrievalConfig
     from hopscope.tasks.retrieval import RetrievalTask
+    from hopscope.zoo.witnesses import witness
 
     task = RetrievalTask(RetrievalConfig(steps=steps, position="pair"))
     model, batch = witness(task.config, mask=mask), task.evaluation(250, annotate=False)
@@ -294,7 +294,7 @@ def _small(loss: float) -> str:
 
 def witness_plan(steps: str, mask: Literal["causal", "none"]) -> str:
     """Who reads whom in a hand-built transformer."""
-    from hopscope.models.witness_plans import plan
+    from hopscope.zoo.witnesses import plan
 
     return f"```\n{plan(int(steps), mask=mask)}\n```\n"
 

@@ -35,6 +35,7 @@ FLOORS = [
     "opened",
     "api",
     "cli",
+    "zoo",
 ]
 FORBIDDEN = {
     ("report", "studies"),
@@ -150,6 +151,14 @@ def test_imports_go_down(path: Path) -> None:
     for other in imported_rooms(path):
         assert FLOORS.index(other) <= FLOORS.index(here), f"{here} imports {other}, which stands above it"
         assert (here, other) not in FORBIDDEN, f"{here} must not know {other}"
+
+
+def test_nothing_of_the_product_needs_the_zoo() -> None:
+    for path in MODULES:
+        if room(path) == "zoo":
+            assert imported_rooms(path) <= {"zoo", "models", "tasks", "theory"}, path
+        else:
+            assert "zoo" not in imported_rooms(path), path
 
 
 def test_the_graph_sees_an_upward_import(tmp_path: Path) -> None:

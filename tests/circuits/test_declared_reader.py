@@ -11,13 +11,13 @@ import hopscope as hs
 from hopscope.circuits.config import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfig
 from hopscope.circuits.declared import DeclaredSetting
 from hopscope.circuits.declared_goal import DeclaredGoal
-from hopscope.circuits.planted_permutation import planted_permutations
 from hopscope.circuits.reader import Reading, read_circuit
 from hopscope.circuits.settings import setting_of, task_of
 from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.declared import TaskReference
 from hopscope.tasks.retrieval import RetrievalTask
+from hopscope.zoo.permutation import planted_permutations
 
 from .declared_tasks import Lookup, Pairs, Sum, lookup_model, on_device, pairs_model, sum_model
 

@@ -8,11 +8,11 @@ from hopscope.circuits.config import SEQUENCES, spaced
 from hopscope.circuits.emergence import attention_on, formation, maps
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.planted import planted_models
 from hopscope.circuits.rules import MeanMap, OverRole, OwnChain
 from hopscope.circuits.vector_goal import VectorSetting
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.retrieval import RetrievalTask
+from hopscope.zoo.planted import planted_models
 
 
 @pytest.fixture(scope="module")

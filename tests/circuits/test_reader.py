@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.zoo.suites import suite
 
 from hopscope.circuits import circuit as circuits
 from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.config import NOT_LEARNED, READ, UNEXPLAINED
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.planted import Planted
 from hopscope.circuits.reader import ReaderConfig, Reading, read_circuit
 from hopscope.circuits.rules import MeanMap, OverRole
 from hopscope.circuits.vector_goal import VectorSetting
@@ -21,8 +21,7 @@ from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.retrieval import RetrievalTask
-
-from .suites import suite
+from hopscope.zoo.planted import Planted
 
 QUICK = ReaderConfig(samples=16, validation=32, orders=1, random_circuits=2)
 

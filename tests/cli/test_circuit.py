@@ -8,13 +8,13 @@ import torch
 import hopscope as library
 from hopscope.circuits import record
 from hopscope.circuits.permutation_goal import PermutationSetting
-from hopscope.circuits.planted_permutation import planted_permutations
-from hopscope.models.constructions import witness
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.models.transformer import Transformer
 from hopscope.runs import RunFolder, save_checkpoint
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+from hopscope.zoo.permutation import planted_permutations
+from hopscope.zoo.witnesses import witness
 
 UNIT, STEPS, MEMBERS = "aaaaaaaaaaaa", (7, 11), (3, 5)
 WITNESS, UNTRAINED = MEMBERS

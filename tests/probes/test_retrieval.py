@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from hopscope.models.config import TransformerConfig
-from hopscope.models.constructions import witness
 from hopscope.models.transformer import Transformer
 from hopscope.probes import retrieval
 from hopscope.probes.retrieval import held_out, measure_retrieval, predict
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.retrieval import RetrievalTask
+from hopscope.zoo.witnesses import witness
 
 CONFIG = RetrievalConfig(chains=3, steps=2, symbol_dim=4, position="pair")
 

@@ -1,1 +1,1 @@
-"""What is possible: exact posteriors and floors."""
+"""What is possible: floors of losses, and how many layers information needs."""

@@ -172,12 +172,8 @@ def _eliminating(values: int, heads: int) -> PlantedPermutation:
     true = PlantedHead(_history(values, even=True))
     idle = PlantedHead({(row, row): 0.0 for row in range(2 * values - 1)}, writes="unread")
     each = [true, idle][:heads][::-1]
-    return PlantedPermutation(
-        f"elimination: V = {values}, {heads} heads",
-        _model(values, each),
-        PermutationConfig(values=values),
-        (frozenset(_elimination(values, heads - 1, "over_role")),),
-    )
+    reads = _elimination(values, heads - 1, "over_role")
+    return _planted(f"elimination: V = {values}, {heads} heads", values, each, [reads], repeats=0.0)
 
 
 def _weighing(values: int) -> PlantedPermutation:
@@ -186,19 +182,15 @@ def _weighing(values: int) -> PlantedPermutation:
         read._replace(rule="history by symbol") if read.target == "all y" else read
         for read in _elimination(values, 0, "over_role")
     }
-    return PlantedPermutation(
-        f"weights: V = {values}",
-        _model(values, [PlantedHead(_history(values, even=True), by_symbol=True)]),
-        PermutationConfig(values=values),
-        (frozenset(reads),),
-    )
+    head = PlantedHead(_history(values, even=True), by_symbol=True)
+    return _planted(f"weights: V = {values}", values, [head], [reads], repeats=0.0)
 
 
 def _recalling(values: int, turn: int) -> PlantedPermutation:
     """One head matches, the other reads the y by slot."""
     each = [_matching(values), PlantedHead(_history(values, even=False))]
     pointer, history = turn, 1 - turn
-    return _with_repeats(
+    return _planted(
         f"recall: V = {values}, matching head {pointer}",
         values,
         each if turn == 0 else each[::-1],
@@ -215,50 +207,42 @@ def _with_decoys(values: int) -> PlantedPermutation:
         _matching(values),
         PlantedHead(_match(values, -_SYMBOL / 2, 0.0), _SYMBOL, "unread"),
     ]
-    return _with_repeats(f"decoys: V = {values}", values, each, [_both(values, 2, 1)])
+    return _planted(f"decoys: V = {values}", values, each, [_both(values, 2, 1)])
 
 
 def _redundant(values: int) -> PlantedPermutation:
     """Two heads match, each of which is enough."""
     each = [_matching(values), PlantedHead(_history(values, even=False)), _matching(values)]
     circuits = [_both(values, pointer, 1) for pointer in (0, 2)]
-    return _with_repeats(f"redundancy: V = {values}", values, each, circuits)
+    return _planted(f"redundancy: V = {values}", values, each, circuits)
 
 
 def _inverted(values: int) -> PlantedPermutation:
     """Outside of the grammar: the last row reads all earlier x but the copy, which is found by its absence."""
     pointer = PlantedHead(_match(values, _NEVER, 0.0), -_SYMBOL, "pointer", inverted=True)
     each = [pointer, PlantedHead(_history(values, even=False))]
-    return _with_repeats(f"inverted: V = {values}", values, each, [], (0, f"x {values} repeat"))
+    return _planted(f"inverted: V = {values}", values, each, [], (0, f"x {values} repeat"))
 
 
 def _by_parity(values: int) -> PlantedPermutation:
     """Outside of the grammar: how the last row weighs the slots depends on the symbol that it holds."""
     each = [_matching(values), PlantedHead(_history(values, even=False), by_parity=True)]
-    return _with_repeats(f"by parity: V = {values}", values, each, [], (1, f"x {values} repeat"))
+    return _planted(f"by parity: V = {values}", values, each, [], (1, f"x {values} repeat"))
 
 
-def _with_repeats(
+def _planted(
     name: str,
     values: int,
     heads: Sequence[PlantedHead],
     circuits: Sequence[set[Read]],
     outside: tuple[int, str] | None = None,
+    repeats: float = 0.5,
 ) -> PlantedPermutation:
-    return PlantedPermutation(
-        name,
-        _model(values, heads),
-        PermutationConfig(values=values, repeat_ratio=0.5),
-        tuple(map(frozenset, circuits)),
-        outside,
-    )
+    task, model = PermutationConfig(values=values, repeat_ratio=repeats), _Builder(values, heads).build()
+    return PlantedPermutation(name, model, task, tuple(map(frozenset, circuits)), outside)
 
 
 # Weights.
-
-
-def _model(values: int, heads: Sequence[PlantedHead]) -> Transformer:
-    return _Builder(values, heads).build()
 
 
 class _Builder:

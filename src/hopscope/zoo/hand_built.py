@@ -40,10 +40,13 @@ from torch import Tensor
 from hopscope.models.config import TransformerConfig
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.models.transformer import Transformer
-from hopscope.models.witness_plans import MATE, OWN_CODE, OWN_SYMBOL, Avoid, Mask
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.tasks.vectors import position_codes
+from hopscope.theory.information_flow import Mask
+
+OWN_SYMBOL, OWN_CODE, MATE = 0, -1, -2
+"""Slots: those that every position begins with, and the one for the symbol of the pair mate."""
 
 _CONSTANT: dict[Mask, float] = {"causal": 64.0, "none": 12.0}
 """C in the first layer, by mask; without a mask, symbols are compared there."""
@@ -89,10 +92,10 @@ class Copy(NamedTuple):
     weight: float = 1.0
 
 
-Tie = Avoid | Literal["other symbol", "other kind"]
-"""What marks keys that agree with the row as well as the wanted one but are not meant.  `"other symbol"` leaves the row
-itself alone; `"other kind"` is `"unpaired"` for rows that have a pair mate, and the opposite for those without."""
-
+Avoid = Literal["own symbol", "own code", "unpaired", "other symbol", "other kind"]
+"""What marks keys that agree with the row as well as the wanted one but are not meant: they have the row's own symbol
+or own code (it is the row itself), or have found no pair mate.  `"other symbol"` leaves the row itself alone; `"other
+kind"` is `"unpaired"` for rows that have a pair mate, and the opposite for those without."""
 
 _BY_MATE = ("unpaired", "other kind")
 
@@ -114,7 +117,7 @@ class HeadDesign:
 
     compares: tuple[int, int] | None
     copies: tuple[Copy, ...]
-    avoid: Tie | None = None
+    avoid: Avoid | None = None
     shift: int = 0
     sharpness: float = SHARPNESS
     unpaired: float = UNPAIRED
@@ -319,20 +322,18 @@ class _Compiler:
         """What the head compares, and what it avoids, with weights that keep the two apart."""
         if head is None or head.compares is None:
             return []
-        of_codes, own_code = (
-            head.compares[0] % 2 == 1,
-            self._likeness(layer, OWN_CODE, OWN_CODE, -self._apart),
-        )
-        if head.avoid == "own symbol":
-            avoided = self._likeness(layer, OWN_SYMBOL, OWN_SYMBOL, -_SYMBOL_MARGIN)
-        elif head.avoid == "other symbol":
-            avoided = self._likeness(layer, OWN_SYMBOL, OWN_SYMBOL, _SYMBOL_MARGIN)
-        elif head.avoid == "own code":
-            avoided = own_code
-        else:
-            avoided = self._by_mate(head)
+        of_codes = head.compares[0] % 2 == 1
         wanted = self._code_weight(head) if of_codes else head.sharpness
-        return self._likeness(layer, *head.compares, wanted, head.shift) + avoided
+        return self._likeness(layer, *head.compares, wanted, head.shift) + self._avoided(layer, head)
+
+    def _avoided(self, layer: int, head: HeadDesign) -> list[_Term]:
+        if head.avoid == "own symbol":
+            return self._likeness(layer, OWN_SYMBOL, OWN_SYMBOL, -_SYMBOL_MARGIN)
+        if head.avoid == "other symbol":
+            return self._likeness(layer, OWN_SYMBOL, OWN_SYMBOL, _SYMBOL_MARGIN)
+        if head.avoid == "own code":
+            return self._likeness(layer, OWN_CODE, OWN_CODE, -self._apart)
+        return self._by_mate(head)
 
     @property
     def _apart(self) -> float:

@@ -8,14 +8,12 @@ from itertools import chain, combinations, pairwise
 import pytest
 import torch
 
-from hopscope.circuits.planted import Planted, PlantedRead, planted_models
-from hopscope.circuits.planted_decoys import PlantedDecoy
 from hopscope.models.edits import lower, selected, visible_keys
 from hopscope.models.interventions import ReplacePattern
-from hopscope.models.witness_plans import PlannedRead, planned_keys
 from hopscope.tasks.retrieval import FIRST, QUERY, SECOND, RetrievalTask
+from hopscope.zoo.planted import Planted, PlantedDecoy, PlantedRead, planted_models
 
-from .suites import suite
+from .suites import suite, target_keys
 
 SAMPLES, AT_ONCE = 12, 16
 FEW = 6
@@ -128,10 +126,6 @@ def optional(plant: Planted) -> list[PlantedRead]:
     return sorted(
         all_of(plant) - base_of(plant), key=lambda read: (read.layer, read.head, *read.rows.values())
     )
-
-
-def target_keys(read: PlantedRead, batch):
-    return planned_keys(PlannedRead(rows=read.rows, target=read.target, relation=None), batch)
 
 
 # The suite.

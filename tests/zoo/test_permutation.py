@@ -5,18 +5,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.circuits.plain import predictions
 
 from hopscope.circuits.config import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfig
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.permutation_goal import SKILLS, PermutationSetting, PermutationSkills
-from hopscope.circuits.planted_permutation import PlantedPermutation, Read, planted_permutations
 from hopscope.circuits.reader import Reading, read_circuit
 from hopscope.circuits.rules import History, Identity, Learned, MeanMap, Related, Uniform, said
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.permutation import PermutationTask
-
-from .plain import predictions
+from hopscope.zoo.permutation import PlantedPermutation, Read, planted_permutations
 
 QUICK = ReaderConfig(samples=64, validation=128, orders=1, random_circuits=2)
 

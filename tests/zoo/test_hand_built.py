@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from hopscope.models.edits import visible_keys
-from hopscope.models.hand_built import Copy, Design, HeadDesign, build
-from hopscope.models.witness_plans import MATE, OWN_CODE, OWN_SYMBOL
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.retrieval import SECOND, RetrievalTask
+from hopscope.zoo.hand_built import MATE, OWN_CODE, OWN_SYMBOL, Copy, Design, HeadDesign, build
 
 UNREAD = 200
 MATES = HeadDesign((OWN_CODE, OWN_CODE), (Copy(MATE, OWN_SYMBOL),), "own symbol")

@@ -1,17 +1,22 @@
 """Planted models: transformers whose circuit is known because it was built, to prove a reader of circuits on.
 
 The truth of a planted model is the set of reads on which its answer depends: rows in a role, of one head, that read a
-token in another role of their own chain.  Around it stand heads that do nothing and decoys; `planted_recipes` says what
-the mechanisms are, and which of them lie outside of what simple rules can describe.
+token in another role of their own chain.  Around it stand heads that do nothing and decoys, which attend as if they
+took part and write what nobody reads; `recipes` says what the mechanisms are, and which of them lie outside of what
+simple rules can describe.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, cycle
 from typing import NamedTuple
 
-from hopscope.circuits.planted_decoys import PlantedDecoy, decoy
-from hopscope.circuits.planted_recipes import (
+from hopscope.models.interventions import Roles
+from hopscope.models.transformer import Transformer
+from hopscope.tasks.config import RetrievalConfig
+from hopscope.tasks.retrieval import FIRST, SECOND
+from hopscope.zoo.hand_built import MATE, OWN_CODE, OWN_SYMBOL, Copy, Design, HeadDesign, build
+from hopscope.zoo.recipes import (
     Recipe,
     copies_recipe,
     detour_recipe,
@@ -21,17 +26,17 @@ from hopscope.circuits.planted_recipes import (
     walk_recipe,
     witness_recipe,
 )
-from hopscope.models.hand_built import Design, HeadDesign, build
-from hopscope.models.interventions import Roles
-from hopscope.models.transformer import Transformer
-from hopscope.tasks.config import RetrievalConfig
+from hopscope.zoo.witnesses import first_of, query, second_of
+
+_UNREAD = 200
+"""First of the slots that nobody reads, one for each decoy; recipes use smaller numbers."""
 
 
 @dataclass(frozen=True)
 class PlantedRead:
     """Rows that all read the token with certain roles in their own chain.
 
-    Like `witness_plans.PlannedRead`, but with its place in a model, and hashable: circuits are sets of reads.
+    Like `witnesses.Read`, but with its place in a model, and hashable: circuits are sets of reads.
 
     Attributes:
         layer, head: which head, counted from 0.
@@ -47,6 +52,28 @@ class PlantedRead:
     def __hash__(self) -> int:
         target = None if self.target is None else tuple(sorted(self.target.items()))
         return hash((self.layer, self.head, tuple(sorted(self.rows.items())), target))
+
+
+@dataclass(frozen=True)
+class PlantedDecoy:
+    """A head whose output nobody reads.
+
+    Attributes:
+        layer, head: where it is.
+        attends: what it attends to: `"uniform"` (all visible keys alike), `"identity"` (the row itself), or the name of
+            a relation of the batch.
+        rows: roles of the rows that do so; those without a partner under the relation excepted.
+    """
+
+    layer: int
+    head: int
+    attends: str
+    rows: Roles
+
+    @property
+    def sharp(self) -> bool:
+        """Whether it attends to another token in a role, as true heads do."""
+        return self.attends not in ("uniform", "identity")
 
 
 @dataclass(frozen=True)
@@ -222,7 +249,7 @@ def _planted(recipe: Recipe, layout: _Layout) -> Planted:
             grid[at[layer]][number] = head.design
     decoys = []
     for number, (layer, head_number) in enumerate(_free(grid, layout.decoys)):
-        found, grid[layer][head_number] = decoy(recipe, at, (layer, head_number), number)
+        found, grid[layer][head_number] = _decoy(recipe, at, (layer, head_number), number)
         decoys.append(found)
     design = Design(recipe.mask, tuple(map(tuple, grid)), recipe.answers)
     return Planted(
@@ -286,3 +313,65 @@ def _name(
         f"decoys {', '.join(fakes) or 'none'}",
     ]
     return "; ".join(parts)
+
+
+# Decoys.
+
+_Sharp = tuple[str, Roles, HeadDesign]
+"""What a decoy attends to, at which rows, and how."""
+
+_MATES = HeadDesign((OWN_CODE, OWN_CODE), (), "own symbol")
+_SAME = HeadDesign((OWN_SYMBOL, OWN_SYMBOL), (), "own code")
+
+
+def _hopping(step: int) -> HeadDesign:
+    """Rows that hold the symbol of the step before read this step's second token."""
+    return HeadDesign((2 * (step - 1), MATE), (), "unpaired")
+
+
+def _decoy(
+    recipe: Recipe, at: tuple[int, ...], place: tuple[int, int], number: int
+) -> tuple[PlantedDecoy, HeadDesign]:
+    """Decoy number `number` of a model.  Every third is not sharp; the others vary as far as a layer permits.
+
+    Args:
+        recipe: what the model does.
+        at: layers of the model in which the layers of the recipe are.
+        place: layer and head of the decoy.
+        number: which decoy it is.
+    """
+    layer, head = place
+    kinds = _masked(recipe, at, layer) if recipe.mask == "causal" else _unmasked(recipe)
+    # Layer and steps are counted in, so that models of few decoys differ in them.
+    attends, rows, design = kinds[(2 * number + 3 * layer + recipe.task.steps) % len(kinds)]
+    loudness = 1.0
+    if number % 3 == 2 and (number + recipe.task.steps) % 2:
+        attends, rows, design = "uniform", {}, HeadDesign(None, ())
+        # A mean of symbols is small; that of squares, from layer 1 on, is not.
+        loudness = 2.0 if layer else 4.0
+    elif number % 3 == 2:
+        attends, rows, design = "identity", {}, HeadDesign((OWN_CODE, OWN_CODE), (), "other symbol")
+    copies = (Copy(_UNREAD + 2 * number, OWN_SYMBOL, loudness),)
+    return PlantedDecoy(layer, head, attends, rows), replace(design, copies=copies)
+
+
+def _masked(recipe: Recipe, at: tuple[int, ...], layer: int) -> list[_Sharp]:
+    """What can be read in a layer of a model with the causal mask."""
+    deep = recipe.task.steps > 1
+    if layer >= at[-1] and recipe.last_hop is not None and deep:
+        # The best of decoys: where the true one reads, or would if it did not read a copy.
+        return [(f"hop_{recipe.last_hop}", query(), _hopping(recipe.last_hop))]
+    kinds: list[_Sharp] = []
+    if layer > at[0]:
+        kinds += [("hop_1", query(), _hopping(1)), ("same_symbol", query(), _SAME)]
+    if layer > at[0] and deep:
+        previous = HeadDesign((OWN_CODE, OWN_CODE), (), "unpaired", -1)
+        kinds += [("previous", first_of(1), previous), ("hop_1", second_of(1), _hopping(1))]
+    return [*kinds, ("pair_mate", {"kind": SECOND}, _MATES)]
+
+
+def _unmasked(recipe: Recipe) -> list[_Sharp]:
+    """What can be read in any layer of a model without a mask."""
+    deeper: list[_Sharp] = [("same_symbol", second_of(1), _SAME)] if recipe.task.steps > 1 else []
+    mates: list[_Sharp] = [("pair_mate", {"kind": kind}, _MATES) for kind in (FIRST, SECOND)]
+    return [("same_symbol", query(), _SAME), *mates, *deeper]

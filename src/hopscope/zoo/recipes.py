@@ -4,7 +4,7 @@ A recipe says nothing of where its layers and heads stand in a model; `planted` 
 
 In the grammar of simple rules:
 
-- *doubling* and *reflection*: the plans of the witnesses (`models.witness_plans`).
+- *doubling* and *reflection*: the plans of the witnesses (`zoo.witnesses`).
 - *walk*: second tokens read their pair mate, and a query follows its chain by one hop in every layer.
 - *copies*: a walk whose last symbol comes several times, each time with a share of the whole; one may be missing.
 
@@ -27,14 +27,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import NamedTuple
 
-from hopscope.models.constructions import planned_design
-from hopscope.models.hand_built import Answer, Copy, HeadDesign
 from hopscope.models.interventions import Roles
-from hopscope.models.witness_plans import MATE, OWN_CODE, OWN_SYMBOL, Mask, PlannedHead, plan
 from hopscope.tasks.config import RetrievalConfig
-from hopscope.tasks.retrieval import FIRST, QUERY, SECOND
+from hopscope.zoo.hand_built import MATE, OWN_CODE, OWN_SYMBOL, Answer, Copy, HeadDesign, Mask
+from hopscope.zoo.witnesses import PlannedHead, Read, answers_of, first_of, plan, query, second_of
 
 _COPIED = 40
 """What is added to the number of a slot for that of its copy in a relay.  Plans of so few steps use fewer slots."""
@@ -47,28 +44,6 @@ _COARSE = 2e3
 its attention as planned.  Different symbols in four dimensions are told apart well enough."""
 
 
-class RecipeRead(NamedTuple):
-    """A read on which the answer depends.
-
-    Attributes:
-        rows: roles of the rows.
-        target: roles of what they read in their own chain; `None` if that is no token of their own chain with certain
-            roles.
-        routes: routes of the answer that it belongs to, of which one may be missing; none where all depends on it.
-    """
-
-    rows: Roles
-    target: Roles | None
-    routes: frozenset[int] = frozenset()
-
-
-class RecipeHead(NamedTuple):
-    """A head and its reads."""
-
-    design: HeadDesign
-    reads: tuple[RecipeRead, ...]
-
-
 @dataclass(frozen=True)
 class Recipe:
     """A way to solve a task.
@@ -79,8 +54,8 @@ class Recipe:
         mask: what a position sees.
         layers: heads of each layer.
         answers: as of a `Design`.
-        last_hop: slot by which a query finds the last token that it needs, and the number of hops to there; known from
-            the last layer on.  `None` without the causal mask.
+        last_hop: number of hops to the last token that a query needs, which it finds by the symbol of the step before;
+            known from the last layer on.  `None` without the causal mask.
         explained: whether simple rules describe it, with equal shares where there are two targets.
         uneven: whether unequal shares are all that those rules lack.
         routes: number of routes of which any one may be missing; 0 where nothing may.
@@ -89,44 +64,28 @@ class Recipe:
     name: str
     task: RetrievalConfig
     mask: Mask
-    layers: tuple[tuple[RecipeHead, ...], ...]
+    layers: tuple[tuple[PlannedHead, ...], ...]
     answers: tuple[Answer, ...]
-    last_hop: tuple[int, int] | None
+    last_hop: int | None
     explained: bool = True
     uneven: bool = False
     routes: int = 0
 
 
-def first_of(step: int) -> Roles:
-    """The first token of the pair of a step."""
-    return {"kind": FIRST, "step": step}
-
-
-def second_of(step: int) -> Roles:
-    """The second token of the pair of a step."""
-    return {"kind": SECOND, "step": step}
-
-
-def query() -> Roles:
-    """The query."""
-    return {"kind": QUERY, "step": 0}
-
-
 def witness_recipe(task: RetrievalConfig, mask: Mask) -> Recipe:
     """What a witness does: pointer doubling under the causal mask, reflections without one."""
-    planned = plan(task.steps, mask=mask)
+    layers = plan(task.steps, mask=mask).layers
     name = f"{'doubling' if mask == 'causal' else 'reflection'}, D = {task.steps}"
-    layers = tuple(tuple(map(_planned, heads)) for heads in planned.layers)
-    last = planned.layers[-1][0]
-    last_hop = (last.mine, last.reads[0].target["step"]) if mask == "causal" else None
-    return Recipe(name, task, mask, layers, _answers(task), last_hop)
+    return Recipe(
+        name, task, mask, layers, answers_of(task), _hops(layers[-1][0]) if mask == "causal" else None
+    )
 
 
 def walk_recipe(task: RetrievalConfig) -> Recipe:
     """One hop of the query in every layer."""
     hops = [(_hop(step),) for step in range(1, task.steps + 1)]
     layers = ((_mates(task.steps),), *hops)
-    return Recipe(f"walk, D = {task.steps}", task, "causal", layers, _answers(task), _walked(task))
+    return Recipe(f"walk, D = {task.steps}", task, "causal", layers, answers_of(task), task.steps)
 
 
 def copies_recipe(task: RetrievalConfig, routes: Sequence[Sequence[str]]) -> Recipe:
@@ -146,10 +105,10 @@ def copies_recipe(task: RetrievalConfig, routes: Sequence[Sequence[str]]) -> Rec
     through = frozenset(number for number, kind in enumerate(kinds) if kind == "gathered")
     if through:
         first = layers[1][0]
-        gathering = RecipeRead(second_of(steps - 1), second_of(steps), through)
-        layers[1] = (RecipeHead(first.design, (*first.reads, gathering)),)
+        gathering = Read(second_of(steps - 1), second_of(steps), through)
+        layers[1] = (PlannedHead(first.design, (*first.reads, gathering)),)
     name = f"copies {' then '.join('+'.join(layer) for layer in routes)}, D = {steps}"
-    return Recipe(name, task, "causal", tuple(layers), _answers(task), _walked(task), routes=len(kinds))
+    return Recipe(name, task, "causal", tuple(layers), answers_of(task), task.steps, routes=len(kinds))
 
 
 def relay_recipe(task: RetrievalConfig, shift: int) -> Recipe:
@@ -159,19 +118,17 @@ def relay_recipe(task: RetrievalConfig, shift: int) -> Recipe:
         task: the task, of at least two steps.
         shift: number of pairs, up to N.
     """
-    planned = plan(task.steps).layers
-    last = planned[-1][0]
-    step = last.reads[0].target["step"]
+    (mates,), *hops, (last,) = plan(task.steps).layers
+    step, copies = _hops(last), last.design.copies
     rows = _rows_after(task, step, shift)
-    mates, *hops = (tuple(map(_planned, heads)) for heads in planned[:-1])
     layers = (
-        (_marking(mates[0], [first_of(step)]),),
+        (_marking(mates, [first_of(step)]),),
         *hops,
-        (_relay([theirs for _, theirs in last.copies], OWN_CODE, shift, rows),),
-        (_last_read(last.mine, last.copies),),
+        (_relay([copy.theirs for copy in copies], OWN_CODE, shift, rows),),
+        (_last_read(step, copies),),
     )
     name = f"relay {shift} pairs later, D = {task.steps}"
-    return Recipe(name, task, "causal", layers, _answers(task), (last.mine, step), explained=False)
+    return Recipe(name, task, "causal", layers, answers_of(task), step, explained=False)
 
 
 def detour_recipe(task: RetrievalConfig, step: int, shift: int) -> Recipe:
@@ -189,11 +146,11 @@ def detour_recipe(task: RetrievalConfig, step: int, shift: int) -> Recipe:
     recipe = walk_recipe(task)
     rows = _rows_after(task, step - 1, shift)
     first, *later = recipe.layers[1:]
-    pointing = RecipeHead(
+    pointing = PlannedHead(
         replace(first[0].design, copies=(*first[0].design.copies, Copy(_POINTER, OWN_CODE))),
-        (*first[0].reads, *(RecipeRead(roles, second_of(roles["step"] + 1)) for roles in rows)),
+        (*first[0].reads, *(Read(roles, second_of(roles["step"] + 1)) for roles in rows)),
     )
-    later[step - 2] = (_last_read(2 * (step - 1), ((2 * step, OWN_SYMBOL),)),)
+    later[step - 2] = (_last_read(step, (Copy(2 * step, OWN_SYMBOL),)),)
     layers = (
         (_marking(recipe.layers[0][0], [first_of(step)]),),
         (pointing,),
@@ -238,56 +195,51 @@ def leaking_relay_recipe(task: RetrievalConfig, shift: int, share: float) -> Rec
 # Parts.
 
 
-def _answers(task: RetrievalConfig) -> tuple[Answer, ...]:
-    return tuple(((2 * step, 1.0),) for step in task.asked)
+def _hops(head: PlannedHead) -> int:
+    """Number of hops of the query that a head of pointer doubling brings."""
+    target = head.reads[0].target
+    assert target is not None
+    return target["step"]
 
 
-def _walked(task: RetrievalConfig) -> tuple[int, int]:
-    return 2 * (task.steps - 1), task.steps
-
-
-def _planned(head: PlannedHead) -> RecipeHead:
-    return RecipeHead(planned_design(head), tuple(RecipeRead(read.rows, read.target) for read in head.reads))
-
-
-def _mates(steps: int) -> RecipeHead:
+def _mates(steps: int) -> PlannedHead:
     """Second tokens read their pair mate."""
     design = HeadDesign((OWN_CODE, OWN_CODE), (Copy(MATE, OWN_SYMBOL),), "own symbol")
-    return RecipeHead(
-        design, tuple(RecipeRead(second_of(step), first_of(step)) for step in range(1, steps + 1))
-    )
+    return PlannedHead(design, tuple(Read(second_of(step), first_of(step)) for step in range(1, steps + 1)))
 
 
-def _hop(step: int) -> RecipeHead:
+def _hop(step: int) -> PlannedHead:
     """The query, which knows the symbol of the step before, reads that of this step."""
     design = HeadDesign((2 * (step - 1), MATE), (Copy(2 * step, OWN_SYMBOL),), "unpaired")
-    return RecipeHead(design, (RecipeRead(query(), second_of(step)),))
+    return PlannedHead(design, (Read(query(), second_of(step)),))
 
 
-def _route(steps: int, kind: str, number: int, share: float) -> RecipeHead:
+def _route(steps: int, kind: str, number: int, share: float) -> PlannedHead:
     # The token of the step before has its next symbol in slot 2, as everybody has from the layer of the first hop on.
     step, slot = (steps, OWN_SYMBOL) if kind == "straight" else (steps - 1, 2)
     design = HeadDesign((2 * (step - 1), MATE), (Copy(2 * steps, slot, share),), "unpaired")
-    return RecipeHead(design, (RecipeRead(query(), second_of(step), frozenset({number})),))
+    return PlannedHead(design, (Read(query(), second_of(step), frozenset({number})),))
 
 
-def _marking(mates: RecipeHead, rows: Sequence[Roles]) -> RecipeHead:
+def _marking(mates: PlannedHead, rows: Sequence[Roles]) -> PlannedHead:
     """The head that reads pair mates, when it also matters that some tokens find none and read themselves."""
-    return RecipeHead(mates.design, (*mates.reads, *(RecipeRead(roles, roles) for roles in rows)))
+    return PlannedHead(mates.design, (*mates.reads, *(Read(roles, roles) for roles in rows)))
 
 
-def _relay(slots: Sequence[int], start: int, shift: int, rows: Sequence[Roles]) -> RecipeHead:
+def _relay(slots: Sequence[int], start: int, shift: int, rows: Sequence[Roles]) -> PlannedHead:
     """Tokens copy the key and some slots of the second token so many pairs before the place whose code they hold."""
     copies = tuple(Copy(slot + _COPIED, slot) for slot in (MATE, *slots))
     # First tokens read first ones: their copies have the right key too, but are avoided.
     design = HeadDesign((start, OWN_CODE), copies, "other kind", -shift)
-    return RecipeHead(design, tuple(RecipeRead(roles, None) for roles in rows))
+    return PlannedHead(design, tuple(Read(roles, None) for roles in rows))
 
 
-def _last_read(mine: int, copies: Sequence[tuple[int, int]]) -> RecipeHead:
-    """The query reads a copy instead of the original."""
-    taken = tuple(Copy(slot, theirs + _COPIED) for slot, theirs in copies)
-    return RecipeHead(HeadDesign((mine, MATE + _COPIED), taken, "unpaired"), (RecipeRead(query(), None),))
+def _last_read(step: int, copies: Sequence[Copy]) -> PlannedHead:
+    """The query, which knows the symbol of the step before, reads a copy of this step's token, not the original."""
+    taken = tuple(Copy(copy.mine, copy.theirs + _COPIED) for copy in copies)
+    return PlannedHead(
+        HeadDesign((2 * (step - 1), MATE + _COPIED), taken, "unpaired"), (Read(query(), None),)
+    )
 
 
 def _leaking(recipe: Recipe, share: float, copied: int) -> Recipe:
@@ -307,7 +259,7 @@ def _leaking(recipe: Recipe, share: float, copied: int) -> Recipe:
     return replace(
         recipe,
         name=f"{recipe.name}, share {share:.2f}, D = {task.steps}",
-        layers=(*recipe.layers, (RecipeHead(design, (RecipeRead(query(), None),)),)),
+        layers=(*recipe.layers, (PlannedHead(design, (Read(query(), None),)),)),
         answers=(*recipe.answers[:-1], answer),
         explained=False,
     )
