@@ -30,7 +30,8 @@ from itertools import count
 
 from hopscope.models.interventions import Roles
 from hopscope.tasks.config import RetrievalConfig
-from hopscope.zoo.hand_built import MATE, OWN_CODE, OWN_SYMBOL, Answer, Copy, HeadDesign, Mask
+from hopscope.theory.information_flow import Mask
+from hopscope.zoo.hand_built import MATE, OWN_CODE, OWN_SYMBOL, Answer, Copy, HeadDesign
 from hopscope.zoo.witnesses import PlannedHead, Read, answers_of, first_of, plan, query, second_of
 
 _COPIED = 40

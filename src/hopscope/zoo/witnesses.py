@@ -39,6 +39,7 @@ from hopscope.models.interventions import Roles
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.retrieval import FIRST, KINDS, QUERY, SECOND
+from hopscope.theory.information_flow import Mask
 from hopscope.zoo.hand_built import (
     MATE,
     OWN_CODE,
@@ -48,7 +49,6 @@ from hopscope.zoo.hand_built import (
     Copy,
     Design,
     HeadDesign,
-    Mask,
     build,
 )
 
