@@ -45,24 +45,21 @@ VECTORS = [
 
 @pytest.mark.parametrize(("counter", "key", "expected"), VECTORS)
 def test_random123_vectors(counter, key, expected):
-    assert rng.philox(torch.tensor(words(counter)), torch.tensor(words(key))).tolist() == words(expected)
+    (index, step, stream, block), (low, high) = words(counter), words(key)
     assert reference_philox(words(counter), words(key)) == words(expected)
+    # As a tensor a seed may have all of its 64 bits set.
+    seed = torch.from_numpy(np.array([high << 32 | low], dtype=np.uint64).view(np.int64))
+    assert rng.bits(seed, stream, step, index, block)[0].tolist() == words(expected)
 
 
-@given(arrays(np.int64, (3, 4), elements=WORD), arrays(np.int64, (5, 1, 2), elements=WORD))
+@given(arrays(np.int64, (3,), elements=WORD), arrays(np.int64, (5, 1), elements=st.integers(0, 2**63 - 1)))
 @settings(deadline=None, max_examples=30)
-def test_philox_is_the_reference_for_every_counter_and_key(counters, keys):
-    found = rng.philox(torch.from_numpy(counters), torch.from_numpy(keys))
+def test_bits_are_the_reference_for_every_index_and_seed(indices, seeds):
+    found = rng.bits(torch.from_numpy(seeds), 7, 2, torch.from_numpy(indices), 3)
     assert found.shape == (5, 3, 4)
-    for key, rows in zip(keys[:, 0].tolist(), found.tolist(), strict=True):
-        assert rows == [reference_philox(counter, key) for counter in counters.tolist()]
-
-
-def test_philox_broadcasts_a_counter_of_lower_rank_than_the_keys_and_the_reverse():
-    many, one = torch.arange(2 * 3 * 4).reshape(2, 3, 4), torch.tensor([1, 2, 3, 4])
-    keys = torch.arange(2 * 3 * 2).reshape(2, 3, 2)
-    assert torch.equal(rng.philox(one, keys)[1, 2], rng.philox(one, keys[1, 2]))
-    assert torch.equal(rng.philox(many, keys[0, 0])[1, 2], rng.philox(many[1, 2], keys[0, 0]))
+    for seed, rows in zip(seeds[:, 0].tolist(), found.tolist(), strict=True):
+        key = seed & MASK, seed >> 32
+        assert rows == [reference_philox((index, 2, 7, 3), key) for index in indices.tolist()]
 
 
 @given(st.integers(0, 2**63 - 1), WORD, WORD, WORD, WORD)

@@ -57,25 +57,6 @@ def stream_id(name: str | int) -> int:
     return name
 
 
-def philox(counter: Int64[Tensor, "*#shape 4"], key: Int64[Tensor, "*#shape 2"]) -> Int64[Tensor, "... 4"]:
-    """Encrypt counters with Philox4x32-10.
-
-    Args:
-        counter: four words each.
-        key: two words each; leading axes broadcast against those of `counter`.
-
-    Returns:
-        Four words for every counter and key.  The last axis is strided: each word is one contiguous plane.
-    """
-    shape = np.broadcast_shapes(counter.shape[:-1], key.shape[:-1])
-    even = counter[..., 0::2].movedim(-1, 0)
-    odd = counter[..., 1::2].movedim(-1, 0)
-    planes = (2, *(1,) * (len(shape) - counter.dim() + 1))
-    even = even.reshape(*planes, *even.shape[1:]).expand(2, *shape)
-    odd = odd.reshape(*planes, *odd.shape[1:]).expand(2, *shape)
-    return _rounds(even, odd, key.movedim(-1, 0), shape)
-
-
 def bits(
     seed: int | Int64[Tensor, "..."],
     stream: str | int,
@@ -253,7 +234,9 @@ def index_from_permutation(permutation: Int64[Tensor, "*shape n"]) -> Int64[Tens
 
 
 def _rounds(even: Tensor, odd: Tensor, key: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Run the ten rounds on words (0, 2) in `even` and (1, 3) in `odd`, both [2, *shape]; `key` is [2, ...].
+    """Philox4x32-10 of the words (0, 2) in `even` and (1, 3) in `odd`, both [2, *shape]; `key` is [2, ...].
+
+    The last axis of the result is strided: each of the four words is one contiguous plane.
 
     One round makes words 0 and 2 from the high halves of two products and words 1 and 3 from the low halves,
     each time swapping the pair.  Here the halves stay in place and the meaning of the leading axis alternates

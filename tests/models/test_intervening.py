@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.oracles.edits import Edited
+from tests.oracles.sites import site_shape
 
 from hopscope.errors import UserError
 from hopscope.models import intervening
 from hopscope.models.interventions import AblateHead, AblateMLP, ReplacePattern, Site, SwapValues
-from hopscope.models.sites import site_shapes
+from hopscope.models.sites import site_names
 from hopscope.models.transformer import Transformer
 
 from .samples import (
@@ -190,7 +191,8 @@ def shifted(tensor):
 def test_a_function_at_any_site_changes_both_forward_passes_alike(model):
     data = batch(model.config)
     clean = model.intervene(data, [])
-    for name, shape in site_shapes(model.config, BATCH).items():
+    for name in site_names(model.config):
+        shape = site_shape(name, model.config, BATCH)
         seen = []
 
         def watched(tensor, seen=seen):
@@ -272,7 +274,7 @@ def test_exchanged_values_come_from_the_stream_that_a_function_has_changed():
 def test_a_function_may_change_its_tensor_in_place_and_nothing_else_changes(model):
     data, weights = batch(model.config, members=1), model.parameters.flat.clone()
     before = data.inputs.clone()
-    names = list(site_shapes(model.config, BATCH))
+    names = site_names(model.config)
     changed = model.intervene(data, {name: lambda tensor: tensor.mul_(0.5) for name in names})
     replaced = model.intervene(data, {name: lambda tensor: tensor * 0.5 for name in names})
     assert torch.equal(changed, replaced)

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from tests.oracles.sites import site_shape
 from torch.nn import functional
 
 from hopscope.models.cache import Cache
 from hopscope.models.ensemble import Ensemble
-from hopscope.models.sites import site_shapes
+from hopscope.models.sites import site_names
 from hopscope.models.transformer import Transformer
 
 from .samples import BATCH, HEADS, LAYERS, MEMBERS, POSITIONS, SEEDS, VARIANTS, WIDTH, config, inputs, lively
@@ -23,7 +24,7 @@ def close(found, expected, **tolerance):
 
 def test_sites_have_the_shapes_and_the_order_that_are_promised(model):
     given = inputs(model.config)
-    promised = site_shapes(model.config, BATCH)
+    promised = {name: site_shape(name, model.config, BATCH) for name in site_names(model.config)}
     ensemble, member = model.cache(given), model.member(1).cache(given[1])
     assert {name: tuple(member[name].shape) for name in member} == promised
     assert {name: tuple(ensemble[name].shape) for name in ensemble} == {
@@ -33,7 +34,7 @@ def test_sites_have_the_shapes_and_the_order_that_are_promised(model):
 
 
 def test_names_are_those_of_transformer_lens():
-    names = list(site_shapes(config(layers=1), BATCH))
+    names = site_names(config(layers=1))
     assert names == [
         "hook_embed",
         "hook_pos_embed",
@@ -67,7 +68,7 @@ def test_names_are_those_of_transformer_lens():
     ],
 )
 def test_what_a_model_lacks_has_no_name(changes, absent):
-    here, everything = (site_shapes(config(layers=1, **each), BATCH) for each in (changes, {}))
+    here, everything = (site_names(config(layers=1, **each)) for each in (changes, {}))
     assert set(everything) - set(here) == {
         name for name in everything if name.removeprefix("blocks.0.") in absent
     }

@@ -15,8 +15,8 @@ from hopscope.models.transformer import Transformer
 from hopscope.runs import RunFolder
 from hopscope.tasks.config import EquationsConfig, RetrievalConfig
 from hopscope.tasks.equations import EquationsTask
+from hopscope.tasks.losses import default_gradient
 from hopscope.tasks.retrieval import RetrievalTask
-from hopscope.tasks.vectors import error_slope
 from hopscope.training import chunks as chunked
 from hopscope.training import engines, stacked
 from hopscope.training.budget import TimeBudget
@@ -226,7 +226,7 @@ def test_the_slope_is_that_of_the_loss(step):
     assert (batch.weights == 0.0).any() == (step == 11)
     predictions = batch.targets.flip(1).clone().requires_grad_()
     (expected,) = torch.autograd.grad(task.losses(predictions, batch)["loss"].sum(), predictions)
-    torch.testing.assert_close(error_slope(predictions.detach(), batch), expected)
+    torch.testing.assert_close(default_gradient(predictions.detach(), batch), expected)
 
 
 @pytest.mark.parametrize(("engine", "mlp_ratio"), [("stacked", 0.0), ("stacked", 1.0), ("virtual", 0.0)])

@@ -15,7 +15,7 @@ from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.models.edits import Edits, Means, lower
 from hopscope.models.interventions import Intervention
-from hopscope.models.sites import site_shapes, unknown_site
+from hopscope.models.sites import site_names, unknown_site
 from hopscope.tasks.batch import Batch
 
 SiteFunction = Callable[[Tensor], Tensor]
@@ -78,7 +78,7 @@ def parted(
             "interventions: expected a list of interventions, or a dict from site to function, "
             f"found {type(interventions).__name__}; put it into a list"
         )
-    known = site_shapes(config, 1)
+    known = site_names(config)
     values: list[Intervention] = []
     functions: dict[str, list[SiteFunction]] = {}
     for each in [interventions] if isinstance(interventions, Mapping) else interventions:

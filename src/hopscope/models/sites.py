@@ -46,50 +46,34 @@ _CLOSE_NAMES = 4
 """Most names that are listed where a name is not known."""
 
 
-def site_shapes(
-    config: TransformerConfig, batch: int, positions: int | None = None
-) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every site of a member, in the order of the forward pass.
-
-    Args:
-        config: of the transformer.
-        batch: number of samples.
-        positions: length of the inputs; by default as many as the model has.
-    """
-    count = config.length if positions is None else positions
-    stream = (batch, count, config.width)
-    shapes: dict[str, tuple[int, ...]] = {"hook_embed": stream}
-    if has_position_code(config):
-        shapes["hook_pos_embed"] = stream
-    for layer in range(config.layers):
-        for name, shape in _layer_shapes(config, batch, count).items():
-            shapes[f"blocks.{layer}.{name}"] = shape
-    if config.norm == "pre":
-        shapes["ln_final.hook_normalized"] = stream
-    return shapes | {PREDICTIONS: (batch, len(readout_rows(config, count)), config.output_size)}
+_LAYER = (
+    "hook_resid_pre",
+    "attn.hook_q",
+    "attn.hook_k",
+    "attn.hook_attn_scores",
+    "attn.hook_v",
+    "attn.hook_pattern",
+    "attn.hook_z",
+    "hook_attn_out",
+    "hook_resid_mid",
+    "mlp.hook_pre",
+    "mlp.hook_post",
+    "hook_mlp_out",
+    "hook_resid_post",
+)
+_ONLY_WITH_MLP = ("hook_resid_mid", "mlp.hook_pre", "mlp.hook_post", "hook_mlp_out")
 
 
-def _layer_shapes(config: TransformerConfig, batch: int, positions: int) -> dict[str, tuple[int, ...]]:
-    stream, inner = (batch, positions, config.width), (batch, positions, config.mlp_size)
-    heads = (batch, positions, config.heads, config.head_size)
-    pattern = (batch, config.heads, positions, positions)
-    attention = {
-        "hook_resid_pre": stream,
-        "attn.hook_q": heads,
-        "attn.hook_k": heads,
-        "attn.hook_attn_scores": pattern,
-        "attn.hook_v": heads,
-        "attn.hook_pattern": pattern,
-        "attn.hook_z": heads,
-        "hook_attn_out": stream,
-    }
-    mlp = {
-        "hook_resid_mid": stream,
-        "mlp.hook_pre": inner,
-        "mlp.hook_post": inner,
-        "hook_mlp_out": stream,
-    }
-    return attention | (mlp if config.mlp_size else {}) | {"hook_resid_post": stream}
+def site_names(config: TransformerConfig) -> list[str]:
+    """Names of all sites of a model, in the order of the forward pass."""
+    layer = [name for name in _LAYER if config.mlp_size or name not in _ONLY_WITH_MLP]
+    return [
+        "hook_embed",
+        *(["hook_pos_embed"] if has_position_code(config) else []),
+        *(f"blocks.{number}.{name}" for number in range(config.layers) for name in layer),
+        *(["ln_final.hook_normalized"] if config.norm == "pre" else []),
+        PREDICTIONS,
+    ]
 
 
 def has_position_code(config: TransformerConfig) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hopscope.tasks.task import Task
 
@@ -12,16 +12,8 @@ if TYPE_CHECKING:
     import torch
 
     from hopscope.tasks.batch import Batch
-    from hopscope.tasks.device import SlopedTask
+    from hopscope.tasks.device import DrawnTask
     from hopscope.tasks.draws import Draws
-
-    class DrawnTask(SlopedTask, Protocol):
-        """A task of this package on a device."""
-
-        def drawn(self, draws: Draws, *, annotate: bool = True) -> Batch:
-            """Samples at the addresses of some draws."""
-            ...
-
 
 _Made = TypeVar("_Made")
 

@@ -11,7 +11,7 @@ from hopscope.errors import UserError
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.checks import BatchCheck
 from hopscope.tasks.draws import Draws
-from hopscope.tasks.losses import accuracy
+from hopscope.tasks.losses import accuracy, default_gradient
 from hopscope.tasks.task import Shape, Task, Use, role_words
 
 GROUP = "@"
@@ -71,6 +71,40 @@ class SlopedTask(DeviceTask, Protocol):
     ) -> Float[Tensor, "member batch readout output"]:
         """Gradient of `"loss"` by the predictions."""
         ...
+
+
+class DrawnTask(SlopedTask):
+    """A task of this package on a device; its samples are made by `drawn`.
+
+    Attributes:
+        examples: number of different training samples that each member sees; `None`: fresh ones without end.
+    """
+
+    examples: int | None = None
+
+    def sample(
+        self,
+        seeds: Int[Tensor, " member"],
+        stream: str,
+        step: int | range | Int[Tensor, ""],
+        batch: int,
+        *,
+        start: int = 0,
+        annotate: bool = True,
+    ) -> Batch:
+        """Samples `start … start + batch - 1` of a step, for every member's seed; see `DeviceTask.sample`."""
+        draws = Draws.of(seeds, stream, step, batch, start=start, examples=self.examples)
+        return self.drawn(draws, annotate=annotate)
+
+    def drawn(self, draws: Draws, *, annotate: bool = True) -> Batch:
+        """Samples at the addresses of some draws."""
+        raise NotImplementedError
+
+    def slope(
+        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
+    ) -> Float[Tensor, "member batch readout output"]:
+        """Gradient of `"loss"` by the predictions."""
+        return default_gradient(predictions, batch)
 
 
 class TaskOnDevice:

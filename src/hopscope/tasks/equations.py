@@ -18,6 +18,7 @@ from torch.nn import functional
 from hopscope import rng
 from hopscope.tasks.batch import NO_RELATION, Batch
 from hopscope.tasks.config import EquationsConfig
+from hopscope.tasks.device import DrawnTask
 from hopscope.tasks.draws import Address, Draws
 from hopscope.tasks.equations_layout import KINDS, Drawn, Layout
 from hopscope.tasks.losses import counted
@@ -28,7 +29,7 @@ PAPERS: Final = {"lines": "paper", "asked": "last"}
 """How the paper's questions are drawn."""
 
 
-class EquationsTask:
+class EquationsTask(DrawnTask):
     """The task of one configuration on one device.
 
     Attributes:
@@ -86,20 +87,6 @@ class EquationsTask:
         ) % len(trained)
 
     # Samples.
-
-    def sample(
-        self,
-        seeds: Int[Tensor, " member"],
-        stream: str,
-        step: int | range | Int[Tensor, ""],
-        batch: int,
-        *,
-        start: int = 0,
-        annotate: bool = True,
-    ) -> Batch:
-        """Training texts `start … start + batch - 1` of a step, for every member's seed; see `DeviceTask.sample`."""
-        draws = Draws.of(seeds, stream, step, batch, start=start, examples=self.examples)
-        return self.drawn(draws, annotate=annotate)
 
     def drawn(self, draws: Draws, *, annotate: bool = True) -> Batch:
         """Training texts at the addresses of some draws."""

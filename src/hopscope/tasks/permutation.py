@@ -16,8 +16,8 @@ from torch import Tensor
 
 from hopscope import rng
 from hopscope.tasks.batch import NO_RELATION, Batch
+from hopscope.tasks.device import DrawnTask
 from hopscope.tasks.draws import Draws
-from hopscope.tasks.losses import default_gradient
 from hopscope.tasks.permutation_config import KINDS as KINDS
 from hopscope.tasks.permutation_config import LARGEST_LISTED, PermutationConfig
 from hopscope.tasks.permutation_config import REPEATS as REPEATS
@@ -27,7 +27,7 @@ _LARGEST_DRAW = 2**31
 """Bound of one random integer: up to V = 8 mapping and order are drawn as one number, which halves the work."""
 
 
-class PermutationTask:
+class PermutationTask(DrawnTask):
     """The task of one configuration on one device.
 
     Attributes:
@@ -66,26 +66,12 @@ class PermutationTask:
             return self._orders[index]
         return rng.permutation_from_index(index, self.config.values) + 1
 
-    def sample(
-        self,
-        seeds: Int[Tensor, " member"],
-        stream: str,
-        step: int | range | Int[Tensor, ""],
-        batch: int,
-        *,
-        start: int = 0,
-        annotate: bool = True,
-    ) -> Batch:
-        """Training samples `start … start + batch - 1` of a step, for every member's seed.
-
-        Each sample is a function of (seed, stream, step, index) alone: neither the other members nor the size of
-        the batch change it.  The mapping comes from the training part of the split.
-        """
-        draws = Draws.of(seeds, stream, step, batch, start=start, examples=self.examples)
-        return self.drawn(draws, annotate=annotate)
-
     def drawn(self, draws: Draws, split: str = "train", *, annotate: bool = True) -> Batch:
-        """Samples whose mapping comes from a part of the split (`"train"` or `"held_out"`)."""
+        """Samples whose mapping comes from a part of the split (`"train"` or `"held_out"`).
+
+        Each is a function of (seed, stream, step, index) alone: neither the other members nor the size of the batch
+        change it.
+        """
         words, mappings = draws.bits(), self.split.count(split)
         if mappings * self._order_count < _LARGEST_DRAW:
             number = rng.integers(words[..., 0], words[..., 1], mappings * self._order_count)
@@ -182,12 +168,6 @@ class PermutationTask:
         """`losses` from the mean cross-entropy of each step."""
         parts = {f"loss_step_{step + 1}": by_step[:, step] for step in range(self.config.values)}
         return {"loss": by_step.mean(-1), **parts}
-
-    def slope(
-        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
-    ) -> Float[Tensor, "member batch readout output"]:
-        """Gradient of `"loss"` by the predictions."""
-        return default_gradient(predictions, batch)
 
     # Held-out evaluation.
 

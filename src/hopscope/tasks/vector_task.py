@@ -15,11 +15,12 @@ from torch import Tensor
 from hopscope.tasks import vectors
 from hopscope.tasks.batch import NO_RELATION, Batch
 from hopscope.tasks.config import VectorTaskConfig
+from hopscope.tasks.device import DrawnTask
 from hopscope.tasks.draws import Draws, pooled
 from hopscope.tasks.plan import Partner, Plan, Role
 
 
-class VectorTask:
+class VectorTask(DrawnTask):
     """A task of one configuration on one device.
 
     Attributes:
@@ -102,22 +103,6 @@ class VectorTask:
 
     # Samples.
 
-    def sample(
-        self,
-        seeds: Int[Tensor, " member"],
-        stream: str,
-        step: int | range | Int[Tensor, ""],
-        batch: int,
-        *,
-        start: int = 0,
-        annotate: bool = True,
-    ) -> Batch:
-        """Samples `start … start + batch - 1` of a step, for every member's seed; see `DeviceTask.sample`.
-
-        Those of the stream "train" come from the pool, where there is one.
-        """
-        return self.drawn(Draws.of(seeds, stream, step, batch, start=start), annotate=annotate)
-
     def drawn(self, draws: Draws, *, annotate: bool = True) -> Batch:
         """Samples of the pool, where there is one and they are for training; else fresh ones."""
         address = pooled(draws.address, self.config.pool)
@@ -186,12 +171,6 @@ class VectorTask:
     ) -> Mapping[str, Float[Tensor, " member"]]:
         """Mean squared error: of the targets, and the partial loss of each symbol (paper, section 7)."""
         return vectors.partial_losses(predictions, batch, self.names)
-
-    def slope(
-        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
-    ) -> Float[Tensor, "member batch readout output"]:
-        """Gradient of `"loss"` by the predictions."""
-        return vectors.error_slope(predictions, batch)
 
     def accuracies(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch

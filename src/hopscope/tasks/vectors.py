@@ -112,14 +112,6 @@ def partial_losses(
     return {"loss": (squared * batch.weights).mean((1, 2, 3)), **named}
 
 
-def error_slope(
-    predictions: Float[Tensor, "member batch readout output"], batch: Batch
-) -> Float[Tensor, "member batch readout output"]:
-    """Gradient of `"loss"` of `partial_losses` by the predictions."""
-    slope = (predictions - batch.targets) * (2.0 / predictions[0].numel())
-    return slope if batch.weights is None else slope * batch.weights
-
-
 def nearest_candidate(
     predictions: Float[Tensor, "member batch readout output"],
     targets: Float[Tensor, "#member batch readout output"],
