@@ -110,18 +110,18 @@ def page_loop(training: Training, first: int, members: int) -> Learner:
 
 
 def plain_pytorch(training: Training, first: int, members: int) -> Learner:
-    from plain_pytorch import PlainLoop
+    from plain_pytorch import loop
 
-    return _one(PlainLoop(training.batch, training.rows, first), members, _recalls_of_one(first))
+    return _one(loop(training.batch, training.rows, first), members, _recalls_of_one(first))
 
 
 def plain_pytorch_depth(training: Training, first: int, members: int) -> Learner:
-    from plain_pytorch_depth import PlainLoop, Sampler
+    from plain_pytorch_depth import Sampler, loop
 
-    loop = PlainLoop(training.shape, training.batch, first, training.rows, training.attention)
+    twin = loop(training.shape, training.batch, first, training.rows, training.attention)
     inputs, targets = Sampler(training.shape, SEED)(SAMPLES)
     judge = partial(worst_losses, targets=targets.numpy(), steps=training.shape.steps)
-    return _one(loop, members, (inputs, judge))
+    return _one(twin, members, (inputs, judge))
 
 
 Question = tuple["Tensor", Callable[[np.ndarray], list[float]]]
@@ -157,26 +157,25 @@ def _asked_of_one(model: "nn.Module", inputs: "Tensor") -> np.ndarray:
 
 
 def jax_vmap(training: Training, first: int, members: int) -> Learner:
-    from jax_vmap import JaxLoop, forward
+    from jax_vmap import forward, loop
 
-    loop = JaxLoop(training.batch, members, first)
+    twin = loop(training.batch, members, first)
     inputs, answers = held_out_repeats(first)
     ask = _asking(forward, np.split(inputs.astype(np.int32), range(CHUNK, len(inputs), CHUNK)))
-    return Learner(loop, training.batch, members, lambda: recalls(ask(loop.parameters)[:, :, -1], answers))
+    return Learner(twin, training.batch, members, lambda: recalls(ask(twin.parameters)[:, :, -1], answers))
 
 
 def jax_depth(training: Training, first: int, members: int) -> Learner:
     import jax
 
-    from jax_depth import JaxLoop, forward, sample
+    from jax_depth import forward, loop, sample
 
     shape = training.shape
-    loop = JaxLoop(shape, training.batch, members, first)
+    twin = loop(shape, training.batch, members, first)
     inputs, targets = jax.jit(partial(sample, shape, batch=SAMPLES))(jax.random.key(SEED))
     ask, right = _asking(partial(forward, shape), [inputs]), np.asarray(targets)
-    return Learner(
-        loop, training.batch, members, lambda: worst_losses(ask(loop.parameters), right, shape.steps)
-    )
+    judge = partial(worst_losses, targets=right, steps=shape.steps)
+    return Learner(twin, training.batch, members, lambda: judge(ask(twin.parameters)))
 
 
 def _asking(forward: Callable[..., Any], parts: Sequence[Any]) -> Callable[[Any], np.ndarray]:

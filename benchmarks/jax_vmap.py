@@ -9,7 +9,7 @@ sum), queries, FFN and readout only at the loss positions (1.35).  One-hot produ
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -39,7 +39,7 @@ except ImportError:
 
 STEPS_PER_CALL = 10
 HEAD_DIM = WIDTH // HEADS
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 Array = Any  # jax.Array or a tracer of one
 Parameters = dict[str, Any]
@@ -61,33 +61,35 @@ def initial(key: Array) -> Parameters:
     """Parameters of one member, drawn as PyTorch draws its defaults."""
     keys = iter(jax.random.split(key, 7))
 
-    def linear(inputs: int, outputs: int) -> Parameters:
+    def dense(inputs: int, outputs: int) -> Parameters:
         bound = inputs**-0.5
         weight = jax.random.uniform(next(keys), (inputs, outputs), minval=-bound, maxval=bound)
         return {"weight": weight, "bias": jnp.zeros(outputs)}
 
-    def norm() -> Parameters:
+    def ones() -> Parameters:
         return {"weight": jnp.ones(WIDTH), "bias": jnp.zeros(WIDTH)}
 
     return {
         "tokens": jax.random.normal(next(keys), (TOKENS, WIDTH)),
         "positions": jax.random.normal(next(keys), (INPUT_LENGTH, WIDTH)),
-        "qkv": linear(WIDTH, 3 * WIDTH),
-        "attention_out": linear(WIDTH, WIDTH),
-        "norm_attention": norm(),
-        "ffn_in": linear(WIDTH, FFN_WIDTH),
-        "ffn_out": linear(FFN_WIDTH, WIDTH),
-        "norm_ffn": norm(),
-        "readout": linear(WIDTH, TOKENS),
+        "qkv": dense(WIDTH, 3 * WIDTH),
+        "attention_out": dense(WIDTH, WIDTH),
+        "norm_attention": ones(),
+        "ffn_in": dense(WIDTH, FFN_WIDTH),
+        "ffn_out": dense(FFN_WIDTH, WIDTH),
+        "norm_ffn": ones(),
+        "readout": dense(WIDTH, TOKENS),
     }
 
 
-def _linear(parameters: Parameters, x: Array) -> Array:
+def linear(parameters: Parameters, x: Array) -> Array:
+    """A dense layer on flattened rows."""
     rows = x.reshape(-1, x.shape[-1])
     return (rows @ parameters["weight"] + parameters["bias"]).reshape(*x.shape[:-1], -1)
 
 
-def _norm(parameters: Parameters, x: Array) -> Array:
+def norm(parameters: Parameters, x: Array) -> Array:
+    """A layer norm."""
     centred = x - x.mean(-1, keepdims=True)
     scale = lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + 1e-5)
     return centred * scale * parameters["weight"] + parameters["bias"]
@@ -97,16 +99,16 @@ def forward(parameters: Parameters, inputs: Array) -> Array:
     """Logits (batch, 5, token) at the loss positions, of token ids (batch, 9)."""
     batch = len(inputs)
     x = parameters["tokens"][inputs] + parameters["positions"]
-    parts = jnp.split(_linear(parameters["qkv"], x), 3, axis=-1)
+    parts = jnp.split(linear(parameters["qkv"], x), 3, axis=-1)
     q, k, v = (part.reshape(batch, INPUT_LENGTH, HEADS, HEAD_DIM) for part in parts)
     visible = jnp.tril(jnp.ones((INPUT_LENGTH, INPUT_LENGTH), bool))[::2]
     scores = jnp.einsum("bqhd,bkhd->bhqk", q[:, ::2], k) * HEAD_DIM**-0.5
     pattern = jax.nn.softmax(jnp.where(visible, scores, -jnp.inf), axis=-1)
     mixed = jnp.einsum("bhqk,bkhd->bqhd", pattern, v).reshape(batch, SYMBOLS, WIDTH)
-    x = _norm(parameters["norm_attention"], x[:, ::2] + _linear(parameters["attention_out"], mixed))
-    hidden = jax.nn.relu(_linear(parameters["ffn_in"], x))
-    x = _norm(parameters["norm_ffn"], x + _linear(parameters["ffn_out"], hidden))
-    return _linear(parameters["readout"], x)
+    x = norm(parameters["norm_attention"], x[:, ::2] + linear(parameters["attention_out"], mixed))
+    hidden = jax.nn.relu(linear(parameters["ffn_in"], x))
+    x = norm(parameters["norm_ffn"], x + linear(parameters["ffn_out"], hidden))
+    return linear(parameters["readout"], x)
 
 
 def cross_entropy(parameters: Parameters, inputs: Array, targets: Array) -> Array:
@@ -115,24 +117,59 @@ def cross_entropy(parameters: Parameters, inputs: Array, targets: Array) -> Arra
     return -jnp.take_along_axis(log_probabilities, targets[..., None], axis=-1).mean()
 
 
-def adam(parameters: Parameters, moments: Parameters, gradient: Parameters, step: Array) -> Any:
-    """Parameters and moments after step number ``step`` (from 1)."""
-    first = jax.tree.map(lambda m, g: BETA1 * m + (1 - BETA1) * g, moments["first"], gradient)
-    second = jax.tree.map(lambda v, g: BETA2 * v + (1 - BETA2) * g * g, moments["second"], gradient)
-    rate, spread = LEARNING_RATE / (1 - BETA1**step), 1 / (1 - BETA2**step)
-    parameters = jax.tree.map(
-        lambda p, m, v: p - rate * m / (jnp.sqrt(v * spread) + EPSILON), parameters, first, second
-    )
-    return parameters, {"first": first, "second": second}
+def adam(
+    parameters: Parameters,
+    moments: Parameters,
+    gradient: Parameters,
+    step: Array,
+    *,
+    rate: float = LEARNING_RATE,
+    betas: tuple[float, float] = BETAS,
+    epsilon: float = EPSILON,
+    decay: float = 0.0,
+) -> Any:
+    """Parameters and moments after step number ``step`` (from 1); weight decay on matrices only."""
+    one, two = betas
+    first = jax.tree.map(lambda m, g: one * m + (1 - one) * g, moments["first"], gradient)
+    second = jax.tree.map(lambda v, g: two * v + (1 - two) * g * g, moments["second"], gradient)
+    length, spread = rate / (1 - one**step), 1 / (1 - two**step)
+
+    def moved(p: Array, m: Array, v: Array) -> Array:
+        kept = (1 - rate * decay) * p if decay and p.ndim == 2 else p
+        return kept - length * m / (jnp.sqrt(v * spread) + epsilon)
+
+    return jax.tree.map(moved, parameters, first, second), {"first": first, "second": second}
 
 
 class JaxLoop:
-    """Ten steps of all members per call."""
+    """A few steps of all members per call."""
 
-    def __init__(self, batch: int, members: int, seed: int) -> None:
-        self.batch, self.members = batch, members
-        mappings, orders = jnp.array(train_mappings(seed)), jnp.array(all_orders())
-        self.sample = partial(sample, mappings=mappings, orders=orders, batch=batch)
+    def __init__(
+        self,
+        sample: Callable[[Array], tuple[Array, Array]],
+        initial: Callable[[Array], Parameters],
+        error: Callable[[Parameters, Array, Array], Array],
+        update: Callable[..., Any],
+        *,
+        samples: int,
+        members: int,
+        seed: int,
+        calls: int,
+    ) -> None:
+        """Draw the members' parameters.
+
+        Args:
+            sample: a batch of a key.
+            initial: parameters of one member, of a key.
+            error: loss of parameters on a batch.
+            update: parameters and moments after a step, as `adam`.
+            samples: of one member's step.
+            members: how many are trained.
+            seed: of weights and data.
+            calls: steps of one call.
+        """
+        self.sample, self.error, self.update = sample, error, update
+        self.calls, self.samples = calls, calls * members * samples
         for_weights, for_data = jax.random.split(jax.random.key(seed))
         self.parameters = jax.vmap(initial)(jax.random.split(for_weights, members))
         zeros = {each: jax.tree.map(jnp.zeros_like, self.parameters) for each in ("first", "second")}
@@ -142,8 +179,8 @@ class JaxLoop:
 
     def _member(self, parameters: Parameters, moments: Parameters, step: Array, key: Array) -> Any:
         inputs, targets = self.sample(jax.random.fold_in(key, step))
-        loss, gradient = jax.value_and_grad(cross_entropy)(parameters, inputs, targets)
-        return *adam(parameters, moments, gradient, step), loss
+        loss, gradient = jax.value_and_grad(self.error)(parameters, inputs, targets)
+        return *self.update(parameters, moments, gradient, step), loss
 
     def _steps(self, state: Any) -> Any:
         def one(state: Any, _: None) -> Any:
@@ -154,17 +191,26 @@ class JaxLoop:
             )
             return (parameters, moments, step, keys), loss.mean()
 
-        state, losses = lax.scan(one, state, None, length=STEPS_PER_CALL)
+        state, losses = lax.scan(one, state, None, length=self.calls)
         return state, losses[-1]
 
     def advance(self) -> int:
         self.state, self.latest = self.steps(self.state)
         self.parameters = self.state[0]
         self.latest.block_until_ready()
-        return STEPS_PER_CALL * self.members * self.batch
+        return self.samples
 
     def loss(self) -> float:
         return float(self.latest)
+
+
+def loop(batch: int, members: int, seed: int) -> JaxLoop:
+    """Training of the page's model."""
+    mappings, orders = jnp.array(train_mappings(seed)), jnp.array(all_orders())
+    draw = partial(sample, mappings=mappings, orders=orders, batch=batch)
+    return JaxLoop(
+        draw, initial, cross_entropy, adam, samples=batch, members=members, seed=seed, calls=STEPS_PER_CALL
+    )
 
 
 def limit_threads(threads: int) -> None:
@@ -178,7 +224,7 @@ def limit_threads(threads: int) -> None:
 
 
 def build(options: argparse.Namespace) -> JaxLoop:
-    return JaxLoop(options.batch, options.members, options.seed)
+    return loop(options.batch, options.members, options.seed)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

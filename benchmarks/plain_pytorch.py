@@ -9,7 +9,7 @@ positions.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -97,17 +97,21 @@ class PlainTransformer(nn.Module):
 class PlainLoop:
     """One training step per call."""
 
-    def __init__(self, batch: int, rows: str, seed: int) -> None:
-        torch.manual_seed(seed)
-        self.batch = batch
-        self.sample = Sampler(seed)
-        self.model = PlainTransformer(rows)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LEARNING_RATE, fused=True)
+    def __init__(
+        self,
+        batch: int,
+        sample: Callable[[int], tuple[Tensor, Tensor]],
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        error: Callable[[Tensor, Tensor], Tensor],
+    ) -> None:
+        self.batch, self.sample, self.model = batch, sample, model
+        self.optimizer, self.error = optimizer, error
         self.latest = torch.tensor(float("nan"))
 
     def advance(self) -> int:
         inputs, targets = self.sample(self.batch)
-        loss = functional.cross_entropy(self.model(inputs).flatten(0, 1), targets.flatten())
+        loss = self.error(self.model(inputs), targets)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -118,8 +122,21 @@ class PlainLoop:
         return self.latest.item()
 
 
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean over sequences and the five y-predictions, in nats."""
+    return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def loop(batch: int, rows: str, seed: int) -> PlainLoop:
+    """Training of the page's model."""
+    torch.manual_seed(seed)
+    model = PlainTransformer(rows)
+    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
+    return PlainLoop(batch, Sampler(seed), model, optimizer, cross_entropy)
+
+
 def build(options: argparse.Namespace) -> PlainLoop:
-    return PlainLoop(options.batch, options.rows, options.seed)
+    return loop(options.batch, options.rows, options.seed)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

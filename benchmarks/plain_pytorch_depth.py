@@ -29,6 +29,7 @@ from _depth import (
     position_codes,
     shape_of,
 )
+from plain_pytorch import PlainLoop
 
 
 class Sampler:
@@ -137,32 +138,15 @@ def optimizer_of(model: nn.Module) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=BETAS, eps=EPSILON, fused=True)
 
 
-class PlainLoop:
-    """One training step per call."""
-
-    def __init__(self, shape: Shape, batch: int, seed: int, rows: str, attention: str) -> None:
-        torch.manual_seed(seed)
-        self.batch = batch
-        self.sample = Sampler(shape, seed)
-        self.model = PlainTransformer(shape, rows, attention)
-        self.optimizer = optimizer_of(self.model)
-        self.latest = torch.tensor(float("nan"))
-
-    def advance(self) -> int:
-        inputs, targets = self.sample(self.batch)
-        loss = functional.mse_loss(self.model(inputs), targets)
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        self.latest = loss.detach()
-        return self.batch
-
-    def loss(self) -> float:
-        return self.latest.item()
+def loop(shape: Shape, batch: int, seed: int, rows: str, attention: str) -> PlainLoop:
+    """Training of one of the paper's models."""
+    torch.manual_seed(seed)
+    model = PlainTransformer(shape, rows, attention)
+    return PlainLoop(batch, Sampler(shape, seed), model, optimizer_of(model), functional.mse_loss)
 
 
 def build(options: argparse.Namespace) -> PlainLoop:
-    return PlainLoop(shape_of(options), options.batch, options.seed, options.rows, options.attention)
+    return loop(shape_of(options), options.batch, options.seed, options.rows, options.attention)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

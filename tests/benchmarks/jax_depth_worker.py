@@ -74,11 +74,11 @@ def main(source: str, destination: str) -> None:
 
     out["parameters"] = [parameter_count(Shape(*numbers)) for numbers in given["shapes"].tolist()]
 
-    loop = jax_depth.JaxLoop(Shape(), batch=64, members=2, seed=seed)
+    loop = jax_depth.loop(Shape(), batch=64, members=2, seed=seed)
     out["samples"] = [loop.advance() for _ in range(LOSSES)]
     out["readouts"] = np.array(loop.parameters["readout"]["weight"])
     out["loss"] = loop.loss()
-    loop = jax_depth.JaxLoop(small, batch=64, members=1, seed=seed)
+    loop = jax_depth.loop(small, batch=64, members=1, seed=seed)
     out["small/losses"] = [loop.loss() for _ in range(LOSSES) if loop.advance()]
     np.savez(destination, **out)
 

@@ -59,7 +59,7 @@ def main(source: str, destination: str) -> None:
     for part in ("qkv", "ffn_in", "readout"):
         out[f"stepped/{part}.weight"] = parameters[part]["weight"].T
 
-    loop = jax_vmap.JaxLoop(batch=128, members=2, seed=seed)
+    loop = jax_vmap.loop(batch=128, members=2, seed=seed)
     out["readouts"] = np.array(loop.parameters["readout"]["weight"])
     samples, losses = 0, []
     while samples < 300 * 128 * 2:

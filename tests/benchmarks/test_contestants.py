@@ -240,7 +240,7 @@ def loops(load: Load, name: str) -> Any:
         return load(name).PageLoop(batch=128, workers=0, seed=SEED)
     if name.startswith("hopscope_"):
         return ensemble(load, name.removeprefix("hopscope_"), batch=128, members=2)
-    return load("plain_pytorch").PlainLoop(batch=128, rows=name.removeprefix("plain_"), seed=SEED)
+    return load("plain_pytorch").loop(batch=128, rows=name.removeprefix("plain_"), seed=SEED)
 
 
 @pytest.fixture

@@ -236,7 +236,7 @@ def test_initial_weights_are_as_wide_as_ours(load: Load) -> None:
 def test_training_leaves_the_zero_prediction(load: Load, jax_results: dict[str, np.ndarray]) -> None:
     """The loss of predicting zero is 1; averaging candidates gives 0.75, which takes some hundred steps."""
     shape = load("_depth").Shape()
-    plain = load("plain_pytorch_depth").PlainLoop(shape, 64, SEED, "loss", "softmax")
+    plain = load("plain_pytorch_depth").loop(shape, 64, SEED, "loss", "softmax")
     plan = load("hopscope_depth").plan_of(shape, batch=64, members=2, seed=SEED)
     ours = load("hopscope_ensemble").EnsembleLoop(plan, "general")
     for loop in (plain, ours):
@@ -252,7 +252,7 @@ def test_training_leaves_the_zero_prediction(load: Load, jax_results: dict[str, 
 def loops(load: Load, name: str, numbers: tuple[int, ...]) -> Any:
     shape = load("_depth").Shape(*numbers)
     if name.startswith("plain_"):
-        return load("plain_pytorch_depth").PlainLoop(shape, 64, SEED, "loss", name.removeprefix("plain_"))
+        return load("plain_pytorch_depth").loop(shape, 64, SEED, "loss", name.removeprefix("plain_"))
     if name in ("stacked", "virtual"):
         pytest.importorskip("numba")
     plan = load("hopscope_depth").plan_of(shape, 64, 1, SEED)
