@@ -7,7 +7,6 @@ from tests.oracles.tasks import reference_sample, with_reference
 
 from hopscope.tasks.batch import NO_RELATION
 from hopscope.tasks.config import EquationsConfig
-from hopscope.tasks.task import role_words
 from hopscope.testing import check_task
 
 from .declared import Average, Copy
@@ -72,13 +71,6 @@ def test_shapes_and_types(task, batch):
     else:
         assert batch.targets.shape == (*shape[:2], len(task.readout))
         assert batch.targets.min() >= 0 and batch.targets.max() < task.output_size
-
-
-def test_the_device_class_has_the_declared_shape(task):
-    shape = task.config.shape()
-    declared = (shape.positions, shape.readout, shape.inputs, shape.input_size, shape.output_size)
-    assert declared == (task.positions, task.readout, task.input_kind, task.input_size, task.output_size)
-    assert role_words(task.config) == task.role_values
 
 
 def test_every_position_has_every_role(task, batch):

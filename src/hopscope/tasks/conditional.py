@@ -65,4 +65,3 @@ class ConditionalTask(VectorTask):
             relations=relations,
             device=device,
         )
-        self.role_values = {"kind": plan.kinds, "node": config.names}

@@ -73,14 +73,31 @@ class SlopedTask(DeviceTask, Protocol):
         ...
 
 
-class DrawnTask(SlopedTask):
-    """A task of this package on a device; its samples are made by `drawn`.
+class OnDevice:
+    """A task's sizes and words, and where its samples are made.
 
     Attributes:
+        shape: its sizes.
+        device: where samples are made.
         examples: number of different training samples that each member sees; `None`: fresh ones without end.
+        positions, readout, input_size, output_size, input_kind, role_values: see `DeviceTask`.
     """
 
-    examples: int | None = None
+    def __init__(self, task: Task, device: torch.device | str = "cpu", examples: int | None = None):
+        self.device, self.examples = torch.device(device), examples
+        self.shape = task.shape()
+        if not isinstance(self.shape, Shape):
+            raise UserError(
+                f"{type(task).__name__}.shape: expected an hs.Shape, found {type(self.shape).__name__}"
+            )
+        self.positions, self.readout = self.shape.positions, self.shape.readout
+        self.input_size, self.output_size = self.shape.input_size, self.shape.output_size
+        self.input_kind: str = self.shape.inputs
+        self.role_values: Mapping[str, tuple[str, ...]] = role_words(task)
+
+
+class DrawnTask(OnDevice):
+    """A task of this package on a device; its samples are made by `drawn`."""
 
     def sample(
         self,
@@ -100,6 +117,12 @@ class DrawnTask(SlopedTask):
         """Samples at the addresses of some draws."""
         raise NotImplementedError
 
+    def losses(
+        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
+    ) -> Mapping[str, Float[Tensor, " member"]]:
+        """Mean losses per member; see `DeviceTask.losses`."""
+        raise NotImplementedError
+
     def slope(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
     ) -> Float[Tensor, "member batch readout output"]:
@@ -107,28 +130,16 @@ class DrawnTask(SlopedTask):
         return default_gradient(predictions, batch)
 
 
-class TaskOnDevice:
+class TaskOnDevice(OnDevice):
     """Any task on a device; its samples are checked once.
 
     Attributes:
         task: what the task is.
-        shape: its sizes.
-        device: where samples are made.
-        examples: number of different training samples that each member sees; `None`: fresh ones without end.
-        positions, readout, input_size, output_size, input_kind, role_values: see `DeviceTask`.
     """
 
     def __init__(self, task: Task, device: torch.device | str = "cpu", examples: int | None = None):
-        self.task, self.device, self.examples = task, torch.device(device), examples
-        self.shape = task.shape()
-        if not isinstance(self.shape, Shape):
-            raise UserError(
-                f"{type(task).__name__}.shape: expected an hs.Shape, found {type(self.shape).__name__}"
-            )
-        self.positions, self.readout = self.shape.positions, self.shape.readout
-        self.input_size, self.output_size = self.shape.input_size, self.shape.output_size
-        self.input_kind: str = self.shape.inputs
-        self.role_values: Mapping[str, tuple[str, ...]] = role_words(task)
+        super().__init__(task, device, examples)
+        self.task = task
         self._checked: set[bool] = set()
 
     def sample(

@@ -20,7 +20,7 @@ from hopscope.tasks.batch import NO_RELATION, Batch
 from hopscope.tasks.config import EquationsConfig
 from hopscope.tasks.device import DrawnTask
 from hopscope.tasks.draws import Address, Draws
-from hopscope.tasks.equations_layout import KINDS, Drawn, Layout
+from hopscope.tasks.equations_layout import Drawn, Layout
 from hopscope.tasks.losses import counted
 from hopscope.tasks.text.split import held_out_mappings
 from hopscope.tasks.text.tokens import numbered, read_words
@@ -35,7 +35,6 @@ class EquationsTask(DrawnTask):
     Attributes:
         config: what the task is.
         vocabulary: tokens by number.
-        positions, readout, input_size, output_size, input_kind, role_values: see `DeviceTask`.
 
     Roles: `kind` (`given` and `found` are the left and the right symbol of a line), `step` (of a line: 1 is the round
     that the question asks for; 0 elsewhere), `round` (of a line: 1 is the first; behind the lines: the last), `slot`
@@ -46,17 +45,12 @@ class EquationsTask(DrawnTask):
     stands on the right after following k lines; words behind the query count as the query).
     """
 
-    input_kind = "tokens"
-    role_values: Mapping[str, tuple[str, ...]] = {"kind": KINDS}
-
     def __init__(
         self, config: EquationsConfig, device: torch.device | str = "cpu", examples: int | None = None
     ):
         """`examples`: see `Task.on`."""
-        self.config, self.device, self.examples = config, torch.device(device), examples
-        self.vocabulary = config.vocabulary
-        self.positions, self.readout = config.positions, config.readout
-        self.input_size = self.output_size = len(self.vocabulary)
+        super().__init__(config, device, examples)
+        self.config, self.vocabulary = config, config.vocabulary
         self._layout = Layout(config, self.device)
         self._table = self._layout.table
         at = [[position in config.answered(depth) for position in self.readout] for depth in config.depths]

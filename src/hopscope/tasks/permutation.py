@@ -18,9 +18,7 @@ from hopscope import rng
 from hopscope.tasks.batch import NO_RELATION, Batch
 from hopscope.tasks.device import DrawnTask
 from hopscope.tasks.draws import Draws
-from hopscope.tasks.permutation_config import KINDS as KINDS
 from hopscope.tasks.permutation_config import LARGEST_LISTED, PermutationConfig
-from hopscope.tasks.permutation_config import REPEATS as REPEATS
 from hopscope.tasks.splits import ENUMERATED_VALUES, MappingSplit
 
 _LARGEST_DRAW = 2**31
@@ -33,7 +31,6 @@ class PermutationTask(DrawnTask):
     Attributes:
         config: what the task is.
         split: which mappings are training and which held out.
-        positions, readout, input_size, output_size, input_kind, role_values: see `DeviceTask`.
 
     Roles: `kind` (x or y), `step` (1…V, the pair the position belongs to), `repeat` (1 where the token's x, or the
     x of its pair, appeared before).  Relations: `previous` (the token before), `pair_mate` (the other token of the
@@ -41,17 +38,12 @@ class PermutationTask(DrawnTask):
     repeated x to the y that stood beside that copy).
     """
 
-    input_kind = "tokens"
-    role_values: Mapping[str, tuple[str, ...]] = {"kind": KINDS, "repeat": REPEATS}
-
     def __init__(
         self, config: PermutationConfig, device: torch.device | str = "cpu", examples: int | None = None
     ):
         """`examples`: see `Task.on`."""
-        self.config, self.device, self.examples = config, torch.device(device), examples
-        self.positions = config.positions
-        self.readout = tuple(range(0, self.positions, 2))
-        self.input_size = self.output_size = config.values + 1
+        super().__init__(config, device, examples)
+        self.config = config
         self.split = MappingSplit(config.values, config.held_out_share, config.split_seed, self.device)
         self._order_count = math.factorial(config.values)
         self._pairs = torch.tensor(config.repeat_pairs(), device=self.device)

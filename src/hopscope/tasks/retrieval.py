@@ -5,7 +5,6 @@ shown, the pairs of a block in random order; then the N queries x₀, in random 
 symbols of its chain.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from operator import attrgetter
 
@@ -34,7 +33,6 @@ class RetrievalTask(VectorTask):
     """
 
     config: RetrievalConfig
-    role_values: Mapping[str, tuple[str, ...]] = {"kind": KINDS}
 
     def __init__(self, config: RetrievalConfig, device: torch.device | str = "cpu"):
         plan = Plan(((), *((step - 1,) for step in range(1, config.steps + 1))), config.chains)

@@ -28,11 +28,7 @@ class VectorTask(DrawnTask):
         plan: tokens and symbols before anything is shuffled.
         names: of the symbols of a prediction, one after another.
         codes: position codes, by position, or by tuple in the order of time where all tokens of one share a code.
-        positions, readout, input_size, output_size, input_kind, role_values: see `DeviceTask`.
     """
-
-    input_kind = "vectors"
-    role_values: Mapping[str, tuple[str, ...]]
 
     def __init__(
         self,
@@ -57,16 +53,10 @@ class VectorTask(DrawnTask):
             relations: partner of a token; to these `previous` is added.
             device: where samples are made.
         """
-        self.config, self.plan, self.device = config, plan, torch.device(device)
-        self.names = tuple(asked)
-        self.positions = len(plan.tokens)
+        super().__init__(config, device)
+        self.config, self.plan, self.names = config, plan, tuple(asked)
         chains, self._query_size = plan.blocks[0]
         self._first_query = self.positions - chains * self._query_size
-        self.readout = tuple(
-            self._first_query + (place + 1) * self._query_size - 1 for place in range(chains)
-        )
-        self.input_size = 2 * config.symbol_dim
-        self.output_size = len(asked) * config.symbol_dim
         self._holds = self._table([plan.symbols[token.holds] for token in plan.tokens])
         answers = [[plan.on_chain(node, chain) for node in asked.values()] for chain in range(chains)]
         self._answers = self._table([[plan.symbols[symbol] for symbol in symbols] for symbols in answers])
