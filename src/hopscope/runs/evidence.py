@@ -28,7 +28,6 @@ from hopscope.runs.evidence_table import (
     split_name,
     varied_fields,
 )
-from hopscope.runs.evidence_table import TRAINING as TRAINING
 from hopscope.runs.evidence_table import Row as Row
 from hopscope.runs.evidence_write import EVIDENCE, members_of, run_table
 from hopscope.runs.evidence_write import diverged_members as diverged_members

@@ -24,7 +24,7 @@ from hopscope.runs.locks import folder_lock
 from hopscope.runs.members import MemberRecord, read_members
 from hopscope.runs.metrics import read_metrics
 from hopscope.runs.schema import check_schema
-from hopscope.runs.units import UnitFolder as UnitFolder
+from hopscope.runs.units import UnitFolder
 
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "study": str,

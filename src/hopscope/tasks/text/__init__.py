@@ -11,7 +11,6 @@ from hopscope.tasks.text.generate import question as question
 from hopscope.tasks.text.generate import questions as questions
 from hopscope.tasks.text.generate import records as records
 from hopscope.tasks.text.generate import space as space
-from hopscope.tasks.text.values import Alternative as Alternative
 from hopscope.tasks.text.values import Fact as Fact
 from hopscope.tasks.text.values import Mention as Mention
 from hopscope.tasks.text.values import Question as Question
