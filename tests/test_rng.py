@@ -145,7 +145,10 @@ def test_a_gpu_gives_the_same_bits():
     assert torch.equal(gpu.cpu(), cpu)
     assert torch.equal(rng.uniform(gpu).cpu(), rng.uniform(cpu))
     assert torch.allclose(rng.normal(gpu).cpu(), rng.normal(cpu), rtol=3e-7, atol=0)
-    assert rng.bits(1, "train", 5, 7, device="cuda").tolist() == rng.bits(1, "train", 5, 7).tolist()
+    assert (
+        rng.bits(1, "train", 5, torch.tensor(7, device="cuda")).tolist()
+        == rng.bits(1, "train", 5, 7).tolist()
+    )
 
 
 # Addresses are distinct and well mixed

@@ -63,8 +63,6 @@ def bits(
     step: int | Int64[Tensor, "..."],
     index: int | Int64[Tensor, "..."],
     block: int | Int64[Tensor, "..."] = 0,
-    *,
-    device: torch.device | str | None = None,
 ) -> Int64[Tensor, "... 4"]:
     """Return the four words at each address (seed, stream, step, index, block).
 
@@ -76,10 +74,10 @@ def bits(
         step: training step or another counter, below 2**32.
         index: sample or element, below 2**32.
         block: 0, 1, 2 … where one address needs more than four words; below 2**32.
-        device: where the result lies when all of these are plain integers (default: CPU).
 
     Returns:
-        Words of shape broadcast(seed, step, index, block) + (4,), on the device of the tensors.
+        Words of shape broadcast(seed, step, index, block) + (4,), on the device of the tensors; of plain integers alone
+        on the CPU.
 
     Raises:
         ValueError: a plain integer is out of range, or tensors lie on different devices.  Values *inside*
@@ -93,7 +91,7 @@ def bits(
     for name, value in (("step", step), ("index", index), ("block", block)):
         if isinstance(value, int):
             _check_word(name, value)
-    where = _common_device({"seed": seed, "step": step, "index": index, "block": block}, device)
+    where = _common_device({"seed": seed, "step": step, "index": index, "block": block})
     shape = np.broadcast_shapes(*(x.shape for x in (seed, step, index, block) if isinstance(x, Tensor)))
 
     # Filling slices keeps plain integers on the host: no copy to the device, no wait for it.
@@ -279,7 +277,7 @@ def _fill(numbers: Tensor, shape: tuple[int, ...]) -> Tensor:
     return numbers.flatten(1)[:, : math.prod(shape)].reshape(numbers.shape[0], *shape)
 
 
-def _common_device(values: dict[str, int | Tensor], device: torch.device | str | None) -> torch.device:
+def _common_device(values: dict[str, int | Tensor]) -> torch.device:
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     for name, tensor in tensors.items():
         if tensor.dtype != torch.int64:
@@ -288,7 +286,7 @@ def _common_device(values: dict[str, int | Tensor], device: torch.device | str |
     if len(devices) > 1:
         found = ", ".join(f"{name} on {tensor.device}" for name, tensor in tensors.items())
         raise ValueError(f"tensors lie on different devices: expected one device, found {found}")
-    return devices.pop() if devices else torch.device(device or "cpu")
+    return devices.pop() if devices else torch.device("cpu")
 
 
 def _check_word(name: str, value: int) -> None:
