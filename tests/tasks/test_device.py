@@ -9,7 +9,7 @@ from torch.nn import functional
 from hopscope.errors import UserError
 from hopscope.tasks.batch import Batch, given
 from hopscope.tasks.config import ConditionalConfig, EquationsConfig, PermutationConfig, RetrievalConfig
-from hopscope.tasks.device import DeviceTask, SlopedTask, TaskOnDevice
+from hopscope.tasks.device import TaskOnDevice
 from hopscope.tasks.task import Shape
 
 from .declared import Average, Copy
@@ -27,7 +27,7 @@ def predictions(on, batch=7, members=2):
 )
 def test_it_is_what_the_trainer_expects(task):
     on = task.on() if isinstance(task, (Copy, Average)) else TaskOnDevice(task)
-    assert isinstance(on, TaskOnDevice) and isinstance(on, DeviceTask) and isinstance(on, SlopedTask)
+    assert isinstance(on, TaskOnDevice)
     shape = task.shape()
     declared = (shape.positions, shape.readout, shape.input_size, shape.output_size, shape.inputs)
     assert (on.positions, on.readout, on.input_size, on.output_size, on.input_kind) == declared

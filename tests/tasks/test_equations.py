@@ -8,7 +8,6 @@ from tests.oracles.equations import reference_text
 from hopscope.errors import UserError
 from hopscope.tasks.batch import NO_RELATION
 from hopscope.tasks.config import EquationsConfig
-from hopscope.tasks.device import SlopedTask
 from hopscope.tasks.equations import EquationsTask
 from hopscope.tasks.equations_layout import KINDS
 from hopscope.tasks.losses import counted
@@ -161,7 +160,6 @@ def test_roles_and_relations_say_what_the_words_say():
 @pytest.mark.parametrize("repeated", [False, True])
 def test_the_slope_is_the_gradient_of_the_loss(repeated):
     task = task_of(chains=3, depths=(1, 2), repeated=repeated)
-    assert isinstance(task, SlopedTask)
     batch = task.sample(torch.tensor([2, 3]), "train", 0, 7)
     shape = (2, 7, len(task.readout), task.output_size)
     predictions = torch.randn(shape, generator=torch.Generator().manual_seed(0), requires_grad=True)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import torch
 
     from hopscope.tasks.batch import Batch
-    from hopscope.tasks.device import DrawnTask
+    from hopscope.tasks.device import DeviceTask
     from hopscope.tasks.draws import Draws
 
 _Made = TypeVar("_Made")
@@ -21,7 +21,7 @@ _Made = TypeVar("_Made")
 class BuiltInTask(Task):
     """A task of this package: `on` gives its device class."""
 
-    def on(self, device: "torch.device | str" = "cpu", examples: int | None = None) -> "DrawnTask":
+    def on(self, device: "torch.device | str" = "cpu", examples: int | None = None) -> "DeviceTask":
         """The task on a device; see `Task.on`."""
         raise NotImplementedError
 

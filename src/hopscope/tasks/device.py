@@ -1,7 +1,6 @@
 """A task on a device: what the trainer and the measures use, for any `hs.Task`."""
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,11 +17,13 @@ GROUP = "@"
 """Stands between a metric and the group of samples that it is of."""
 
 
-@runtime_checkable
-class DeviceTask(Protocol):
-    """What the trainer and the probes need of any task.
+class DeviceTask:
+    """A task on a device: what the trainer and the probes need of any task.
 
     Attributes:
+        shape: its sizes.
+        device: where samples are made.
+        examples: number of different training samples that each member sees; `None`: fresh ones without end.
         positions: length of the input.
         readout: positions that enter the loss, ascending.
         output_size: size of a prediction (classes or dimensions).
@@ -31,12 +32,17 @@ class DeviceTask(Protocol):
         role_values: role name → words of its integers; roles that are plain numbers have no entry.
     """
 
-    positions: int
-    readout: tuple[int, ...]
-    input_size: int
-    output_size: int
-    input_kind: str
-    role_values: Mapping[str, tuple[str, ...]]
+    def __init__(self, task: Task, device: torch.device | str = "cpu", examples: int | None = None):
+        self.device, self.examples = torch.device(device), examples
+        self.shape = task.shape()
+        if not isinstance(self.shape, Shape):
+            raise UserError(
+                f"{type(task).__name__}.shape: expected an hs.Shape, found {type(self.shape).__name__}"
+            )
+        self.positions, self.readout = self.shape.positions, self.shape.readout
+        self.input_size, self.output_size = self.shape.input_size, self.shape.output_size
+        self.input_kind: str = self.shape.inputs
+        self.role_values: Mapping[str, tuple[str, ...]] = role_words(task)
 
     def sample(
         self,
@@ -53,63 +59,6 @@ class DeviceTask(Protocol):
         Of a range of steps the batch axis holds the samples of each step, one step after another.  A tensor holds
         one step that is known on the device only, so that a recorded program can be replayed for the next one.
         """
-        ...
-
-    def losses(
-        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
-    ) -> Mapping[str, Float[Tensor, " member"]]:
-        """Mean losses per member; `"loss"` is what training minimises, the others are its parts."""
-        ...
-
-
-@runtime_checkable
-class SlopedTask(DeviceTask, Protocol):
-    """A task that writes out the derivative of its loss, for training without autograd."""
-
-    def slope(
-        self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
-    ) -> Float[Tensor, "member batch readout output"]:
-        """Gradient of `"loss"` by the predictions."""
-        ...
-
-
-class OnDevice:
-    """A task's sizes and words, and where its samples are made.
-
-    Attributes:
-        shape: its sizes.
-        device: where samples are made.
-        examples: number of different training samples that each member sees; `None`: fresh ones without end.
-        positions, readout, input_size, output_size, input_kind, role_values: see `DeviceTask`.
-    """
-
-    def __init__(self, task: Task, device: torch.device | str = "cpu", examples: int | None = None):
-        self.device, self.examples = torch.device(device), examples
-        self.shape = task.shape()
-        if not isinstance(self.shape, Shape):
-            raise UserError(
-                f"{type(task).__name__}.shape: expected an hs.Shape, found {type(self.shape).__name__}"
-            )
-        self.positions, self.readout = self.shape.positions, self.shape.readout
-        self.input_size, self.output_size = self.shape.input_size, self.shape.output_size
-        self.input_kind: str = self.shape.inputs
-        self.role_values: Mapping[str, tuple[str, ...]] = role_words(task)
-
-
-class DrawnTask(OnDevice):
-    """A task of this package on a device; its samples are made by `drawn`."""
-
-    def sample(
-        self,
-        seeds: Int[Tensor, " member"],
-        stream: str,
-        step: int | range | Int[Tensor, ""],
-        batch: int,
-        *,
-        start: int = 0,
-        annotate: bool = True,
-    ) -> Batch:
-        """Samples `start … start + batch - 1` of a step, for every member's seed; see `DeviceTask.sample`."""
         draws = Draws.of(seeds, stream, step, batch, start=start, examples=self.examples)
         return self.drawn(draws, annotate=annotate)
 
@@ -120,17 +69,17 @@ class DrawnTask(OnDevice):
     def losses(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
     ) -> Mapping[str, Float[Tensor, " member"]]:
-        """Mean losses per member; see `DeviceTask.losses`."""
+        """Mean losses per member; `"loss"` is what training minimises, the others are its parts."""
         raise NotImplementedError
 
     def slope(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
     ) -> Float[Tensor, "member batch readout output"]:
-        """Gradient of `"loss"` by the predictions."""
+        """Gradient of `"loss"` by the predictions, for training without autograd."""
         return default_gradient(predictions, batch)
 
 
-class TaskOnDevice(OnDevice):
+class TaskOnDevice(DeviceTask):
     """Any task on a device; its samples are checked once.
 
     Attributes:
@@ -142,22 +91,12 @@ class TaskOnDevice(OnDevice):
         self.task = task
         self._checked: set[bool] = set()
 
-    def sample(
-        self,
-        seeds: Int[Tensor, " member"],
-        stream: str,
-        step: int | range | Int[Tensor, ""],
-        batch: int,
-        *,
-        start: int = 0,
-        annotate: bool = True,
-    ) -> Batch:
-        """Samples of a step or of a range of steps; see `DeviceTask.sample`.
+    def drawn(self, draws: Draws, *, annotate: bool = True) -> Batch:
+        """Samples at the addresses of some draws.
 
         Raises:
             UserError: what the task returns does not have the task's shape (looked at in the first batch).
         """
-        draws = Draws.of(seeds, stream, step, batch, start=start, examples=self.examples)
         drawn = self.task.sample(draws)
         if annotate not in self._checked:
             BatchCheck(f"{self._name}.sample", self.shape, draws.size, self.device)(drawn, annotate)

@@ -18,7 +18,7 @@ from torch.nn import functional
 from hopscope import rng
 from hopscope.tasks.batch import NO_RELATION, Batch
 from hopscope.tasks.config import EquationsConfig
-from hopscope.tasks.device import DrawnTask
+from hopscope.tasks.device import DeviceTask
 from hopscope.tasks.draws import Address, Draws
 from hopscope.tasks.equations_layout import Drawn, Layout
 from hopscope.tasks.losses import counted
@@ -29,7 +29,7 @@ PAPERS: Final = {"lines": "paper", "asked": "last"}
 """How the paper's questions are drawn."""
 
 
-class EquationsTask(DrawnTask):
+class EquationsTask(DeviceTask):
     """The task of one configuration on one device.
 
     Attributes:

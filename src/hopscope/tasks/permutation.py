@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hopscope import rng
 from hopscope.tasks.batch import NO_RELATION, Batch
-from hopscope.tasks.device import DrawnTask
+from hopscope.tasks.device import DeviceTask
 from hopscope.tasks.draws import Draws
 from hopscope.tasks.permutation_config import LARGEST_LISTED, PermutationConfig
 from hopscope.tasks.splits import ENUMERATED_VALUES, MappingSplit
@@ -25,7 +25,7 @@ _LARGEST_DRAW = 2**31
 """Bound of one random integer: up to V = 8 mapping and order are drawn as one number, which halves the work."""
 
 
-class PermutationTask(DrawnTask):
+class PermutationTask(DeviceTask):
     """The task of one configuration on one device.
 
     Attributes:

@@ -15,12 +15,12 @@ from torch import Tensor
 from hopscope.tasks import vectors
 from hopscope.tasks.batch import NO_RELATION, Batch
 from hopscope.tasks.config import VectorTaskConfig
-from hopscope.tasks.device import DrawnTask
+from hopscope.tasks.device import DeviceTask
 from hopscope.tasks.draws import Draws, pooled
 from hopscope.tasks.plan import Partner, Plan, Role
 
 
-class VectorTask(DrawnTask):
+class VectorTask(DeviceTask):
     """A task of one configuration on one device.
 
     Attributes:

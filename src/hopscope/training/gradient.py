@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
-from hopscope.tasks.device import DeviceTask, SlopedTask, TaskOnDevice
+from hopscope.tasks.device import DeviceTask, TaskOnDevice
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.training.config import TrainingConfig
 from hopscope.training.engines import Engine, check_engine
@@ -51,7 +51,7 @@ def gradient_of(
     if engine == "fused":
         return _fused(model, cast(PermutationTask, task), training, seeds, buffer)
     if engine in ("stacked", "virtual"):
-        return _sloped(engine, model, cast(SlopedTask, task), training, seeds, buffer)
+        return _sloped(engine, model, task, training, seeds, buffer)
     if engine == "compiled":
         from hopscope.training.compiled import compiled_gradient
 
@@ -100,7 +100,7 @@ def _fused(
 def _sloped(
     engine: Engine,
     model: Transformer,
-    task: SlopedTask,
+    task: DeviceTask,
     training: TrainingConfig,
     seeds: Tensor,
     buffer: Tensor,
