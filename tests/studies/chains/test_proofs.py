@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 import torch
-from tests.circuits.suites import suite
+from tests.zoo.suites import suite
 
 from hopscope.circuits.config import ReaderConfig, reading_name
 from hopscope.circuits.reader import read_circuit
