@@ -92,7 +92,7 @@ TORCH_FREE = [
     "studies/units",
     "studies/loading",
     "measures",
-    "studies/origin",
+    "studies/retrieval",
     "studies/study",
     "studies/llm/config",
     "studies/tiny_lm/config",
@@ -102,7 +102,7 @@ TORCH_FREE = [
     "llm/heads_figures",
     "llm/heads_passages",
     "llm/heads_tokens",
-    *(f"studies/chains/{part}" for part in ("charts", "claims", "evidence", "figures", "measures", "page")),
+    *(f"studies/circuit_study/{part}" for part in ("charts", "claims", "figures", "members", "page")),
     "studies/circuits/claims",
     *(f"studies/emergence/{part}" for part in ("charts", "claims", "events", "figures", "measures", "page")),
     *(f"studies/depth/{part}" for part in ("claims", "figures", "page", "values")),
@@ -110,7 +110,7 @@ TORCH_FREE = [
         f"studies/permutation/{part}"
         for part in ("claims", "figures", "figures_own", "measures", "page", "shown")
     ),
-    *(f"studies/tiny_lm/{part}" for part in ("claims", "evidence", "figures", "page")),
+    *(f"studies/tiny_lm/{part}" for part in ("claims", "figures", "members", "page")),
     *(f"studies/llm/{part}" for part in ("claims", "figures", "measurements", "page")),
 ]
 """What says what a run found is among them: concluding a run, or building its page, does not wait for torch."""

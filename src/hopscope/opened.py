@@ -18,8 +18,8 @@ from hopscope.runs import MemberRecord, RunFolder, UnitFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.runs.evidence_table import field_of
 from hopscope.runs.files import listed
-from hopscope.studies.origin import check_source, program_of
 from hopscope.studies.program import Program
+from hopscope.studies.record import check_source, program_of
 from hopscope.tasks.declared import TaskReference
 from hopscope.tasks.device import TaskOnDevice
 from hopscope.tasks.task import Task

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hopscope.models.transformer import Transformer
-from hopscope.studies.chains.config import ChainsConfig
+from hopscope.studies.circuit_study.config import ChainsConfig
 from hopscope.studies.circuits.config import PRESETS as CIRCUITS
 from hopscope.studies.emergence.config import PRESETS as EMERGENCE
 from hopscope.tasks.retrieval import RetrievalTask

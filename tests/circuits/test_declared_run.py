@@ -14,7 +14,7 @@ from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.models.transformer import Transformer
 from hopscope.runs import RunFolder, save_checkpoint
 from hopscope.studies import find_study
-from hopscope.studies.origin import note_origin
+from hopscope.studies.record import note_origin
 
 from .declared_tasks import Sum, sum_model
 

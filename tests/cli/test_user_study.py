@@ -16,7 +16,7 @@ from hopscope.errors import UserError
 from hopscope.runs import find_run
 from hopscope.studies import find_study
 from hopscope.studies.loading import naming
-from hopscope.studies.origin import check_source
+from hopscope.studies.record import check_source
 
 from .conftest import Said
 

@@ -11,7 +11,7 @@ import pytest
 
 from hopscope.claims import Samples
 from hopscope.sources import normalised_source, source_hash
-from hopscope.studies.theory import exact_of
+from hopscope.studies.recipe import exact_of
 
 HELPERS = """
 SLACK = 2

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopscope.studies.chains.config import plan as plans_of
+from hopscope.studies.circuit_study.config import plan as plans_of
 from hopscope.studies.emergence.config import PRESETS
 from hopscope.training import chunks as chunked
 from hopscope.training import engines

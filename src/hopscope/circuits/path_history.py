@@ -1,8 +1,9 @@
 """A circuit that was followed through training: its paths, and what the page's circuit player is given of it."""
 
 import base64
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,7 +20,7 @@ from hopscope.circuits.config import (
     spaced,
 )
 from hopscope.claims.crossings import Crossing, first_crossing
-from hopscope.runs import MemberRecord, UnitFolder
+from hopscope.runs import MemberRecord, RunFolder, UnitFolder
 from hopscope.runs.curves import Curve
 from hopscope.story.blocks import Block
 
@@ -71,27 +72,27 @@ class FollowedPath:
 
     @property
     def name(self) -> str:
-        """Both."""
+        """Its head, and what that reads."""
         return f"{self.place} {self.read}"
 
 
-def followed_paths(
-    reading: Mapping[str, Any], followed: Mapping[str, Any], number: Callable[[str], int]
-) -> tuple[FollowedPath, ...]:
+def followed_paths(reading: Mapping[str, Any], followed: Mapping[str, Any]) -> tuple[FollowedPath, ...]:
     """The paths of a reading that were followed.
 
     Args:
         reading: as `hopscope circuit --json` prints it.
         followed: the analysis of how its paths formed.
-        number: of a target, from its name.
     """
     of = {_key(path): path for path in reading["paths"]}
-    return tuple(_path_of(of[_key(path)], path["attention"], number) for path in followed["paths"])
+    return tuple(_path_of(of[_key(path)], path["attention"]) for path in followed["paths"])
 
 
-def _path_of(
-    found: Mapping[str, Any], attention: Sequence[float], number: Callable[[str], int]
-) -> FollowedPath:
+def number_of(target: str) -> int:
+    """The step or depth that a target's name ends with: `step_3` → 3, `D = 2` → 2."""
+    return int(re.split("[_ ]", target)[-1])
+
+
+def _path_of(found: Mapping[str, Any], attention: Sequence[float]) -> FollowedPath:
     return FollowedPath(
         layer=found["layer"],
         head=found["head"],
@@ -99,7 +100,7 @@ def _path_of(
         target=found["target_role"] or "",
         rule=found["rule"],
         attention=tuple(attention),
-        needed_for=None if found["needed_for"] is None else number(found["needed_for"]),
+        needed_for=None if found["needed_for"] is None else number_of(found["needed_for"]),
         mean_attention=found["mean_attention"],
         carries=tuple(found["carries"]),
         removed=found["loss_if_removed"],
@@ -142,15 +143,10 @@ class FollowedMember(ABC):
     def name(self) -> str:
         """What the member is called in tables and figures."""
 
-    @staticmethod
-    @abstractmethod
-    def number(target: str) -> int:
-        """The step or depth that a target's name in the reading means."""
-
     @property
     def every_path(self) -> tuple[FollowedPath, ...]:
         """Every path of its smallest circuit, also those that were not followed."""
-        return tuple(_path_of(path, (), self.number) for path in self.reading["paths"])
+        return tuple(_path_of(path, ()) for path in self.reading["paths"])
 
     @property
     @abstractmethod
@@ -193,26 +189,21 @@ class FollowedMember(ABC):
 
 
 def history_of(
-    unit: UnitFolder,
-    member: MemberRecord,
-    reader: ReaderConfig,
-    step: int,
-    frozen: bool,
-    number: Callable[[str], int],
+    run: RunFolder, member: MemberRecord, reader: ReaderConfig, step: int, frozen: bool
 ) -> dict[str, Any]:
     """What was read of a member and how it formed, as fields of `FollowedMember`; nothing of one that diverged.
 
     Args:
-        unit: where the member's analyses are.
+        run: that the member is in.
         member: the member.
         reader: how members are read.
         step: of the last checkpoint.
         frozen: whether it diverged.
-        number: as `FollowedMember.number`.
 
     Raises:
         UserError: a file is missing or damaged.
     """
+    unit = run.unit(member.unit)
     names = {"reading": reading_name(member.member, reader), "formation": formation_name(member.member)}
     reading, followed = (unit.read_analysis(name, step) for name in names.values())
     if frozen:  # what was read of its last weights says nothing
@@ -223,7 +214,7 @@ def history_of(
         "frozen": frozen,
         "reading": reading,
         "checkpoints": tuple(followed["checkpoints"]),
-        "paths": () if frozen else followed_paths(reading, followed, number),
+        "paths": () if frozen else followed_paths(reading, followed),
         "tokens": followed["tokens"],
         "rows": followed["rows"],
         "unit": unit,

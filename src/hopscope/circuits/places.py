@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence
 
 FORMED, FELL = "formed", "fell"
-"""Metrics of times; see `hopscope.studies.chains.measures`."""
+"""Metrics of times; see `hopscope.studies.circuit_study.members`."""
 
 MODES = ("rules", "clean", "recomputed")
 """How a path is taken away; `loss_without_…` is the loss then."""

@@ -24,8 +24,8 @@ from hopscope.runs import (
 )
 from hopscope.studies import study_names
 from hopscope.studies.loading import naming
-from hopscope.studies.origin import check_source, note_origin, program_of
 from hopscope.studies.program import Program
+from hopscope.studies.record import check_source, note_origin, program_of
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan
 from hopscope.training.engines import Engine, chosen_engine

@@ -81,7 +81,7 @@ def run_unit(
     """
     from hopscope.executors.unit import Layout, train_unit
     from hopscope.runs import RunFolder
-    from hopscope.studies.origin import program_of
+    from hopscope.studies.record import program_of
     from hopscope.training import threads as arithmetic
     from hopscope.training.budget import TimeBudget
 

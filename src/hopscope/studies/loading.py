@@ -53,20 +53,19 @@ def naming(program: "Program") -> Iterator[None]:
     Raises:
         UserError: what was raised, with the place of the study in front.
     """
-    place = None if program.built_in else program.reference
+    place = program.reference
+    if place is None or program.built_in:
+        yield
+        return
+    file = split_reference(place)[0]
     try:
         yield
     except UserError as error:
-        told = (
-            place is None
-            or str(split_reference(place)[0]) in str(error)
-            or str(error).startswith("cannot write")
-        )
-        if told or type(error) is not UserError:
+        if type(error) is not UserError or file in str(error) or str(error).startswith("cannot write"):
             raise
         raise UserError(f"{place}: {error}") from error
     except Exception as error:
-        line = None if place is None else _line_of(error, split_reference(place)[0])
+        line = _line_of(error, file)
         if line is None or isinstance(error, HopscopeError):
             raise
         words = in_words(error)
@@ -75,9 +74,9 @@ def naming(program: "Program") -> Iterator[None]:
         ) from error
 
 
-def _line_of(error: Exception, place: str) -> int | None:
+def _line_of(error: Exception, file: str) -> int | None:
     """The last line of a file that an error went through, if it did."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == place]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return frames[-1].lineno if frames else None
 
 
@@ -87,10 +86,8 @@ def find_study(spec: str) -> "Program":
     Raises:
         UserError: there is none, or it cannot be loaded.
     """
-    if is_file(spec) or ":" in spec:
-        return of_reference(spec)
-    if spec in BUILT_IN:
-        return of_reference(BUILT_IN[spec])
+    if is_file(spec) or ":" in spec or spec in BUILT_IN:
+        return of_reference(BUILT_IN.get(spec, spec))
     named = [point for point in _points() if point.name == spec]
     if len(named) > 1:
         homes = ", ".join(point.value for point in named)
@@ -115,13 +112,8 @@ def of_reference(reference: str, what: str = "study") -> "Program":
     Raises:
         UserError: it cannot be loaded, or is no study.
     """
-    from hopscope.studies.program import Program
-
     place, name = split_reference(reference)
-    module = load_module(place, what)
-    study = _chosen(module, place, name)
-    home = str(Path(place).resolve()) if is_file(place) else place
-    return Program(study, f"{home}:{_attribute(module, study)}")
+    return _program(place, *_chosen(load_module(place, what), place, name))
 
 
 def split_reference(reference: str) -> tuple[str, str | None]:
@@ -143,28 +135,19 @@ def studies_in(reference: str) -> "dict[str, Program]":
     Raises:
         UserError: it cannot be loaded, or holds no study, or two of one name.
     """
-    from hopscope.studies.program import Program
-
     place, name = split_reference(reference)
-    module = load_module(place)
     if name is not None:
         return {name: of_reference(reference)}
+    found = _studies(load_module(place), place)
+    return {study.name: _program(place, attribute, study) for attribute, study in found.items()}
+
+
+def _program(place: str, attribute: str, study: Study) -> "Program":
+    """A study that stands in a file or module under a name."""
+    from hopscope.studies.program import Program
+
     home = str(Path(place).resolve()) if is_file(place) else place
-    return {
-        study.name: Program(study, f"{home}:{attribute}")
-        for attribute, study in _studies(module, place).items()
-    }
-
-
-def file_of(reference: str | None) -> Path | None:
-    """The source file of a reference, if it has one."""
-    if reference is None:
-        return None
-    place, _ = split_reference(reference)
-    if is_file(reference):
-        return Path(place)
-    file = getattr(load_module(place), "__file__", None)
-    return Path(file) if file else None
+    return Program(study, f"{home}:{attribute}")
 
 
 def load_module(place: str, what: str = "study") -> ModuleType:
@@ -175,17 +158,18 @@ def load_module(place: str, what: str = "study") -> ModuleType:
     Raises:
         UserError: there is none, or it cannot be imported.
     """
-    with _noted(place):
-        if not is_file(place):
-            return _imported(place, what)
-        return _file_module(Path(place))
+    token = _loading.set(place)
+    try:
+        return _file_module(Path(place)) if is_file(place) else _imported(place, what)
+    finally:
+        _loading.reset(token)
 
 
 def _imported(name: str, what: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except Exception as error:
-        raise UserError(f"{what}: expected {name} to be importable, found {_cause(error, None)}") from None
+        raise UserError(f"{what}: expected {name} to be importable, found {_cause(error)}") from None
 
 
 def _file_module(path: Path) -> ModuleType:
@@ -221,7 +205,7 @@ def _file_module(path: Path) -> ModuleType:
     except Exception as error:
         del sys.modules[name]
         raise UserError(
-            f"{path}: expected a file that can be loaded, found {_cause(error, path)}; mend the file"
+            f"{path}: expected a file that can be loaded, found {_cause(error, str(path))}; mend the file"
         ) from None
     return module
 
@@ -247,16 +231,18 @@ def _check_helpers(path: Path, content: bytes) -> None:
             )
 
 
-def _cause(error: Exception, path: Path | None) -> str:
+def _cause(error: Exception, file: str = "") -> str:
     """An error in one line, with the line of the file where it came up."""
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if path and frame.filename == str(path)
-    ]
-    line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
+    line = error.lineno if isinstance(error, SyntaxError) else _line_of(error, file)
     return in_words(error) + (f" (line {line})" if line else "")
 
 
-def _chosen(module: ModuleType, place: str, name: str | None) -> Study:
+def _chosen(module: ModuleType, place: str, name: str | None) -> tuple[str, Study]:
+    """The study of a name, or the one that is meant where none is given; and the name of its variable.
+
+    Raises:
+        UserError: there is none, or it is not clear which is meant.
+    """
     if name is not None:
         found = getattr(module, name, None)
         if not isinstance(found, Study):
@@ -265,20 +251,20 @@ def _chosen(module: ModuleType, place: str, name: str | None) -> Study:
                 f"{place}: expected a study named {name!r}, found "
                 f"{'none' if found is None else type(found).__name__}; its studies: {known}"
             )
-        return found
+        return name, found
     studies = _studies(module, place)
     if not studies:
         raise UserError(
             f"{place}: expected a study (such as study = hopscope.Study(…)), found none; write one"
         )
     if _USUAL in studies:
-        return studies[_USUAL]
+        return _USUAL, studies[_USUAL]
     if len(studies) > 1:
         names = ", ".join(f"{place}:{each}" for each in studies)
         raise UserError(
             f"{place}: expected one study, or one named {_USUAL!r}, found {len(studies)}; choose one of {names}"
         )
-    return next(iter(studies.values()))
+    return next(iter(studies.items()))
 
 
 def _studies(module: ModuleType, place: str) -> dict[str, Study]:
@@ -300,10 +286,6 @@ def _studies(module: ModuleType, place: str) -> dict[str, Study]:
     return found
 
 
-def _attribute(module: ModuleType, study: Study) -> str:
-    return next(name for name, value in vars(module).items() if value is study)
-
-
 def home_of(study: Study) -> str | None:
     """Reference by which another process finds a study; `None` for one of a notebook, or made inside a function."""
     for module in list(sys.modules.values()):
@@ -320,17 +302,14 @@ def _importable_as(module: ModuleType, file: str) -> str | None:
     """Name under which a fresh process imports this very file; `None` for a file that is in no package."""
     spec = getattr(module, "__spec__", None)
     name = spec.name if spec is not None else module.__name__
-    if name.startswith("hopscope_file_") or ("." not in name and not _is_installed(file)):
+    installed = any(part in ("site-packages", "dist-packages") for part in Path(file).parts)
+    if name.startswith("hopscope_file_") or ("." not in name and not installed):
         return None
     try:
         found = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         return None
     return name if found is not None and found.origin == file else None
-
-
-def _is_installed(file: str) -> bool:
-    return any(part in ("site-packages", "dist-packages") for part in Path(file).parts)
 
 
 def _in_package(path: Path) -> tuple[Path, str] | None:
@@ -345,12 +324,3 @@ def _in_package(path: Path) -> tuple[Path, str] | None:
 
 def _points() -> list[Any]:
     return sorted(entry_points(group=GROUP), key=lambda point: point.name)
-
-
-@contextmanager
-def _noted(place: str) -> Iterator[None]:
-    token = _loading.set(place)
-    try:
-        yield
-    finally:
-        _loading.reset(token)

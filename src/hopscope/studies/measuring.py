@@ -2,7 +2,7 @@
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,6 @@ def checked_task(program: "Program", plan: UnitPlan, device: str) -> Any:
         UserError: the task raises, or its samples do not have its shape.
     """
     task = program.declared_task(plan)
-    name = type(task).__name__
     try:
         few = TaskOnDevice(task, device, plan.training.examples)
         seeds = torch.tensor([member.data_seed for member in plan.members], device=device)
@@ -52,9 +51,58 @@ def checked_task(program: "Program", plan: UnitPlan, device: str) -> Any:
     except Exception as error:
         words = in_words(error)
         place = traceback.extract_tb(error.__traceback__)[-1]
+        at = f"{Path(place.filename).name}, line {place.lineno}"
         raise UserError(
-            f"{name}.sample: expected an hs.Batch, found {words} ({Path(place.filename).name}, line {place.lineno})"
+            f"{type(task).__name__}.sample: expected an hs.Batch, found {words} ({at})"
         ) from error
+
+
+class MeasuredUnit:
+    """A unit as measures see it.
+
+    Attributes:
+        unit, plan: its folder, and what it was trained by.
+        task: on the device.
+        budget: seconds that are left.
+    """
+
+    def __init__(
+        self, program: "Program", unit: UnitFolder, plan: UnitPlan, budget: TimeBudget, device: str = "cpu"
+    ):
+        self.unit, self.plan, self.budget = unit, plan, budget
+        self.task = program.measured_task(plan, device)
+        self._samples = program.as_run(program.recorded(unit.run)).held_out
+
+    @cached_property
+    def held_out(self) -> Batch:
+        """The held-out samples, drawn when they are first asked for."""
+        return self.task.evaluation(self._samples)
+
+    def context(
+        self,
+        measure: Measure,
+        model: Transformer,
+        step: int | None,
+        indices: Sequence[int] | None = None,
+        needed: Mapping[str, list[Row]] | None = None,
+    ) -> Context:
+        """What a measure is given of a model whose members have these places in the unit, by default all of them."""
+        members = self.plan.members if indices is None else [self.plan.members[index] for index in indices]
+        numbers = [member.member for member in members]
+        data_seeds = [member.data_seed for member in members]
+        return Context(
+            measure,
+            self.unit.run,
+            self.budget,
+            members=numbers,
+            seeds=[member.seed for member in members],
+            ensemble=Ensemble(model, self.task, members=numbers, seeds=data_seeds, step=step),
+            unit=self.unit,
+            step=step,
+            samples=None if step is None else step * self.plan.training.batch_size,
+            held_out=self.held_out,
+            needed=needed,
+        )
 
 
 def evaluator(program: "Program", unit: UnitFolder, plan: UnitPlan) -> Evaluate:
@@ -63,22 +111,20 @@ def evaluator(program: "Program", unit: UnitFolder, plan: UnitPlan) -> Evaluate:
     Raises:
         UserError: a measure does not fit the task.
     """
-    held_out = program.as_run(program.recorded(unit.run)).held_out
-    budget = TimeBudget(None)
-    tasks: dict[str, Any] = {}
+    outputs = str(program.declared_task(plan).shape().outputs)
     for each in program.measures("training", *_FILES):
-        each.check(_outputs(program, plan))
+        each.check(outputs)
+
+    @cache
+    def on(device: str) -> MeasuredUnit:
+        return MeasuredUnit(program, unit, plan, TimeBudget(None), device)
 
     def evaluate(model: Transformer, members: Sequence[int]) -> Mapping[Any, Tensor]:
-        device = str(model.parameters.flat.device)
-        if device not in tasks:
-            task = program.measured_task(plan, device)
-            tasks[device] = task, task.evaluation(held_out)
-        task, batch = tasks[device]
-        losses = task.losses(predict(model, batch), batch)
+        here = on(str(model.parameters.flat.device))
+        losses = here.task.losses(predict(model, here.held_out), here.held_out)
         found: dict[Any, Tensor] = {("held_out", name): values for name, values in losses.items()}
         for each in program.measures("training"):
-            context = _context(each, unit, plan, model, members, task, None, batch, budget, {})
+            context = here.context(each, model, None, members)
             found |= training_record(_rows(each, context), context.members)
         return found
 
@@ -100,26 +146,23 @@ def analyse(program: "Program", unit: UnitFolder, plan: UnitPlan, budget: TimeBu
         TimeBudgetReached: between two checkpoints.
         UserError: a measure has a fault.
     """
-    task = program.measured_task(plan, device)
-    batch: list[Batch] = []
+    here = MeasuredUnit(program, unit, plan, budget, device)
     done: dict[str, dict[int, list[Row]]] = {}
-    every = program.measures(*_FILES)
-    held_out = program.as_run(program.recorded(unit.run)).held_out
-    steps = plan.training.checkpoint_steps()
-    for each in every:
-        for step in steps if each.when == "checkpoints" else steps[-1:]:
+    for each in program.measures(*_FILES):
+        for step in _steps(each, plan):
             rows = measured(unit, each, step)
             if rows is None:
                 budget.check()
-                batch = batch or [task.evaluation(held_out)]
-                model = load_ensemble(unit, step, device)
                 needed = {name: _needed(done.get(name, {}), step) for name in each.needs}
-                context = _context(
-                    each, unit, plan, model, range(model.members), task, step, batch[0], budget, needed
-                )
-                rows = _rows(each, context)
+                rows = _rows(each, here.context(each, load_ensemble(unit, step, device), step, needed=needed))
                 keep(unit, each, rows, step)
             done.setdefault(each.name, {})[step] = rows
+
+
+def _steps(measure: Measure, plan: UnitPlan) -> Sequence[int]:
+    """Checkpoints at which a measure is taken."""
+    steps = plan.training.checkpoint_steps()
+    return steps if measure.when == "checkpoints" else steps[-1:]
 
 
 def _needed(rows: Mapping[int, list[Row]], step: int) -> list[Row]:
@@ -127,52 +170,36 @@ def _needed(rows: Mapping[int, list[Row]], step: int) -> list[Row]:
     return rows[step] if step in rows else [row for each in rows.values() for row in each]
 
 
-def gather(
-    program: "Program",
-    run: RunFolder,
-    config: Any,
-    budget: TimeBudget,
-    say: Callable[[str], None],
-) -> None:
+def gather(program: "Program", run: RunFolder, budget: TimeBudget, say: Callable[[str], None]) -> None:
     """Do what is measured once for the whole run; what is there already is kept.
 
     Raises:
         TimeBudgetReached: what is done is kept.
         UserError: a measure has a fault.
     """
-    held_out = program.as_run(config).held_out
     for each in program.measures("run"):
-        if measured(run, each) is None:
-            say(f"measuring {each.name}")
-            needed = {name: _of_run(program, run, name) for name in each.needs}
-            members = run.members
-            context = Context(
-                each,
-                run,
-                budget,
-                members=[member.member for member in members],
-                seeds=[member.seed for member in members],
-                held_out=held_out,
-                needed=needed,
-                at=partial(_at, program, each, held_out, budget),
-            )
-            keep(run, each, _rows(each, context))
+        if measured(run, each) is not None:
+            continue
+        say(f"measuring {each.name}")
 
+        def at(unit: UnitFolder, step: int | None, measure: Measure = each) -> Context:
+            found = unit.checkpoint(step)[0]
+            here = MeasuredUnit(program, unit, unit_plan(unit), budget)
+            return here.context(measure, load_ensemble(unit, found), found)
 
-def _at(
-    program: "Program",
-    measure: Measure,
-    held_out: int,
-    budget: TimeBudget,
-    unit: UnitFolder,
-    step: int | None,
-) -> Context:
-    """The context of a unit's checkpoint, for a measure of the whole run."""
-    plan = unit_plan(unit)
-    task = program.measured_task(plan, "cpu")
-    found = unit.checkpoint(step)[0]
-    model, batch = load_ensemble(unit, found), task.evaluation(held_out)
-    return _context(measure, unit, plan, model, range(model.members), task, found, batch, budget, {})
+        context = Context(
+            each,
+            run,
+            budget,
+            members=[member.member for member in run.members],
+            seeds=[member.seed for member in run.members],
+            needed={
+                name: [row for row in measurements(program, run) if row.measure == name]
+                for name in each.needs
+            },
+            at=at,
+        )
+        keep(run, each, _rows(each, context))
 
 
 def measurements(program: "Program", run: RunFolder) -> Iterator[Row]:
@@ -182,17 +209,12 @@ def measurements(program: "Program", run: RunFolder) -> Iterator[Row]:
         UserError: a file is damaged.
     """
     for unit in run.units:
-        steps = unit_plan(unit).training.checkpoint_steps()
+        plan = unit_plan(unit)
         for each in program.measures(*_FILES):
-            for step in steps if each.when == "checkpoints" else steps[-1:]:
+            for step in _steps(each, plan):
                 yield from measured(unit, each, step) or ()
     for each in program.measures("run"):
         yield from measured(run, each) or ()
-
-
-def _of_run(program: "Program", run: RunFolder, name: str) -> list[Row]:
-    """Rows of a measure, of all units or of the run."""
-    return [row for row in measurements(program, run) if row.measure == name]
 
 
 def _rows(measure: Measure, context: Context) -> list[Row]:
@@ -203,8 +225,7 @@ def _rows(measure: Measure, context: Context) -> list[Row]:
     """
     try:
         with torch.no_grad():
-            returned = measure(context)
-            return rows_of(measure, returned, context)
+            return rows_of(measure, measure(context), context)
     except HopscopeError:
         raise
     except Exception as error:
@@ -212,43 +233,3 @@ def _rows(measure: Measure, context: Context) -> list[Row]:
         raise UserError(
             f"measure {measure.name}: expected numbers, found {words}; mend the measure: what was trained is kept"
         ) from error
-
-
-def _context(
-    measure: Measure,
-    unit: UnitFolder,
-    plan: UnitPlan,
-    model: Transformer,
-    indices: Sequence[int],
-    task: TaskOnDevice,
-    step: int | None,
-    held_out: Batch,
-    budget: TimeBudget,
-    needed: Mapping[str, list[Row]],
-) -> Context:
-    plans = [plan.members[index] for index in indices]
-    numbers = [member.member for member in plans]
-    members = Ensemble(
-        model,
-        task,
-        members=numbers,
-        seeds=[member.data_seed for member in plans],
-        step=step,
-    )
-    return Context(
-        measure,
-        unit.run,
-        budget,
-        members=numbers,
-        seeds=[member.seed for member in plans],
-        ensemble=members,
-        unit=unit,
-        step=step,
-        samples=None if step is None else step * plan.training.batch_size,
-        held_out=held_out,
-        needed=needed,
-    )
-
-
-def _outputs(program: "Program", plan: UnitPlan) -> str:
-    return str(program.declared_task(plan).shape().outputs)

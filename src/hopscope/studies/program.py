@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -15,10 +15,11 @@ from hopscope.measures import Measure, in_order, run_file, stored_name
 from hopscope.runs import RunFolder, UnitFolder, content_hash
 from hopscope.sources import source_hash
 from hopscope.studies.analysis import RunAnalysis, UnitAnalysis
-from hopscope.studies.loading import BUILT_IN, file_of, naming
-from hopscope.studies.record import as_run, described, kind_of
+from hopscope.studies.loading import BUILT_IN, is_file, load_module, naming, split_reference
+from hopscope.studies.record import DeclaredConfig, as_run, described
 from hopscope.studies.study import Study
-from hopscope.studies.units import floors_of, grid_units, resolved
+from hopscope.studies.units import floors_of, grid_units
+from hopscope.tasks.declared import TaskReference
 from hopscope.tasks.task import Task
 from hopscope.training.config import UnitPlan
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from hopscope.tasks.device import DeviceTask, TaskOnDevice
     from hopscope.training.budget import TimeBudget
     from hopscope.training.trainer import Evaluate
+
+Analysis = TypeVar("Analysis", UnitAnalysis, RunAnalysis)
 
 DEFAULT_PRESET = "laptop"
 """Preset of a run that names none, where the study has it; otherwise the study runs as it is written."""
@@ -67,15 +70,19 @@ class Program:
     @property
     def file(self) -> Path | None:
         """The file that the study was read from, if there is one."""
-        return file_of(self.reference)
+        if self.reference is None:
+            return None
+        place, _ = split_reference(self.reference)
+        file = place if is_file(place) else getattr(load_module(place), "__file__", None)
+        return Path(file) if file else None
 
     @cached_property
     def source(self) -> str | None:
         """Hash of the source of what decides the numbers beside the configuration; none where tasks are built in."""
         if self.study.units is not None:
             return None
-        parts = [] if self.study.task is None else [source_hash(type(self.study.task))]
-        parts += [] if self.study.start is None else [source_hash(self.study.start)]
+        task = None if self.study.task is None else type(self.study.task)
+        parts = [source_hash(each) for each in (task, self.study.start) if each is not None]
         # What is measured in every step of training cannot be measured again.
         parts += [each.source for each in self.measures("training")]
         return content_hash(parts) if parts else None
@@ -88,11 +95,10 @@ class Program:
         Raises:
             UserError: the study has no such preset.
         """
-        presets = self.study.presets
         if preset is None:
-            return DEFAULT_PRESET if DEFAULT_PRESET in presets else None
-        if preset not in presets:
-            known = ", ".join(presets) or "none: leave --preset out"
+            return DEFAULT_PRESET if DEFAULT_PRESET in self.study.presets else None
+        if preset not in self.study.presets:
+            known = ", ".join(self.study.presets) or "none: leave --preset out"
             raise UserError(f"preset: expected one of {known}, found {preset!r}; see hopscope studies")
         return preset
 
@@ -116,8 +122,9 @@ class Program:
         Raises:
             UserError: it does not fit the study as it is now.
         """
+        kind: type[Any] = DeclaredConfig if self.study.units is None else type(self.study.options)
         try:
-            return kind_of(self.study).model_validate(run.config)
+            return kind.model_validate(run.config)
         except ValidationError as error:
             raise UserError(
                 f"{run.path / 'config.json'}: expected a configuration of the study {self.name}, found "
@@ -145,12 +152,20 @@ class Program:
         return checked_task(self, plan, device)
 
     def declared_task(self, plan: UnitPlan) -> Task:
-        """The task of a unit, as its author wrote it.
+        """The task of a unit, as its author wrote it: a built-in one as it is recorded, another by the study's class.
 
         Raises:
             UserError: the recorded fields do not fit the task as it is now.
         """
-        return resolved(plan.task, self.study.task, self.reference or self.name)
+        own = self.study.task
+        if not isinstance(plan.task, TaskReference):
+            return plan.task
+        found = "none" if own is None else type(own).__name__
+        if own is None or found != plan.task.reference:
+            raise UserError(
+                f"{self.reference or self.name}: expected a study of the task {plan.task.reference}, found {found}"
+            )
+        return type(own).model_validate(plan.task.fields)
 
     def measured_task(self, plan: UnitPlan, device: str) -> "TaskOnDevice":
         """The task of a unit as measures see it: any task in the same way."""
@@ -162,23 +177,16 @@ class Program:
         """What is measured on held-out samples during training."""
         from hopscope.studies.measuring import evaluator
 
-        own = [analysis.evaluate for analysis in self.unit_analyses if analysis.evaluate is not None]
-        if own:
-            (evaluate,) = own
-            return evaluate(self.recorded(unit.run), task)
+        for analysis in self._analyses(UnitAnalysis):
+            if analysis.evaluate is not None:
+                return analysis.evaluate(self.recorded(unit.run), task)
         return evaluator(self, unit, plan)
 
     # What is measured.
 
-    @property
-    def unit_analyses(self) -> list[UnitAnalysis]:
-        """Analyses of a unit."""
-        return [each for each in self.study.analyses if isinstance(each, UnitAnalysis)]
-
-    @property
-    def run_analyses(self) -> list[RunAnalysis]:
-        """Analyses of the whole run."""
-        return [each for each in self.study.analyses if isinstance(each, RunAnalysis)]
+    def _analyses(self, kind: type[Analysis]) -> list[Analysis]:
+        """The study's analyses of one kind."""
+        return [each for each in self.study.analyses if isinstance(each, kind)]
 
     def measures(self, *kinds: str) -> list[Measure]:
         """Measures of some kinds (see `hopscope.measures.When`); those that others need come before them.
@@ -196,7 +204,7 @@ class Program:
     def analyses(self, config: Any, plan: UnitPlan) -> dict[str, str]:
         """Name → file kind (json or npz) of what is measured of a unit's last checkpoint.  Loads no torch."""
         found = {stored_name(each): "json" for each in self.measures("checkpoints", "end")}
-        for analysis in self.unit_analyses:
+        for analysis in self._analyses(UnitAnalysis):
             found |= analysis.files(self.as_run(config).options, plan)
         return found
 
@@ -204,14 +212,14 @@ class Program:
         """Measure a trained unit; what is there already is kept."""
         from hopscope.studies.measuring import analyse
 
-        for analysis in self.unit_analyses:
+        for analysis in self._analyses(UnitAnalysis):
             analysis.work(self.recorded(unit.run), unit, plan, task, budget, device)
         analyse(self, unit, plan, budget, device)
 
     @property
     def gathered(self) -> tuple[str, ...]:
         """Files of what is measured once for the whole run."""
-        own = (name for analysis in self.run_analyses for name in analysis.files)
+        own = (name for analysis in self._analyses(RunAnalysis) for name in analysis.files)
         return (*own, *(run_file(each) for each in self.measures("run")))
 
     def gather(self, run: RunFolder, config: Any, budget: "TimeBudget", say: Callable[[str], None]) -> None:
@@ -227,12 +235,12 @@ class Program:
             TimeBudgetReached: what is done is kept, and the same call goes on.
             UserError: something the user can mend; likewise.
         """
-        for analysis in self.run_analyses:
+        for analysis in self._analyses(RunAnalysis):
             analysis.work(run, self.as_run(config).options, budget, say)
         if self.measures("run"):
             from hopscope.studies.measuring import gather
 
-            gather(self, run, config, budget, say)
+            gather(self, run, budget, say)
 
     def measurements(self, run: RunFolder, config: Any) -> "Iterator[Row]":
         """Rows for the evidence table: everything that was measured after training."""
@@ -255,21 +263,23 @@ class Program:
 
     def present(self, run: RunFolder, config: Any, evidence: "Evidence", ledger: Ledger) -> None:
         """Write figures and story."""
-        write_figures(run, self.figures(config), evidence, self.facts(config).floors)
-        run.write_json("story.json", self.story(run, config, evidence, ledger))
+        run.write_json("story.json", self.story(run, config, evidence, ledger, draw=True))
 
-    def story(self, run: RunFolder, config: Any, evidence: "Evidence", ledger: Ledger) -> dict[str, Any]:
-        """What the page of a run says, as `story.json` holds it."""
+    def story(
+        self, run: RunFolder, config: Any, evidence: "Evidence", ledger: Ledger, *, draw: bool = False
+    ) -> dict[str, Any]:
+        """What the page of a run says, as `story.json` holds it; its figures are written beside it if asked for."""
         from hopscope.story.page import render_page
 
-        study, figures = self.as_run(config), self.figures(config)
+        study, figures, facts = self.as_run(config), self.figures(config), self.facts(config)
+        if draw:
+            write_figures(run, figures, evidence, facts.floors)
 
         def own(page: "PageFunctions") -> Mapping[str, Any]:
             names = {} if study.page_names is None else study.page_names(page, study.options)
             return {"options": study.options, **names}
 
-        template, facts = self.template(), self.facts(config)
-        return render_page(template, facts, evidence, ledger, figures, run, own, parts=self.part)
+        return render_page(self.template(), facts, evidence, ledger, figures, run, own, parts=self.part)
 
     def template(self) -> str | None:
         """The page's template, if the study brings one.
@@ -286,7 +296,7 @@ class Program:
         Raises:
             UserError: the file cannot be read.
         """
-        path = (self.file.parent if self.file is not None else Path()) / name
+        path = (Path() if self.file is None else self.file.parent) / name
         try:
             return path.read_text(encoding="utf-8")
         except OSError as error:
@@ -304,15 +314,14 @@ class Program:
             for part in (study.options, study.model, study.training)
         )
         task, named = study.task, study.member_name
+        kind, fields = type(task), {} if task is None else task.model_dump(mode="json")
         page = PAGE if study.page is None or "\n" in study.page else study.page
         floors = {plan.label: floors_of(self.declared_task(plan)) for plan in self.plan(config)}
         return StudyFacts(
             name=study.name,
             question=study.question,
             options=options,
-            task=None
-            if task is None
-            else TaskFacts(type(task).__name__, type(task).__doc__ or "", task.model_dump(mode="json")),
+            task=None if task is None else TaskFacts(kind.__name__, kind.__doc__ or "", fields),
             model=model,
             training=training,
             vary={name: list(values) for name, values in study.vary.items()},

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from hopscope.config import Config
 from hopscope.models.config import TransformerConfig
 from hopscope.tasks.config import RetrievalConfig, Targets, TimeOrder
+from hopscope.theory.information_flow import Mask, Order, exact_layers, layers_per_step
 from hopscope.training.config import Beta, TrainingConfig
 
 
@@ -136,3 +137,26 @@ class RecipeConfig(Config):
             final_every=self.final_every,
             precision=self.precision,
         )
+
+
+# What the information-flow model says of a configuration's mask and order of pairs.
+
+
+def mask_and_order(config: RecipeConfig) -> tuple[Mask, Order]:
+    """Mask and order of pairs as the theory takes them.
+
+    Where the order is random, a model must be right in every one, also in the worst; none is worse than deepest-first
+    (docs/theory.md).
+    """
+    order: Order = "deepest-first" if config.order == "random" else config.order
+    return ("causal" if config.causal else "none"), order
+
+
+def exact_of(config: RecipeConfig, steps: int) -> int:
+    """Exact minimum of layers for x_D."""
+    return exact_layers(steps, *mask_and_order(config))
+
+
+def exact_by_step(config: RecipeConfig, steps: int) -> dict[int, int]:
+    """Exact minimum of layers for each x_k."""
+    return layers_per_step(steps, *mask_and_order(config))

@@ -21,8 +21,6 @@ SECTIONS = ("task", "model", "training", "options")
 SEEDS = ("init_seed", "data_seed")
 """Overrides of a configuration that are no fields: seeds of the weights and of the training samples."""
 
-_PLAIN = ("seeds", "held_out")
-
 
 class Configuration(Config):
     """One cell of a study's grid.
@@ -130,12 +128,10 @@ class Study(BaseModel):
         for each in analyses:
             if not isinstance(each, UnitAnalysis | RunAnalysis):
                 raise ValueError(f"values of hopscope.studies.analysis, found {each!r}")
-        evaluated = [
-            each for each in analyses if isinstance(each, UnitAnalysis) and each.evaluate is not None
-        ]
-        if len(evaluated) > 1:
+        recording = sum(getattr(each, "evaluate", None) is not None for each in analyses)
+        if recording > 1:
             raise ValueError(
-                f"one analysis at most that says what is recorded in training, found {len(evaluated)}"
+                f"one analysis at most that says what is recorded in training, found {recording}"
             )
         return analyses
 
@@ -172,23 +168,13 @@ class Study(BaseModel):
         for name, values in self.vary.items():
             if not values:
                 raise ValueError(f"vary: expected at least one value of {name}, found none")
-        self._check_cells()
+        for values in itertools.product(*self.vary.values()):
+            self._replaced(dict(zip(self.vary, values, strict=True)))
         for preset, fields in self.presets.items():
             for name in fields:
                 if name not in self.plain_fields:
                     self._split(name, f"preset {preset!r}: ")
         return self
-
-    def _check_cells(self) -> None:
-        """Refuse varied fields that do not exist, and values that do not fit together."""
-        places = {name: self._split(name) for name in self.vary}
-        for values in itertools.product(*self.vary.values()):
-            sections: dict[str, dict[str, Any]] = {}
-            for name, value in zip(self.vary, values, strict=True):
-                section, field = places[name]
-                sections.setdefault(section, {})[field] = value
-            for section, fields in sections.items():
-                _replaced(getattr(self, section), section, fields)
 
     def changed(self, fields: Mapping[str, Any]) -> "Study":
         """The same study with other values of some fields.
@@ -200,28 +186,42 @@ class Study(BaseModel):
             UserError: there is no such field, or the value does not fit.
         """
         varied = dict(self.vary)
-        updates: dict[str, Any] = {}
-        changes: dict[str, dict[str, Any]] = {}
+        plain: dict[str, Any] = {}
+        others: dict[str, Any] = {}
         for name, value in fields.items():
             if name in varied:
                 several = isinstance(value, list | tuple | range)
                 varied[name] = tuple(value) if several else (value,)
             elif name in self.plain_fields:
-                updates[name] = value
+                plain[name] = value
             else:
-                section, field = self._split(name)
-                changes.setdefault(section, {})[field] = value
+                others[name] = value
+        return type(self)(**{**dict(self), **plain, **self._replaced(others), "vary": varied})
+
+    def _replaced(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The sections of some dotted fields, with these values, by the sections' names.
+
+        Raises:
+            UserError: there is no such field, or a value does not fit.
+        """
+        changes: dict[str, dict[str, Any]] = {}
+        for name, value in fields.items():
+            section, field = self._split(name)
+            changes.setdefault(section, {})[field] = value
+        found = {}
         for section, values in changes.items():
-            updates[section] = _replaced(getattr(self, section), section, values)
-        try:
-            return type(self).model_validate({**dict(self), **updates, "vary": varied})
-        except ValidationError as error:
-            raise UserError(f"study {self.name!r}: {validation_line(error)}") from None
+            before = getattr(self, section)
+            try:
+                found[section] = type(before).model_validate({**dict(before), **values})
+            except ValidationError as error:
+                prefix = "" if section == "options" else f"{section}."
+                raise UserError(f"{prefix}{validation_line(error)}") from None
+        return found
 
     @property
     def plain_fields(self) -> tuple[str, ...]:
         """Fields of the study itself that can be given another value."""
-        return _PLAIN if self.units is None else ()
+        return ("seeds", "held_out") if self.units is None else ()
 
     def _split(self, name: str, where: str = "") -> tuple[str, str]:
         """Section and field of a dotted name.
@@ -230,23 +230,27 @@ class Study(BaseModel):
             UserError: there is no such field.
         """
         section, dot, field = name.partition(".")
-        if not dot:  # a field of the options is named by itself
-            section, field = "options", name
-        value = getattr(self, section) if section in SECTIONS else None
-        if value is None or field not in type(value).model_fields:
+        place = (section, field) if dot else ("options", name)
+        if place not in self._places.values():
             raise UserError(
                 f"study {self.name!r}: {where}expected one of the fields {', '.join(self.fields())}, found {name!r}"
             )
-        return section, field
+        return place
+
+    @property
+    def _places(self) -> dict[str, tuple[str, str]]:
+        """Dotted name → section and field, of all sections; a field of the options is named by itself."""
+        sections = {section: getattr(self, section) for section in SECTIONS}
+        return {
+            field if section == "options" else f"{section}.{field}": (section, field)
+            for section, value in sections.items()
+            if value is not None
+            for field in type(value).model_fields
+        }
 
     def fields(self) -> list[str]:
         """Dotted names of everything that can be varied or given on the command line."""
-        found = list(self.plain_fields)
-        for section in SECTIONS:
-            value = getattr(self, section)
-            prefix = "" if section == "options" else f"{section}."
-            found += [f"{prefix}{field}" for field in ({} if value is None else type(value).model_fields)]
-        return found
+        return [*self.plain_fields, *self._places]
 
     def grid(self) -> list[Configuration]:
         """The configurations, in the order in which members are numbered.
@@ -365,19 +369,6 @@ def _checked_figures(figures: tuple[Any, ...]) -> tuple[Any, ...]:
         if not isinstance(each, Figure):
             raise ValueError(f"figures such as hs.figures.curves('loss'), found {each!r}")
     return figures
-
-
-def _replaced(value: Any, section: str, fields: Mapping[str, Any]) -> Any:
-    """A frozen value with other fields.
-
-    Raises:
-        UserError: a value does not fit.
-    """
-    try:
-        return type(value).model_validate({**dict(value), **fields})
-    except ValidationError as error:
-        prefix = "" if section == "options" else f"{section}."
-        raise UserError(f"{prefix}{validation_line(error)}") from None
 
 
 def _shown(value: Any) -> str:

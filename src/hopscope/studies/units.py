@@ -7,10 +7,9 @@ from pydantic import ValidationError
 
 from hopscope.config import in_words, validation_line
 from hopscope.errors import UserError
-from hopscope.models.config import Model
 from hopscope.studies.study import Configuration, Study
 from hopscope.tasks.declared import TaskReference
-from hopscope.tasks.task import Task
+from hopscope.tasks.task import Shape, Task
 from hopscope.training.config import Cell, UnitPlan, units_of
 
 MOST_MEMBERS = 32
@@ -37,47 +36,36 @@ def _cell(study: Study, configuration: Configuration, source: str, alone: bool) 
     assert task is not None and model is not None and training is not None, (
         "a study with a task has all of them"
     )
-    return Cell(
-        configuration.label,
-        seeds,
-        configuration.overrides,
-        recorded_task(task, source),
-        _fitted(here.name, model, shape_of(task)),
-        training,
-        # A configuration that is alone is cut in two, so that two cores share it.
-        min(MOST_MEMBERS, -(-len(seeds) // 2) if alone else len(seeds)),
+    shape = _shape_of(task)
+    try:
+        fitted = model.for_task(shape)
+    except ValidationError as error:
+        raise UserError(f"study {here.name!r}: model.{validation_line(error)}") from None
+    # A configuration that is alone is cut in two, so that two cores share it.
+    most = min(MOST_MEMBERS, -(-len(seeds) // 2) if alone else len(seeds))
+    recorded = _recorded(task, shape, source)
+    return Cell(configuration.label, seeds, configuration.overrides, recorded, fitted, training, most)
+
+
+def _recorded(task: Task, shape: Shape, source: str) -> Task | TaskReference:
+    """A task as a unit's record has it: a built-in one by its configuration, another by name and fields."""
+    if type(task).__module__.startswith("hopscope.tasks."):
+        return task
+    return TaskReference(
+        reference=type(task).__name__,
+        fields=task.model_dump(mode="json"),
+        source=source,
+        shape=shape,
+        gradient=task.differentiable_without_autograd,
     )
 
 
-def resolved(task: Task | TaskReference, own: Task | None, place: str) -> Task:
-    """The task of a unit: a built-in one as it is recorded, another by the class that the study has.
-
-    Args:
-        task: as the unit's plan has it.
-        own: the study's.
-        place: of the study, for errors.
-
-    Raises:
-        UserError: the recorded fields do not fit the class.
-    """
-    if not isinstance(task, TaskReference):
-        return task
-    if own is None or type(own).__name__ != task.reference:
-        raise UserError(
-            f"{place}: expected a study of the task {task.reference}, found "
-            f"{'none' if own is None else type(own).__name__}"
-        )
-    return type(own).model_validate(task.fields)
-
-
-def shape_of(task: Task) -> Any:
+def _shape_of(task: Task) -> Shape:
     """The shape of a task.
 
     Raises:
         UserError: it cannot be told, or is none.
     """
-    from hopscope.tasks.task import Shape
-
     name = type(task).__name__
     try:
         shape = task.shape()
@@ -93,41 +81,17 @@ def shape_of(task: Task) -> Any:
     return shape
 
 
-def recorded_task(task: Task, source: str) -> Any:
-    """A task as a unit's record has it: a built-in one by its configuration, another by name and fields."""
-    if type(task).__module__.startswith("hopscope.tasks."):
-        return task
-    return TaskReference(
-        reference=type(task).__name__,
-        fields=task.model_dump(mode="json"),
-        source=source,
-        shape=shape_of(task),
-        gradient=task.differentiable_without_autograd,
-    )
-
-
-def _fitted(name: str, model: Model, shape: Any) -> Any:
-    try:
-        return model.for_task(shape)
-    except ValidationError as error:
-        raise UserError(f"study {name!r}: model.{validation_line(error)}") from None
-
-
-def floors_of(task: Task | None) -> Mapping[str, Any]:
+def floors_of(task: Task) -> Mapping[str, Any]:
     """The floors of a task.
 
     Raises:
         UserError: they cannot be told, or are no mapping.
     """
-    if task is None:
-        return {}
     try:
-        floors = task.floors()
+        floors: Any = task.floors()
+        found = type(floors).__name__
     except Exception as error:
-        found = in_words(error)
-        raise UserError(f"{type(task).__name__}.floors: expected floors by name, found {found}") from None
+        floors, found = None, in_words(error)
     if not isinstance(floors, Mapping):
-        raise UserError(
-            f"{type(task).__name__}.floors: expected floors by name, found {type(floors).__name__}"
-        )
+        raise UserError(f"{type(task).__name__}.floors: expected floors by name, found {found}")
     return floors

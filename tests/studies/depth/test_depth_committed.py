@@ -15,7 +15,7 @@ from hopscope.studies.depth.claims import claims
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.figures import BELOW_BOUND, BELOW_EXACT, NEVER, SEEN, figures
 from hopscope.studies.depth.values import losses_below_bound, losses_without_curriculum
-from hopscope.studies.retrieval_rows import measurements
+from hopscope.studies.retrieval import measurements
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results" / "depth"
 RUNS = ("laptop", "steps", "specification")

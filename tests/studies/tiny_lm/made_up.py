@@ -13,8 +13,7 @@ from hopscope.studies import find_study
 from hopscope.studies.tiny_lm import page
 from hopscope.studies.tiny_lm.claims import claims
 from hopscope.studies.tiny_lm.config import plan
-from hopscope.studies.tiny_lm.evidence import Member, depth_of
-from hopscope.studies.tiny_lm.measures import of_members
+from hopscope.studies.tiny_lm.members import Member, of_members
 
 UNREAD = {
     "learned": [], "paths": [], "minimal_circuits": [], "merges": [], "reads": [], "exchanges": [],
@@ -107,7 +106,7 @@ def read(member):
     """The member with a circuit that was read."""
     tokens = [{"role": role, "chain": -1 if "word" in role else 0, "label": "a"} for role in ROLES[:8]]
     return replace(
-        member, reading=READING, checkpoints=STEPS, paths=followed_paths(READING, FOLLOWED, depth_of),
+        member, reading=READING, checkpoints=STEPS, paths=followed_paths(READING, FOLLOWED),
         loss={depth: (list(STEPS), [1.4, 0.7, 0.1]) for depth in member.loss},
         accuracy={depth: (list(STEPS), [0.25, 0.5, 1.0]) for depth in member.accuracy},
         tokens=tokens, rows=ROLES, unit=Unit(),

@@ -12,7 +12,7 @@ from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
 from hopscope.studies.tiny_lm.config import TinyLmConfig
-from hopscope.studies.tiny_lm.evidence import gather
+from hopscope.studies.tiny_lm.members import gather
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results" / "tiny_lm"
 STUDY = find_study("tiny-lm")

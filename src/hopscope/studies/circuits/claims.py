@@ -8,9 +8,9 @@ from hopscope.circuits.places import of_places
 from hopscope.claims import Claim, Samples, at_least, at_most, between
 from hopscope.claims.intervals import interval_of_pairs
 from hopscope.claims.verdicts import LEAST_SEEDS
-from hopscope.studies.chains.claims import LEAST_MODELS, TRUST, by_seed, last_of, read_members
+from hopscope.studies.circuit_study.claims import LEAST_MODELS, TRUST, by_seed, last_of, read_members
 from hopscope.studies.circuits.config import CircuitsConfig
-from hopscope.studies.theory import exact_of
+from hopscope.studies.recipe import exact_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from hopscope.studies.chains.config import DEEP, QUICK, ChainsConfig
+from hopscope.studies.circuit_study.config import DEEP, QUICK, ChainsConfig
 
 
 class CircuitsConfig(ChainsConfig):

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from hopscope.circuits.places import of_places
 from hopscope.claims import Claim, Samples, at_least, at_most, between
 from hopscope.claims.intervals import excess_interval
-from hopscope.studies.chains.claims import LEAST_MODELS, TRUST, by_seed, independent
-from hopscope.studies.chains.learned import (
+from hopscope.studies.circuit_study.claims import LEAST_MODELS, TRUST, by_seed, independent
+from hopscope.studies.circuit_study.learned import (
     NONE_READ,
     learned_members,
     loss_follows_heads,
@@ -15,10 +15,10 @@ from hopscope.studies.chains.learned import (
     unseen,
     ways,
 )
-from hopscope.studies.chains.proof import PREFIX, Proof
+from hopscope.studies.circuit_study.proof import PREFIX, Proof
 from hopscope.studies.circuits.claims import lacks
 from hopscope.studies.circuits.config import CircuitsConfig
-from hopscope.studies.theory import exact_of
+from hopscope.studies.recipe import exact_of
 
 if TYPE_CHECKING:
     import pandas as pd

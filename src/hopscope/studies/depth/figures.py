@@ -10,7 +10,7 @@ from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.configurations import AXES, Asked, Configuration, Reading, reading_word
 from hopscope.studies.depth.runs import Runs, as_configured, panel
 from hopscope.studies.depth.values import LEARNED, crossings_of
-from hopscope.studies.theory import exact_by_step, exact_of, mask_and_order
+from hopscope.studies.recipe import exact_by_step, exact_of, mask_and_order
 from hopscope.theory.information_flow import theorem_bound
 from hopscope.words import counted, symbol
 

@@ -30,7 +30,7 @@ from hopscope.studies.depth.values import (
     out_of_order,
     steps_out_of_order,
 )
-from hopscope.studies.theory import exact_by_step, exact_of
+from hopscope.studies.recipe import exact_by_step, exact_of
 from hopscope.theory.information_flow import bound_layers, theorem_bound
 
 if TYPE_CHECKING:

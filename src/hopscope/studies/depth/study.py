@@ -4,7 +4,7 @@ from hopscope.studies.depth.claims import claims
 from hopscope.studies.depth.config import COSTS, PRESETS, DepthStudyConfig, plan
 from hopscope.studies.depth.figures import figures
 from hopscope.studies.depth.page import names
-from hopscope.studies.retrieval_rows import losses_at_the_end
+from hopscope.studies.retrieval import losses_at_the_end
 from hopscope.studies.study import Study
 
 study = Study(

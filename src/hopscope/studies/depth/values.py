@@ -22,7 +22,7 @@ from hopscope.studies.depth.runs import (
     reading_lacks,
     study_config,
 )
-from hopscope.studies.theory import exact_of
+from hopscope.studies.recipe import exact_of
 from hopscope.theory.information_flow import Mask, exact_layers, theorem_bound
 
 if TYPE_CHECKING:

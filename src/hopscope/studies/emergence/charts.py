@@ -8,7 +8,7 @@ from hopscope.figures import Drawing
 from hopscope.figures.marks import QUIET_INK, colour, given
 from hopscope.figures.points import matrix, points, table
 from hopscope.figures.rows import WIDTH, Row, short
-from hopscope.studies.chains.claims import independent
+from hopscope.studies.circuit_study.claims import independent
 from hopscope.studies.emergence.config import EmergenceConfig
 from hopscope.studies.emergence.events import before, both, events, read_of, shares
 from hopscope.words import symbol, symbols
@@ -72,12 +72,12 @@ def variance(config: EmergenceConfig, evidence: "Evidence") -> Drawing:
     for event in every:
         found = shares(config, event)
         if found is not None:
-            by_chance = (found.rows_by_chance, found.columns_by_chance, None)
-            for part, share, chance in zip(
-                PARTS, (found.rows, found.columns, found.rest), by_chance, strict=True
-            ):
-                level = None if chance is None else short(chance)
-                rows.append({"event": event.name, "part": part, "share": short(share), "by_chance": level})
+            levels = (short(found.rows_by_chance), short(found.columns_by_chance), None)
+            split = (found.rows, found.columns, found.rest)
+            rows += [
+                {"event": event.name, "part": part, "share": short(share), "by_chance": level}
+                for part, share, level in zip(PARTS, split, levels, strict=True)
+            ]
     x = alt.X("share:Q", title="share of the variance of the time", axis=alt.Axis(format="%"))
     y = alt.Y("event:N", title=None, sort=[event.name for event in every], axis=alt.Axis(labelLimit=0))
     bars = alt.Chart(table("variance", "event part", "share by_chance")).mark_bar()

@@ -9,7 +9,14 @@ from hopscope.circuits.places import FORMED, Place, of_places, times
 from hopscope.claims import Claim, Samples, at_most, between
 from hopscope.claims.crossings import Crossing, Order, order
 from hopscope.claims.verdicts import LEAST_SEEDS
-from hopscope.studies.chains.claims import LEAST_MODELS, TRUST, by_seed, independent, last_of, read_members
+from hopscope.studies.circuit_study.claims import (
+    LEAST_MODELS,
+    TRUST,
+    by_seed,
+    independent,
+    last_of,
+    read_members,
+)
 from hopscope.studies.emergence.config import EmergenceConfig
 
 if TYPE_CHECKING:

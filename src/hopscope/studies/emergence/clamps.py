@@ -1,6 +1,6 @@
 """Causal timelines of some members: trained again from a checkpoint, with one read of each hop clamped."""
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hopscope.circuits.circuit import Circuit, Path
@@ -31,50 +31,48 @@ def analyse(
     Raises:
         TimeBudgetReached: within a run, which then begins anew; those before it are kept.
     """
-    last = plan.training.steps
     for index, member in candidates(config, plan):
-        name = clamps_name(member.member)
-        if unit.analysis_path(name, last).is_file():
-            continue
-        reading = read_member(unit.run, member.member, last, config.reader())
-        stages = StoredStages(unit, f"{name}-stages", last)
-        found = (
-            _runs(config, unit, plan, task, budget, index, reading, stages, device) if _reads(reading) else {}
-        )
-        unit.write_analysis(name, last, {"member": member.member, **found})
-        stages.discard()
+        if not unit.analysis_path(clamps_name(member.member), plan.training.steps).is_file():
+            _train_again(config, unit, plan, task, budget, device, index)
 
 
-def _runs(
+def _train_again(
     config: EmergenceConfig,
     unit: UnitFolder,
     plan: UnitPlan,
     task: RetrievalTask,
     budget: TimeBudget,
-    index: int,
-    reading: Mapping[str, Any],
-    stages: MutableMapping[str, Any],
     device: str,
-) -> dict[str, Any]:
-    member, chosen = plan.members[index], _reads(reading)
-    followed = unit.read_analysis(formation_name(member.member), plan.training.steps)
-    start = _before(followed, [path for paths in chosen.values() for path in paths])
-    rows = {str(path.roles): path.query for paths in chosen.values() for path in paths}
-    for name, clamp in _clamps(config, chosen, _used(reading)).items():
-        if name not in stages:
-            found = rerun(
-                load_ensemble(unit, start, device).select([index]), task, plan.training, member.data_seed, start,
-                {name: clamp}, steps=config.clamp_steps, every=config.checkpoint_every,
-                samples=config.evaluation_samples, check=budget.check,
-            )  # fmt: skip
-            stages[name] = {
-                "name": name,
-                "clamped": [_words(each, rows) for each in clamp],
-                "steps": list(found.steps),
-                "losses": {key: list(values) for key, values in found.losses[name].items()},
-            }
-    runs = [dict(run) for run in stages.values()]
-    return {"start": start, "steps": runs[0]["steps"], "runs": runs}
+    index: int,
+) -> None:
+    """Write the re-runs of one member; nothing but its number if it was not read."""
+    member, last = plan.members[index], plan.training.steps
+    name = clamps_name(member.member)
+    found: dict[str, Any] = {"member": member.member}
+    stages = StoredStages(unit, f"{name}-stages", last)
+    reading = read_member(unit.run, member.member, last, config.reader())
+    chosen = _reads(reading)
+    if chosen:
+        paths = [path for same in chosen.values() for path in same]
+        start = _before(unit.read_analysis(formation_name(member.member), last), paths)
+        rows = {str(path.roles): path.query for path in paths}
+        for run, clamp in _clamps(config, chosen, _used(reading)).items():
+            if run not in stages:
+                again = rerun(
+                    load_ensemble(unit, start, device).select([index]), task, plan.training, member.data_seed, start,
+                    {run: clamp}, steps=config.clamp_steps, every=config.checkpoint_every,
+                    samples=config.evaluation_samples, check=budget.check,
+                )  # fmt: skip
+                stages[run] = {
+                    "name": run,
+                    "clamped": [_words(each, rows) for each in clamp],
+                    "steps": list(again.steps),
+                    "losses": {key: list(values) for key, values in again.losses[run].items()},
+                }
+        runs = [dict(run) for run in stages.values()]
+        found |= {"start": start, "steps": runs[0]["steps"], "runs": runs}
+    unit.write_analysis(name, last, found)
+    stages.discard()
 
 
 def _clamps(

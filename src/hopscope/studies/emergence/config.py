@@ -4,7 +4,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from hopscope.studies.chains.config import DEEP, QUICK, ChainsConfig
+from hopscope.studies.circuit_study.config import DEEP, QUICK, ChainsConfig
 from hopscope.training.config import MemberPlan, UnitPlan
 from hopscope.words import symbol
 
@@ -58,11 +58,11 @@ LEFT_ALONE = "nothing clamped"
 
 def clamped_runs(config: EmergenceConfig) -> dict[str, str]:
     """Name of each run that a member's training again may have → what the page calls it."""
-    steps = range(1, config.steps + 1)
-    named = {f"step_{step}": f"the read for {symbol(step)} clamped" for step in steps}
-    controls = {f"{CONTROL}step_{step}": f"{CONTROL}{symbol(step)}" for step in steps}
-    pairs = zip(named.items(), controls.items(), strict=True)
-    return {LEFT_ALONE: LEFT_ALONE, **dict(run for pair in pairs for run in pair)}
+    runs = {LEFT_ALONE: LEFT_ALONE}
+    for step in range(1, config.steps + 1):
+        runs[f"step_{step}"] = f"the read for {symbol(step)} clamped"
+        runs[f"{CONTROL}step_{step}"] = f"{CONTROL}{symbol(step)}"
+    return runs
 
 
 def clamps_name(member: int) -> str:

@@ -3,13 +3,13 @@
 Everything is computed from the times in the evidence table (`hopscope.circuits.places`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from hopscope.circuits.places import FELL, FORMED, of_step, times
-from hopscope.claims.crossings import Crossing
+from hopscope.claims.crossings import Crossing, median
 from hopscope.claims.precedence import Precedence, precedence
 from hopscope.claims.variance import Shares, variance_shares
 from hopscope.studies.emergence.config import EmergenceConfig
@@ -17,8 +17,6 @@ from hopscope.words import symbol
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,6 +32,16 @@ class Event:
     name: str
     step: int
     times: Mapping[int, Crossing]
+
+    @property
+    def came(self) -> int:
+        """Members to which it happened within training."""
+        return sum(time.time is not None for time in self.times.values())
+
+    @property
+    def median(self) -> float | None:
+        """The step by which it had happened to half of the members; none if more than half were never seen to."""
+        return median(list(self.times.values())) if self.times else None
 
 
 def events(evidence: "Evidence", steps: int, members: Iterable[int]) -> list[Event]:
@@ -88,17 +96,17 @@ def waits(first: Event, second: Event) -> list[float]:
 # Crossed seeds.
 
 
-def crossed(config: EmergenceConfig, value: Callable[[int], T]) -> list[list[T]]:
-    """A value of every crossed member: rows are initial weights, columns are data."""
+def crossed(config: EmergenceConfig) -> list[list[int]]:
+    """Every crossed member: rows are initial weights, columns are data."""
     of = {(plan.init_seed, plan.data_seed): plan.member for plan in config.members()}
     every = range(config.crossed)
-    return [[value(of[init, data]) for data in every] for init in every]
+    return [[of[init, data] for data in every] for init in every]
 
 
 def censored(config: EmergenceConfig, event: Event) -> int:
     """Crossed members to which an event did not happen within training."""
-    found = [time for row in crossed(config, event.times.get) for time in row]
-    return sum(time is not None and time.time is None for time in found)
+    times = [event.times.get(member) for row in crossed(config) for member in row]
+    return sum(time is not None and time.time is None for time in times)
 
 
 def shares(config: EmergenceConfig, event: Event) -> Shares | None:
@@ -108,9 +116,9 @@ def shares(config: EmergenceConfig, event: Event) -> Shares | None:
         None if a crossed member says nothing about the event (it diverged, was not read, or needs no read of its own
         for it), or all times are equal.
     """
-    found = crossed(config, event.times.get)
-    end = float(config.training_steps)
-    rows = [[end if time.time is None else time.time for time in row if time is not None] for row in found]
+    end, found = float(config.training_steps), crossed(config)
+    times = [[event.times[member].time for member in row if member in event.times] for row in found]
+    rows = [[end if time is None else time for time in row] for row in times]
     whole = config.crossed > 0 and all(len(row) == config.crossed for row in rows)
     return variance_shares(rows) if whole else None
 
@@ -124,7 +132,7 @@ def alike(config: EmergenceConfig, evidence: "Evidence") -> dict[str, tuple[int,
     found = dict.fromkeys(("initial weights", "data", "neither"), (0, 0))
     kinds = {(True, False): "initial weights", (False, True): "data", (False, False): "neither"}
     seeds = {plan.member: (plan.init_seed, plan.data_seed) for plan in config.members()}
-    read = read_of(evidence, [member for row in crossed(config, lambda member: member) for member in row])
+    read = read_of(evidence, [member for row in crossed(config) for member in row])
     classes = evidence.last("circuit_class") if "circuit_class" in evidence else {}
     for one, other in combinations(read, 2):
         kind = kinds[seeds[one][0] == seeds[other][0], seeds[one][1] == seeds[other][1]]

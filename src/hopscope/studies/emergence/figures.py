@@ -3,9 +3,8 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hopscope.figures import Figure, lines
-from hopscope.figures.series import Axis, Series
-from hopscope.studies.chains import figures as shared
+from hopscope.figures import Axis, Figure, Series, lines
+from hopscope.studies.circuit_study.figures import charts, timeline
 from hopscope.studies.emergence.config import EmergenceConfig, clamped_runs
 from hopscope.words import symbol
 
@@ -15,20 +14,17 @@ if TYPE_CHECKING:
 
 def figures(config: EmergenceConfig) -> tuple[Figure, ...]:
     """Timelines, orders, circuits; members trained again and crossed seeds where the configuration has them."""
-
-    def own(name: str) -> Figure:
-        return shared.drawn(__package__, name, config)
-
+    own = partial(charts, config, module=f"{__package__}.charts")
     loss = Axis("held-out partial loss", (0.0, 1.05))
     clamps = lines("clamps", partial(_clamps, config), loss, columns=config.steps)
     return (
-        *shared.figures(config, "timeline", "crossings"),
-        own("precedence"),
-        own("alignment"),
-        *shared.figures(config, "reads", "controls", "modes"),
+        timeline(config),
+        *charts(config, "crossings"),
+        *own("precedence", "alignment"),
+        *charts(config, "reads", "controls", "modes"),
         *([clamps] if config.clamped else []),
-        *([own("variance")] if config.crossed else []),
-        *shared.figures(config, "gallery"),
+        *(own("variance") if config.crossed else []),
+        *charts(config, "gallery"),
     )
 
 

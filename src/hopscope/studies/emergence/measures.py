@@ -7,7 +7,7 @@ uses).
     `clamped_from`: step of the checkpoint from which the member was trained again.
     `clamped_rows`: 1 for each group of rows that was clamped; layer, head, and part `run: query`.
     `clamped_loss`, `clamped_loss_step_k`: held-out losses of a run, at each of its evaluations.
-    `clamped_fell_step_k`: when the loss of step k fell under one half; a time, see `hopscope.studies.chains.measures`.
+    `clamped_fell_step_k`: when the loss of step k fell under one half; a time, see `hopscope.circuits.history_rows`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from hopscope.circuits.history_rows import adding, time_rows
 from hopscope.claims.crossings import first_crossing
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
-from hopscope.studies.chains.config import FALLEN
+from hopscope.studies.circuit_study.config import FALLEN
 from hopscope.studies.emergence.config import EmergenceConfig, clamps_name
 
 CLAMPS = "clamps"
@@ -41,20 +41,14 @@ def measurements(run: RunFolder, config: EmergenceConfig) -> Iterator[Row]:
 
 
 def clamp_rows(member: int, found: Mapping[str, Any], file: str, config: EmergenceConfig) -> Iterator[Row]:
-    """The rows of a member that was trained again.
-
-    Args:
-        member: its number.
-        found: what `hopscope.studies.emergence.clamps` wrote of it.
-        file: where that is, relative to the run.
-        config: of the run.
-    """
+    """The rows of a member that was trained again, from what `hopscope.studies.emergence.clamps` wrote into a file."""
     row = partial(Row, member, CLAMPS, file=file)
     last = partial(row, step=config.training_steps)
     yield last(metric="clamped_from", value=float(found["start"]))
     for run in found["runs"]:
         for place in run["clamped"]:
-            layer, head, query = _place(place)
+            where, query = place.split(" ", 1)  # such as `1.0 second 2`
+            layer, head = map(int, where.split("."))
             yield last(
                 metric="clamped_rows", value=1.0, layer=layer, head=head, part=f"{run['name']}: {query}"
             )
@@ -67,10 +61,3 @@ def clamp_rows(member: int, found: Mapping[str, Any], file: str, config: Emergen
             yield from time_rows(
                 adding(member, config.training_steps), CLAMPS, event, fell, part=run["name"], file=file
             )
-
-
-def _place(words: str) -> tuple[int, int, str]:
-    """What `clamps` wrote of some clamped rows: `1.0 second 2` → layer 1, head 0, `second 2`."""
-    head, query = words.split(" ", 1)
-    layer, number = head.split(".")
-    return int(layer), int(number), query

@@ -4,8 +4,8 @@ import math
 from typing import TYPE_CHECKING
 
 from hopscope.claims import Claim, Samples
-from hopscope.studies.chains.claims import LEAST_MODELS, TRUST, by_seed, independent, last_of
-from hopscope.studies.chains.learned import (
+from hopscope.studies.circuit_study.claims import LEAST_MODELS, TRUST, by_seed, independent, last_of
+from hopscope.studies.circuit_study.learned import (
     NONE_READ,
     formed_at,
     loss_follows_heads,
@@ -14,7 +14,7 @@ from hopscope.studies.chains.learned import (
     unseen,
     ways,
 )
-from hopscope.studies.chains.proof import PREFIX, Proof
+from hopscope.studies.circuit_study.proof import PREFIX, Proof
 from hopscope.studies.emergence.claims import R8, before_induction, lacks, out_of_order
 
 if TYPE_CHECKING:

@@ -2,22 +2,21 @@
 each member's circuit, followed back to the beginning."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from torch import Tensor
 
-from hopscope.circuits.following import read_and_follow
-from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.settings import setting_of, task_of
 from hopscope.errors import UserError
 from hopscope.llm.answers import records, rows, tallies
 from hopscope.llm.evaluation import evaluate
 from hopscope.llm.failures import check_installed
 from hopscope.llm.gpt2_folder import write_folder
+from hopscope.models.interventions import Roles
 from hopscope.models.transformer import Transformer
 from hopscope.runs import UnitFolder
+from hopscope.studies.circuit_study.members import follow_members
 from hopscope.studies.tiny_lm.config import EXAM, TinyLmConfig
+from hopscope.tasks.batch import Batch
 from hopscope.tasks.equations import EquationsTask
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan
@@ -74,28 +73,14 @@ def analyse(
             budget.check()
             found.append({"member": member.member, **_examined(config, unit, task, member.member, step)})
         unit.write_analysis(EXAM, step, {"step": step, "members": found})
-    # Circuits are read and followed by the CPU, wherever the unit was trained.
-    setting = setting_of(task_of(task.config))
-    example = partial(_example, task.vocabulary)
-    for index, member in enumerate(plan.members):
-        budget.check()
-        read_and_follow(unit, index, member.member, step, config.reader(), setting, example)
 
+    def labels(batch: Batch) -> list[str]:
+        return [task.vocabulary[token] for token in batch.inputs[0, 0].tolist()]
 
-def _example(vocabulary: Sequence[str], grammar: Grammar) -> dict[str, Any]:
-    """The positions of the question that the maps are of, and the row roles, round by round, padding last."""
-    batch = grammar.batch
-    roles = [grammar.words(roles) for roles in grammar.roles]
-    of = grammar.rows[:, 0].int().argmax(0).tolist()
-    chain, tokens = (values[0, 0].tolist() for values in (batch.roles["chain"], batch.inputs))
-    found = [
-        {"role": roles[role], "chain": chain, "label": vocabulary[token]}
-        for role, chain, token in zip(of, chain, tokens, strict=True)
-    ]
-    in_text = sorted(
-        grammar.roles, key=lambda role: (role["kind"] == 0, role["round"], role["kind"], role["slot"])
-    )
-    return {"tokens": found, "rows": [grammar.words(role) for role in in_text]}
+    def order(roles: Roles) -> tuple[Any, ...]:  # round by round, padding last
+        return roles["kind"] == 0, roles["round"], roles["kind"], roles["slot"]
+
+    follow_members(unit, plan, config.reader(), labels, order, budget)
 
 
 def _examined(

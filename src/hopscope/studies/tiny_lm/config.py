@@ -1,6 +1,6 @@
 """Grid and presets of the study of a small language model."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -123,24 +123,12 @@ class TinyLmConfig(Config):
 
     def task(self, mixture: str) -> EquationsConfig:
         """The task under one mixture."""
-        return EquationsConfig(
-            chains=self.chains,
-            depths=self.depths,
-            mixture=self.drawn[mixture],
-            lines=self.lines,
-            asked=self.asked,
-            repeated=self.repeated,
-            held_out_share=self.held_out_share,
-            split_seed=self.split_seed,
-        )
+        return EquationsConfig(mixture=self.drawn[mixture], **self._given_to(EquationsConfig))
 
     def model(self, task: EquationsConfig) -> TransformerConfig:
         """The model: GPT-2's blocks, which any tool reads."""
         return TransformerConfig(
-            layers=self.layers,
-            heads=self.heads,
-            width=self.width,
-            mlp_ratio=self.mlp_ratio,
+            **self._given_to(TransformerConfig),
             activation="gelu",
             norm="pre",
             causal=True,
@@ -150,49 +138,30 @@ class TinyLmConfig(Config):
             input_size=len(task.vocabulary),
             output_size=len(task.vocabulary),
             readout=task.readout,
-            init=self.init,
         )
 
     def reader(self) -> ReaderConfig:
         """How members are read."""
-        return ReaderConfig(
-            orders=self.orders,
-            further_orders=self.further_orders,
-            most_circuits=self.most_circuits,
-            random_circuits=self.random_circuits,
-        )
+        return ReaderConfig(**self._given_to(ReaderConfig))
 
     def training(self) -> TrainingConfig:
         """The training."""
-        return TrainingConfig(
-            steps=self.training_steps,
-            batch_size=self.batch_size,
-            optimizer="adamw",
-            learning_rate=self.learning_rate,
-            betas=(0.9, self.beta2),
-            weight_decay=self.weight_decay,
-            warmup_steps=self.warmup_steps,
-            clip_norm=self.clip_norm,
-            checkpoint_every=self.checkpoint_every,
-            evaluate_every=self.evaluate_every,
-        )
+        given = self._given_to(TrainingConfig)
+        return TrainingConfig(steps=self.training_steps, optimizer="adamw", betas=(0.9, self.beta2), **given)
+
+    def _given_to(self, kind: type[Config]) -> dict[str, Any]:
+        """The fields of the study that are fields of another configuration, under the same names."""
+        return {name: getattr(self, name) for name in kind.model_fields if name in type(self).model_fields}
 
 
 def plan(config: TinyLmConfig) -> list[UnitPlan]:
     """Units by mixture; one with many seeds is cut into several."""
-    tasks = {mixture: config.task(mixture) for mixture in config.drawn}
-    return units_of(
-        Cell(
-            mixture,
-            range(config.seeds),
-            {"mixture": mixture},
-            task,
-            config.model(task),
-            config.training(),
-            config.members_per_unit,
-        )
-        for mixture, task in tasks.items()
-    )
+    cells = []
+    for mixture in config.drawn:
+        task, told = config.task(mixture), {"mixture": mixture}
+        model, training = config.model(task), config.training()
+        cells.append(Cell(mixture, range(config.seeds), told, task, model, training, config.members_per_unit))
+    return units_of(cells)
 
 
 EXAM = "exam"

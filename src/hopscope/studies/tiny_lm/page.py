@@ -8,7 +8,7 @@ from hopscope.circuits.on_page import CircuitsOnPage
 from hopscope.story.functions import PageFunctions
 from hopscope.studies.tiny_lm.config import TinyLmConfig
 from hopscope.studies.tiny_lm.corpus import shares
-from hopscope.studies.tiny_lm.evidence import gather
+from hopscope.studies.tiny_lm.members import gather
 from hopscope.tasks.text import TextConfig, questions
 
 

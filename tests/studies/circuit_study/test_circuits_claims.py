@@ -7,7 +7,7 @@ import pytest
 from hopscope.claims import Verdict
 from hopscope.claims.intervals import interval_of_pairs
 from hopscope.claims.registration import register
-from hopscope.studies.chains.measures import links_a_pair
+from hopscope.studies.circuit_study.members import links_a_pair
 from hopscope.studies.circuits.claims import claims, first_and_later, reads_by_rules
 from hopscope.studies.circuits.config import PRESETS
 

@@ -1,14 +1,13 @@
 """The figures that the studies of circuits and of emergence share, from the evidence table; loads no chart library."""
 
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hopscope.circuits.places import followed_paths
-from hopscope.figures import Drawing, Figure, chart, lines
-from hopscope.figures.series import Axis, Mark, Series
-from hopscope.studies.chains.claims import independent
-from hopscope.studies.chains.config import FALLEN, ChainsConfig
+from hopscope.figures import Axis, Figure, Mark, Series, chart, lines
+from hopscope.studies.analysis import deferred
+from hopscope.studies.circuit_study.claims import independent
+from hopscope.studies.circuit_study.config import FALLEN, ChainsConfig
 from hopscope.words import symbol
 
 if TYPE_CHECKING:
@@ -28,33 +27,15 @@ MODE_WORDS = {
 """How a path is taken away, as legends say it."""
 
 
-def figures(config: ChainsConfig, *names: str) -> tuple[Figure, ...]:
-    """Some figures of a run: `timeline`, or a function of `hopscope.studies.chains.charts`."""
-    return tuple(
-        timeline(config) if name == "timeline" else drawn(__package__, name, config) for name in names
-    )
-
-
-def drawn(package: str, name: str, config: ChainsConfig) -> Figure:
-    """A chart of one's own: the function of its name in the package's `charts`, which is loaded when it is drawn."""
-
-    def draw(evidence: "Evidence") -> Drawing:
-        found: Drawing = getattr(import_module(f"{package}.charts"), name)(config, evidence)
-        return found
-
-    return chart(name, draw)
+def charts(config: ChainsConfig, *names: str, module: str = f"{__package__}.charts") -> tuple[Figure, ...]:
+    """Charts by the names of their functions; the module that holds them is loaded when one is drawn."""
+    return tuple(chart(name, partial(deferred(f"{module}:{name}"), config)) for name in names)
 
 
 def timeline(config: ChainsConfig) -> Figure:
     """Losses, and attention on the paths, against training steps: a small chart for each independent member."""
-    levels = (Mark(FALLEN), Mark(config.task().plateau))
-    return lines(
-        "timeline",
-        partial(_timeline, config),
-        Axis("loss, or mean attention", (0.0, 1.05)),
-        marks=levels,
-        height=190,
-    )
+    axis, levels = Axis("loss, or mean attention", (0.0, 1.05)), (Mark(FALLEN), Mark(config.task().plateau))
+    return lines("timeline", partial(_timeline, config), axis, marks=levels, height=190)
 
 
 def _timeline(config: ChainsConfig, evidence: "Evidence") -> list[Series]:

@@ -19,8 +19,8 @@ from hopscope.circuits.settings import task_of
 from hopscope.circuits.vector_goal import VectorSetting
 from hopscope.models.transformer import Transformer
 from hopscope.runs import UnitFolder
-from hopscope.studies.chains.config import ChainsConfig
-from hopscope.studies.chains.proof import PROOFS, proofs_name, reader_of
+from hopscope.studies.circuit_study.config import ChainsConfig
+from hopscope.studies.circuit_study.proof import PROOFS, proofs_name, reader_of
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import MemberPlan, UnitPlan
@@ -37,37 +37,19 @@ def analyse(
     task: RetrievalTask,
     budget: TimeBudget,
     device: str,
+    *,
+    read_again: bool,
 ) -> None:
     """Write what both proofs say of every independent member of a trained unit; what is there already is kept.
+
+    Args:
+        config, unit, plan, task, budget, device: as of any analysis of a unit.
+        read_again: whether every member is read a second time by each proof.
 
     Raises:
         TimeBudgetReached: between two members.
         UserError: a checkpoint is damaged, or a file cannot be written.
     """
-    _analyse(config, unit, plan, task, budget, read_again=False)
-
-
-def analyse_twice(
-    config: ChainsConfig,
-    unit: UnitFolder,
-    plan: UnitPlan,
-    task: RetrievalTask,
-    budget: TimeBudget,
-    device: str,
-) -> None:
-    """The same, and read every member a second time by each proof."""
-    _analyse(config, unit, plan, task, budget, read_again=True)
-
-
-def _analyse(
-    config: ChainsConfig,
-    unit: UnitFolder,
-    plan: UnitPlan,
-    task: RetrievalTask,
-    budget: TimeBudget,
-    *,
-    read_again: bool,
-) -> None:
     if config.departures:
         return
     read = task_of(task.config)

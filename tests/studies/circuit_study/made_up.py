@@ -17,10 +17,9 @@ from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence, Row
 from hopscope.runs.metrics import GATHERED
 from hopscope.studies import program
-from hopscope.studies.chains import page
-from hopscope.studies.chains.config import ChainsConfig
-from hopscope.studies.chains.evidence import Member
-from hopscope.studies.chains.measures import of_members
+from hopscope.studies.circuit_study import page
+from hopscope.studies.circuit_study.config import ChainsConfig
+from hopscope.studies.circuit_study.members import Member, of_members
 
 CHECKPOINTS = tuple(range(0, 1001, 100))
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hopscope.studies.chains.charts import NEVER, crossings
-from hopscope.studies.chains.figures import NO_STEP, timeline
+from hopscope.studies.circuit_study.charts import NEVER, crossings
+from hopscope.studies.circuit_study.figures import NO_STEP, timeline
 from hopscope.studies.emergence import charts
 from hopscope.studies.emergence.config import EmergenceConfig
 

@@ -11,7 +11,7 @@ from hopscope.report.record import read_run
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
-from hopscope.studies.chains.evidence import gather
+from hopscope.studies.circuit_study.members import gather
 from hopscope.studies.emergence.config import EmergenceConfig
 
 

@@ -10,9 +10,9 @@ from hopscope.circuits.config import ReaderConfig, reading_name
 from hopscope.circuits.reader import read_circuit
 from hopscope.circuits.record import as_json
 from hopscope.circuits.vector_goal import VectorSetting
-from hopscope.studies.chains.config import ChainsConfig
-from hopscope.studies.chains.proof import reader_of
-from hopscope.studies.chains.proofs import _Losses, unseen_losses
+from hopscope.studies.circuit_study.config import ChainsConfig
+from hopscope.studies.circuit_study.proof import reader_of
+from hopscope.studies.circuit_study.proofs import _Losses, unseen_losses
 from hopscope.tasks.retrieval import RetrievalTask
 
 QUICK = {"samples": 16, "validation": 32, "orders": 1, "random_circuits": 2}

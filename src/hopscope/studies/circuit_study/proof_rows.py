@@ -1,8 +1,8 @@
 """What both proofs say of the members, as rows of the evidence table.
 
 A circuit is proven by its rules alone, as in the paper (appendix E), or also where its patterns are recomputed.  What
-`hopscope.studies.chains.measures` says is of the second; here a metric of the first begins with `rules_`.  All rows are
-held-out and stand at the member's last training step, except attention, which stands at its checkpoint.
+`hopscope.studies.circuit_study.members` says is of the second; here a metric of the first begins with `rules_`.  All
+rows are held-out and stand at the member's last training step, except attention, which stands at its checkpoint.
 
 Measure `proof`:
     `rules_was_read`: 1 if a circuit by rules accounts for what was learned; null for a member that diverged.
@@ -40,10 +40,9 @@ from hopscope.claims.crossings import last_crossing
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
 from hopscope.runs.metrics import GATHERED
-from hopscope.studies.chains.config import FALLEN, ChainsConfig
-from hopscope.studies.chains.evidence import Member, gather, step_of
-from hopscope.studies.chains.measures import links_a_pair
-from hopscope.studies.chains.proof import PREFIX, PROOFS, Proof, proofs_name, reader_of
+from hopscope.studies.circuit_study.config import FALLEN, ChainsConfig
+from hopscope.studies.circuit_study.members import Member, gather, links_a_pair
+from hopscope.studies.circuit_study.proof import PREFIX, PROOFS, Proof, proofs_name, reader_of
 
 Circuits = frozenset[frozenset[tuple[int, int, str, str]]]
 """A set of circuits: of each, layer, head, rows and what they read."""
@@ -129,7 +128,7 @@ def _by_rules(member: Member, found: Mapping[str, Any], config: ChainsConfig) ->
     return replace(
         member,
         reading=reading,
-        paths=followed_paths(reading, found["formation"], step_of),
+        paths=followed_paths(reading, found["formation"]),
         checkpoints=tuple(found["formation"]["checkpoints"]),
         reading_file=member.unit.file_of(name, config.training_steps),
     )
@@ -196,7 +195,7 @@ def _path_rows(add: Add, member: Member) -> Iterator[Row]:
 
 
 def unseen_rows(add: Add, unseen: Mapping[Proof, Mapping[str, Any]], file: str) -> Iterator[Row]:
-    """What a member's circuits reach on unseen sequences, as `hopscope.studies.chains.proofs.unseen_losses` says."""
+    """What a member's circuits reach on unseen sequences; see `hopscope.studies.circuit_study.proofs.unseen_losses`."""
     row = partial(add, "unseen", file=file)
     for proof, found in unseen.items():
         if not found:

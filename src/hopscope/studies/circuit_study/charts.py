@@ -11,9 +11,16 @@ from hopscope.figures import Drawing
 from hopscope.figures.marks import QUIET_INK, broken_labels, colour, facet, given, shape
 from hopscope.figures.points import blues, crossing_columns, matrix, points, table
 from hopscope.figures.rows import WIDTH, Row, short
-from hopscope.studies.chains.claims import independent
-from hopscope.studies.chains.config import ChainsConfig
-from hopscope.studies.chains.figures import MODE_WORDS, NO_STEP, PARTIAL, PATH, SHOWN_FROM, step_of_path
+from hopscope.studies.circuit_study.claims import independent
+from hopscope.studies.circuit_study.config import ChainsConfig
+from hopscope.studies.circuit_study.figures import (
+    MODE_WORDS,
+    NO_STEP,
+    PARTIAL,
+    PATH,
+    SHOWN_FROM,
+    step_of_path,
+)
 from hopscope.words import symbol, symbols
 
 if TYPE_CHECKING:
@@ -37,6 +44,10 @@ CONTROL_WORDS = {
 def reads(config: ChainsConfig, evidence: "Evidence") -> Drawing:
     """Reads against members: which heads do it, the attention of the one with most, and what it brings."""
     paths, things = followed_paths(evidence), carried(evidence)
+
+    def brought(path: Place) -> list[str]:
+        return things.get((path.member, *path.where, path.part.partition(" → ")[0]), [])
+
     together: dict[tuple[int, str], list[Place]] = {}
     for place in paths:
         together.setdefault((place.member, place.part), []).append(place)
@@ -46,9 +57,7 @@ def reads(config: ChainsConfig, evidence: "Evidence") -> Drawing:
             "read": read,
             "heads": ", ".join(place.head_name for place in places),
             "attention": short(max(paths[place]["mean_attention"] for place in places)),
-            "carries": ", ".join(
-                sorted({thing for place in places for thing in things.get(role_of(place), ())})
-            ),
+            "carries": ", ".join(sorted({thing for place in places for thing in brought(place)})),
         }
         for (member, read), places in together.items()
     ]
@@ -62,11 +71,6 @@ def reads(config: ChainsConfig, evidence: "Evidence") -> Drawing:
     data = table("reads", "seed read heads carries", "attention")
     chart = matrix(data, x, y, "attention", "heads", "mean attention on it")
     return chart.properties(width=max(WIDTH - 140, 62 * len(across)), height=alt.Step(20)), rows
-
-
-def role_of(path: Place) -> tuple[int, int, int, str]:
-    """Member, layer, head and row role of a path."""
-    return path.member, *path.where, path.part.partition(" → ")[0]
 
 
 def modes(config: ChainsConfig, evidence: "Evidence") -> Drawing:
@@ -94,22 +98,16 @@ def modes(config: ChainsConfig, evidence: "Evidence") -> Drawing:
 
 def controls(config: ChainsConfig, evidence: "Evidence") -> Drawing:
     """Loss of each model, its circuit, all else, and random circuits of the same size: a row for each member."""
-    found = {
-        part: losses(evidence, part)
-        for part in (*CONTROL_WORDS, "random_circuits_low", "random_circuits_high")
-    }
+    ends = ("random_circuits_low", "random_circuits_high")
+    found = {part: losses(evidence, part) for part in (*CONTROL_WORDS, *ends)}
     members = sorted({place.member for place in followed_paths(evidence)})
     rows: list[Row] = []
     for member in members:
+        of = {part: short(values[member]) for part, values in found.items()}
         for part, words in CONTROL_WORDS.items():
-            ends = {
-                end: short(found[f"{part}_{end}"][member])
-                for end in ("low", "high")
-                if f"{part}_{end}" in found
-            }
-            loss = short(found[part][member])
+            low, high = (of[end] for end in ends) if part == "random_circuits" else (None, None)
             rows.append(
-                {"seed": config.names[member], "what": words, "loss": loss, "low": None, "high": None, **ends}
+                {"seed": config.names[member], "what": words, "loss": of[part], "low": low, "high": high}
             )
     every = list(CONTROL_WORDS.values())
     data = table("controls", "seed what", "loss low high")
@@ -187,11 +185,6 @@ def gallery(config: ChainsConfig, evidence: "Evidence") -> Drawing:
         .properties(width=size, height=size)
     )
     by_seed = alt.Header(labelAngle=0, labelAlign="left")
-    panels = cells.facet(
-        row=alt.Row(
-            "seed:N", title=None, sort=list(dict.fromkeys(row["seed"] for row in rows)), header=by_seed
-        ),
-        column=alt.Column("head:N", title=None, sort=heads),
-        spacing=6,
-    )
-    return panels, rows
+    seeds = list(dict.fromkeys(row["seed"] for row in rows))
+    down = alt.Row("seed:N", title=None, sort=seeds, header=by_seed)
+    return cells.facet(row=down, column=alt.Column("head:N", title=None, sort=heads), spacing=6), rows

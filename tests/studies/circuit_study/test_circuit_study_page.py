@@ -9,7 +9,7 @@ from hopscope.report.pictures import render_all
 from hopscope.report.record import read_run
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
-from hopscope.studies.chains.charts import controls, gallery, modes, reads
+from hopscope.studies.circuit_study.charts import controls, gallery, modes, reads
 from hopscope.studies.circuits.config import PRESETS as CIRCUITS
 from hopscope.studies.circuits.config import CircuitsConfig
 from hopscope.studies.emergence.config import PRESETS as EMERGENCE

@@ -10,7 +10,7 @@ from hopscope.claims import Verdict, judge
 from hopscope.claims.registration import register
 from hopscope.runs.evidence import Row
 from hopscope.studies import find_study
-from hopscope.studies.chains.proof_rows import (
+from hopscope.studies.circuit_study.proof_rows import (
     Compared,
     circuits_of,
     distance,

@@ -8,8 +8,8 @@ from hopscope.circuits.places import Place, of_places, times
 from hopscope.claims import Claim, Samples, at_most
 from hopscope.claims.crossings import Crossing
 from hopscope.claims.precedence import earliest
-from hopscope.studies.chains.claims import LEAST_MODELS, TRUST, by_seed, independent, last_of
-from hopscope.studies.chains.proof import PREFIX, Proof
+from hopscope.studies.circuit_study.claims import LEAST_MODELS, TRUST, by_seed, independent, last_of
+from hopscope.studies.circuit_study.proof import PREFIX, Proof
 
 if TYPE_CHECKING:
     import pandas as pd
