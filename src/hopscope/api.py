@@ -54,6 +54,8 @@ def run(
             f"{place}: expected a file that only defines its study when it is loaded, found a call of hopscope.run; "
             'put the call under `if __name__ == "__main__":`'
         )
+    if not str(out):
+        raise UserError("out: expected a folder, found an empty path; name one, such as 'runs'")
     program = program_for(study)
     preset = program.chosen_preset(preset)
     config = program.configured(preset, {**(fields or {}), **more})

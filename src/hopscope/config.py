@@ -1,8 +1,29 @@
 """The base of every configuration value: frozen, strict about unknown fields, free of torch."""
 
+import difflib
 import re
+from collections.abc import Iterable
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+MOST_SEEDS = 10_000
+"""Seeds of a configuration in one run: every member of a run is planned, and listed, before anything is trained."""
+
+
+def few_seeds(seeds: int) -> int:
+    """A number of seeds that one run can hold.
+
+    Raises:
+        ValueError: there are too many.
+    """
+    if seeds > MOST_SEEDS:
+        raise ValueError(f"at most {MOST_SEEDS:,} seeds in one run (take fewer, or several runs)")
+    return seeds
+
+
+SeedCount = Annotated[int, Field(ge=1), AfterValidator(few_seeds)]
+"""A number of seeds, from 1."""
 
 
 class Config(BaseModel):
@@ -11,8 +32,23 @@ class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
 
 
-def validation_line(error: ValidationError) -> str:
-    """The first fault of a configuration: field, expected, found."""
+def unknown_field(name: str, known: Iterable[str]) -> str:
+    """What is said of a field that does not exist: the name that was probably meant, or all that there are."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f"no field {name!r}; did you mean {close[0]!r}?"
+    fields = f"; expected one of the fields {', '.join(known)}" if known else ""
+    return f"no field {name!r}{fields}"
+
+
+def validation_line(error: ValidationError, known: Iterable[str] = ()) -> str:
+    """The first fault of a configuration: field, expected, found.
+
+    Args:
+        error: what pydantic found.
+        known: names of the fields that there are, for one that there is not.
+    """
     first = error.errors(include_url=False)[0]
     words = first["msg"].removeprefix("Value error, ")
     field = ".".join(str(part) for part in first["loc"])
@@ -21,7 +57,7 @@ def validation_line(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"{field}: expected a value, found none"
     if first["type"] == "extra_forbidden":
-        return f"{field}: expected a field that exists, found {first['input']!r} for one that does not"
+        return unknown_field(field, known)
     expected = re.sub(r"^Input should be ", "", words)
     return f"{field}: expected {expected}, found {first['input']!r}"
 

@@ -9,6 +9,7 @@ from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.config import ReaderConfig
 from hopscope.circuits.record import read_member
 from hopscope.claims import Ledger
+from hopscope.config import MOST_SEEDS
 from hopscope.errors import UserError
 from hopscope.models.config import Model
 from hopscope.models.ensemble import Ensemble
@@ -268,6 +269,8 @@ def train(
     from hopscope.training.optimizer import Optimizer
     from hopscope.training.steps import TrainingSteps
 
+    if isinstance(seeds, int) and not 1 <= seeds <= MOST_SEEDS:
+        raise UserError(f"seeds: expected 1 to {MOST_SEEDS:,}, found {seeds}; take fewer, or name them")
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     program = Program(_study(task, model, training))
     config = program.configured(None, {})

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, NoReturn, overload
 
 from pydantic import ValidationError
@@ -27,6 +28,12 @@ _COLOURS = {
 }
 _WIDTH = 160
 """Columns of a ledger that is printed as a string."""
+
+_SHORT_STATEMENT = 120
+"""Letters of a statement in the brief table; what is longer ends with an ellipsis."""
+
+_MOST_VALUES = 4
+"""Parts of a claim whose values the brief table shows."""
 
 
 class Ledger(Sequence[JudgedClaim]):
@@ -78,6 +85,19 @@ class Ledger(Sequence[JudgedClaim]):
     def table(self, words: Mapping[str, str] | None = None) -> "Table":
         """The ledger as a table for the terminal; see `ledger_table`."""
         return ledger_table(self, words)
+
+    def brief_table(self) -> "Table":
+        """Id, statement, value and verdict: a table that fits a terminal of 80 columns; see `brief_ledger_table`."""
+        return brief_ledger_table(self)
+
+    def records(self, words: Mapping[str, str] | None = None) -> "Table":
+        """All of the ledger for a terminal too narrow for the table; see `ledger_records`."""
+        return ledger_records(self, words)
+
+    @property
+    def closing_line(self) -> str:
+        """How many claims came out how: ``4 reproduced · 6 refuted · 2 agree so far``."""
+        return wording.closing_line(self)
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -185,12 +205,54 @@ def ledger_cells(claim: JudgedClaim, words: Mapping[str, str] | None = None) -> 
     ]
 
 
+def brief_ledger_table(claims: Sequence[JudgedClaim]) -> "Table":
+    """Return the ledger as a table for a terminal of 80 columns: no thresholds, intervals or reasons."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("id", no_wrap=True)
+    table.add_column("claim")
+    table.add_column("value", no_wrap=True, max_width=24)
+    table.add_column("verdict", no_wrap=True)
+    for claim in claims:
+        verdict = Text(wording.leaning_words(claim) or claim.verdict.value, style=_COLOURS[claim.verdict])
+        statement = Text(shorten(claim.statement, _SHORT_STATEMENT, placeholder=" …"))
+        table.add_row(Text(claim.id), statement, Text("\n".join(_brief_values(claim))), verdict)
+    return table
+
+
+def ledger_records(claims: Sequence[JudgedClaim], words: Mapping[str, str] | None = None) -> "Table":
+    """Return all that `ledger_table` shows, a line for each of its columns: for a terminal too narrow for a table."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for claim in claims:
+        for column, cell in zip(COLUMNS, ledger_cells(claim, words), strict=True):
+            style = {"id": "bold", "verdict": _COLOURS[claim.verdict]}.get(column, "")
+            table.add_row(column, Text(cell, style=style))
+        table.add_row()
+    return table
+
+
+def _brief_values(claim: JudgedClaim) -> list[str]:
+    """A line for each part, the number first: it stays where there is no room for the whole name."""
+    lines = [f"{text} {name}".strip() for name, text in wording.values(claim)]
+    if len(lines) <= _MOST_VALUES:
+        return lines
+    return [*lines[: _MOST_VALUES - 1], f"and {len(lines) - _MOST_VALUES + 1} more"]
+
+
 def _row_html(claim: JudgedClaim) -> str:
     cells = "".join(f"<td>{escape(cell)}</td>" for cell in ledger_cells(claim))
     return f"<tr>{cells}</tr>"
 
 
-_REDO = "delete the file and run the same command again"
+_REDO = "`hopscope claims` of its run folder makes it again from the evidence"
 
 
 def _refuse_constant(name: str) -> NoReturn:

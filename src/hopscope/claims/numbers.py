@@ -30,17 +30,27 @@ def format_estimate(value: float | None, interval: tuple[float, float] | None, u
 
     The last digit printed is the first significant one of the interval's half-width.
     """
+    number = format_value(value, interval, unit)
+    if value is None or interval is None:
+        return number
+    low, high = interval
+    decimals = _decimals_of(interval, unit)
+    write = _share if unit == "fraction" else _plain
+    return f"{number} [{write(low, decimals)}, {write(high, decimals)}]"
+
+
+def format_value(value: float | None, interval: tuple[float, float] | None, unit: str = "number") -> str:
+    """Write a value alone, with the digits that it has beside its interval; ``–`` for a missing one."""
     if value is None:
         return "–"
-    if interval is None:
-        return format_number(value, unit)
+    return format_number(value, unit, decimals=None if interval is None else _decimals_of(interval, unit))
+
+
+def _decimals_of(interval: tuple[float, float], unit: str) -> int | None:
     low, high = interval
-    half_width = (high - low) / 2
     if unit == "fraction":
-        decimals = _decimals(100 * half_width, _LEAST_SHARE_DECIMALS)
-        return f"{_share(value, decimals)} % [{_share(low, decimals)}, {_share(high, decimals)}]"
-    decimals = _decimals(half_width, _LEAST_DECIMALS)
-    return f"{_plain(value, decimals)}{_suffix(unit)} [{_plain(low, decimals)}, {_plain(high, decimals)}]"
+        return _decimals(100 * (high - low) / 2, _LEAST_SHARE_DECIMALS)
+    return _decimals((high - low) / 2, _LEAST_DECIMALS)
 
 
 def _suffix(unit: str) -> str:

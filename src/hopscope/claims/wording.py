@@ -1,11 +1,12 @@
 """A judged claim in words, from its record alone: the terminal and the page say the same."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from hopscope.claims.intervals import Interval
 from hopscope.claims.judged import Bound, Found, JudgedClaim, Sample
-from hopscope.claims.numbers import format_estimate, format_number
+from hopscope.claims.numbers import format_estimate, format_number, format_value
+from hopscope.claims.verdicts import Verdict
 
 _MOST_LINES = 6
 """Thresholds that are told one by one though they are the same."""
@@ -48,6 +49,11 @@ def estimates(claim: JudgedClaim) -> list[tuple[str, str]]:
     return _estimates(claim, claim.value, claim.interval)
 
 
+def values(claim: JudgedClaim) -> list[tuple[str, str]]:
+    """Part and value alone, with as many digits as beside its interval."""
+    return _estimates(claim, claim.value, claim.interval, format_value)
+
+
 def sample_lists(claim: JudgedClaim) -> list[tuple[str, list[str]]]:
     """Part and its numbers one by one: a dash is missing; many numbers that are few are counted: ``464 × 1``."""
     samples = claim.samples or {}
@@ -87,6 +93,19 @@ def leaning_words(claim: JudgedClaim) -> str:
     return "" if claim.leaning is None else _LEANINGS[claim.leaning]
 
 
+def closing_line(claims: Iterable[JudgedClaim]) -> str:
+    """How many claims came out how: ``4 reproduced · 6 refuted · 2 agree so far``."""
+    counts = Counter((claim.verdict, claim.leaning) for claim in claims)
+    words: list[str] = []
+    for verdict in Verdict:
+        for leaning in (*_LEANINGS, None):
+            count = counts[verdict, leaning]
+            if count:
+                lean = _LEANINGS[leaning] if leaning else verdict.value
+                words.append(f"{count} {lean if count == 1 else lean.replace('agrees', 'agree')}")
+    return " · ".join(words) or "no claims"
+
+
 def remarks(claim: JudgedClaim) -> list[str]:
     """What stands beside the words of a verdict: at the run's own scale, controls, and whether the rule was changed."""
     lines = []
@@ -112,14 +131,14 @@ def _estimates(
     claim: JudgedClaim,
     value: float | dict[str, float | None] | None,
     interval: Interval | dict[str, Interval | None] | None,
+    write: Callable[[float | None, Interval | None, str], str] = format_estimate,
 ) -> list[tuple[str, str]]:
     if not isinstance(value, dict):
         of_value = None if isinstance(interval, dict) else interval
-        return [("", format_estimate(value, of_value, unit_of(claim)))]
+        return [("", write(value, of_value, unit_of(claim)))]
     intervals = interval if isinstance(interval, dict) else {}
     return [
-        (_title(name), format_estimate(each, intervals.get(name), unit_of(claim, name)))
-        for name, each in value.items()
+        (_title(name), write(each, intervals.get(name), unit_of(claim, name))) for name, each in value.items()
     ]
 
 

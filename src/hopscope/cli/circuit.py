@@ -5,8 +5,9 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import tyro
 from tyro.conf import Positional
 
 from hopscope.cli.parsing import parse
@@ -23,10 +24,10 @@ class Options:
 
     path: Positional[Path]
     """Run folder, or a root that holds exactly one run."""
-    member: int
-    """Number of the member in the run (members.json)."""
-    checkpoint: int | None = None
-    """Step of the checkpoint (default: the last)."""
+    member: int | None = None
+    """Number of the member in the run (members.json; default: the first)."""
+    step: Annotated[int | None, tyro.conf.arg(aliases=["--checkpoint"])] = None
+    """Read the circuit as it was at this training step, of which there must be a checkpoint (default: the last)."""
     tau: float | None = None
     """Loss that the circuit may have (default: 0.05, or 1.5 times that of the model if that is more; of a permutation
     model 0.02 nats more than its own, of a language model with N chains 0.05 ln N nats more; of a task of your own a
@@ -43,9 +44,8 @@ def main(arguments: list[str]) -> int:
     from hopscope.training.threads import prepare
 
     prepare(threads=1)  # the passes are many and small: more threads mostly wait for each other
-    read = Run(run.path).circuit(
-        options.member, options.checkpoint, threshold=options.tau, progress=progress()
-    )
+    member = run.members[0].member if options.member is None else options.member
+    read = Run(run.path).circuit(member, options.step, threshold=options.tau, progress=progress())
     found = dict(read.record)
     if options.json:
         print(json.dumps(found, indent=1, ensure_ascii=False))
@@ -64,6 +64,11 @@ def _show(found: dict[str, Any]) -> None:
     if not found["paths"]:
         return
     screen.print(_table(found["paths"]))
+    screen.print(
+        "\nLast three columns: loss without the path, when every other path keeps to its rule (rules), in the whole "
+        "model (clean), or when later layers attend anew (recomp.).",
+        highlight=False,
+    )
     loss = found["loss"]
     low, high = loss["random_circuits_range"]
     parts = "" if found["learned"] == ["loss"] else f" over {', '.join(found['learned'])}"
@@ -80,18 +85,20 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _table(paths: list[dict[str, Any]]) -> "Table":
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title="Paths", title_justify="left")
-    columns = ("layer.head", "rows", "read", "rule", "attention", "carries", "used by")
-    for column in (*columns, "loss without: rules", "clean", "recomputed"):
-        table.add_column(column, justify="left" if column in columns else "right")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    table.add_column("head", no_wrap=True)
+    for column in ("rows", "read, by rule", "attn.", "carries", "used by"):
+        table.add_column(column, overflow="fold")
+    for column in ("rules", "clean", "recomp."):
+        table.add_column(column, justify="right", no_wrap=True)
     for path in paths:
         table.add_row(
             f"{path['layer']}.{path['head']}",
             path["query_role"],
-            path["target_role"] or "",
-            path["rule"],
+            ", ".join(filter(None, [path["target_role"], path["rule"]])),
             f"{path['mean_attention']:.2f}",
             ", ".join(path["carries"]),
             ", ".join(map(_use, path["composition"][:3])),

@@ -2,23 +2,26 @@
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from tyro.conf import Positional
 
 from hopscope.claims import Ledger
 from hopscope.cli.parsing import parse
-from hopscope.cli.terminal import console, ledger_words
+from hopscope.cli.terminal import TABLE_WIDTH, console, ledger_words, say
 from hopscope.errors import UserError
-from hopscope.runs import find_runs
+from hopscope.runs import RunFolder, runs_of
 
 
 @dataclasses.dataclass
 class Options:
-    """Print the ledger of runs: every claim of the study with threshold, value, interval and verdict."""
+    """Print the ledger of runs: every claim with its value and verdict.  Of a root with several runs, list them."""
 
     paths: Positional[tuple[Path, ...]] = (Path("runs"),)
-    """Run folders, or roots that hold exactly one run."""
+    """Run folders, or roots that hold runs."""
+    long: bool = False
+    """Print threshold, interval, n and the reason of every verdict too."""
     json: bool = False
     """Print JSON."""
 
@@ -26,13 +29,12 @@ class Options:
 def main(arguments: list[str]) -> int:
     """Run the command; a refuted claim is a result, not a failure."""
     options = parse(Options, arguments, "claims")
-    runs = find_runs(options.paths)
-    for run in runs:
-        if not (run.path / "claims.json").is_file():
-            raise UserError(
-                f"{run.path}: expected a finished run, found no claims.json; run the same study again first"
-            )
-    ledgers = [(run, Ledger.read(run.path / "claims.json")) for run in runs]
+    found = [runs_of(path) for path in options.paths]
+    runs = {run.path.resolve(): run for each in found for run in each}
+    if len(runs) > len(options.paths) and not (options.json or options.long):
+        _print_list(runs.values())
+        return 0
+    ledgers = [(run, read_ledger(run)) for run in runs.values()]
     if options.json:
         entries = [
             {**claim.to_json(), **({"run": str(run.path)} if len(runs) > 1 else {})}
@@ -43,6 +45,54 @@ def main(arguments: list[str]) -> int:
         return 0
     for run, ledger in ledgers:
         print(f"{run.study} {run.path}")
-        told = any(claim.words is None for claim in ledger)  # a record of before: its story has the words
-        console().print(ledger.table(ledger_words(run) if told else None))
+        if options.long:
+            _print_long(run, ledger)
+        else:
+            print_brief(ledger)
     return 0
+
+
+def print_brief(ledger: Ledger) -> None:
+    """Id, statement, value and verdict of every claim, and how many came out how."""
+    screen = console()
+    screen.print(ledger.brief_table())
+    screen.print(f"\n{ledger.closing_line}", highlight=False)
+
+
+def _print_long(run: RunFolder, ledger: Ledger) -> None:
+    told = any(claim.words is None for claim in ledger)  # a record of before: its story has the words
+    words = ledger_words(run) if told else None
+    screen = console()
+    screen.print(ledger.records(words) if screen.width < TABLE_WIDTH else ledger.table(words))
+    screen.print(ledger.closing_line, highlight=False)
+
+
+def _print_list(runs: Iterable[RunFolder]) -> None:
+    """Two lines for each run; one that cannot be read is said after all others."""
+    fault: UserError | None = None
+    for run in runs:
+        print(f"{run.study} {run.path}")
+        try:
+            finished = run.is_done or (run.path / "claims.json").is_file()
+            print(
+                f"  {read_ledger(run).closing_line if finished else 'not finished: run the same study again'}"
+            )
+        except UserError as error:
+            print("  no ledger that can be read")
+            fault = fault or error
+    if fault is not None:
+        raise fault
+
+
+def read_ledger(run: RunFolder) -> Ledger:
+    """The ledger of a run, made again from the evidence where it is damaged or gone.
+
+    Raises:
+        UserError: there is nothing to make it from.
+    """
+    try:
+        return Ledger.read(run.path)
+    except UserError as damage:
+        from hopscope.executors.finish import judge_again
+
+        return judge_again(run, damage, say)

@@ -4,10 +4,12 @@ import contextlib
 import io
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
 from pydantic import ValidationError
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from hopscope.config import validation_line
 from hopscope.errors import UserError
@@ -16,6 +18,31 @@ Options = TypeVar("Options")
 
 _FRAME = re.compile(r"[│╭╮╰╯─]+|^\s*-+\s*$")
 """Frames and rules; tyro draws them with minus signs where standard output is not UTF-8."""
+
+
+def _filled_path(words: list[str]) -> Path:
+    if not words[0]:
+        raise ValueError("expected a path, found an empty one")  # which pathlib takes for the current folder
+    return Path(words[0])
+
+
+def _path_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Path] | None:
+    """How a path is read wherever an option holds one."""
+    if info.type is not Path:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="PATH",
+        instance_from_str=_filled_path,
+        is_instance=lambda value: isinstance(value, Path),
+        str_from_instance=lambda path: [str(path)],
+    )
+
+
+def _registry() -> ConstructorRegistry:
+    registry = ConstructorRegistry()
+    registry.primitive_rule(_path_rule)
+    return registry
 
 
 def parse(options: type[Options], arguments: Sequence[str], command: str, **settings: Any) -> Options:
@@ -38,6 +65,7 @@ def parse(options: type[Options], arguments: Sequence[str], command: str, **sett
                 args=list(arguments),
                 prog=f"hopscope {command}",
                 config=(tyro.conf.FlagCreatePairsOff,),
+                registry=_registry(),
                 **settings,
             )
             return parsed

@@ -1,36 +1,70 @@
-"""Progress bars on standard error: one for each unit, with losses, rate and time left."""
+"""Progress of a run on standard error: bars on a terminal, elsewhere a dated line every half minute."""
 
-import sys
+import math
+import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
+from hopscope.cli.terminal import say
+from hopscope.executors.timing import operations
 from hopscope.runs import UnitFolder, content_hash
 from hopscope.training.config import UnitPlan
 
+SECONDS_BETWEEN_LINES = 30.0
+
+
+@dataclass
+class _Unit:
+    """What is known of a unit: its name, its cost, and what its worker said last.
+
+    Attributes:
+        share: of its training that is done.
+        found: the share that was done when this command first heard of it.
+    """
+
+    name: str
+    steps: int
+    cost: float
+    share: float = 0.0
+    found: float | None = None
+    rate: float = 0.0
+    losses: list[float] = field(default_factory=list)
+    frozen: tuple[int, ...] = ()
+    task: TaskID | None = None
+
 
 class Bars:
-    """Shows what the workers say; on anything but a terminal, a line now and then."""
+    """Shows what the workers say: percent, rate and time left, of each unit at work and of them all."""
 
     def __init__(self, plans: Sequence[UnitPlan]):
         console = Console(stderr=True)
         self.live = console.is_terminal
         self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
+            TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+            BarColumn(bar_width=10),
             TextColumn("{task.percentage:>3.0f} %"),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[rate]}", justify="right"),
             TimeRemainingColumn(),
+            TextColumn("left"),
             console=console,
             disable=not self.live,
+            expand=True,
         )
-        self.plans = {content_hash(plan.model_dump(mode="json")): plan for plan in plans}
-        self.tasks: dict[str, TaskID] = {}
-        self._said: dict[str, int] = {}
+        self.units = {
+            content_hash(plan.model_dump(mode="json")): _Unit(
+                _name(plan), plan.training.steps, float(operations(plan))
+            )
+            for plan in plans
+        }
+        self._all: TaskID | None = None
+        self._began = self._said = -math.inf
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -41,45 +75,107 @@ class Bars:
     ) -> None:
         self.progress.stop()
 
-    def hear(self, unit: UnitFolder, message: Mapping[str, Any]) -> None:
+    def hear(self, folder: UnitFolder, message: Mapping[str, Any]) -> None:
         """Take in one message of a worker."""
-        plan = self.plans[unit.hash]
-        seeds = [member.seed for member in plan.members]
-        name = (
-            f"{plan.label}, seeds {seeds[0]}–{seeds[-1]}"
-            if len(seeds) > 1
-            else f"{plan.label}, seed {seeds[0]}"
-        )
+        unit = self.units[folder.hash]
         if message["kind"] == "warning":
-            say(f"hopscope: warning: {message['message']}")
+            self._tell(f"hopscope: warning: {message['message']}")
         elif message["kind"] == "progress":
-            self._advance(unit.hash, name, plan, message)
-        elif message["kind"] == "done" and not self.live:
-            say(f"{name}: done")
+            self._advance(unit, message)
+        elif message["kind"] == "phase":
+            unit.rate = 0.0
+            self._show(unit, message["name"])
+        elif message["kind"] == "found":
+            unit.share = unit.found = 1.0
+        elif message["kind"] == "done":
+            unit.share, unit.rate, unit.losses = 1.0, 0.0, []
+            if unit.task is not None:
+                self.progress.update(unit.task, visible=False)
+            self._show_all()
+            if self._share == 1.0:
+                self._line("trained and analysed")
 
-    def _advance(self, unit: str, name: str, plan: UnitPlan, message: Mapping[str, Any]) -> None:
-        steps, step = plan.training.steps, int(message["step"])
-        note = f"loss {_losses(message['losses'])}  {message['samples_per_second']:,.0f} samples/s"
-        if message["frozen"]:
-            note += f"  diverged: member {', '.join(map(str, message['frozen']))}"
-        if unit not in self.tasks:
-            self.tasks[unit] = self.progress.add_task(name, total=steps, note=note)
-        self.progress.update(self.tasks[unit], completed=step, note=note)
-        tenth = 10 * step // steps
-        if not self.live and tenth > self._said.get(unit, 0):
-            self._said[unit] = tenth
-            say(f"{name}: step {step:,} of {steps:,}  {note}")
+    @property
+    def _share(self) -> float:
+        """How much of the work of all units is done."""
+        return self._of_all({name: unit.share for name, unit in self.units.items()})
+
+    def _of_all(self, shares: Mapping[str, float]) -> float:
+        total = sum(unit.cost for unit in self.units.values())
+        return sum(self.units[name].cost * share for name, share in shares.items()) / total
+
+    def _advance(self, unit: _Unit, message: Mapping[str, Any]) -> None:
+        unit.share = int(message["step"]) / unit.steps
+        unit.found = unit.share if unit.found is None else unit.found
+        unit.rate = float(message["samples_per_second"])
+        unit.losses = [loss for loss in message["losses"] if loss is not None]
+        frozen = tuple(message["frozen"])
+        if frozen != unit.frozen:
+            unit.frozen = frozen
+            self._tell(f"{unit.name}: diverged: member {', '.join(map(str, frozen))}")
+        self._show(unit, f"{unit.rate:,.0f} samples/s")
+
+    def _show(self, unit: _Unit, note: str) -> None:
+        self._show_all()
+        if unit.task is None:
+            unit.task = self.progress.add_task(unit.name, total=1.0, completed=unit.share, rate=note)
+        self.progress.update(unit.task, completed=unit.share, rate=note)
+        if time.monotonic() - self._said >= SECONDS_BETWEEN_LINES:
+            self._line(f"{unit.name}: {note}" if not unit.rate else self._numbers())
+
+    def _show_all(self) -> None:
+        """The line of all units together, where there are several."""
+        if self._all is None:
+            self._began = time.monotonic()
+            self._all = self.progress.add_task(
+                f"all {len(self.units)} units",
+                completed=self._share,
+                total=1.0,
+                rate="",
+                visible=len(self.units) > 1,
+            )
+        rate = sum(unit.rate for unit in self.units.values())
+        self.progress.update(self._all, completed=self._share, rate=f"{rate:,.0f} samples/s" if rate else "")
+
+    def _line(self, words: str) -> None:
+        if self.live:
+            return
+        self._said = time.monotonic()
+        say(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {self._share:4.0%}  {self._left()}{words}")
+
+    def _left(self) -> str:
+        """Time left at this command's pace."""
+        new = {name: unit.share - unit.found for name, unit in self.units.items() if unit.found is not None}
+        passed, done = time.monotonic() - self._began, self._of_all(new)
+        if done <= 0.0 or self._share == 1.0:
+            return ""
+        minutes, seconds = divmod(round(passed * (1.0 - self._share) / done), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours}:{minutes:02}:{seconds:02} left  "
+
+    def _numbers(self) -> str:
+        """Rate and losses of all units at work."""
+        rate = sum(unit.rate for unit in self.units.values())
+        losses = [loss for unit in self.units.values() for loss in unit.losses]
+        return f"{rate:,.0f} samples/s  loss {_range(losses)}"
+
+    def _tell(self, words: str) -> None:
+        if self.live:
+            self.progress.console.print(words, markup=False, highlight=False)
+        else:
+            say(words)
 
 
-def say(words: str) -> None:
-    """Write a line on standard error."""
-    with suppress(BrokenPipeError):  # nobody reads it any more, and the work goes on
-        print(words, file=sys.stderr, flush=True)
+def _name(plan: UnitPlan) -> str:
+    seeds = [member.seed for member in plan.members]
+    return (
+        f"{plan.label}, seeds {seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else f"{plan.label}, seed {seeds[0]}"
+    )
 
 
-def _losses(losses: Sequence[float | None]) -> str:
+def _range(losses: Sequence[float]) -> str:
     """Lowest to highest of the members that are still trained."""
-    known = [loss for loss in losses if loss is not None]
-    if not known:
+    if not losses:
         return "–"
-    return f"{min(known):.4f}–{max(known):.4f}" if len(known) > 1 else f"{known[0]:.4f}"
+    low, high = f"{min(losses):.4f}", f"{max(losses):.4f}"
+    return low if low == high else f"{low}–{high}"

@@ -77,9 +77,9 @@ def _preset(arguments: list[str]) -> str | None:
 
 
 def _run(study: Program, options: RunOptions, config: Any) -> int:
-    from hopscope.claims import Ledger
-    from hopscope.cli.progress import Bars, say
-    from hopscope.cli.terminal import console
+    from hopscope.cli.claims import print_brief, read_ledger
+    from hopscope.cli.progress import Bars
+    from hopscope.cli.terminal import say
     from hopscope.executors.local import run_study
 
     with Bars(study.plan(config)) as bars:
@@ -96,9 +96,10 @@ def _run(study: Program, options: RunOptions, config: Any) -> int:
             listen=bars.hear,
             say=say,
         )
-    ledger = Ledger.read(run.path / "claims.json")
+    ledger = read_ledger(run)
     if len(ledger):
-        console().print(ledger.table())
+        print_brief(ledger)
+        print(f"why: hopscope claims {run.path} --long")
     print(f"report: {run.path / 'report.html'}")
     sys.stdout.flush()
     print(run.path)

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hopscope.runs import RunFolder
@@ -14,14 +15,15 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 160
 """Columns of a table that does not go to a terminal."""
 
+TABLE_WIDTH = 110
+"""Columns from which all of a ledger can be read as a table."""
+
 
 def console() -> "Console":
-    """A console on standard output, wide enough for the ledger."""
+    """A console on standard output, as wide as the terminal (or as COLUMNS says)."""
     from rich.console import Console
 
-    if os.isatty(1):
-        return Console(width=max(100, shutil.get_terminal_size().columns))
-    return Console(width=PIPE_WIDTH)
+    return Console(width=shutil.get_terminal_size((PIPE_WIDTH, 24)).columns)
 
 
 def progress() -> Callable[[str], None]:
@@ -48,3 +50,9 @@ def ledger_words(run: RunFolder) -> dict[str, str]:
         for name, entry in claims.items()
         if isinstance(entry, dict) and "words" in entry
     }
+
+
+def say(words: str) -> None:
+    """Write a line on standard error."""
+    with suppress(BrokenPipeError):  # nobody reads it any more, and the work goes on
+        print(words, file=sys.stderr, flush=True)

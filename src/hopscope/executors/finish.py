@@ -1,13 +1,16 @@
 """The end of a run: evidence table, verdicts, figures, story and page."""
 
+from collections.abc import Callable
 from typing import Any
 
 from hopscope.claims import Ledger, judge
 from hopscope.claims.registration import noted, register
+from hopscope.errors import UserError
 from hopscope.runs import RunFolder, content_hash
 from hopscope.runs.evidence import Evidence, write_evidence
 from hopscope.runs.files import is_file
 from hopscope.studies.loading import naming
+from hopscope.studies.origin import program_of
 from hopscope.studies.program import Program
 
 _CONCLUSIONS = ("metrics.parquet", "evidence.parquet", "claims.json", "story.json", "report.html")
@@ -42,7 +45,7 @@ def finish(run: RunFolder, program: Program, config: Any) -> None:
         write_evidence(run, program.measurements(run, config))
         evidence = Evidence.read(run)
         ledger = judged(run, program, config, evidence)
-        run.write_json("claims.json", [claim.to_json() for claim in ledger])
+        run.write_json("claims.json", ledger.to_json())
         program.present(run, config, evidence, ledger)
     render_all(run.path)
     build_report([run.path], run.path / "report.html")
@@ -61,6 +64,33 @@ def judged(run: RunFolder, program: Program, config: Any, evidence: Evidence) ->
     ledger = Ledger([judge(claim, evidence, registered) for claim in program.claims(config)])
     if registered is not None:
         run.write_json(_REGISTRATION, noted(registered, ledger))
+    return ledger
+
+
+def judge_again(run: RunFolder, damage: UserError, say: Callable[[str], None]) -> Ledger:
+    """Make the ledger of a run again from its evidence, where the file is damaged or gone.
+
+    Args:
+        run: the run.
+        damage: why its ledger cannot be read.
+        say: is told, in one line, that it was made again.
+
+    Raises:
+        UserError: there is no evidence of a finished run to make it from, or its study cannot be loaded.
+    """
+    path = run.path / "claims.json"
+    if not (is_file(run.path / "evidence.parquet") and (is_file(path) or run.is_done)):
+        raise UserError(
+            f"{path}: expected the ledger of a finished run, found none that can be read, and no evidence to make it "
+            "from; run the same study again"
+        ) from damage
+    found = str(damage).removeprefix(f"{path}: ").partition(";")[0] if is_file(path) else "it was gone"
+    with run.lock():
+        program = program_of(run)
+        with naming(program):
+            ledger = judged(run, program, program.recorded(run), Evidence.read(run))
+        run.write_json("claims.json", ledger.to_json())
+    say(f"hopscope: {path}: made again from the evidence ({found})")
     return ledger
 
 

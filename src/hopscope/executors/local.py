@@ -152,6 +152,8 @@ def complete(
         cores = threads or available_cores()
         _begin_units(run, by_unit, device, engine, cores, deadline)
         layouts = [layout_of(unit_folder) for unit_folder in pending]
+        for found in by_unit.keys() - {unit.hash for unit in pending}:
+            listen(run.unit(found), {"kind": "found"})
         # The longest first, so that no core idles at the end.
         pending.sort(key=lambda unit: -timing.operations(by_unit[unit.hash]))
         if study.reference is None:

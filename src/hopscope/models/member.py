@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from hopscope.errors import UserError
 from hopscope.models.cache import Cache, Recorder
 from hopscope.models.config import TransformerConfig
 from hopscope.models.edits import Means
@@ -167,9 +168,14 @@ class Embedding(nn.Module):
             self.position = nn.Embedding(config.position_count, config.width)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The symbol's part and the position code's part, both `[batch, position, model]`."""
+        """The symbol's part and the position code's part, both `[batch, position, model]`.
+
+        Raises:
+            UserError: inputs of another shape, or token ids out of range.
+        """
+        self._check_shape(inputs)
         if self.config.input_kind == "tokens":
-            symbol = self.token(inputs)
+            symbol = self._looked_up(inputs)
         elif self.config.position_size:
             cut = self.config.input_size - self.config.position_size
             symbol = inputs[..., :cut] @ self.vector.weight[:, :cut].T + self.vector.bias
@@ -180,6 +186,34 @@ class Embedding(nn.Module):
             codes = self.position.weight[list(self.config.position_codes[: inputs.shape[1]])]
             return symbol, codes.expand_as(symbol)
         return symbol, torch.zeros_like(symbol)
+
+    def _check_shape(self, inputs: Tensor) -> None:
+        """Refuse what has no right shape; looks at no value, so that a graph can be traced."""
+        config = self.config
+        features = () if config.input_kind == "tokens" else (config.input_size,)
+        positions = f"1 to {config.length} positions" if config.position_count else "positions"
+        expected = f"[batch, {', '.join(map(str, (positions, *features)))}]"
+        if not isinstance(inputs, Tensor):
+            raise UserError(f"inputs: expected a tensor {expected}, found a {type(inputs).__name__}")
+        fits = inputs.ndim == 2 + len(features) and tuple(inputs.shape[2:]) == features
+        if not fits or (config.position_count and inputs.shape[1] > config.length):
+            raise UserError(f"inputs: expected a tensor {expected}, found shape {list(inputs.shape)}")
+
+    def _looked_up(self, inputs: Tensor) -> Tensor:
+        """Rows of the token table; ids are looked at only once a look-up has failed."""
+        try:
+            return self.token(inputs)
+        except IndexError:
+            last = self.config.input_size - 1
+            raise UserError(
+                f"inputs: expected token ids from 0 to {last}, found {int(inputs.min())} to {int(inputs.max())}"
+            ) from None
+        except RuntimeError as error:
+            if inputs.dtype in (torch.int32, torch.int64):
+                raise
+            raise UserError(
+                f"inputs: expected token ids as int64, found {str(inputs.dtype).removeprefix('torch.')}"
+            ) from error
 
 
 class MemberTransformer(nn.Module):

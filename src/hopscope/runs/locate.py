@@ -1,4 +1,4 @@
-"""Which run a PATH of the command line means: a run folder, or a root that holds exactly one run.
+"""Which run a PATH of the command line means: a run folder, or a root that holds runs.
 
 A root may hold anything else besides, so a folder counts as a run only where it has a run's name or records.
 """
@@ -24,21 +24,20 @@ def find_run(path: Path) -> RunFolder:
     Raises:
         UserError: the path is missing, holds no run or several, or its run cannot be read.
     """
-    if is_file(path):
-        raise UserError(f"{path}: expected a run folder or a root with one run, found a file: give a folder")
-    if not is_folder(path):
-        raise UserError(
-            f"{path}: expected a run folder or a root with one run, found nothing there: check the path"
-        )
-    found = [path] if _is_run(path) else _runs_below(path)
-    if not found:
-        raise UserError(
-            f"{path}: expected a run folder or a root with one run, found no run: make one with --out"
-        )
+    found = _folders_of(path)
     if len(found) > 1:
         runs = listed(found)
         raise UserError(f"{path}: expected exactly one run, found {len(found)}: give one of {runs}")
     return RunFolder.open(found[0])
+
+
+def runs_of(path: Path) -> list[RunFolder]:
+    """The runs that a path names: itself, or all under a study's folder or a root.
+
+    Raises:
+        UserError: the path is missing or holds no run, or one of its runs cannot be read.
+    """
+    return [RunFolder.open(folder) for folder in _folders_of(path)]
 
 
 def find_runs(paths: Iterable[Path]) -> list[RunFolder]:
@@ -51,6 +50,26 @@ def find_runs(paths: Iterable[Path]) -> list[RunFolder]:
     for run in map(find_run, paths):
         runs.setdefault(run.path.resolve(), run)
     return list(runs.values())
+
+
+def _folders_of(path: Path) -> list[Path]:
+    """Run folders at or under a path, at least one.
+
+    Raises:
+        UserError: there is none.
+    """
+    if is_file(path):
+        raise UserError(f"{path}: expected a run folder or a root of runs, found a file: give a folder")
+    if not is_folder(path):
+        raise UserError(
+            f"{path}: expected a run folder or a root of runs, found nothing there: check the path"
+        )
+    found = [path] if _is_run(path) else _runs_below(path)
+    if not found:
+        raise UserError(
+            f"{path}: expected a run folder or a root of runs, found no run: make one with `hopscope run`"
+        )
+    return found
 
 
 def _runs_below(root: Path) -> list[Path]:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from hopscope.claims import Claim
-from hopscope.config import Config, in_words, validation_line
+from hopscope.config import Config, SeedCount, few_seeds, in_words, unknown_field, validation_line
 from hopscope.errors import UserError
 from hopscope.measures import Measure, as_measure
 from hopscope.models.config import Model
@@ -38,7 +38,7 @@ class Configuration(Config):
     @field_validator("seeds")
     @classmethod
     def _different(cls, seeds: Any) -> Any:
-        several = range(seeds) if isinstance(seeds, int) else seeds
+        several = range(few_seeds(seeds)) if isinstance(seeds, int) else seeds
         if several is not None and (not several or min(several) < 0 or len(set(several)) < len(several)):
             raise ValueError(f"a number of seeds from 1, or different seeds from 0, found {seeds}")
         return seeds
@@ -85,7 +85,7 @@ class Study(BaseModel):
     vary: dict[str, tuple[Any, ...]] = {}
     configurations: Callable[[Any], Sequence[Configuration]] | None = None
     options: BaseModel | None = None
-    seeds: int = Field(4, ge=1)
+    seeds: SeedCount = 4
     measures: tuple[Any, ...] = ()
     claims: tuple[Claim, ...] | Callable[[Any], Sequence[Claim]] = ()
     figures: tuple[Any, ...] | Callable[[Any], Sequence[Any]] = ()
@@ -103,7 +103,8 @@ class Study(BaseModel):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise UserError(f"study {fields.get('name', '')!r}: {validation_line(error)}") from None
+            known = type(self).model_fields
+            raise UserError(f"study {fields.get('name', '')!r}: {validation_line(error, known)}") from None
 
     @field_validator("options", mode="before")
     @classmethod
@@ -232,9 +233,7 @@ class Study(BaseModel):
         section, dot, field = name.partition(".")
         place = (section, field) if dot else ("options", name)
         if place not in self._places.values():
-            raise UserError(
-                f"study {self.name!r}: {where}expected one of the fields {', '.join(self.fields())}, found {name!r}"
-            )
+            raise UserError(f"study {self.name!r}: {where}{unknown_field(name, self.fields())}")
         return place
 
     @property
