@@ -140,3 +140,45 @@ def test_a_run_of_another_task_is_refused(tmp_path):
     shutil.rmtree(other.path)
     with pytest.raises(UserError):
         hopscope.show(other.path, 0, PROBE)
+
+
+def refused(call):
+    """The one line that a call is refused with."""
+    with pytest.raises(UserError) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_field_that_does_not_exist_is_refused_with_the_one_that_was_meant(tmp_path):
+    out = tmp_path / "runs"
+    said = refused(lambda: hopscope.run("depth", "smoke", out=out, seedz=3))
+    assert said == "study 'depth': no field 'seedz'; did you mean 'seeds'?"
+    said = refused(lambda: hopscope.run("permutation", "smoke", out=out, fields={"zzz": 3}))
+    assert said.startswith("study 'permutation': no field 'zzz'; expected one of the fields seeds, ")
+    assert refused(lambda: hopscope.Study(name="a", seedz=3)).endswith("'seedz'; did you mean 'seeds'?")
+    assert not out.exists()
+
+
+def test_more_seeds_than_a_run_can_hold_are_refused(tmp_path):
+    many = 10**11
+    task, model = PermutationConfig(), hopscope.Model(layers=1, heads=1, width=8)
+    training = hopscope.Training(steps=1)
+    for call in (
+        lambda: hopscope.run("depth", "smoke", out=tmp_path / "runs", seeds=many),
+        lambda: hopscope.Study(name="a", seeds=many),
+        lambda: hopscope.train(task, model, training, seeds=many),
+    ):
+        said = refused(call)
+        assert "seeds: expected" in said and "10,000" in said and f"found {many}" in said and "fewer" in said
+    with pytest.raises(ValueError, match="at most 10,000 seeds"):
+        hopscope.Configuration(label="a", seeds=many)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_empty_folder_name_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert refused(lambda: hopscope.run("depth", "smoke", out="")).startswith(
+        "out: expected a folder, found an"
+    )
+    assert list(tmp_path.iterdir()) == []

@@ -129,7 +129,7 @@ def test_a_damaged_claim_is_named_in_one_line(changes, message):
     assert text.startswith(
         f"run/claims.json: claim {'number 2' if 'id' in changes else repr('P1')} is damaged: "
     )
-    assert text.endswith("; delete the file and run the same command again")
+    assert text.endswith("; `hopscope claims` of its run folder makes it again from the evidence")
     assert "\n" not in text
     with pytest.raises(ValidationError):
         JudgedClaim(**entry(**changes))
@@ -226,6 +226,81 @@ def test_no_number_in_the_table_is_rounded_to_perfection():
     assert "0.999999 [0.00001, 1.00]" in printed([almost.model_copy(update={"unit": "number"})])
     large = SINGLE.model_copy(update={"value": 12000.25, "interval": None, "unit": "steps"})
     assert "12,000 steps" in printed([large])
+
+
+def brief(claims, width=80):
+    console = Console(width=width, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(Ledger(claims).brief_table())
+    return capture.get()
+
+
+def test_the_brief_table_fits_eighty_columns_and_keeps_every_claim():
+    text = brief(LEDGER)
+    assert all(len(line) <= 80 for line in text.splitlines())
+    for shown in (
+        "P1",
+        "100 %",
+        "reproduced",
+        "0.25 recall",
+        "0.0001 mass",
+        "refuted",
+        "R10",
+        "–",
+        "not run",
+    ):
+        assert shown in text
+    for left_out in ("[", "≥", "Wilson", "seeds meet it"):
+        assert left_out not in text
+
+
+def test_the_brief_table_cuts_long_statements_and_many_parts():
+    words = " ".join(f"word{at}" for at in range(40))
+    parts = {f"a part with a long name {at}": at / 8 for at in range(7)}
+    many = NAMED.model_copy(update={"statement": words, "value": parts, "interval": None})
+    text = brief([many])
+    assert all(len(line) <= 80 for line in text.splitlines())
+    flat = " ".join(text.split())
+    assert "…" in flat and "word39" not in flat
+    assert "0 a part with" in flat and "and 4 more" in flat and "0.375" not in flat
+
+
+def test_a_changed_rule_is_said_in_the_brief_table_too():
+    words = "judged by a rule that was changed after the run"
+    registration = SINGLE.registration.model_copy(update={"state": "changed", "words": words})
+    changed = brief([SINGLE.model_copy(update={"registration": registration})])
+    assert words in " ".join(changed.split()) and words not in " ".join(brief([SINGLE]).split())
+
+
+def test_leanings_stand_for_open_verdicts_and_are_counted():
+    def open_claim(at, leaning):
+        update = {"id": f"C{at}", "verdict": Verdict.INCONCLUSIVE, "leaning": leaning}
+        return SINGLE.model_copy(update=update)
+
+    leanings = ["agrees", "agrees", "disagrees", "mixed", None]
+    ledger = Ledger([*LEDGER, *(open_claim(at, each) for at, each in enumerate(leanings))])
+    assert ledger.closing_line == (
+        "1 reproduced · 1 refuted · 2 agree so far · 1 disagrees so far · 1 mixed so far · 1 inconclusive · 1 not run"
+    )
+    assert "agrees so far" in brief(ledger) and "disagrees so far" in brief(ledger)
+    assert Ledger().closing_line == "no claims"
+
+
+def test_records_say_at_any_width_what_the_table_says():
+    console = Console(width=50, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(Ledger(LEDGER).records())
+    text = capture.get()
+    assert all(len(line) <= 50 for line in text.splitlines())
+    for shown in (
+        "threshold",
+        "≥ 99.9 %",
+        "100 % [100, 100]",
+        "mass 0.9 to 1",
+        "all 11 of 11 seeds",
+        "not run",
+    ):
+        assert shown in text
 
 
 def test_verdicts_are_coloured():

@@ -106,14 +106,30 @@ def test_a_model_that_never_learned_has_no_circuit(hopscope, run):
     said = hopscope("circuit", run.path, "--member", UNTRAINED, "--json")
     found = json.loads(said.out)
     assert (said.status, found["paths"], found["verdict"]) == (0, [], "no circuit: above plateau")
-    said = hopscope("circuit", run.path, "--member", WITNESS, "--checkpoint", STEPS[0])
+
+
+@pytest.mark.parametrize("flag", ["--step", "--checkpoint"])
+def test_the_circuit_of_an_earlier_step(hopscope, run, flag):
+    said = hopscope("circuit", run.path, "--member", WITNESS, flag, STEPS[0])
     assert (said.status, said.out) == (0, f"member {WITNESS}, step 7: no circuit: above plateau\n")
+
+
+def test_the_first_member_is_read_where_none_is_named(hopscope, run):
+    assert hopscope("circuit", run.path).out.splitlines()[0] == f"member {WITNESS}, step 11: read"
 
 
 def test_the_table_names_what_is_read(hopscope, run):
     said = hopscope("circuit", run.path, "--member", WITNESS)
     assert said.status == 0
     for words in ("0.0", "second 2", "first 2", "hop_2", "1.0 K", "readout", "threshold 0.050"):
+        assert words in said.out
+
+
+def test_the_table_fits_eighty_columns(hopscope, run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    said = hopscope("circuit", run.path, "--member", WITNESS)
+    assert all(len(line) <= 80 for line in said.out.splitlines())
+    for words in ("second 2", "previous", "hop_2", "1.0 K", "readout", "recomp.", "loss without the path"):
         assert words in said.out
 
 
@@ -160,7 +176,7 @@ def test_an_interrupted_reading_goes_on(tmp_path, monkeypatch):
 
 def test_bad_input_is_one_line(hopscope, run, tmp_path):
     assert "member: expected" in hopscope("circuit", run.path, "--member", 2).complaint
-    assert "checkpoint of step 8" in hopscope("circuit", run.path, "--member", 3, "--checkpoint", 8).complaint
+    assert "checkpoint of step 8" in hopscope("circuit", run.path, "--member", 3, "--step", 8).complaint
     said = hopscope("circuit", run.path, "--member", WITNESS, "--tau", 1e-30)
     assert said.complaint.startswith("hopscope: tau: expected at least the loss of the unablated model, 0.0")
     assert "found nothing there" in hopscope("circuit", tmp_path / "none", "--member", 0).complaint

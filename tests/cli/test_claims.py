@@ -57,7 +57,7 @@ def run_folder(tmp_path):
 
 
 def test_the_ledger_needs_no_story(hopscope, run_folder):
-    said = hopscope("claims", run_folder)
+    said = hopscope("claims", run_folder, "--long")
     assert (said.status, said.err) == (0, "")
     text = " ".join(said.out.replace("│", " ").split())
     for part in (
@@ -73,9 +73,26 @@ def test_the_ledger_needs_no_story(hopscope, run_folder):
 
 
 def test_equal_criteria_look_alike(hopscope, run_folder):
-    said = hopscope("claims", run_folder)
+    said = hopscope("claims", run_folder, "--long")
     assert said.out.count("≥ 99.9 %") == 2
     assert said.out.count("99.98 % [99.93, 100]") == 2
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+@pytest.mark.parametrize("long", [[], ["--long"]])
+def test_the_ledger_fits_the_terminal_and_ends_with_its_counts(
+    hopscope, run_folder, monkeypatch, columns, long
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    said = hopscope("claims", run_folder, *long)
+    heading, *lines = said.out.splitlines()
+    assert heading == f"permutation {run_folder}"
+    assert all(len(line) <= columns for line in lines)
+    assert lines[-1] == "2 agree so far"
+    text = " ".join(said.out.split())
+    assert "It copies." in text and "agrees so far" in text
+    assert ("threshold" in text and "[99.93, 100]" in text) == bool(long)
+    assert hopscope("claims", run_folder, "--long").out.splitlines()[-1] == "2 agree so far"
 
 
 def test_json_is_the_record(hopscope, run_folder):
@@ -85,9 +102,9 @@ def test_json_is_the_record(hopscope, run_folder):
 
 def test_an_older_run_has_the_words_of_its_story(hopscope, tmp_path):
     run = copied(tmp_path, "config.json", "members.json", "claims.json")
-    assert "0.999" in hopscope("claims", run).out  # plain numbers: the record has no units
-    assert "10 seeds meet it" not in hopscope("claims", run).out
+    assert "0.999" in hopscope("claims", run, "--long").out  # plain numbers: the record has no units
+    assert "10 seeds meet it" not in hopscope("claims", run, "--long").out
     shutil.copy(OLD / "story.json", run / "story.json")
-    assert "10 seeds meet it" in hopscope("claims", run).out
+    assert "10 seeds meet it" in hopscope("claims", run, "--long").out
     (run / "story.json").write_text('{"claims": [1]}', encoding="utf-8")
     assert hopscope("claims", run).status == 0

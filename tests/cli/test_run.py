@@ -1,5 +1,7 @@
 import os
+import re
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -97,9 +99,11 @@ def test_the_same_command_finds_its_run(hopscope, no_training, again, whole_copy
     assert (said.status, said.err) == (0, "")
     lines = said.out.splitlines()
     assert lines[-1] == str(whole_copy)
+    assert lines[-3] == f"why: hopscope claims {whole_copy} --long"
+    assert "so far" in lines[-4]
     assert lines[-2] == f"report: {whole_copy / 'report.html'}"
     for name in ("P1", "P10a", "P10b", "P11"):
-        assert f" {name} " in said.out
+        assert f"\n{name} " in said.out
     assert {path: path.stat().st_mtime_ns for path in whole_copy.rglob("*")} == before
 
 
@@ -159,22 +163,89 @@ def progress(step, losses, frozen=()):
     }  # fmt: skip
 
 
-def test_lines_of_progress(plan, capsys):
+class Clock:
+    """Time that passes only where a test lets it."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("hopscope.cli.progress.time", clock)
+    return clock
+
+
+def undated(line):
+    """A line without its date, which is checked."""
+    datetime.strptime(line[:19], "%Y-%m-%d %H:%M:%S")
+    return line[19:]
+
+
+def test_piped_progress_is_a_dated_line_every_half_minute(plan, capsys, clock):
     steps = plan[0].training.steps
+    first, second = map(Unit, plan)
     with Bars(plan) as bars:
-        bars.hear(Unit(plan[0]), progress(steps // 2, [1.25, 1.5]))
-        bars.hear(Unit(plan[0]), progress(steps // 2 + 1, [1.25, 1.5]))  # the same tenth: silent
-        bars.hear(Unit(plan[0]), progress(steps, [1.125, None], frozen=[1]))
-        bars.hear(Unit(plan[1]), progress(steps, [None], frozen=[2]))
-        bars.hear(Unit(plan[1]), {"kind": "phase", "name": "analysing"})
-        bars.hear(Unit(plan[1]), {"kind": "warning", "message": "a checkpoint was damaged"})
-        bars.hear(Unit(plan[1]), {"kind": "done"})
+        bars.hear(first, progress(steps // 4, [1.25, 1.5]))
+        clock.now += 29
+        bars.hear(first, progress(steps // 2, [1.25, 1.5]))  # too soon: silent
+        clock.now += 1
+        bars.hear(first, progress(steps // 2, [1.125, None], frozen=[1]))
+        bars.hear(first, progress(steps // 2, [1.125, None], frozen=[1]))
+        clock.now += 30
+        bars.hear(second, progress(steps // 2, [None], frozen=[2]))
+        clock.now += 30
+        bars.hear(second, {"kind": "phase", "name": "analysing"})
+        bars.hear(second, {"kind": "warning", "message": "a checkpoint was damaged"})
+        bars.hear(first, {"kind": "done"})
+        bars.hear(second, {"kind": "done"})
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.splitlines() == [
-        f"d16/1 plain, seeds 0–1: step {steps // 2:,} of {steps:,}  loss 1.2500–1.5000  12,346 samples/s",
-        f"d16/1 plain, seeds 0–1: step {steps:,} of {steps:,}  loss 1.1250  12,346 samples/s  diverged: member 1",
-        f"d16/1 plain, seed 2: step {steps:,} of {steps:,}  loss –  12,346 samples/s  diverged: member 2",
-        "hopscope: warning: a checkpoint was damaged",
-        "d16/1 plain, seed 2: done",
+    lines = captured.err.splitlines()
+    # Two members and one of the same shape: the first unit is two thirds of the work.
+    assert undated(lines[0]) == "   17%  12,346 samples/s  loss 1.2500–1.5000"
+    assert lines[1] == "d16/1 plain, seeds 0–1: diverged: member 1"
+    assert undated(lines[2]) == "   33%  0:02:00 left  12,346 samples/s  loss 1.1250"
+    assert lines[3] == "d16/1 plain, seed 2: diverged: member 2"
+    assert undated(lines[4]) == "   50%  0:03:00 left  24,691 samples/s  loss 1.1250"
+    assert undated(lines[5]) == "   50%  0:04:29 left  d16/1 plain, seed 2: analysing"
+    assert lines[6] == "hopscope: warning: a checkpoint was damaged"
+    assert undated(lines[7]) == "  100%  trained and analysed"
+    assert len(lines) == 8 and max(map(len, lines)) <= 80
+
+
+def test_what_an_earlier_command_did_counts_as_done_but_not_for_the_pace(plan, capsys, clock):
+    steps = plan[0].training.steps
+    first, second = map(Unit, plan)
+    with Bars(plan) as bars:
+        bars.hear(first, {"kind": "found"})
+        bars.hear(second, progress(steps // 2, [1.0]))
+        clock.now += 60
+        bars.hear(second, progress(3 * steps // 4, [1.0]))
+    lines = capsys.readouterr().err.splitlines()
+    assert [undated(line).split("  ")[1:3] for line in lines] == [
+        [" 83%", "12,346 samples/s"],
+        [" 92%", "0:01:00 left"],
     ]
+
+
+def test_bars_of_a_terminal_fit_eighty_columns(plan, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    steps = plan[0].training.steps
+    with Bars(plan) as bars:
+        assert bars.live
+        for each in plan:
+            bars.hear(Unit(each), progress(steps // 2, [1.25], frozen=[1]))
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    lines = [line for line in re.split(r"[\r\n]+", text) if line.strip()]
+    assert all(len(line) <= 80 for line in lines)
+    assert "d16/1 plain, seeds 0–1: diverged: member 1" in lines
+    last = {line.partition("  ")[0]: line for line in lines}
+    for name in ("all 2 units", "d16/1 plain, seeds 0–1", "d16/1 plain, seed 2"):
+        assert re.search(r" 50 % +[0-9,]+ samples/s +\S+ left$", last[name].rstrip()), last[name]

@@ -140,7 +140,7 @@ FAULTS = [
         "No module named 'no_such_package'",
     ),
     ("import hopscope as hs", "import hopscope as hs\n1 +", "SyntaxError"),
-    ("seeds=2,\n", "seeds=2,\n    vary={'task.lenght': [3]},\n", "found 'task.lenght'"),
+    ("seeds=2,\n", "seeds=2,\n    vary={'task.lenght': [3]},\n", "no field 'task.lenght'"),
     ("seeds=2,\n", "seeds='two',\n", "seeds: expected"),
     ("measures=[", "measures=[hs.measures.attention_to, ", "attention_to(…)"),
 ]
@@ -273,7 +273,7 @@ def test_a_changed_claim_is_judged_again_and_shows_both_verdicts(hopscope: Comma
     (claim,) = json.loads((run / "claims.json").read_text(encoding="utf-8"))
     assert claim["registration"]["state"] == "changed" and claim["threshold"] == {"at_least": 0.75}
     assert claim["registration"]["under_registered"]["verdict"] in ("inconclusive", "refuted")
-    assert "changed after the run" in hopscope("claims", run).out.replace("\n", " ")
+    assert "changed after the run" in " ".join(hopscope("claims", run, "--long").out.split())
     assert "changed after the run" in (run / "report.html").read_text(encoding="utf-8")
 
 

@@ -1,14 +1,18 @@
 """Trained members that know their task: `Ensemble`, and the members that it hands out."""
 
 import copy
+import subprocess
+import sys
 
 import pytest
 import torch
 
 from hopscope.errors import UserError
+from hopscope.models.config import TransformerConfig
 from hopscope.models.ensemble import Ensemble
 from hopscope.models.export import export_module, load_module
 from hopscope.models.interventions import ReplacePattern
+from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.device import TaskOnDevice
 from hopscope.tasks.draws import Draws
@@ -253,3 +257,45 @@ def test_a_member_that_knows_its_task_is_still_a_plain_module(ensemble):
     twin = copy.deepcopy(member)
     assert torch.equal(twin.batch(3).inputs, member.batch(3).inputs)
     assert member(member.batch(3).inputs).shape == (3, POSITIONS, OUTPUT)
+
+
+LEARNED = {"layers": 1, "heads": 1, "width": 4, "positions": "learned", "output_size": 5}
+TOKENS = TransformerConfig(**LEARNED, length=3, readout=(2,), input_kind="tokens", input_size=7)
+VECTORS = TransformerConfig(**LEARNED, length=3, readout=(2,), input_kind="vectors", input_size=7)
+
+
+@pytest.mark.parametrize(
+    ("config", "inputs", "words"),
+    [
+        (TOKENS, torch.tensor([[7, 2]]), "expected token ids from 0 to 6, found 2 to 7"),
+        (TOKENS, torch.tensor([[-1, 2]]), "expected token ids from 0 to 6, found -1 to 2"),
+        (TOKENS, torch.tensor([1, 2]), "expected a tensor [batch, 1 to 3 positions], found shape [2]"),
+        (TOKENS, torch.zeros(2, 11, dtype=torch.int64), "[batch, 1 to 3 positions], found shape [2, 11]"),
+        (TOKENS, torch.zeros(2, 3), "expected token ids as int64, found float32"),
+        (VECTORS, torch.zeros(2, 3), "[batch, 1 to 3 positions, 7], found shape [2, 3]"),
+        (VECTORS, torch.zeros(2, 3, 5), "[batch, 1 to 3 positions, 7], found shape [2, 3, 5]"),
+        (VECTORS, torch.zeros(2, 11, 7), "[batch, 1 to 3 positions, 7], found shape [2, 11, 7]"),
+    ],
+)
+def test_a_member_refuses_inputs_that_it_cannot_read(config, inputs, words):
+    member = Transformer.initial(config, torch.tensor([3])).member(0)
+    with pytest.raises(UserError) as caught:
+        member(inputs)
+    assert str(caught.value).startswith("inputs: expected ") and words in str(caught.value)
+
+
+def test_a_member_reads_as_many_positions_as_it_has():
+    member = Transformer.initial(TOKENS, torch.tensor([3])).member(0)
+    assert [member(torch.full((2, length), 6)).shape for length in (1, 3)] == [(2, 1, 5), (2, 3, 5)]
+
+
+def test_a_member_says_what_a_list_should_be():
+    """In a process of its own: these tests check the types of arguments before the member can."""
+    script = (
+        "import torch; from hopscope.models.config import TransformerConfig as C; "
+        "from hopscope.models.member import MemberTransformer as M; "
+        f"M.empty(C.model_validate({TOKENS.model_dump()!r}))([[1, 2]])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    expected = "UserError: inputs: expected a tensor [batch, 1 to 3 positions], found a list"
+    assert done.stderr.splitlines()[-1].endswith(expected)

@@ -2,7 +2,9 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Annotated
 
+import tyro
 from tyro.conf import Positional
 
 from hopscope.cli.parsing import parse
@@ -19,8 +21,8 @@ class Options:
     """Number of the member in the run (members.json)."""
     to: Path
     """Folder to write."""
-    checkpoint: int | None = None
-    """Step of the checkpoint (default: the last)."""
+    step: Annotated[int | None, tyro.conf.arg(aliases=["--checkpoint"])] = None
+    """Write the member as it was at this training step, of which there must be a checkpoint (default: the last)."""
 
 
 def main(arguments: list[str]) -> int:
@@ -31,7 +33,7 @@ def main(arguments: list[str]) -> int:
     from hopscope.training.restore import load_member, member_record
 
     record = member_record(run, options.member)
-    step = options.checkpoint if options.checkpoint is not None else run.unit(record.unit).checkpoint()[0]
+    step = options.step if options.step is not None else run.unit(record.unit).checkpoint()[0]
     origin = {"study": run.study, "run": run.hash, "member": record.member, "seed": record.seed, "step": step}
     export_module(
         load_member(run, options.member, step), options.to, origin | {"overrides": record.overrides}

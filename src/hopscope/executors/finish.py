@@ -81,7 +81,7 @@ def judge_again(run: RunFolder, damage: UserError, say: Callable[[str], None]) -
     path = run.path / "claims.json"
     if not (is_file(run.path / "evidence.parquet") and (is_file(path) or run.is_done)):
         raise UserError(
-            f"{path}: expected the ledger of a finished run, found none that can be read, and no evidence to make it "
+            f"{run.path}: expected a finished run, found no claims.json that can be read and no evidence to make it "
             "from; run the same study again"
         ) from damage
     found = str(damage).removeprefix(f"{path}: ").partition(";")[0] if is_file(path) else "it was gone"
