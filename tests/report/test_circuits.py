@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import xml.etree.ElementTree as ET
 
 import pytest
 from pydantic import ValidationError
@@ -13,6 +14,9 @@ from hopscope.report.circuit_words import path_words, symbol, title_words, use_s
 from hopscope.report.circuits import CircuitBlock, CircuitPath, CircuitView
 from hopscope.report.page import build_report
 from hopscope.report.record import Story
+
+NS = "{http://www.w3.org/2000/svg}"
+KINDS = ("path", "tag")
 
 
 @pytest.fixture
@@ -223,6 +227,59 @@ def test_a_picture_that_is_not_the_whole_circuit_says_so(circuit_run):
     expected = f"The picture shows 9 of its 12 paths, in {heads} of {heads + 2} heads"
     assert words(build(circuit_run)).count("The picture shows") == 1
     assert expected in words(build(circuit_run))
+
+
+def rows_of(page):
+    """Heads and rows of each body of the page's first table of paths."""
+    table = re.search(r'<table class="circuit-paths">(.*?)</table>', page, flags=re.DOTALL)[1]
+    bodies = re.findall(r"<tbody[^>]*>(.*?)</tbody>", table, flags=re.DOTALL)
+    return [re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td>', body) for body in bodies]
+
+
+def drawn(page):
+    """Head and rows of each path of the page's first graph, once by its edges and once by its tags."""
+    graph = ET.fromstring(re.search(r'<svg class="circuit-graph".*?</svg>', page, flags=re.DOTALL)[0])
+    groups = {kind: [each for each in graph.iter(f"{NS}g") if each.get("class") == kind] for kind in KINDS}
+    assert [each.get("data-path") for each in groups["path"]] == [
+        each.get("data-path") for each in groups["tag"]
+    ]
+    assert all(each.find(f"{NS}path") is not None for each in groups["path"])
+    labels = [
+        re.match(r"Layer (\d+), head (\d+): (.*?) reads", each.get("aria-label")) for each in groups["tag"]
+    ]
+    heads = [next(each.iter(f"{NS}tspan")).text for each in groups["tag"]]
+    assert heads == [f"{found[1]}.{found[2]}" for found in labels]
+    return [(head, found[3]) for head, found in zip(heads, labels, strict=True)]
+
+
+def test_drawing_and_table_agree_on_every_path(circuit_run, circuit_cases):
+    view = circuit_cases.view()
+    further = [
+        {key: value for key, value in {**path, "rule": "learned", "target_role": None}.items()
+         if key not in ("attention", "hop")}
+        | {"layer": 1, "head": at}
+        for at, path in enumerate(view["paths"][:2])
+    ]  # fmt: skip
+    for listed in ([], further):
+        whole = {**view, "listed": listed, "undrawn": len(listed), "undrawn_heads": len(listed)}
+        story = json.loads((circuit_run / "story.json").read_text(encoding="utf-8"))
+        story["sections"][0]["blocks"][-1] = circuit_cases.block(whole)
+        (circuit_run / "story.json").write_text(json.dumps(story), encoding="utf-8")
+        page = build(circuit_run)
+        tables = rows_of(page)
+        assert drawn(page) == tables[0] and len(tables[0]) == len(view["paths"])
+        assert tables[1:] == ([[("1.0", "second 2"), ("1.1", "second 1")]] if listed else [])
+        assert ("they stand at the end of the table" in words(page)) == bool(listed)
+
+
+def test_every_undrawn_path_is_listed_or_none(circuit_cases):
+    path = {
+        key: value
+        for key, value in circuit_cases.view()["paths"][0].items()
+        if key not in ("attention", "hop")
+    }
+    with pytest.raises(ValidationError, match=r"as many listed paths as undrawn ones \(3\), not 1"):
+        CircuitView.model_validate(circuit_cases.view(listed=[path], undrawn=3))
 
 
 def test_the_script_gets_the_numbers_of_the_story(circuit_run, circuit_cases):

@@ -289,10 +289,23 @@ def view(member: FollowedMember, options: Followed, plateau: float) -> dict[str,
         "threshold": reading["threshold"],
         "loss": reading["loss"],
         "paths": [_path(member, path, steps) for path in member.paths],
+        "listed": [_listed(path) for path in _unnamed(member)],
         "undrawn": len(reading["paths"]) - len(member.paths),
         "undrawn_heads": len(member.heads) - len(member.followed_heads),
         "maps": _maps(member, np.asarray(kept["maps"]), measured, steps),
     }
+
+
+def _unnamed(member: FollowedMember) -> list[dict[str, Any]]:
+    """Paths of the reading that are not followed, because no rule names what their rows read."""
+    drawn = {(path.layer, path.head, path.query) for path in member.paths}
+    return [found for found in member.reading["paths"] if _key(found) not in drawn]
+
+
+def _listed(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What the table says of a path that is not drawn."""
+    names = ("layer", "head", "query_role", "rule", "target_role", "mean_attention", "carries", "composition")
+    return {name: found[name] for name in (*names, "loss_if_removed")}
 
 
 def _path(member: FollowedMember, path: FollowedPath, steps: Sequence[int]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from hopscope.report.circuit_layout import (
     MARK_WIDTH,
     TAG_HEIGHT,
-    Curve,
+    Edge,
     Layout,
     Node,
     Tag,
@@ -44,6 +44,9 @@ _LOOSE_WORDS = {
     "": "reads tokens of several roles",
 }
 """What a path reads that comes from no column, by its rule; the last is for all other rules."""
+
+_CORNER = 9.0
+"""Radius of an edge's corners."""
 
 _HEADING = 30.0
 _LEGEND_LEFT, _LEGEND_LINE = 10.0, 21.0
@@ -181,31 +184,47 @@ def _held(view: CircuitView) -> dict[str, str]:
 
 
 def _edge(at: int, path: CircuitPath, graph: Layout, shown: int) -> str:
-    curves = [curve for curve in graph.curves if curve.path == at]
-    drawn = "".join(_curve(curve, path, path.attention[shown]) for curve in curves)
+    edges = [edge for edge in graph.edges if edge.path == at]
+    drawn = "".join(_line(edge, path, path.attention[shown]) for edge in edges)
     return f'<g class="path" data-path="{at}">{drawn}</g>'
 
 
-def _curve(curve: Curve, path: CircuitPath, attention: float) -> str:
-    way = _way(curve)
-    width = edge_width(attention, curve.share)
-    share = f' data-share="{number(curve.share)}"'
+def _line(edge: Edge, path: CircuitPath, attention: float) -> str:
+    way = _way(edge)
+    width = edge_width(attention, edge.share)
+    share = f' data-share="{number(edge.share)}"'
     parts = [stroke(way, "#ffffff", width + CASING, f' class="casing"{share}')]
     for colour, dash in _lanes(path.brings):
         parts.append(stroke(way, colour, width, f' class="lane"{share}{dash}'))
-    if curve.loose and curve.target:
-        parts.append(_loose_mark(curve.start[0], curve.start[1] + 6.0, path.targets[curve.target].rule))
-    if curve.every:
-        x, y = curve.start
+    if edge.loose and edge.target:
+        parts.append(_loose_mark(edge.start[0], edge.start[1] + 6.0, path.targets[edge.target].rule))
+    if edge.every:
+        x, y = edge.start
         parts.append(stroke(f"M{number(x - 13)} {number(y - 2)}v-7h26v7", path_colour(path), 2.0))
     parts.append(stroke(way, "#000000", 14.0, ' class="hit" stroke-opacity="0"'))
     return "".join(parts)
 
 
-def _way(curve: Curve) -> str:
-    points = (*curve.controls, curve.end)
-    return f"M{number(curve.start[0])} {number(curve.start[1])}C" + " ".join(
-        f"{number(x)} {number(y)}" for x, y in points
+def _way(edge: Edge) -> str:
+    """Up, along the lane, and up, with round corners; from a column to itself, a bow that leaves it and comes back."""
+    (x0, y0), (x1, y1), y = edge.start, edge.end, edge.lane
+    if edge.loose:
+        return _ways(("M", x0, y0), ("V", y1))
+    if edge.bow:
+        return _ways(
+            ("M", x0, y0), ("Q", x0 + edge.bow, y0, x0 + edge.bow, y), ("Q", x1 + edge.bow, y1, x1, y1)
+        )
+    turn = _CORNER if x1 > x0 else -_CORNER
+    return _ways(
+        *(("M", x0, y0), ("V", y + _CORNER), ("Q", x0, y, x0 + turn, y)),
+        *(("H", x1 - turn), ("Q", x1, y, x1, y - _CORNER), ("V", y1)),
+    )
+
+
+def _ways(*steps: tuple[str | float, ...]) -> str:
+    """Commands of an SVG path with their numbers."""
+    return "".join(
+        f"{command}{' '.join(number(float(value)) for value in values)}" for command, *values in steps
     )
 
 
@@ -227,7 +246,7 @@ def _node(node: Node) -> str:
 
 
 def _tag(tag: Tag, path: CircuitPath, graph: Layout) -> str:
-    loose = any(curve.loose and curve.path == tag.path and curve.target == 0 for curve in graph.curves)
+    loose = any(edge.loose and edge.path == tag.path and edge.target == 0 for edge in graph.edges)
     frame = box(
         tag.x - tag.width / 2,
         tag.y - TAG_HEIGHT / 2,
@@ -292,11 +311,11 @@ def _legend(view: CircuitView, graph: Layout) -> _Legend:
         legend.add(_sample(several[0]), "several of them")
     if () in brought:
         legend.add(_sample([]), "nothing alone")
-    loose = {view.paths[curve.path].targets[curve.target].rule for curve in graph.curves if curve.loose}
+    loose = {view.paths[edge.path].targets[edge.target].rule for edge in graph.edges if edge.loose}
     for rule, words in _LOOSE_WORDS.items():
         if rule in loose or (not rule and loose - set(_LOOSE_WORDS)):
             legend.add(_loose_mark(8.0, 0.0, rule), words, 22.0)
-    if any(curve.every for curve in graph.curves):
+    if any(edge.every for edge in graph.edges):
         legend.add(stroke("M2 5v-6h20v6", INK, 2.0), "reads all tokens of the role")
     if view.paths:
         legend.add(f'<path d="M0 4L22 5.5V-5.5L0 -0.5z" fill="{_NOTHING}"/>', "width: attention")

@@ -25,6 +25,7 @@ from hopscope.report.circuits import (
     CircuitBlock,
     CircuitPath,
     CircuitView,
+    ListedPath,
     NamedCircuit,
     RemovalLoss,
     Target,
@@ -64,7 +65,7 @@ class ShownCircuit:
         graph, timeline: SVG elements.
         least_width: of the graph in pixels, below which its words could not be read.
         is_wide: whether there is no room for anything beside the graph.
-        rows: of the table of paths.
+        rows, further: of the table of paths: those that are drawn, and those that are not.
         data: for the script.
     """
 
@@ -77,6 +78,7 @@ class ShownCircuit:
     is_wide: bool
     timeline: Markup
     rows: list[PathRow]
+    further: list[PathRow]
     data: dict[str, JsonValue]
 
 
@@ -100,11 +102,12 @@ def _shown(circuit: NamedCircuit) -> ShownCircuit:
         is_wide=width > _WIDE,
         timeline=timeline,
         rows=[_row(path) for path in view.paths],
+        further=[_row(path) for path in view.listed],
         data=_data(view),
     )
 
 
-def _row(path: CircuitPath) -> PathRow:
+def _row(path: ListedPath) -> PathRow:
     return PathRow(
         head=head_name(path),
         query=path.query_role,
@@ -138,9 +141,10 @@ def _undrawn(view: CircuitView) -> str:
     if not view.undrawn:
         return ""
     drawn, heads = len(view.paths), len({path.place for path in view.paths})
+    below = ", and they stand at the end of the table" if view.listed else ""
     return (
         f" The picture shows {drawn} of its {drawn + view.undrawn} paths, in {heads} of {heads + view.undrawn_heads} "
-        "heads: those whose read has a name. No rule names what the others read; the circuit needs them too."
+        f"heads: those whose read has a name. No rule names what the others read; the circuit needs them too{below}."
     )
 
 

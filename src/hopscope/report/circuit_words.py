@@ -2,7 +2,7 @@
 
 import re
 
-from hopscope.report.circuits import CircuitPath, Target, Use
+from hopscope.report.circuits import CircuitPath, ListedPath, Target, Use
 
 _LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
@@ -27,7 +27,7 @@ def symbol(name: str) -> str:
     return f"{found[1]}{found[2].translate(_LOWERED)}" if found else name
 
 
-def head_name(path: CircuitPath) -> str:
+def head_name(path: ListedPath) -> str:
     """`layer.head`."""
     return f"{path.layer}.{path.head}"
 
@@ -47,7 +47,7 @@ def target_words(target: Target) -> str:
     return f"all {target.role}" if target.every else target.role
 
 
-def reads_words(path: CircuitPath) -> str:
+def reads_words(path: ListedPath) -> str:
     """What a path reads, and how it finds it: `second 1 (one hop on along the same chain)`."""
     said = []
     for target in path.targets:
@@ -59,7 +59,7 @@ def reads_words(path: CircuitPath) -> str:
     return " and ".join(said)
 
 
-def carries_words(path: CircuitPath) -> str:
+def carries_words(path: ListedPath) -> str:
     """What a path brings: `x₁, x₂ and position`."""
     names = [symbol(name) for name in path.brings]
     if not names:

@@ -92,7 +92,7 @@ class CircuitLoss(Config):
     random_circuits_range: tuple[Loss, Loss] | None = None
 
 
-class CircuitPath(Config):
+class ListedPath(Config):
     """One path, as it stands in the circuit's record.
 
     Attributes:
@@ -105,8 +105,6 @@ class CircuitPath(Config):
         carries: what the path brings (`x_2`, `position`), with or without the rise of the loss.
         composition: who uses it.
         loss_if_removed: loss without it.
-        attention: `mean_attention` at each checkpoint.
-        hop: hop of the task that the path makes, where it is known.
     """
 
     layer: int = Field(ge=0)
@@ -118,8 +116,6 @@ class CircuitPath(Config):
     carries: list[str] | dict[str, float] = Field(default_factory=list)
     composition: list[Use] = Field(default_factory=list)
     loss_if_removed: RemovalLoss
-    attention: list[Share]
-    hop: int | None = None
 
     @property
     def place(self) -> tuple[int, int]:
@@ -146,6 +142,18 @@ def _target(role: str, rule: str, share: float) -> Target:
     return Target(role=role.removeprefix("all "), every=role.startswith("all "), rule=rule, share=share)
 
 
+class CircuitPath(ListedPath):
+    """A path that is drawn.
+
+    Attributes:
+        attention: `mean_attention` at each checkpoint.
+        hop: hop of the task that the path makes, where it is known.
+    """
+
+    attention: list[Share]
+    hop: int | None = None
+
+
 class AttentionMaps(PackedBytes):
     """Attention of one head on the example sequence: `[checkpoint, query, key]`, 255 is attention 1."""
 
@@ -168,7 +176,8 @@ class CircuitView(Config):
         threshold: loss that the circuit may have.
         loss: of model, circuit and what stands beside it.
         paths: the circuit, as far as it is drawn.
-        undrawn: further paths of it: no rule names what their rows read.
+        listed: further paths of it, which stand in the table alone: no rule names what their rows read.
+        undrawn: how many further paths it has; stories of before list none of them.
         undrawn_heads: heads that have only such paths.
         maps: attention of each head that is drawn.
     """
@@ -187,6 +196,7 @@ class CircuitView(Config):
     threshold: Loss
     loss: CircuitLoss
     paths: list[CircuitPath]
+    listed: list[ListedPath] = Field(default_factory=list)
     undrawn: int = Field(0, ge=0)
     undrawn_heads: int = Field(0, ge=0)
     maps: list[AttentionMaps]
@@ -208,6 +218,8 @@ class CircuitView(Config):
         self._check_lengths()
         for path in self.paths:
             self._check_path(path)
+        if self.listed and len(self.listed) != self.undrawn:
+            raise ValueError(f"as many listed paths as undrawn ones ({self.undrawn}), not {len(self.listed)}")
         self._check_maps()
         return self
 

@@ -44,6 +44,10 @@ def test_the_run_is_done_with_every_figure_and_picture(run, config):
     assert (run.path / "figures" / "circuit-0.svg").is_file()
 
 
+def place(path):
+    return path["layer"], path["head"], path["query_role"]
+
+
 def test_a_picture_says_how_much_of_the_circuit_it_shows(run, members):
     story, of = run.read_json("story.json"), {member.member: member for member in members}
     blocks = [block for section in story["sections"] for block in section["blocks"]]
@@ -52,6 +56,8 @@ def test_a_picture_says_how_much_of_the_circuit_it_shows(run, members):
     for view in views:
         member, drawn = of[view["member"]], {(path["layer"], path["head"]) for path in view["paths"]}
         assert len(view["paths"]) + view["undrawn"] == len(member.reading["paths"])
+        shown = [*view["paths"], *view["listed"]]
+        assert sorted(map(place, shown)) == sorted(map(place, member.reading["paths"]))
         assert len(drawn) + view["undrawn_heads"] == len(member.heads)
 
 

@@ -163,6 +163,7 @@ def test_the_page_lost_nothing(tmp_path):
     shown = views(after)
     for view in shown:
         # How much of a circuit is not drawn was not told then.
+        assert view["undrawn"] == len(view.pop("listed"))
         assert view.pop("undrawn") >= 0 <= view.pop("undrawn_heads")
     assert shown == views(before)
     old, new = ([folder / f"{name}.csv" for name in ("accuracy", "curves")]

@@ -101,7 +101,7 @@
           this.clicked(tag);
         });
       }
-      this.all(".circuit-paths tbody tr").forEach((row, at) => {
+      this.all(".circuit-paths tbody:not(.undrawn) tr").forEach((row, at) => {
         const head = row.querySelector("th"), button = element("button", { type: "button" }, head.textContent);
         button.setAttribute("aria-label", `Show path ${head.textContent}, ${this.data.paths[at].query}`);
         head.replaceChildren(button);
@@ -159,7 +159,7 @@
         mark.classList.toggle("is-user", users.includes(at));
         if (mark.matches(".tag")) mark.setAttribute("aria-pressed", String(at === this.chosen));
       }
-      this.all(".circuit-paths tbody tr").forEach((row, at) => {
+      this.all(".circuit-paths tbody:not(.undrawn) tr").forEach((row, at) => {
         row.classList.toggle("is-chosen", at === this.chosen);
         row.querySelector("button").setAttribute("aria-pressed", String(at === this.chosen));
       });
