@@ -56,7 +56,6 @@ REFUSED = {
     "run permutation --time-budget 0": ["time-budget", "more than 0", "found 0"],
     "run permutation --time-budget nan": ["time-budget", "more than 0", "found nan"],
     "run permutation --device tpu": ["--device", "'tpu'", "'cpu', 'cuda'"],
-    "run permutation --executor cloud": ["--executor", "'cloud'", "'local'"],
     "run permutation --optimizer sgd": ["--optimizer", "'sgd'", "'adam', 'adamw'"],
     "run permutation --repeat-slots 7": ["repeat_slots", "1 to 5", "[7]"],
     "run permutation --repeat-slots 1": ["repeat_slots", "source before a slot"],

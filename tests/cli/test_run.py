@@ -75,7 +75,7 @@ def test_what_decides_the_hash():
         return config_hash("permutation", configured(*arguments).model_dump(mode="json"))
 
     plain = name()
-    others = ["--out", "x", "--threads", "3", "--time-budget", "5", "--device", "cpu", "--executor", "local"]
+    others = ["--out", "x", "--threads", "3", "--time-budget", "5", "--device", "cpu"]
     assert name(*others) == plain
     assert name("--preset", "laptop", "--seeds", "4") == plain
     assert name("--V", "5") == plain

@@ -217,7 +217,7 @@ def brief_ledger_table(claims: Sequence[JudgedClaim]) -> "Table":
     table.add_column("value", no_wrap=True, max_width=24)
     table.add_column("verdict", no_wrap=True)
     for claim in claims:
-        verdict = Text(wording.leaning_words(claim) or claim.verdict.value, style=_COLOURS[claim.verdict])
+        verdict = Text(wording.outcome(claim), style=_COLOURS[claim.verdict])
         statement = shorten(claim.statement, _SHORT_STATEMENT, placeholder=" …")
         said = "\n".join(filter(None, [statement, claim.registration.words]))
         table.add_row(Text(claim.id), Text(said), Text("\n".join(_brief_values(claim))), verdict)

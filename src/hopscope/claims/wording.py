@@ -93,16 +93,20 @@ def leaning_words(claim: JudgedClaim) -> str:
     return "" if claim.leaning is None else _LEANINGS[claim.leaning]
 
 
+def outcome(claim: JudgedClaim) -> str:
+    """The verdict, or where an inconclusive one points."""
+    return leaning_words(claim) or claim.verdict.value
+
+
 def closing_line(claims: Iterable[JudgedClaim]) -> str:
     """How many claims came out how: ``4 reproduced · 6 refuted · 2 agree so far``."""
-    counts = Counter((claim.verdict, claim.leaning) for claim in claims)
-    words: list[str] = []
-    for verdict in Verdict:
-        for leaning in (*_LEANINGS, None):
-            count = counts[verdict, leaning]
-            if count:
-                lean = _LEANINGS[leaning] if leaning else verdict.value
-                words.append(f"{count} {lean if count == 1 else lean.replace('agrees', 'agree')}")
+    counts = Counter(map(outcome, claims))
+    order = [Verdict.REPRODUCED, Verdict.REFUTED, *_LEANINGS.values(), Verdict.INCONCLUSIVE, Verdict.NOT_RUN]
+    words = [
+        f"{counts[each]} {each if counts[each] == 1 else each.replace('agrees', 'agree')}"
+        for each in order
+        if counts[each]
+    ]
     return " · ".join(words) or "no claims"
 
 

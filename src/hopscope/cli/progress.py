@@ -19,6 +19,9 @@ from hopscope.training.config import UnitPlan
 
 SECONDS_BETWEEN_LINES = 30.0
 
+_PARTS = 10_000
+"""How finely a bar is divided."""
+
 
 @dataclass
 class _Unit:
@@ -118,8 +121,8 @@ class Bars:
     def _show(self, unit: _Unit, note: str) -> None:
         self._show_all()
         if unit.task is None:
-            unit.task = self.progress.add_task(unit.name, total=1.0, completed=unit.share, rate=note)
-        self.progress.update(unit.task, completed=unit.share, rate=note)
+            unit.task = self._added(unit.name, unit.share)
+        self.progress.update(unit.task, completed=_PARTS * unit.share, rate=note)
         if time.monotonic() - self._said >= SECONDS_BETWEEN_LINES:
             self._line(f"{unit.name}: {note}" if not unit.rate else self._numbers())
 
@@ -127,15 +130,18 @@ class Bars:
         """The line of all units together, where there are several."""
         if self._all is None:
             self._began = time.monotonic()
-            self._all = self.progress.add_task(
-                f"all {len(self.units)} units",
-                completed=self._share,
-                total=1.0,
-                rate="",
-                visible=len(self.units) > 1,
-            )
+            self._all = self._added(f"all {len(self.units)} units", self._share)
         rate = sum(unit.rate for unit in self.units.values())
-        self.progress.update(self._all, completed=self._share, rate=f"{rate:,.0f} samples/s" if rate else "")
+        self.progress.update(
+            self._all,
+            completed=_PARTS * self._share,
+            rate=f"{rate:,.0f} samples/s" if rate else "",
+            visible=len(self.units) > 1,
+        )
+
+    def _added(self, name: str, share: float) -> TaskID:
+        """A new bar; what an earlier command did does not count as this one's speed."""
+        return self.progress.add_task(name, total=_PARTS, completed=round(_PARTS * share), rate="")
 
     def _line(self, words: str) -> None:
         if self.live:

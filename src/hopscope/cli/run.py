@@ -29,8 +29,6 @@ class RunOptions:
     """How units that have not begun are trained: by autograd, by torch.compile, or by the fastest way there is."""
     gpu_workers: int = 1
     """Units that share a GPU at a time: with two, one trains while the other is compiled."""
-    executor: Literal["local"] = "local"
-    """Where units run."""
 
 
 def main(arguments: list[str]) -> int:
