@@ -171,8 +171,7 @@ def test_more_seeds_than_a_run_can_hold_are_refused(tmp_path):
     ):
         said = refused(call)
         assert "seeds: expected" in said and "10,000" in said and f"found {many}" in said and "fewer" in said
-    with pytest.raises(ValueError, match="at most 10,000 seeds"):
-        hopscope.Configuration(label="a", seeds=many)
+    assert "10,000" in refused(lambda: hopscope.Configuration(label="a", seeds=many))
     assert not (tmp_path / "runs").exists()
 
 

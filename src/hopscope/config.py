@@ -3,27 +3,25 @@
 import difflib
 import re
 from collections.abc import Iterable
-from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from hopscope.errors import UserError
 
 MOST_SEEDS = 10_000
 """Seeds of a configuration in one run: every member of a run is planned, and listed, before anything is trained."""
 
 
-def few_seeds(seeds: int) -> int:
-    """A number of seeds that one run can hold.
+def check_seeds(name: str, seeds: int) -> None:
+    """Refuse more seeds than one run can hold.
 
     Raises:
-        ValueError: there are too many.
+        UserError: there are too many.
     """
     if seeds > MOST_SEEDS:
-        raise ValueError(f"at most {MOST_SEEDS:,} seeds in one run (take fewer, or several runs)")
-    return seeds
-
-
-SeedCount = Annotated[int, Field(ge=1), AfterValidator(few_seeds)]
-"""A number of seeds, from 1."""
+        raise UserError(
+            f"{name}: expected at most {MOST_SEEDS:,} seeds in one run, found {seeds}; take fewer, or several runs"
+        )
 
 
 class Config(BaseModel):

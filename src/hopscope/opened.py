@@ -9,7 +9,7 @@ from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.config import ReaderConfig
 from hopscope.circuits.record import read_member
 from hopscope.claims import Ledger
-from hopscope.config import MOST_SEEDS
+from hopscope.config import check_seeds
 from hopscope.errors import UserError
 from hopscope.models.config import Model
 from hopscope.models.ensemble import Ensemble
@@ -269,8 +269,8 @@ def train(
     from hopscope.training.optimizer import Optimizer
     from hopscope.training.steps import TrainingSteps
 
-    if isinstance(seeds, int) and not 1 <= seeds <= MOST_SEEDS:
-        raise UserError(f"seeds: expected 1 to {MOST_SEEDS:,}, found {seeds}; take fewer, or name them")
+    if isinstance(seeds, int):
+        check_seeds("seeds", seeds)
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     program = Program(_study(task, model, training))
     config = program.configured(None, {})

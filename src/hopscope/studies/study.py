@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from hopscope.claims import Claim
-from hopscope.config import Config, SeedCount, few_seeds, in_words, unknown_field, validation_line
+from hopscope.config import Config, check_seeds, in_words, unknown_field, validation_line
 from hopscope.errors import UserError
 from hopscope.measures import Measure, as_measure
 from hopscope.models.config import Model
@@ -38,7 +38,9 @@ class Configuration(Config):
     @field_validator("seeds")
     @classmethod
     def _different(cls, seeds: Any) -> Any:
-        several = range(few_seeds(seeds)) if isinstance(seeds, int) else seeds
+        if isinstance(seeds, int):
+            check_seeds("seeds", seeds)
+        several = range(seeds) if isinstance(seeds, int) else seeds
         if several is not None and (not several or min(several) < 0 or len(set(several)) < len(several)):
             raise ValueError(f"a number of seeds from 1, or different seeds from 0, found {seeds}")
         return seeds
@@ -85,7 +87,7 @@ class Study(BaseModel):
     vary: dict[str, tuple[Any, ...]] = {}
     configurations: Callable[[Any], Sequence[Configuration]] | None = None
     options: BaseModel | None = None
-    seeds: SeedCount = 4
+    seeds: int = Field(4, ge=1)
     measures: tuple[Any, ...] = ()
     claims: tuple[Claim, ...] | Callable[[Any], Sequence[Claim]] = ()
     figures: tuple[Any, ...] | Callable[[Any], Sequence[Any]] = ()
@@ -152,6 +154,15 @@ class Study(BaseModel):
             if names.count(name) > 1:
                 raise UserError(f"measures: expected measures with different names, found {name!r} twice")
         return found
+
+    @model_validator(mode="after")
+    def _has_few_seeds(self) -> "Study":
+        """Before anything is planned: a plan has an entry for every seed."""
+        check_seeds("seeds", self.seeds)
+        for name, value in self.options or ():
+            if name.endswith("seeds") and isinstance(value, int):
+                check_seeds(name, value)
+        return self
 
     @model_validator(mode="after")
     def _can_be_planned(self) -> "Study":

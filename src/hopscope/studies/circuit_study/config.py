@@ -5,7 +5,6 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from hopscope.circuits.config import ReaderConfig
-from hopscope.config import SeedCount
 from hopscope.models.config import TransformerConfig
 from hopscope.studies.recipe import RecipeConfig
 from hopscope.tasks.config import RetrievalConfig
@@ -46,7 +45,7 @@ class ChainsConfig(RecipeConfig):
     paper: ClassVar[dict[str, float | None]] = {}
     """What the paper states of its model, by field."""
 
-    seeds: SeedCount = 8
+    seeds: int = Field(8, ge=1)
     layers: int = Field(8, ge=1, le=64)
     heads: int = Field(1, ge=1)
     head_size: int | None = Field(None, ge=1)

@@ -4,7 +4,6 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from hopscope.config import SeedCount
 from hopscope.models.config import TransformerConfig
 from hopscope.studies.depth.configurations import Asked, Configuration, Reading, every_reading
 from hopscope.studies.recipe import RecipeConfig
@@ -34,8 +33,8 @@ class DepthStudyConfig(RecipeConfig):
         most_steps: largest D of the sweep over D.
     """
 
-    seeds: SeedCount = 3
-    deepest_seeds: SeedCount = 6
+    seeds: int = Field(3, ge=1)
+    deepest_seeds: int = Field(6, ge=1)
     # Left out of the record where it is not given, so that runs of before there was such a field keep their names.
     head_size: int | None = Field(None, ge=1, exclude_if=lambda size: size is None)
     layers: Layers = (1, 2, 3, 4, 5, 6)
@@ -43,7 +42,7 @@ class DepthStudyConfig(RecipeConfig):
     steps: int = Field(2, ge=1, le=64)
     steps_last: int = Field(2, ge=1, le=64)
     sweeps: tuple[str, ...] = ()
-    sweep_seeds: SeedCount = 2
+    sweep_seeds: int = Field(2, ge=1)
     sweep_layers: Layers = ()
     most_steps: int = Field(5, ge=1, le=64)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 import tyro
 from pydantic import Field, model_validator
 
-from hopscope.config import Config, SeedCount
+from hopscope.config import Config
 from hopscope.models.config import TransformerConfig
 from hopscope.studies.permutation.configurations import ALL, PUBLISHED, SWEEPS, Configuration
 from hopscope.tasks.config import LARGEST_VALUES, SMALLEST_VALUES, PermutationConfig
@@ -56,11 +56,11 @@ class PermutationStudyConfig(Config):
         members_per_unit: most members that are trained as one program.
     """
 
-    seeds: SeedCount = 4
+    seeds: int = Field(4, ge=1)
     configurations: tuple[str, ...] = PUBLISHED
     all_configurations: bool = False
     sweeps: tuple[str, ...] = ()
-    sweep_seeds: SeedCount = 3
+    sweep_seeds: int = Field(3, ge=1)
     width: int | None = Field(None, ge=1)
     heads: int | None = Field(None, ge=1)
     values: Annotated[int, tyro.conf.arg(aliases=["--V"])] = Field(5, ge=SMALLEST_VALUES, le=LARGEST_VALUES)

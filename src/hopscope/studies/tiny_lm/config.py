@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from hopscope.circuits.config import MOST_CIRCUITS, ReaderConfig
-from hopscope.config import Config, SeedCount
+from hopscope.config import Config
 from hopscope.models.config import TransformerConfig
 from hopscope.studies.tiny_lm.corpus import Corpus, shares
 from hopscope.tasks.config import EquationsConfig
@@ -59,7 +59,7 @@ class TinyLmConfig(Config):
         random_circuits: of the same size, that stand beside it.
     """
 
-    seeds: SeedCount = 1
+    seeds: int = Field(1, ge=1)
     mixtures: tuple[Mixture, ...] = ("uniform", "zipf")
     corpus: Corpus = None
     control: bool = False
