@@ -65,8 +65,8 @@ def _show(found: dict[str, Any]) -> None:
         return
     screen.print(_table(found["paths"]))
     screen.print(
-        "\nLast three columns: loss without the path, when every other path keeps to its rule (rules), in the whole "
-        "model (clean), or when later layers attend anew (recomp.).",
+        "\nLoss without the path: rules, every pattern is its rule; clean, this path alone changes; recomp., later "
+        "attention follows.",
         highlight=False,
     )
     loss = found["loss"]
