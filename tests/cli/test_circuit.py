@@ -129,7 +129,7 @@ def test_the_table_fits_eighty_columns(hopscope, run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     said = hopscope("circuit", run.path, "--member", WITNESS)
     assert all(len(line) <= 80 for line in said.out.splitlines())
-    for words in ("second 2", "previous", "hop_2", "1.0 K", "readout", "recomp.", "loss without the path"):
+    for words in ("second 2", "previous", "hop_2", "1.0 K", "readout", "recomp.", "Loss without the path"):
         assert words in said.out
 
 

@@ -93,13 +93,13 @@ def test_configurations_of_the_options_take_the_place_of_vary() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"vary": {"model.layerz": [1]}}, "found 'model.layerz'"),
+        ({"vary": {"model.layerz": [1]}}, "no field 'model.layerz'; did you mean 'model.layers'?"),
         ({"vary": {"model.layers": []}}, "at least one value of model.layers"),
         ({"vary": {"model.layers": [0]}}, "model.layers: expected greater than or equal to 1, found 0"),
-        ({"vary": {"layers": [1]}}, "found 'layers'"),
+        ({"vary": {"layers": [1]}}, "no field 'layers'; did you mean 'model.layers'?"),
         ({"task": Echo}, "found the class Echo; write Echo()"),
         ({"model": None}, "model: expected one beside a task, found none"),
-        ({"nme": 3}, "nme: expected"),
+        ({"nme": 3}, "no field 'nme'; did you mean 'name'?"),
         ({"name": "two words"}, "name: expected"),
         ({"seeds": 0}, "seeds: expected"),
         (
@@ -165,7 +165,9 @@ def test_fields_that_belong_together_are_checked_together() -> None:
 def test_a_misspelt_field_of_a_preset_names_the_preset() -> None:
     with pytest.raises(hs.UserError) as error:
         study(presets={"smoke": {"training.stepz": 3}})
-    assert "preset 'smoke': " in str(error.value) and "found 'training.stepz'" in str(error.value)
+    assert "preset 'smoke': " in str(
+        error.value
+    ) and "no field 'training.stepz'; did you mean 'training.steps'?" in str(error.value)
 
 
 def test_seeds_and_figures_are_checked() -> None:
