@@ -10,8 +10,8 @@ from hopscope.runs import RunFolder, content_hash
 from hopscope.runs.evidence import Evidence, write_evidence
 from hopscope.runs.files import is_file
 from hopscope.studies.loading import naming
-from hopscope.studies.origin import program_of
 from hopscope.studies.program import Program
+from hopscope.studies.record import program_of
 
 _CONCLUSIONS = ("metrics.parquet", "evidence.parquet", "claims.json", "story.json", "report.html")
 """What `finish` writes and a command reads: one that was deleted is made anew."""
