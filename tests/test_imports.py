@@ -108,7 +108,7 @@ TORCH_FREE = [
     *(f"studies/depth/{part}" for part in ("claims", "figures", "page", "values")),
     *(
         f"studies/permutation/{part}"
-        for part in ("claims", "figures", "figures_own", "measures", "page", "shown")
+        for part in ("claims", "figures", "figures_own", "measures", "page")
     ),
     *(f"studies/tiny_lm/{part}" for part in ("claims", "figures", "members", "page")),
     *(f"studies/llm/{part}" for part in ("claims", "figures", "measurements", "page")),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from hopscope.runs.evidence import Evidence
-from hopscope.studies.permutation.configurations import Configuration
+from hopscope.studies.permutation.config import Configuration
 from hopscope.studies.permutation.measures import of_analysis, of_curves
 from hopscope.training.config import MemberPlan, UnitPlan
 
@@ -56,7 +56,8 @@ class Cell:
         curves = {split: _Curves(self, split, plan.training.batch_size) for split in ("train", "held_out")}
         found = [*of_curves(plan, config, curves, self.frozen)]
         for analysis, record in self.records.items():
-            found += of_analysis(plan, analysis, record, f"units/u/analysis/{analysis}.json")
+            known = {"members": self.members, **record}
+            found += of_analysis(plan, analysis, known, f"units/u/analysis/{analysis}.json")
         return [replace(row, value=None) if row.member in self.frozen else row for row in found]
 
 

@@ -10,10 +10,8 @@ from hopscope.figures.marks import in_lines
 from hopscope.figures.rows import averaged, summary_rows, thinned
 from hopscope.probes.onsets import transition
 from hopscope.studies import find_study
-from hopscope.studies.permutation.config import PRESETS, PermutationStudyConfig
-from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.figures import figures
-from hopscope.studies.permutation.shown import swept, training_words
+from hopscope.studies.permutation.config import PRESETS, Configuration, PermutationStudyConfig
+from hopscope.studies.permutation.figures import figures, swept, training_words
 
 from .figure_evidence import cell, table
 

@@ -11,8 +11,7 @@ from hopscope.report.figures import figure_names as written_figures
 from hopscope.report.figures import render_figure
 from hopscope.runs import Row, RunFolder
 from hopscope.runs.evidence import Evidence
-from hopscope.studies.permutation.config import PRESETS, PermutationStudyConfig
-from hopscope.studies.permutation.configurations import SWEEPS
+from hopscope.studies.permutation.config import PRESETS, SWEEPS, PermutationStudyConfig
 from hopscope.studies.permutation.figures import figures
 from hopscope.studies.permutation.figures_own import SHOWN_SEEDS, attention_rows
 

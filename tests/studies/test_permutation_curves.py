@@ -10,7 +10,7 @@ from hopscope.errors import UserError
 from hopscope.probes.onsets import transition
 from hopscope.runs import RunFolder, load_checkpoint, save_checkpoint, write_evidence, write_part
 from hopscope.runs.curves import Metrics
-from hopscope.studies.permutation.config import PermutationStudyConfig, plan
+from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.measures import measurements, of_curves
 
 
@@ -37,7 +37,7 @@ def write_losses(run, losses):
 def last_epochs(run, configuration="d16/1 plain", gone=(), **fields):
     """Member → mean training loss of its last epoch."""
     config = PermutationStudyConfig(configurations=(configuration,), seeds=2, **fields)
-    (unit,) = plan(config)
+    (unit,) = config.plan()
     curves = {split: Metrics(run, split) for split in ("train", "held_out")}
     rows = [row for row in of_curves(unit, config, curves, gone) if row.measure == "last_epoch"]
     end = unit.training.steps
@@ -160,7 +160,8 @@ def test_a_frozen_member_is_known_from_its_checkpoint(copy, broken):
 
 
 @pytest.mark.parametrize(
-    "content", [{"step": 8}, {"members": {"0": 0.5}}, {"members": [0, 1], "exhaustive": True}, [1]]
+    "content",
+    [{"step": 8}, {"members": {"0": 0.5}}, {"members": [0], "recall": [0.5]}, {"members": [1, 0]}, [1]],
 )
 def test_another_record_in_place_of_an_analysis_is_named(copy, content):
     path = copy.units[0].analysis_path("probes", 8)
@@ -168,8 +169,9 @@ def test_another_record_in_place_of_an_analysis_is_named(copy, content):
     with pytest.raises(UserError) as caught:
         rows_of(copy, "probes")
     message = str(caught.value)
-    assert message.startswith(f"{path}: expected the probes of a unit, found another record; delete it")
-    assert "\n" not in message
+    file = path.relative_to(copy.path)
+    assert message.startswith(f"{file}: expected the probes of 2 members, found another record (")
+    assert "delete it" in message and "\n" not in message
 
 
 @pytest.mark.parametrize(("name", "suffix"), [("probes", "json"), ("patterns", "npz")])

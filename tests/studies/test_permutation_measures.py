@@ -2,17 +2,16 @@
 
 import json
 import math
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder
-from hopscope.runs.evidence import Evidence, Row
+from hopscope.runs.evidence import Evidence
 from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.flatten import flatten
-from hopscope.studies.permutation.measures import measurements
+from hopscope.studies.permutation.measures import measurements, of_member
+from hopscope.studies.permutation.measures import rows as rows_of
 
 from .analysed import looked_up, records
 from .cells import table
@@ -21,14 +20,21 @@ from .made_up import evidence
 PAPER = Path(__file__).parents[2] / "docs" / "results" / "permutation" / "paper"
 
 
-def places(record, members, axis="step"):
+def places(record, members, measure="probes"):
     """Metric, part, split and head → values by member."""
-    found, numbers = {}, [17 - 3 * place for place in range(members)]
-    for row in flatten(record, numbers, axis, partial(Row, measure="m", step=5, samples=35, file="f")):
-        assert (row.measure, row.step, row.samples, row.file) == ("m", 5, 35, "f")
-        assert row.layer == (None if row.head is None else 0)
-        found.setdefault((row.metric, row.part, row.split, row.head), {})[row.member] = row.value
-    return {place: [values[number] for number in numbers] for place, values in found.items()}
+    found = {}
+    for place in range(members):
+        for row in rows_of(7 + place, measure, of_member(record, place, members), (5, 35), "f"):
+            assert (row.member, row.measure, row.step, row.samples, row.file) == (
+                7 + place,
+                measure,
+                5,
+                35,
+                "f",
+            )
+            assert row.layer == (None if row.head is None else 0)
+            found.setdefault((row.metric, row.part, row.split, row.head), []).append(row.value)
+    return found
 
 
 def test_a_list_over_members_is_a_number_of_each():
@@ -69,7 +75,7 @@ def test_splits_come_from_keys_and_names():
 
 
 def test_inner_lists_run_over_heads_steps_or_slots():
-    heads = places({"by_head": {"stays": [[1.0, 2.0, 3.0], [4.0, None, 6.0]]}}, 2, "head")
+    heads = places({"by_head": {"stays": [[1.0, 2.0, 3.0], [4.0, None, 6.0]]}}, 2, "battery")
     assert heads == {
         ("stays", None, "held_out", head): [1.0 + head, [4.0, None, 6.0][head]] for head in range(3)
     }
@@ -93,7 +99,7 @@ def test_facts_are_true_of_every_member():
         "recall_floor": {"guess": [None, 0.5]},
         "training_floor": None,
     }
-    assert places(record, 2, "slot") == {
+    assert places(record, 2, "decoding") == {
         ("exhaustive", "plain", "held_out", None): [1.0, 1.0],
         ("exhaustive", "repeats", "held_out", None): [0.0, 0.0],
         ("floors", "majority.history.slot_1", "held_out", None): [0.5, 0.5],
@@ -109,7 +115,7 @@ def test_facts_are_true_of_every_member():
 )
 def test_other_records_are_refused(record):
     with pytest.raises((ValueError, TypeError), match=r"expected|has no len"):
-        list(flatten(record, [1, 2, 3], "step", partial(Row, measure="m")))
+        places(record, 3)
 
 
 def test_a_damaged_analysis_is_named():

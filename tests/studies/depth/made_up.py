@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hopscope.runs.evidence import Evidence, Row
-from hopscope.studies.depth.config import DepthStudyConfig
-from hopscope.studies.depth.configurations import Configuration
+from hopscope.studies.depth.config import Configuration, DepthStudyConfig
 
 PAPER_SCALE = DepthStudyConfig(
     seeds=8, deepest_seeds=8, layers=tuple(range(1, 9)), layers_last=tuple(range(1, 9)), steps=5, steps_last=3,

@@ -7,10 +7,8 @@ import pytest
 from hopscope.claims import Verdict, judge
 from hopscope.claims.registration import register
 from hopscope.studies.depth.claims import claims
-from hopscope.studies.depth.config import PRESETS, DepthStudyConfig
-from hopscope.studies.depth.configurations import Configuration
-from hopscope.studies.depth.runs import panel
-from hopscope.studies.depth.values import GROWTH, THEORY_STEPS, needed_layers
+from hopscope.studies.depth.config import PRESETS, Configuration, DepthStudyConfig
+from hopscope.studies.depth.values import GROWTH, THEORY_STEPS, needed_layers, panel
 from hopscope.theory.information_flow import theorem_bound
 
 from .made_up import PAPER_SCALE, Models, changed, evidence_of, made_up, staircase

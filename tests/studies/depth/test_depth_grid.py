@@ -4,13 +4,12 @@ import pytest
 from pydantic import ValidationError
 
 from hopscope.studies import find_study
-from hopscope.studies.depth.config import PRESETS, DepthStudyConfig, plan
-from hopscope.studies.depth.configurations import AXES, Configuration, Reading
+from hopscope.studies.depth.config import AXES, PRESETS, Configuration, DepthStudyConfig, Reading
 
 
 def test_the_paper_preset_is_the_papers_table():
     config = PRESETS["paper"]
-    units = plan(config)
+    units = config.plan()
     assert sum(len(unit.members) for unit in units) == 128 and all(len(unit.members) == 8 for unit in units)
     for asked, steps in (("IC", 5), ("non-IC", 3)):
         depths = [each.layers for each in config.base() if each.asked == asked]
@@ -41,10 +40,13 @@ def test_the_laptop_has_six_seeds_of_the_deepest_model():
 
 def test_members_are_numbered_through_and_know_their_configuration():
     config = DepthStudyConfig(sweeps=("steps", "specification"), members_per_unit=2)
-    members = [member for unit in plan(config) for member in unit.members]
+    members = [member for unit in config.plan() for member in unit.members]
     assert [member.member for member in members] == list(range(len(members)))
-    found = [Configuration.from_overrides(member.overrides) for member in members]
+    by_name = {each.name: each for each in config.grid()}
+    found = [by_name[unit.label] for unit in config.plan() for _ in unit.members]
     assert list(dict.fromkeys(found)) == config.grid()
+    assert [member.overrides for member in members] == [each.overrides() for each in found]
+    assert len({str(each.overrides()) for each in config.grid()}) == len(config.grid())
     for each in config.grid():
         seeds = [m.seed for m, of in zip(members, found, strict=True) if of == each]
         assert seeds == list(range(config.seeds_of(each)))

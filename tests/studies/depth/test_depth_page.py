@@ -17,8 +17,7 @@ from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
 from hopscope.studies.depth.claims import claims
-from hopscope.studies.depth.config import PRESETS, DepthStudyConfig
-from hopscope.studies.depth.configurations import Configuration
+from hopscope.studies.depth.config import PRESETS, Configuration, DepthStudyConfig
 from hopscope.studies.depth.figures import BELOW_BOUND, BELOW_EXACT, NEVER, SEEN, crossing_rows, figures
 from hopscope.theory.information_flow import layers_per_step
 
@@ -327,11 +326,7 @@ def test_numbers_of_the_page_can_be_found_again(run):
 
 def final_losses(run, configuration, metric):
     """Of each member of a configuration, straight from the rows of the table."""
-    of = {
-        record.member
-        for record in run.members
-        if Configuration.from_overrides(record.overrides).name == configuration
-    }
+    of = {record.member for record in run.members if run.unit(record.unit).record["label"] == configuration}
     table = [
         row for row in run.metrics().to_pylist() if row["split"] == "held_out" and row["metric"] == metric
     ]

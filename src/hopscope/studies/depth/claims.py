@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hopscope.claims import Claim, at_least, at_most
 from hopscope.studies.depth import values
-from hopscope.studies.depth.config import DepthStudyConfig
-from hopscope.studies.depth.configurations import Reading
-from hopscope.studies.depth.runs import of_reading, study_config
-from hopscope.studies.depth.values import GROWTH, LEARNED, PAPER_SEEDS, ValueOfClaim
+from hopscope.studies.depth.config import DepthStudyConfig, Reading
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence
@@ -21,13 +18,6 @@ TRUST = (
     "the task (held-out samples have a stream of their own, and every sample equals a plain reference), and the "
     "ensemble, tested against plain modules"
 )
-
-R1 = at_least(0.7)
-R2 = dict(zip(GROWTH, (at_least(0.0, "layers"), at_least(1.0, "layers")), strict=True))
-R3 = at_most(0.0)
-R9A = at_least(0.0, "layers")
-R9B = at_least(LEARNED)
-R11 = at_least(0.5, "fraction")
 
 
 def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
@@ -41,9 +31,9 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             protocol="final held-out loss (mean over the last 100 steps) of every model that is asked for x_D alone, "
             "all depths",
             readings=partial(by_reading, values.losses_without_curriculum),
-            must=R1,
+            must=at_least(0.7),
             source_n=PAPER_RUNS,
-            at_scale=values.lacks_without_curriculum,
+            at_scale=partial(values.lacks, "non-IC"),
         ),
         claim(
             id="R2",
@@ -53,11 +43,11 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             "changes from k to k + 1 and from 1 to D; a step that no depth learns counts one layer more than the "
             "deepest model",
             readings=partial(by_reading, values.growth_of_layers),
-            must=R2,
-            rule=dict(zip(GROWTH, ("always", "mean"), strict=True)),
-            source_n=PAPER_SEEDS,
-            seeds_needed=PAPER_SEEDS,
-            at_scale=values.lacks_on_chains,
+            must=dict(zip(values.GROWTH, (at_least(0.0, "layers"), at_least(1.0, "layers")), strict=True)),
+            rule=dict(zip(values.GROWTH, ("always", "mean"), strict=True)),
+            source_n=values.PAPER_SEEDS,
+            seeds_needed=values.PAPER_SEEDS,
+            at_scale=partial(values.lacks, "IC"),
         ),
         claim(
             id="R3",
@@ -67,9 +57,9 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             "later one came first; ties within one evaluation interval count for the claim, steps never learned as "
             "later than all others; of every run that learned a step, 8 seeds at least of each depth that can",
             readings=partial(by_reading, values.steps_out_of_order),
-            must=R3,
-            seeds_needed=PAPER_SEEDS,
-            at_scale=values.lacks_on_chains,
+            must=at_most(0.0),
+            seeds_needed=values.PAPER_SEEDS,
+            at_scale=partial(values.lacks, "IC"),
         ),
         claim(
             id="R9a",
@@ -78,7 +68,7 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             protocol="exact minimum of layers in the same information-flow model minus log₃(2D), for D up to "
             f"{values.THEORY_STEPS}, with and without a causal mask, pairs deepest first and shallowest first",
             value=values.layers_above_bound,
-            must=R9A,
+            must=at_least(0.0, "layers"),
             structural=True,
             trust="the exact minimum, tested against brute force over all orders of the pairs",
         ),
@@ -88,8 +78,8 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             source="paper §5, §7",
             protocol="final partial loss of x_D in every IC run with fewer layers than the bound, over all D",
             readings=partial(by_reading, values.losses_below_bound),
-            must=R9B,
-            source_n=2 * PAPER_SEEDS,
+            must=at_least(values.LEARNED),
+            source_n=2 * values.PAPER_SEEDS,
             at_scale=values.lacks_below_bound,
         ),
         claim(
@@ -99,30 +89,25 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             protocol="by seed: largest gain of 1 minus the partial loss from one depth to the next, as a share of its "
             "range over all depths, mean over the steps that are learned at some depth",
             readings=partial(by_reading, values.largest_gains),
-            must=R11,
+            must=at_least(0.5, "fraction"),
             rule="mean",
-            seeds_needed=PAPER_SEEDS,
-            at_scale=values.lacks_on_chains,
+            seeds_needed=values.PAPER_SEEDS,
+            at_scale=partial(values.lacks, "IC"),
         ),
     )
 
 
-def by_reading(value: ValueOfClaim, evidence: "Evidence") -> Mapping[str, ValueOfClaim]:
+def by_reading(value: values.ValueOfClaim, evidence: "Evidence") -> Mapping[str, values.ValueOfClaim]:
     """The value of a claim under each reading of what the paper leaves open, the study's own first.
 
     A study that goes through none has one reading, without a name.
     """
-    readings = study_config(evidence).readings()
+    readings = values.study_config(evidence).readings()
     if len(readings) == 1:
         return {"": value}
-    return {reading_name(reading): partial(under, reading, value) for reading in readings}
+    return {reading.words or "as configured": partial(under, reading, value) for reading in readings}
 
 
-def under(reading: Reading, value: ValueOfClaim, evidence: "Evidence") -> Any:
+def under(reading: Reading, value: values.ValueOfClaim, evidence: "Evidence") -> Any:
     """The value of a claim on the models that were trained under one reading."""
-    return value(of_reading(evidence, reading))
-
-
-def reading_name(reading: Reading) -> str:
-    """What a reading is called in the ledger."""
-    return reading.words or "as configured"
+    return value(values.of_reading(evidence, reading))

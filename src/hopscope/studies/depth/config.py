@@ -1,21 +1,117 @@
-"""Grid, presets and protocol of the depth study."""
+"""What the depth study trains: depths, readings of what the paper leaves open, presets and the protocol."""
 
-from typing import Annotated, Self
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from hopscope.models.config import TransformerConfig
-from hopscope.studies.depth.configurations import Asked, Configuration, Reading, every_reading
+from hopscope.studies.grid import Grid, check_sweeps
 from hopscope.studies.recipe import RecipeConfig
 from hopscope.tasks.config import RetrievalConfig
-from hopscope.training.config import Cell, TrainingConfig, UnitPlan, units_of
+from hopscope.training.config import TrainingConfig
+from hopscope.words import counted
+
+Asked = Literal["IC", "non-IC"]
+"""All symbols of the chain (implicit curriculum), or the last alone (paper, section 7)."""
+
+AXES: dict[str, tuple[Any, ...]] = {
+    "causal": (True, False),
+    "position": ("token", "pair"),
+    "beta2": (0.95, 0.999),
+    "mlp_ratio": (0.0, 4.0),
+}
+"""Details that the paper leaves open, and the readings of each that the specification curve goes through."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read what the paper leaves open; `None` means as the study's configuration says.
+
+    Attributes:
+        causal: whether a position is kept from attending to later ones.
+        position: a position code for every token, or for every pair.
+        beta2: decay of the optimiser's second moment.
+        mlp_ratio: hidden size of the MLPs in widths, 0 for none.
+    """
+
+    causal: bool | None = None
+    position: Literal["token", "pair"] | None = None
+    beta2: float | None = None
+    mlp_ratio: float | None = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The fields in which it differs from the study's configuration."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @property
+    def words(self) -> str:
+        """In words; nothing where it changes nothing."""
+        return ", ".join(reading_word(name, value) for name, value in self.changes.items())
+
+
+AS_CONFIGURED = Reading()
+
+
+def reading_word(name: str, value: Any) -> str:
+    """One axis of a reading in words."""
+    if name == "causal":
+        return "causal" if value else "no mask"
+    if name == "position":
+        return f"code per {value}"
+    if name == "beta2":
+        return f"β₂ {value:g}"
+    return f"MLP {value:g}×" if value else "no MLP"
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A model and its task.
+
+    Attributes:
+        asked: what the queries are asked for.
+        steps: retrieval steps D.
+        layers: of the model.
+        reading: of what the paper leaves open.
+    """
+
+    asked: Asked
+    steps: int
+    layers: int
+    reading: Reading = AS_CONFIGURED
+
+    @property
+    def name(self) -> str:
+        """For people, such as `IC D=3, 6 layers, no mask`."""
+        words = [f"{self.asked} D={self.steps}", counted(self.layers, "layer"), self.reading.words]
+        return ", ".join(filter(None, words))
+
+    @property
+    def asked_steps(self) -> tuple[int, ...]:
+        """Steps k of the chain that the model is asked for."""
+        return tuple(range(1, self.steps + 1)) if self.asked == "IC" else (self.steps,)
+
+    def overrides(self) -> dict[str, Any]:
+        """For the run's list of members: everything that tells this configuration from others."""
+        return {"asked": self.asked, "steps": self.steps, "layers": self.layers, **self.reading.changes}
+
 
 SWEEPS = ("steps", "specification")
+
+STATED = {
+    "chains": ("chains", 4), "symbol_dim": ("symbol dimensions", 4), "width": ("width", 128), "heads": ("heads", 8),
+    "mlp_ratio": ("MLP ratio", 4.0), "batch_size": ("batch", 512), "learning_rate": ("learning rate", 1e-3),
+    "weight_decay": ("weight decay", 0.1),
+}  # fmt: skip
+"""What the paper states (section 7.1): field → in words, and its value."""
 
 Layers = tuple[Annotated[int, Field(ge=1, le=64)], ...]
 
 
-class DepthStudyConfig(RecipeConfig):
+class DepthStudyConfig(RecipeConfig, Grid[Configuration]):
     """How many layers does retrieval take (paper, section 7)?  What the paper leaves open has a documented default.
 
     Attributes:
@@ -56,43 +152,34 @@ class DepthStudyConfig(RecipeConfig):
             raise ValueError(
                 "layers: expected at least one number of layers in layers or layers_last, found none"
             )
-        unknown = [name for name in self.sweeps if name not in SWEEPS]
-        if unknown:
-            raise ValueError(f"sweeps: expected some of {', '.join(SWEEPS)}, found {unknown[0]!r}")
-        # Whatever is wrong with a model or a task is wrong with the study: say so before anything is written.
-        for configuration in self.grid():
-            self.model(configuration)
-            self.training(configuration)
+        check_sweeps(self.sweeps, SWEEPS)
+        self.plan()  # whatever is wrong with a model or a task is said before anything is written
         return self
 
     # What is trained.
 
-    def grid(self) -> list[Configuration]:
-        """The configurations, each once; those of the sweeps last."""
-        return list(self._seeds_of())
-
-    def seeds_of(self, configuration: Configuration) -> int:
-        """Number of seeds of a configuration of the grid."""
-        return self._seeds_of()[configuration]
-
-    def _seeds_of(self) -> dict[Configuration, int]:
-        asked = [(each, self.seeds) for each in self.base()]
+    def asked(self) -> Iterator[tuple[Configuration, int]]:
+        """Both panels, and then the sweeps, with their seeds."""
+        for each in self.base():
+            yield each, self.seeds
         if self.layers:
-            asked.append((self.deepest(), max(self.seeds, self.deepest_seeds)))
-        if "steps" in self.sweeps:
-            asked += [(each, self.sweep_seeds) for each in self.by_steps()]
-        if "specification" in self.sweeps:
-            asked += [(each, self.sweep_seeds) for each in self._specifications()]
-        seeds: dict[Configuration, int] = {}
-        for configuration, count in asked:
-            seeds[configuration] = max(count, seeds.get(configuration, 0))
-        return seeds
+            yield self.deepest(), self.deepest_seeds
+        swept = self.by_steps() if "steps" in self.sweeps else []
+        swept += self._specifications() if "specification" in self.sweeps else []
+        for each in swept:
+            yield each, self.sweep_seeds
+
+    def steps_of(self, asked: Asked) -> int:
+        """D of the models that are asked so, but for those of the sweep over D."""
+        return self.steps if asked == "IC" else self.steps_last
 
     def base(self) -> list[Configuration]:
         """Both panels of Figure 4: all depths, with all targets and with the last alone."""
+        panels: dict[Asked, Layers] = {"IC": self.layers, "non-IC": self.layers_last}
         return [
-            *(Configuration("IC", self.steps, layers) for layers in self.layers),
-            *(Configuration("non-IC", self.steps_last, layers) for layers in self.layers_last),
+            Configuration(asked, self.steps_of(asked), layers)
+            for asked, depths in panels.items()
+            for layers in depths
         ]
 
     def deepest(self) -> Configuration:
@@ -105,29 +192,32 @@ class DepthStudyConfig(RecipeConfig):
         return [Configuration("IC", steps, layers) for steps in every for layers in self.layers]
 
     def readings(self) -> list[Reading]:
-        """The readings that are tried, the study's own first."""
-        if "specification" not in self.sweeps:
-            return [Reading()]
-        own = {name: getattr(self, name) for name in ("causal", "position", "beta2", "mlp_ratio")}
-        return every_reading(own)
+        """The readings that are tried, as changes of the study's own, which comes first."""
+        found = [AS_CONFIGURED]
+        for values in product(*AXES.values()) if "specification" in self.sweeps else ():
+            chosen = dict(zip(AXES, values, strict=True))
+            changes = {name: value for name, value in chosen.items() if value != getattr(self, name)}
+            found.append(Reading(**changes))
+        return sorted(dict.fromkeys(found), key=lambda reading: len(reading.changes))
 
     def _specifications(self) -> list[Configuration]:
-        depths = self.sweep_layers or tuple(
-            sorted({1, self.layers[len(self.layers) // 2], self.layers[-1]} if self.layers else {1})
-        )
-        cells: list[tuple[Asked, int]] = [("IC", self.steps), ("non-IC", self.steps_last)]
+        middle = {self.layers[len(self.layers) // 2], self.layers[-1]} if self.layers else set()
         return [
-            Configuration(asked, steps, layers, reading)
+            Configuration(asked, self.steps_of(asked), layers, reading)
             for reading in self.readings()
-            for asked, steps in cells
-            for layers in depths
+            for asked in get_args(Asked)
+            for layers in self.sweep_layers or sorted({1, *middle})
         ]
 
     # How it is trained.
 
+    def under(self, reading: Reading) -> "DepthStudyConfig":
+        """The study under a reading."""
+        return self.model_copy(update=reading.changes)
+
     def of(self, configuration: Configuration) -> "DepthStudyConfig":
         """This configuration of the study under the reading of one of its grid."""
-        return self.model_copy(update=configuration.reading.changes)
+        return self.under(configuration.reading)
 
     def task(self, configuration: Configuration) -> RetrievalConfig:
         """The task of a configuration."""
@@ -147,18 +237,12 @@ class DepthStudyConfig(RecipeConfig):
         """How a configuration departs from what the paper states (section 7.1), in words; none is at scale."""
         here = self.of(configuration)
         paper_steps = 5 if configuration.asked == "IC" else 3
-        stated: list[tuple[str, float, float]] = [
-            ("D", paper_steps, configuration.steps),
-            ("chains", 4, here.chains),
-            ("symbol dimensions", 4, here.symbol_dim),
-            ("width", 128, here.width),
-            ("heads", 8, here.heads),
-            ("MLP ratio", 4.0, here.mlp_ratio),
-            ("batch", 512, here.batch_size),
-            ("learning rate", 1e-3, here.learning_rate),
-            ("weight decay", 0.1, here.weight_decay),
+        changed = [f"D {configuration.steps}, not {paper_steps}"] * (configuration.steps != paper_steps)
+        changed += [
+            f"{words} {getattr(here, name):g}, not {said:g}"
+            for name, (words, said) in STATED.items()
+            if getattr(here, name) != said
         ]
-        changed = [f"{name} {found:g}, not {said:g}" for name, said, found in stated if found != said]
         if here.pool != 2**20:
             found = "fresh samples" if here.pool is None else f"a pool of {here.pool:,}"
             changed.append(f"{found}, not a pool of 2²⁰")
@@ -167,22 +251,6 @@ class DepthStudyConfig(RecipeConfig):
         if here.training_steps < 10_000:
             changed.insert(0, f"{here.training_steps:,} of 10,000 steps")
         return changed
-
-
-def plan(config: DepthStudyConfig) -> list[UnitPlan]:
-    """Units in grid order; a configuration with many seeds is cut into several."""
-    return units_of(
-        Cell(
-            each.name,
-            range(config.seeds_of(each)),
-            each.overrides(),
-            config.task(each),
-            config.model(each),
-            config.training(each),
-            config.members_per_unit,
-        )
-        for each in config.grid()
-    )
 
 
 _DEEP = (1, 2, 3, 4, 6, 8, 12, 16, 24)

@@ -1,15 +1,14 @@
 """The figures of the depth study: which ones a run has follows from its configuration alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from hopscope.figures import Drawing, Figure, cells, chart, dots, lines, sweep
 from hopscope.figures.series import Axis, Mark, Series
-from hopscope.studies.depth.config import DepthStudyConfig
-from hopscope.studies.depth.configurations import AXES, Asked, Configuration, Reading, reading_word
-from hopscope.studies.depth.runs import Runs, as_configured, panel
-from hopscope.studies.depth.values import LEARNED, crossings_of
+from hopscope.studies.analysis import deferred
+from hopscope.studies.depth.config import AXES, Asked, Configuration, DepthStudyConfig, Reading, reading_word
+from hopscope.studies.depth.values import LEARNED, crossings_of, of_reading, panel
 from hopscope.studies.recipe import exact_by_step, exact_of, mask_and_order
 from hopscope.theory.information_flow import theorem_bound
 from hopscope.words import counted, symbol
@@ -24,20 +23,18 @@ BELOW_BOUND, BELOW_EXACT = "fewer layers than log₃(2D)", "fewer layers than th
 SEEN, NEVER = "fell under 0.5", "not within training"
 
 _LOSSES = (0.0, 1.05)
-_EXACT = "exact minimum of layers"
 
 
 def figures(config: DepthStudyConfig) -> tuple[Figure, ...]:
     """The figures that a run of a configuration has something for."""
     found = [_loss_by_depth(config)]
     if config.layers:
-        found += [
-            _partial_by_depth(config),
-            _partial_curves(config),
-            chart("crossings", partial(_crossings, config)),
-        ]
+        found += [_partial_by_depth(config), _partial_curves(config)]
+        found.append(chart("crossings", partial(_crossings, config)))
         if config.steps <= LARGEST_DRAWN:
-            found.append(chart("information_flow", partial(_information_flow, config)))
+            draw = deferred("hopscope.figures.information_flow:information_flow_chart")
+            flow = (config.steps, *mask_and_order(config))
+            found.append(chart("information_flow", lambda evidence: draw(*flow)))
         if "steps" in config.sweeps:
             found.append(_steps_by_depth(config))
         if "specification" in config.sweeps:
@@ -49,28 +46,38 @@ def figures(config: DepthStudyConfig) -> tuple[Figure, ...]:
 
 
 def _loss_by_depth(config: DepthStudyConfig) -> Figure:
-    tasks = {_task(each): each for each in config.base()}
-    exact = [Mark(exact_of(config, each.steps), _EXACT, "x", name) for name, each in tasks.items()]
+    exact = {_task(each): exact_of(config, each.steps) for each in config.base()}
     series = [Series("final_loss", _task(each), each.layers, where=_of(each)) for each in config.base()]
-    axis = Axis("final held-out loss (MSE)", _LOSSES)
-    marks = [_plateau(config), Mark(1.0, "predicting zero: 1"), *exact]
-    return sweep("loss_by_depth", series, axis, across=_layers(config, exact), marks=marks)
+    axis, level = Axis("final held-out loss (MSE)", _LOSSES), Mark(1.0, "predicting zero: 1")
+    return _by_layers(config, "loss_by_depth", series, axis, level, exact)
 
 
 def _partial_by_depth(config: DepthStudyConfig) -> Figure:
-    exact = [
-        Mark(layers, _EXACT, "x", symbol(step))
-        for step, layers in exact_by_step(config, config.steps).items()
-    ]
+    exact = {symbol(step): layers for step, layers in exact_by_step(config, config.steps).items()}
     series = [
         Series("final_loss", symbol(step), each.layers, where=_of(each, step))
         for step in range(1, config.steps + 1)
         for each in config.base()
         if each.asked == "IC"
     ]
-    axis = Axis("final partial loss (MSE)", _LOSSES)
-    marks = [_plateau(config), Mark(LEARNED, f"counts as learned: {LEARNED:g}"), *exact]
-    return sweep("partial_by_depth", series, axis, across=_layers(config, exact), marks=marks)
+    axis, level = Axis("final partial loss (MSE)", _LOSSES), Mark(LEARNED, f"counts as learned: {LEARNED:g}")
+    return _by_layers(config, "partial_by_depth", series, axis, level, exact)
+
+
+def _by_layers(
+    config: DepthStudyConfig,
+    name: str,
+    series: Sequence[Series],
+    axis: Axis,
+    level: Mark,
+    exact: Mapping[str, int],
+) -> Figure:
+    """Series along an axis of layers that is long enough for what theory says as well."""
+    plateau = config.task(config.grid()[0]).plateau
+    marks = [Mark(plateau, f"plateau 1 − 1/N = {plateau:g}"), level]
+    marks += [Mark(layers, "exact minimum of layers", "x", each) for each, layers in exact.items()]
+    most = max(*config.layers, *config.layers_last, *exact.values())
+    return sweep(name, series, axis, across=Axis("layers", (0.5, most + 0.5), "d"), marks=marks)
 
 
 def _task(each: Configuration) -> str:
@@ -80,17 +87,6 @@ def _task(each: Configuration) -> str:
 def _of(each: Configuration, step: int | None = None) -> dict[str, str]:
     part = {} if step is None else {"part": f"step_{step}"}
     return {"configuration": each.name, **part}
-
-
-def _plateau(config: DepthStudyConfig) -> Mark:
-    plateau = config.task(config.grid()[0]).plateau
-    return Mark(plateau, f"plateau 1 − 1/N = {plateau:g}")
-
-
-def _layers(config: DepthStudyConfig, exact: Sequence[Mark]) -> Axis:
-    """The axis of layers, long enough for what theory says as well."""
-    most = max(*config.layers, *config.layers_last, *(mark.value for mark in exact))
-    return Axis("layers", (0.5, most + 0.5), "d")
 
 
 # How models learn.
@@ -115,22 +111,23 @@ def crossing_rows(evidence: "Evidence") -> list[dict[str, Any]]:
     """
     from hopscope.figures.points import crossing_columns
 
-    runs = panel(as_configured(evidence), "IC")
-    found = crossings_of(evidence, runs)
-    rows = []
-    for each in runs:
-        for place, step in enumerate(each.configuration.asked_steps):
-            for seed, member in each.seeds.items():
-                crossings = found[member]
-                if crossings is None:
-                    continue
-                columns = crossing_columns(crossings[place], SEEN, NEVER)
-                rows.append({"run": _run_name(each, seed), "symbol": symbol(step), **columns})
-    return rows
+    models = panel(of_reading(evidence), "IC")
+    found = crossings_of(evidence, models)
+    return [
+        {
+            "run": _run_name(each, seed),
+            "symbol": symbol(step),
+            **crossing_columns(crossings[place], SEEN, NEVER),
+        }
+        for each, of in models.items()
+        for place, step in enumerate(each.asked_steps)
+        for seed, member in of.items()
+        if (crossings := found[member]) is not None
+    ]
 
 
-def _run_name(runs: Runs, seed: int) -> str:
-    return f"{counted(runs.configuration.layers, 'layer')}, seed {seed}"
+def _run_name(each: Configuration, seed: int) -> str:
+    return f"{counted(each.layers, 'layer')}, seed {seed}"
 
 
 def _crossings(config: DepthStudyConfig, evidence: "Evidence") -> Drawing:
@@ -142,7 +139,8 @@ def _crossings(config: DepthStudyConfig, evidence: "Evidence") -> Drawing:
 
     names = [symbol(step) for step in config.deepest().asked_steps]
     # All of them, so that there is a chart even if every model diverged.
-    runs = [_run_name(each, seed) for each in panel(as_configured(evidence), "IC") for seed in each.seeds]
+    models = panel(of_reading(evidence), "IC").items()
+    runs = [_run_name(each, seed) for each, of in models for seed in of]
     title = "training step at which the partial loss fell under 0.5"
     x = alt.X(title=title, axis=alt.Axis(format="~s"))
     y = alt.Y("run:N", title=None, scale=alt.Scale(domain=runs), axis=broken_labels())
@@ -155,12 +153,6 @@ def _crossings(config: DepthStudyConfig, evidence: "Evidence") -> Drawing:
         data=data,
     )
     return drawn.properties(width=WIDTH - 60, height=alt.Step(6 + 4 * len(names))), crossing_rows(evidence)
-
-
-def _information_flow(config: DepthStudyConfig, evidence: "Evidence") -> Drawing:
-    from hopscope.figures.information_flow import information_flow_chart
-
-    return information_flow_chart(config.steps, *mask_and_order(config))
 
 
 # The sweeps.
@@ -196,7 +188,7 @@ def _specification(config: DepthStudyConfig) -> Figure:
             where=_of(deepest, step),
         )
         for reading in grouped_readings(config)
-        for asked in _ASKED
+        for asked in get_args(Asked)
         for deepest in deepest_under(config, reading, asked)
         for step in deepest.asked_steps
     ]
@@ -204,15 +196,10 @@ def _specification(config: DepthStudyConfig) -> Figure:
     return dots("specification", series, Axis("final partial loss", (0.0, 1.0)), marks=marks)
 
 
-_ASKED: tuple[Asked, ...] = ("IC", "non-IC")
-
-
 def deepest_under(config: DepthStudyConfig, reading: Reading, asked: Asked) -> list[Configuration]:
     """The deepest configuration of a panel under a reading, in a list; an empty one if there is none."""
-    steps = config.steps if asked == "IC" else config.steps_last
-    found = [
-        each for each in config.grid() if (each.reading, each.asked, each.steps) == (reading, asked, steps)
-    ]
+    panel_of = (reading, asked, config.steps_of(asked))
+    found = [each for each in config.grid() if (each.reading, each.asked, each.steps) == panel_of]
     return sorted(found, key=lambda each: each.layers)[-1:]
 
 
@@ -224,5 +211,4 @@ def grouped_readings(config: DepthStudyConfig) -> list[Reading]:
 
 def reading_label(config: DepthStudyConfig, reading: Reading) -> str:
     """Every axis of a reading in words, also those that are the study's own."""
-    own = {name: getattr(config, name) for name in AXES} | reading.changes
-    return ", ".join(reading_word(name, value) for name, value in own.items())
+    return ", ".join(reading_word(name, getattr(config.under(reading), name)) for name in AXES)

@@ -1,6 +1,5 @@
 """What the page of the depth study says beside single numbers: orders of learning, theory, and the sweeps."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -8,27 +7,14 @@ from typing import TYPE_CHECKING, Any
 from hopscope.claims.crossings import median
 from hopscope.claims.intervals import bootstrap_mean, mean
 from hopscope.story.blocks import chain_example
-from hopscope.studies.depth.config import DepthStudyConfig
-from hopscope.studies.depth.configurations import Reading
+from hopscope.studies.depth import values
+from hopscope.studies.depth.config import Configuration, DepthStudyConfig
 from hopscope.studies.depth.figures import (
     BELOW_BOUND,
     BELOW_EXACT,
     deepest_under,
     grouped_readings,
     reading_label,
-)
-from hopscope.studies.depth.runs import all_runs, as_configured, of_reading, panel
-from hopscope.studies.depth.values import (
-    GROWTH,
-    LEARNED,
-    crossings_of,
-    growth_of_layers,
-    largest_gains,
-    losses_below_bound,
-    losses_of_last,
-    losses_without_curriculum,
-    out_of_order,
-    steps_out_of_order,
 )
 from hopscope.studies.recipe import exact_by_step, exact_of
 from hopscope.theory.information_flow import bound_layers, theorem_bound
@@ -40,11 +26,11 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 
 JUDGED: dict[str, tuple[Callable[["Evidence"], Any], Callable[[Sequence[float]], float]]] = {
-    "R1": (losses_without_curriculum, min),
-    "R2": (lambda evidence: growth_of_layers(evidence)[GROWTH[1]], mean),
-    "R3": (steps_out_of_order, lambda counts: sum(count > 0 for count in counts)),
-    "R9b": (losses_below_bound, min),
-    "R11": (largest_gains, mean),
+    "R1": (values.losses_without_curriculum, min),
+    "R2": (lambda evidence: values.growth_of_layers(evidence)[values.GROWTH[1]], mean),
+    "R3": (values.steps_out_of_order, lambda counts: sum(count > 0 for count in counts)),
+    "R9b": (values.losses_below_bound, min),
+    "R11": (values.largest_gains, mean),
 }
 """Claims that are judged under each reading: their value, and what the table of readings shows of its numbers."""
 
@@ -55,7 +41,7 @@ def names(page: "PageFunctions", config: DepthStudyConfig) -> Mapping[str, Any]:
     return {
         "chain_example": lambda: page.block(chain_example()),
         "levels": {"plateau": task.plateau, "zero": task.zero_floor, "guess": task.guess},
-        "threshold": LEARNED,
+        "threshold": values.LEARNED,
         "departures": departures(config),
         "least_layers": least_layers(config),
         "deepest_times": partial(deepest_times, evidence, config),
@@ -96,14 +82,16 @@ def deepest_times(evidence: "Evidence", config: DepthStudyConfig) -> list[Facts]
         more than half never did), and `wait`: mean and interval of the training steps since the step before, over the
         models that learned both (`None` without any).
     """
-    runs = [each for each in all_runs(evidence) if each.configuration == config.deepest()]
-    found = [crossings for crossings in crossings_of(evidence, runs).values() if crossings is not None]
+    deepest = config.deepest()
+    models = {each: of for each, of in values.all_models(evidence).items() if each == deepest}
+    found = [
+        crossings for crossings in values.crossings_of(evidence, models).values() if crossings is not None
+    ]
     facts = []
-    for place, step in enumerate(config.deepest().asked_steps):
+    for place, step in enumerate(deepest.asked_steps):
         crossings = [each[place] for each in found]
-        earlier = [each[place - 1].time for each in found] if place else []
-        both = zip(earlier, (crossing.time for crossing in crossings), strict=False)
-        waits = [late - early for early, late in both if early is not None and late is not None]
+        pairs = [(each[place - 1].time, each[place].time) for each in found] if place else []
+        waits = [late - early for early, late in pairs if early is not None and late is not None]
         facts.append(
             {
                 "step": step,
@@ -118,13 +106,12 @@ def deepest_times(evidence: "Evidence", config: DepthStudyConfig) -> list[Facts]
 
 def orders(evidence: "Evidence") -> Facts:
     """Of all IC models as configured: how many learned a step, learned all in order, learned none, or diverged."""
-    found = crossings_of(evidence, panel(as_configured(evidence), "IC")).values()
-    counts = [out_of_order(crossings) for crossings in found if crossings is not None]
-    known = [count for count in counts if count is not None]
+    found = values.crossings_of(evidence, values.panel(values.of_reading(evidence), "IC")).values()
+    counts = [values.out_of_order(crossings) for crossings in found if crossings is not None]
     return {
-        "learned": len(known),
-        "in_order": sum(count == 0 for count in known),
-        "silent": len(counts) - len(known),
+        "learned": sum(count is not None for count in counts),
+        "in_order": counts.count(0),
+        "silent": counts.count(None),
         "diverged": len(found) - len(counts),
     }
 
@@ -139,20 +126,15 @@ def below_theory(evidence: "Evidence", config: DepthStudyConfig) -> list[Facts]:
     a model speaks against the theory's first assumption.
     """
     chosen = config.by_steps() if "steps" in config.sweeps else config.base()
-    runs = [
-        each
-        for each in all_runs(evidence)
-        if each.configuration in chosen and each.configuration.asked == "IC"
-    ]
-    limits: dict[str, Callable[[int], float]] = {
-        BELOW_BOUND: theorem_bound,
-        BELOW_EXACT: partial(exact_of, config),
+    models = {each: of for each, of in values.all_models(evidence).items() if each in chosen}
+    limits: dict[str, Callable[[Configuration], float]] = {
+        BELOW_BOUND: lambda each: theorem_bound(each.steps),
+        BELOW_EXACT: lambda each: exact_of(config, each.steps),
     }
     facts = []
     for words, limit in limits.items():
-        below = [each for each in runs if each.configuration.layers < limit(each.configuration.steps)]
-        losses = losses_of_last(evidence, below).dropna()
-        learned = int((losses < LEARNED).sum())
+        losses = values.losses_of_last(evidence, values.below(models, limit)).dropna()
+        learned = int((losses < values.LEARNED).sum())
         facts.append(
             {"words": words, "models": len(losses), "learned": learned, "against": words == BELOW_EXACT}
         )
@@ -161,51 +143,29 @@ def below_theory(evidence: "Evidence", config: DepthStudyConfig) -> list[Facts]:
 
 def by_reading(evidence: "Evidence", config: DepthStudyConfig) -> list[Facts]:
     """For each reading: its `label`, and by claim the `value` that decides with the number `n` of what it is over."""
-    return [
-        {"label": reading_label(config, reading), **_judged(of_reading(evidence, reading))}
-        for reading in grouped_readings(config)
-    ]
-
-
-def _judged(evidence: "Evidence") -> Facts:
-    found: Facts = {}
-    for claim, (value, shown) in JUDGED.items():
-        measured = [number for number in value(evidence).values if number is not None]
-        found[claim] = {"value": shown(measured), "n": len(measured)} if measured else None
-    return found
+    facts = []
+    for reading in grouped_readings(config):
+        here, found = values.of_reading(evidence, reading), Facts(label=reading_label(config, reading))
+        for claim, (value, shown) in JUDGED.items():
+            measured = [number for number in value(here).values if number is not None]
+            found[claim] = {"value": shown(measured), "n": len(measured)} if measured else None
+        facts.append(found)
+    return facts
 
 
 def by_mask(evidence: "Evidence", config: DepthStudyConfig) -> list[Facts]:
     """With a causal mask and without: how many of the deepest IC models learned at least `one` symbol, and `two`."""
+    import pandas as pd
+
     facts = []
     for causal, words in ((True, "with a causal mask"), (False, "without a mask")):
-        deepest = [
-            each.name
-            for reading in config.readings()
-            if _is_causal(config, reading) == causal
-            for each in deepest_under(config, reading, "IC")
+        readings = [reading for reading in config.readings() if config.under(reading).causal == causal]
+        deepest = [each.name for reading in readings for each in deepest_under(config, reading, "IC")]
+        losses = [
+            evidence.last("final_loss", part=f"step_{step}", configuration=deepest)
+            for step in range(1, config.steps + 1)
         ]
-        counts = _symbols_learned(evidence, config, deepest)
-        facts.append(
-            {
-                "words": words,
-                "models": len(counts),
-                "one": sum(count >= 1 for count in counts),
-                "two": sum(count >= 2 for count in counts),
-            }
-        )
+        learned = (pd.concat(losses, axis=1).dropna() < values.LEARNED).sum(axis=1)
+        counts = {"one": int((learned >= 1).sum()), "two": int((learned >= 2).sum())}
+        facts.append({"words": words, "models": len(learned), **counts})
     return [each for each in facts if each["models"]]
-
-
-def _symbols_learned(evidence: "Evidence", config: DepthStudyConfig, configurations: list[str]) -> list[int]:
-    """How many symbols each model learned, without models that diverged."""
-    losses = [
-        evidence.last("final_loss", part=f"step_{step}", configuration=configurations)
-        for step in range(1, config.steps + 1)
-    ]
-    by_model = zip(*(of_step.tolist() for of_step in losses), strict=True)
-    return [sum(loss < LEARNED for loss in model) for model in by_model if not any(map(math.isnan, model))]
-
-
-def _is_causal(config: DepthStudyConfig, reading: Reading) -> bool:
-    return config.causal if reading.causal is None else reading.causal

@@ -1,7 +1,7 @@
 """The depth study as a value."""
 
 from hopscope.studies.depth.claims import claims
-from hopscope.studies.depth.config import COSTS, PRESETS, DepthStudyConfig, plan
+from hopscope.studies.depth.config import COSTS, PRESETS, DepthStudyConfig
 from hopscope.studies.depth.figures import figures
 from hopscope.studies.depth.page import names
 from hopscope.studies.retrieval import losses_at_the_end
@@ -11,7 +11,7 @@ study = Study(
     name="depth",
     question="models of many depths follow a chain: which steps they learn, in which order, and how deep it takes",
     options=DepthStudyConfig(),
-    units=plan,
+    units=DepthStudyConfig.plan,
     analyses=(losses_at_the_end,),
     claims=claims,
     figures=figures,

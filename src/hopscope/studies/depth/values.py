@@ -5,23 +5,16 @@ number: they are missing, not left out.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hopscope.claims import Samples
 from hopscope.claims.crossings import Crossing, Order, first_crossing, order
-from hopscope.studies.depth.config import DepthStudyConfig
-from hopscope.studies.depth.runs import (
-    Runs,
-    all_runs,
-    as_configured,
-    departures,
-    few_depths,
-    panel,
-    reading_lacks,
-    study_config,
-)
+from hopscope.studies.depth.config import AS_CONFIGURED, Asked, Configuration, DepthStudyConfig, Reading
 from hopscope.studies.recipe import exact_of
 from hopscope.theory.information_flow import Mask, exact_layers, theorem_bound
 
@@ -32,6 +25,9 @@ if TYPE_CHECKING:
 
 ValueOfClaim = Callable[["Evidence"], Any]
 
+Models = Mapping[Configuration, Mapping[int, int]]
+"""Configuration → seed → member."""
+
 LEARNED = 0.5
 """A partial loss below this counts as learned (paper, section 7.2)."""
 
@@ -41,6 +37,9 @@ ERRORS = 1.96
 PAPER_SEEDS = 8
 """Seeds of each depth in the paper (section 7.1)."""
 
+PAPER_DEPTHS = 8
+"""Numbers of layers in the paper (section 7.1)."""
+
 THEORY_STEPS = 64
 """Chains up to this length are counted through for R9a."""
 
@@ -48,30 +47,86 @@ GROWTH = ("layers from one step to the next", "layers from first to last")
 """Parts of R2."""
 
 
+# Which models there are.
+
+
+def study_config(evidence: "Evidence") -> DepthStudyConfig:
+    """The configuration of the run that the evidence is of."""
+    return DepthStudyConfig.model_validate(dict(evidence.config))
+
+
+def all_models(evidence: "Evidence") -> Models:
+    """The models of the evidence, in the order of the grid."""
+    members: dict[str, dict[int, int]] = {}
+    for member, name in evidence.configurations.items():
+        members.setdefault(name, {})[evidence.seeds[member]] = member
+    return {each: members[each.name] for each in study_config(evidence).grid() if each.name in members}
+
+
+def panel(evidence: "Evidence", asked: Asked) -> Models:
+    """The models of one panel of Figure 4 under one reading, by depth; those of the sweep over D are left out."""
+    wanted = (asked, study_config(evidence).steps_of(asked))
+    found = {each: of for each, of in all_models(evidence).items() if (each.asked, each.steps) == wanted}
+    return dict(sorted(found.items(), key=lambda models: models[0].layers))
+
+
+def of_reading(evidence: "Evidence", reading: Reading = AS_CONFIGURED) -> "Evidence":
+    """The evidence of the models that were trained under one reading, by default the study's own."""
+    grid = study_config(evidence).grid()
+    return evidence.where(configuration=[each.name for each in grid if each.reading == reading])
+
+
+# What they lack of the paper's protocol.
+
+
+def departures(
+    config: DepthStudyConfig, models: Collection[Configuration], *, depths: bool = True
+) -> list[str]:
+    """How models depart from what the paper states, in words; the details that it leaves open are no departure.
+
+    Fewer numbers of layers than in the paper are one, unless `depths` do not matter.
+    """
+    words = dict.fromkeys(words for each in models for words in config.departures(each))
+    too_few = depths and len(models) < PAPER_DEPTHS
+    return [*words, *([f"{len(models)} of {PAPER_DEPTHS} depths"] if too_few else [])]
+
+
+def reading_lacks(config: DepthStudyConfig, models: Models, *, depths: bool = True) -> str:
+    """What models of one reading lack because of it, in words; nothing under the study's own.
+
+    What the run lacks under its own reading is said once, by the claim's `at_scale`.
+    """
+    if not any(each.reading.changes for each in models):
+        return ""
+    own = departures(config, [replace(each, reading=AS_CONFIGURED) for each in models], depths=False)
+    return ", ".join(words for words in departures(config, models, depths=depths) if words not in own)
+
+
+def lacks(asked: Asked, evidence: "Evidence") -> str:
+    """What the models that are asked for the whole chain, or its last symbol alone, lack of the paper's protocol."""
+    return ", ".join(departures(study_config(evidence), panel(of_reading(evidence), asked)))
+
+
+def lacks_below_bound(evidence: "Evidence") -> str:
+    """What the models with fewer layers than the bound lack of the paper's protocol, in words."""
+    models = _below_bound(of_reading(evidence))
+    return ", ".join(departures(study_config(evidence), models, depths=False))
+
+
 # R1: without the curriculum.
 
 
 def losses_without_curriculum(evidence: "Evidence") -> Samples:
     """Final loss of every model that is asked for the last symbol alone."""
-    runs, config = panel(evidence, "non-IC"), study_config(evidence)
-    members = _members(runs)
+    models, config = panel(evidence, "non-IC"), study_config(evidence)
+    members = [member for of in models.values() for member in of.values()]
     if not members:
         return Samples([], unit="run", note="not trained in this run")
     # The curves are measured on fewer samples than the last checkpoint: their error is larger by the root of the ratio.
     wider = ERRORS * max(1.0, config.analysis_samples / config.evaluation_samples) ** 0.5
     error = evidence.last("checkpoint_loss_error")[members] * wider
-    return Samples(
-        evidence.last("final_loss")[members],
-        unit="run",
-        cluster=seeds_of(evidence, members),
-        error=list(error),
-        missing=reading_lacks(config, runs),
-    )
-
-
-def lacks_without_curriculum(evidence: "Evidence") -> str:
-    """What the models that are asked for the last symbol alone lack of the paper's protocol, in words."""
-    return _lacks(evidence, panel(as_configured(evidence), "non-IC"))
+    losses = evidence.last("final_loss")[members]
+    return _by_run(evidence, losses, error=list(error), missing=reading_lacks(config, models))
 
 
 # R2 and R11: what a layer buys.
@@ -79,109 +134,86 @@ def lacks_without_curriculum(evidence: "Evidence") -> str:
 
 def growth_of_layers(evidence: "Evidence") -> Mapping[str, Samples]:
     """By seed: how many layers more the next step of the chain takes, at least, and the last one than the first."""
-    runs = panel(evidence, "IC")
-    if len(runs) < 2 or study_config(evidence).steps < 2:
-        return _not_by_seed("needs several depths and steps")
-    needed = [list(each.values()) for each in needed_layers(evidence, runs).values()]
+    models, config = panel(evidence, "IC"), study_config(evidence)
+    if len(models) < 2 or config.steps < 2:
+        return dict.fromkeys(GROWTH, Samples([], unit="seed", note="needs several depths and steps"))
+    needed = [list(each.values()) for each in needed_layers(evidence, models).values()]
     if not needed:
-        return _not_by_seed("no seed learned the first step at any depth")
-    smallest = [_smallest([later - earlier for earlier, later in pairwise(each)]) for each in needed]
+        why = "no seed learned the first step at any depth"
+        return dict.fromkeys(GROWTH, Samples([], unit="seed", note=why))
+    # The least of numbers some of which are missing is missing.
+    smallest = [float(np.diff(each).min()) for each in needed]
     whole = [each[-1] - each[0] for each in needed]
-    lacking = reading_lacks(study_config(evidence), runs)
+    lacking = reading_lacks(config, models)
     return {
         name: Samples(values, unit="seed", missing=lacking)
         for name, values in zip(GROWTH, (smallest, whole), strict=True)
     }
 
 
-def needed_layers(evidence: "Evidence", runs: Sequence[Runs]) -> dict[int, dict[int, float]]:
+def needed_layers(evidence: "Evidence", models: Models) -> dict[int, dict[int, float]]:
     """How many layers each seed took to learn each step of the chain.
 
     Args:
         evidence: of one reading.
-        runs: models of one D, by depth.
+        models: of one D, by depth.
 
     Returns:
         Seed → step k → least number of layers with a final partial loss under 0.5: one more than the deepest model has
         where none learned it, NaN where a shallower model diverged.  Seeds that were trained at every depth; one that
         never learned x₁ says nothing.
     """
-    beyond = runs[-1].configuration.layers + 1
+    depths = [each.layers for each in models]
     found = {}
-    for seed, losses in losses_by_depth(evidence, runs).items():
-        layers = {step: _first_learned(of_step, beyond) for step, of_step in losses.items()}
-        if layers[1] != beyond:
-            found[seed] = layers
+    for seed, losses in losses_by_depth(evidence, models).items():
+        layers = [_first_learned(of_step, depths) for of_step in losses]
+        if layers[0] != depths[-1] + 1:
+            found[seed] = dict(enumerate(layers, start=1))
     return found
 
 
-def losses_by_depth(evidence: "Evidence", runs: Sequence[Runs]) -> dict[int, dict[int, dict[int, float]]]:
-    """Seed → step k → layers → final partial loss, of the seeds that were trained at every depth."""
+def losses_by_depth(evidence: "Evidence", models: Models) -> dict[int, np.ndarray]:
+    """Seed → final partial losses `[step, depth]`, of the seeds that were trained at every depth."""
     steps = range(1, study_config(evidence).steps + 1)
-    losses = {step: evidence.last("final_loss", part=f"step_{step}") for step in steps}
-    seeds = sorted(set.intersection(*({*each.seeds} for each in runs)))
+    losses = [evidence.last("final_loss", part=f"step_{step}") for step in steps]
+    seeds = sorted(set.intersection(*map(set, models.values())))
     return {
-        seed: {
-            step: {each.configuration.layers: float(losses[step][each.seeds[seed]]) for each in runs}
-            for step in steps
-        }
+        seed: np.array([[of_step[of[seed]] for of in models.values()] for of_step in losses])
         for seed in seeds
     }
 
 
-def _first_learned(losses: Mapping[int, float], beyond: int) -> float:
-    for layers, loss in losses.items():
-        if math.isnan(loss):
-            return math.nan
-        if loss < LEARNED:
-            return layers
-    return beyond
-
-
-def _smallest(numbers: Sequence[float]) -> float:
-    return math.nan if any(map(math.isnan, numbers)) else min(numbers)
+def _first_learned(losses: np.ndarray, depths: Sequence[int]) -> float:
+    for layers, loss in zip(depths, losses, strict=True):
+        if not loss >= LEARNED:
+            return math.nan if math.isnan(loss) else layers
+    return depths[-1] + 1
 
 
 def largest_gains(evidence: "Evidence") -> Samples:
-    """By seed: the largest gain in skill from one depth to the next, as a share of the range over all depths."""
-    runs = panel(evidence, "IC")
-    layers = [each.configuration.layers for each in runs]
-    if len(runs) < 3 or any(deeper - shallower != 1 for shallower, deeper in pairwise(layers)):
-        return Samples([], unit="seed", note="needs three depths or more, one layer apart")
-    gains = skill_gains(evidence, runs)
-    if not gains:
-        return Samples([], unit="seed", note="no seed learned a step at some depths and not at others")
-    return Samples(list(gains.values()), unit="seed", missing=reading_lacks(study_config(evidence), runs))
-
-
-def skill_gains(evidence: "Evidence", runs: Sequence[Runs]) -> dict[int, float]:
-    """Seed → largest gain in skill from one depth to the next, as a share of the range over all depths.
+    """By seed: the largest gain in skill from one depth to the next, as a share of the range over all depths.
 
     Skill in x_k is 1 minus its partial loss, a continuous metric; what is taken is the mean over the steps that the
     seed learns at some depth.  A seed that learns none, or all alike at every depth, has no range; one with a diverged
     model has NaN.
     """
-    gains = {}
-    for seed, losses in losses_by_depth(evidence, runs).items():
-        skills = [[1.0 - loss for loss in of_step.values()] for of_step in losses.values()]
-        if any(map(math.isnan, (skill for of_step in skills for skill in of_step))):
-            gains[seed] = math.nan
-            continue
-        shares = [
-            _largest_gain(of_step) for of_step in skills if max(of_step) > max(min(of_step), 1.0 - LEARNED)
-        ]
-        if shares:
-            gains[seed] = sum(shares) / len(shares)
-    return gains
-
-
-def _largest_gain(skills: Sequence[float]) -> float:
-    return max(deeper - shallower for shallower, deeper in pairwise(skills)) / (max(skills) - min(skills))
-
-
-def lacks_on_chains(evidence: "Evidence") -> str:
-    """What the models that are asked for the whole chain lack of the paper's protocol, in words."""
-    return _lacks(evidence, panel(as_configured(evidence), "IC"))
+    models = panel(evidence, "IC")
+    layers = [each.layers for each in models]
+    if len(layers) < 3 or layers != list(range(layers[0], layers[-1] + 1)):
+        return Samples([], unit="seed", note="needs three depths or more, one layer apart")
+    gains = []
+    for losses in losses_by_depth(evidence, models).values():
+        skills = 1.0 - losses
+        low, high = skills.min(axis=1), skills.max(axis=1)
+        learned = high > np.maximum(low, 1.0 - LEARNED)
+        if np.isnan(skills).any():
+            gains.append(math.nan)
+        elif learned.any():
+            largest = np.diff(skills, axis=1).max(axis=1)
+            gains.append(float((largest[learned] / (high - low)[learned]).mean()))
+    if not gains:
+        return Samples([], unit="seed", note="no seed learned a step at some depths and not at others")
+    return Samples(gains, unit="seed", missing=reading_lacks(study_config(evidence), models))
 
 
 # R3: in which order.
@@ -191,26 +223,26 @@ def steps_out_of_order(evidence: "Evidence") -> Samples:
     """In how many neighbouring steps each model learned the later one first; of models that learned a step."""
     import pandas as pd
 
-    runs = panel(evidence, "IC") if study_config(evidence).steps > 1 else []
-    if not runs:
+    config = study_config(evidence)
+    models = panel(evidence, "IC") if config.steps > 1 else {}
+    if not models:
         return Samples([], unit="run", note="not trained in this run")
     found = {
         member: math.nan if crossings is None else out_of_order(crossings)
-        for member, crossings in crossings_of(evidence, runs).items()
+        for member, crossings in crossings_of(evidence, models).items()
     }
     ordered = pd.Series({member: count for member, count in found.items() if count is not None}, dtype=float)
     if ordered.empty:
         return Samples([], unit="run", note="no run learned a step")
     silent = len(found) - len(ordered)
     learned = {*ordered.dropna().index}
-    seeds = min((len(each.seeds) for each in runs if learned & {*each.members}), default=PAPER_SEEDS)
+    seeds = min((len(of) for of in models.values() if learned & {*of.values()}), default=PAPER_SEEDS)
     few_seeds = "" if seeds >= PAPER_SEEDS else f"{seeds} of {PAPER_SEEDS} seeds at a depth"
-    return Samples(
+    return _by_run(
+        evidence,
         ordered,
-        unit="run",
-        cluster=seeds_of(evidence, ordered.index),
         note=f"{silent} more learned no step, and have no order" if silent else "",
-        missing=", ".join(filter(None, [reading_lacks(study_config(evidence), runs), few_seeds])),
+        missing=", ".join(filter(None, [reading_lacks(config, models), few_seeds])),
     )
 
 
@@ -225,23 +257,21 @@ def out_of_order(crossings: Sequence[Crossing]) -> int | None:
     return sum(each is Order.AFTER for each in known) if known else None
 
 
-def crossings_of(evidence: "Evidence", runs: Sequence[Runs]) -> dict[int, list[Crossing] | None]:
+def crossings_of(evidence: "Evidence", models: Models) -> dict[int, list[Crossing] | None]:
     """Member → when its partial loss of each step that it is asked for fell under 0.5; `None` if it diverged."""
-    steps = {step for each in runs for step in each.configuration.asked_steps}
+    steps = {step for each in models for step in each.asked_steps}
     curves = {step: evidence.curve(f"loss_step_{step}", measure="training") for step in steps}
     last = evidence.last("final_loss")
+
+    def crossing(step: int, member: int) -> Crossing:
+        curve = curves[step][member].dropna()
+        return first_crossing(curve.index.tolist(), curve.tolist(), LEARNED, rising=False)
+
     return {
-        member: None
-        if math.isnan(last[member])
-        else [learned_at(curves[step][member].dropna()) for step in each.configuration.asked_steps]
-        for each in runs
-        for member in each.members
+        member: None if math.isnan(last[member]) else [crossing(step, member) for step in each.asked_steps]
+        for each, of in models.items()
+        for member in of.values()
     }
-
-
-def learned_at(curve: "pd.Series[float]") -> Crossing:
-    """When a partial loss, a series over training steps, first fell under 0.5."""
-    return first_crossing(curve.index.tolist(), curve.tolist(), LEARNED, rising=False)
 
 
 # R9a and R9b: what theory says.
@@ -262,49 +292,42 @@ def layers_above_bound(evidence: "Evidence") -> Samples:
 
 def losses_below_bound(evidence: "Evidence") -> Samples:
     """Final partial loss of x_D of every model with fewer layers than the bound that is asked for the whole chain."""
-    runs, config = _below_bound(evidence), study_config(evidence)
-    if not runs:
+    models, config = _below_bound(evidence), study_config(evidence)
+    if not models:
         return Samples([], unit="run", note="no run has fewer layers than the bound")
-    losses = losses_of_last(evidence, runs)
-    return Samples(
-        losses,
-        unit="run",
-        cluster=seeds_of(evidence, losses.index),
+    return _by_run(
+        evidence,
+        losses_of_last(evidence, models),
         note=_words_below_exact(evidence, config),
-        missing=reading_lacks(config, runs, depths=False),
+        missing=reading_lacks(config, models, depths=False),
     )
 
 
-def losses_of_last(evidence: "Evidence", runs: Sequence[Runs]) -> "pd.Series[float]":
+def losses_of_last(evidence: "Evidence", models: Models) -> "pd.Series[float]":
     """Final partial loss of x_D of every model, D as in its own configuration."""
     import pandas as pd
 
     found = [
-        evidence.last("final_loss", part=f"step_{each.configuration.steps}")[each.members] for each in runs
+        evidence.last("final_loss", part=f"step_{each.steps}")[list(of.values())]
+        for each, of in models.items()
     ]
     return pd.concat(found) if found else pd.Series(dtype=float)
 
 
-def _below_bound(evidence: "Evidence") -> list[Runs]:
-    return [
-        each
-        for each in all_runs(evidence)
-        if each.configuration.asked == "IC"
-        and each.configuration.layers < theorem_bound(each.configuration.steps)
-    ]
+def below(models: Models, limit: Callable[[Configuration], float]) -> dict[Configuration, Mapping[int, int]]:
+    """The models that are asked for the whole chain and have fewer layers than a limit."""
+    return {each: of for each, of in models.items() if each.asked == "IC" and each.layers < limit(each)}
+
+
+def _below_bound(evidence: "Evidence") -> Models:
+    return below(all_models(evidence), lambda each: theorem_bound(each.steps))
 
 
 def _words_below_exact(evidence: "Evidence", config: DepthStudyConfig) -> str:
     """What became of the models that the bound allows, but not the exact minimum; empty if there are none."""
-    between = [
-        each
-        for each in all_runs(evidence)
-        if each.configuration.asked == "IC"
-        and theorem_bound(each.configuration.steps)
-        <= each.configuration.layers
-        < exact_of(config.of(each.configuration), each.configuration.steps)
-    ]
-    losses = losses_of_last(evidence, between).dropna()
+    bound = _below_bound(evidence)
+    exact = below(all_models(evidence), lambda each: exact_of(config.of(each), each.steps))
+    losses = losses_of_last(evidence, {each: of for each, of in exact.items() if each not in bound}).dropna()
     if losses.empty:
         return ""
     learned = int((losses < LEARNED).sum())
@@ -315,26 +338,6 @@ def _words_below_exact(evidence: "Evidence", config: DepthStudyConfig) -> str:
     )
 
 
-def lacks_below_bound(evidence: "Evidence") -> str:
-    """What the models with fewer layers than the bound lack of the paper's protocol, in words."""
-    return ", ".join(departures(study_config(evidence), _below_bound(as_configured(evidence))))
-
-
-# What they share.
-
-
-def _members(runs: Sequence[Runs]) -> list[int]:
-    return [member for each in runs for member in each.members]
-
-
-def _lacks(evidence: "Evidence", runs: Sequence[Runs]) -> str:
-    return ", ".join([*departures(study_config(evidence), runs), *few_depths(runs)])
-
-
-def _not_by_seed(why: str) -> dict[str, Samples]:
-    return {name: Samples([], unit="seed", note=why) for name in GROWTH}
-
-
-def seeds_of(evidence: "Evidence", members: Iterable[int]) -> list[int]:
-    """Seed of each member: runs of one seed at several depths are resampled together."""
-    return [evidence.seeds[int(member)] for member in members]
+def _by_run(evidence: "Evidence", values: "pd.Series[float]", **more: Any) -> Samples:
+    """A number for each member; runs of one seed at several depths are resampled together."""
+    return Samples(values, "run", [evidence.seeds[int(member)] for member in values.index], **more)

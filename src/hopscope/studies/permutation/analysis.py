@@ -1,7 +1,7 @@
 """What is measured of a unit: a few numbers during training, everything about its last checkpoint."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -57,13 +57,7 @@ def analyse(
     budget: TimeBudget,
     device: str,
 ) -> None:
-    """Write the analyses of a trained unit, unless they are there.
-
-    Args:
-        options: of the study.
-        unit, plan, task: what was trained.
-        budget: looked at between two analyses.
-        device: to compute on.
+    """Write the analyses of a trained unit; those that are there already are kept.
 
     Raises:
         TimeBudgetReached: between two analyses.
@@ -73,35 +67,24 @@ def analyse(
     missing = [name for name, kind in wanted.items() if not unit.analysis_path(name, step, kind).is_file()]
     if not missing:
         return
-    trained = _Trained(unit, plan, task, options.evaluation_limit, device)
+    trained = _Trained(unit, plan, task, options.evaluation_limit, device, load_ensemble(unit, step, device))
+    about = {"members": [member.member for member in plan.members], "step": step}
     for number, name in enumerate(missing):
         if number:  # one analysis for each call, however small the budget, so that calls add up to an end
             budget.check()
-        unit.write_analysis(name, step, _MEASURES[name](trained))
+        found = _MEASURES[name](trained)
+        unit.write_analysis(name, step, {**about, **found} if wanted[name] == "json" else found)
 
 
-class _Trained:
-    """A unit at its last checkpoint.
+class _Trained(NamedTuple):
+    """A unit, and its members at its last checkpoint; see `analyse`."""
 
-    Attributes:
-        unit, plan, task, device: as in `analyse`.
-        limit: largest evaluation set that is gone through in full.
-        model: its members.
-    """
-
-    def __init__(self, unit: UnitFolder, plan: UnitPlan, task: PermutationTask, limit: int, device: str):
-        self.unit, self.plan, self.task, self.limit, self.device = unit, plan, task, limit, device
-        self.model = load_ensemble(unit, plan.training.steps, device)
-
-    def of_members(self, found: dict[str, Any]) -> dict[str, Any]:
-        """Whose numbers these are, and then the numbers."""
-        members = [member.member for member in self.plan.members]
-        return {"members": members, "step": self.plan.training.steps, **found}
-
-    def checkpoints(self) -> Iterator[tuple[int, Transformer]]:
-        """All checkpoints, ascending, one in memory at a time."""
-        for step, _ in self.unit.checkpoints():
-            yield step, load_ensemble(self.unit, step, self.device)
+    unit: UnitFolder
+    plan: UnitPlan
+    task: PermutationTask
+    limit: int
+    device: str
+    model: Transformer
 
 
 def _probed(trained: _Trained) -> dict[str, Any]:
@@ -112,7 +95,6 @@ def _probed(trained: _Trained) -> dict[str, Any]:
     probe = probes.repeat_probe(on_repeats, repeats)
     error = probes.posterior_error(on_plain, probes.uniform_posterior(plain))
     accuracy = probes.accuracy_by_slot(on_plain, plain)
-    counts = {data: task.evaluation_count(data) for data in ("plain", "repeats")}
     numbers = {
         "held_out_loss": probes.cross_entropy(on_plain, plain),
         "accuracy_by_step": accuracy,
@@ -127,13 +109,11 @@ def _probed(trained: _Trained) -> dict[str, Any]:
         "repeat_mae": probe.mean_error,
         "repeat_max_ae": probe.largest_error,
     }
-    return trained.of_members(
-        {
-            "sequences": {"plain": plain.inputs.shape[1], "repeats": repeats.inputs.shape[1]},
-            "exhaustive": {data: count <= limit for data, count in counts.items()},
-            **{name: json_numbers(values) for name, values in numbers.items()},
-        }
-    )
+    return {
+        "sequences": {"plain": plain.inputs.shape[1], "repeats": repeats.inputs.shape[1]},
+        "exhaustive": {data: task.evaluation_count(data) <= limit for data in ("plain", "repeats")},
+        **{name: json_numbers(values) for name, values in numbers.items()},
+    }
 
 
 def _patterns(trained: _Trained) -> dict[str, Any]:
@@ -149,20 +129,20 @@ def _patterns(trained: _Trained) -> dict[str, Any]:
 
 def _formation(trained: _Trained) -> dict[str, Any]:
     """What formed when, checkpoint by checkpoint, and in which order."""
-    found = measure_formation(
-        trained.checkpoints(), trained.task, samples_per_step=trained.plan.training.batch_size
+    models = (
+        (step, load_ensemble(trained.unit, step, trained.device)) for step, _ in trained.unit.checkpoints()
     )
+    found = measure_formation(models, trained.task, samples_per_step=trained.plan.training.batch_size)
+    order = order_of_formation(found)
     # The checkpoints' own axis is named apart, because a list at the top is one over members.
-    checkpoints = {"checkpoints": {name: found.pop(name) for name in ("step", "samples")}}
-    order = order_of_formation({**found, **checkpoints["checkpoints"]})
-    return trained.of_members({**checkpoints, **found, "order": order})
+    return {"checkpoints": {name: found.pop(name) for name in ("step", "samples")}, **found, "order": order}
 
 
 def _decoding(trained: _Trained) -> dict[str, Any]:
     """Linear and MLP probes of the trained members, and of the same members before training."""
     untrained = load_ensemble(trained.unit, 0, trained.device)
     found = measure_decoding(trained.model, trained.task)
-    return trained.of_members({**found, "untrained": measure_answer(untrained, trained.task)})
+    return {**found, "untrained": measure_answer(untrained, trained.task)}
 
 
 def _worked(trained: _Trained) -> dict[str, Any]:
@@ -178,16 +158,16 @@ def _worked(trained: _Trained) -> dict[str, Any]:
         name: worked_sequence(trained.model, list(tokens), trained.task.split)
         for name, tokens in examples.items()
     }
-    return trained.of_members({"sequences": sequences, "model": packed})
+    return {"sequences": sequences, "model": packed}
 
 
 _MEASURES: dict[str, Callable[[_Trained], dict[str, Any]]] = {
     "probes": _probed,
     "patterns": _patterns,
-    "posteriors": lambda t: t.of_members(measure_posteriors(t.model, t.task, t.limit)),
-    "slots": lambda t: t.of_members(recall_by_slot_pair(t.model, t.task, t.limit)),
-    "battery": lambda t: t.of_members(measure_battery(t.model, t.task, min(t.limit, LIMIT))),
-    "roles": lambda t: t.of_members(measure_roles(t.model, t.task, min(t.limit, LIMIT))),
+    "posteriors": lambda t: measure_posteriors(t.model, t.task, t.limit),
+    "slots": lambda t: recall_by_slot_pair(t.model, t.task, t.limit),
+    "battery": lambda t: measure_battery(t.model, t.task, min(t.limit, LIMIT)),
+    "roles": lambda t: measure_roles(t.model, t.task, min(t.limit, LIMIT)),
     "decoding": _decoding,
     "formation": _formation,
     "worked": _worked,

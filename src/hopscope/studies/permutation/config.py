@@ -1,23 +1,168 @@
-"""Grid, presets and protocol of the permutation study."""
+"""What the permutation study trains: a name for every model with its data, the grid, presets and the protocol."""
 
 import math
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import tyro
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
 
-from hopscope.config import Config
-from hopscope.models.config import TransformerConfig
-from hopscope.studies.permutation.configurations import ALL, PUBLISHED, SWEEPS, Configuration
+from hopscope.config import Config, validation_line
+from hopscope.models.config import Model, TransformerConfig
+from hopscope.studies.grid import Grid, check_sweeps
 from hopscope.tasks.config import LARGEST_VALUES, SMALLEST_VALUES, PermutationConfig
-from hopscope.training.config import Beta, Cell, TrainingConfig, UnitPlan, units_of
+from hopscope.training.config import Beta, TrainingConfig, UnitPlan
+
+PUBLISHED = ("d16/1 plain", "d32/2 repeats")
+ALL = ("d16/1 plain", "d16/1 repeats", "d32/1 repeats", "d32/2 repeats", "d32/2 plain")
+
+_NAME = re.compile(r"d(?P<width>\d+)/(?P<heads>\d+) (?P<data>plain|repeats)(?P<changes>( \w+=\S+)*)")
+_KEYS = {"V": "values", "ratio": "repeat_ratio", "slots": "repeat_slots", "sources": "repeat_sources",
+         "positions": "positions", "batch": "batch_size"}  # fmt: skip
+"""What a name calls the fields that differ, in the order in which they are written."""
+
+
+_Slots = Annotated[
+    tuple[int, ...], BeforeValidator(lambda slots: slots.split("+") if isinstance(slots, str) else slots)
+]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A model and the data it learns from, written `d<width>/<heads> plain|repeats [V=…] [ratio=…] …`.
+
+    Attributes:
+        width, heads: of the model.
+        data: whether training has repeats.
+        values, repeat_ratio, repeat_slots, repeat_sources, positions, batch_size: fields of the study's configuration
+            that differ here; `None` means the study's.
+    """
+
+    width: int
+    heads: int
+    data: Literal["plain", "repeats"]
+    values: int | None = None
+    repeat_ratio: float | None = None
+    repeat_slots: _Slots | None = None
+    repeat_sources: _Slots | None = None
+    positions: Literal["learned", "pair", "none"] | None = None
+    batch_size: int | None = None
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        """From its written form.
+
+        Raises:
+            ValueError: the form is another one.
+        """
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise ValueError(
+                f"configurations: expected names such as 'd32/2 repeats' or 'd32/2 repeats V=4', found {name!r}"
+            )
+        changed = [word.split("=", 1) for word in match["changes"].split()]
+        keys = [key for key, _ in changed]
+        for key in keys:
+            if key not in _KEYS or keys.count(key) > 1:
+                raise ValueError(
+                    f"configurations: expected each of {', '.join(_KEYS)} at most once, found {key!r} in {name!r}"
+                )
+        fields: dict[str, Any] = {part: match[part] for part in ("width", "heads", "data")}
+        fields |= {_KEYS[key]: text for key, text in changed}
+        try:
+            return cls(**fields)
+        except ValidationError as error:
+            raise ValueError(f"configurations: {name!r}: {validation_line(error)}") from None
+
+    @property
+    def name(self) -> str:
+        """Its written form."""
+        changes = self.changes
+        written = [f" {key}={_written(changes[field])}" for key, field in _KEYS.items() if field in changes]
+        return f"d{self.width}/{self.heads} {self.data}{''.join(written)}"
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Fields of the study's configuration that differ here."""
+        found = {field: getattr(self, field) for field in _KEYS.values()}
+        return {field: value for field, value in found.items() if value is not None}
+
+    def overrides(self) -> dict[str, Any]:
+        """For the run's list of members: everything that tells this configuration from others."""
+        return {"width": self.width, "heads": self.heads, "data": self.data, **self.changes}
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "+".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+class Sweep(NamedTuple):
+    """Configurations that a further question takes.
+
+    Attributes:
+        configurations: names.
+        all_seeds: whether a claim hangs on it, so that it has as many seeds as the study, not as a sweep.
+    """
+
+    configurations: tuple[str, ...]
+    all_seeds: bool = False
+
+
+SWEEPS = {
+    # Another reading of the batch size, which the source does not state.
+    "batch": Sweep(("d16/1 plain batch=128", "d32/2 repeats batch=128"), all_seeds=True),
+    # Without position codes, and with one shared by the two tokens of a pair.
+    "positions": Sweep(("d32/2 repeats positions=none", "d32/2 repeats positions=pair"), all_seeds=True),
+    # Can four values be memorised?
+    "memorisation": Sweep(("d32/2 plain V=4",), all_seeds=True),
+    # The number of values: memorisation on plain data, recall with repeats.
+    "values": Sweep(
+        (
+            *(f"d32/2 plain V={values}" for values in (3, 6, 7, 8)),
+            *(f"d32/2 repeats V={values}" for values in (3, 4, 6, 7, 8)),
+        )
+    ),
+    # Width and heads.
+    "capacity": Sweep(
+        tuple(
+            f"d{model} repeats"
+            for model in ("8/1", "8/2", "16/2", "24/1", "24/2", "32/4", "48/2", "64/1", "64/2")
+        )
+    ),
+    # The share of repeats in training.
+    "ratio": Sweep(tuple(f"d32/2 repeats ratio={ratio}" for ratio in (0.05, 0.1, 0.2, 0.5, 0.8, 1))),
+    # Which slots repeat in training, against which are tested.
+    "slots": Sweep(
+        (
+            *(f"d32/2 repeats slots={slots}" for slots in ("2", "3", "4", "2+3+4+5")),
+            *(f"d32/2 repeats sources={source}" for source in (1, 4)),
+        )
+    ),
+}
+"""Sweeps of the study, by name."""
 
 PUBLISHED_EPOCHS = {"plain": 20, "repeats": 50}
 """Presentation, section 12."""
 
+STATED = {
+    "values": "V", "held_out_share": "held-out share", "learning_rate": "learning rate", "optimizer": "optimiser",
+    "mlp_ratio": "MLP ratio", "activation": "activation", "norm": "norm", "positions": "positions",
+    "weight_decay": "weight decay", "clip_norm": "clipping",
+}  # fmt: skip
+"""Fields whose values the presentation states, in words: they are the defaults."""
 
-class PermutationStudyConfig(Config):
+STATED_OF_REPEATS = {
+    "repeat_ratio": "repeat ratio", "repeat_slots": "repeat slots", "repeat_sources": "repeat sources",
+}  # fmt: skip
+"""The same of training with repeats alone."""
+
+
+class PermutationStudyConfig(Config, Grid[Configuration]):
     """The permutation-lookup study.  Details that the presentation leaves open have a documented default.
 
     Attributes:
@@ -91,49 +236,38 @@ class PermutationStudyConfig(Config):
 
     @model_validator(mode="after")
     def _plans(self) -> Self:
-        # Whatever is wrong with a model or a task is wrong with the study: say so before anything is written.
-        for configuration in self.grid():
-            self.model(configuration)
-            self.task(configuration)
-            self.training(configuration)
+        if not (self.all_configurations or self.configurations):
+            raise ValueError(f"configurations: expected at least one, such as {PUBLISHED[0]!r}, found none")
+        check_sweeps(self.sweeps, SWEEPS)
+        self.plan()  # whatever is wrong with a model or a task is said before anything is written
         return self
 
-    def grid(self) -> list[Configuration]:
-        """The configurations, after overrides, each once; those of the sweeps last."""
-        return list(self._seeds_of())
+    def asked(self) -> Iterator[tuple[Configuration, int]]:
+        """Configurations after overrides, with their seeds."""
+        for configuration, for_itself in self._named():
+            yield configuration, self.seeds if for_itself else self.sweep_seeds
 
-    def seeds_of(self, configuration: Configuration) -> int:
-        """Number of seeds of a configuration of the grid."""
-        return self._seeds_of()[configuration]
+    def is_asked(self, configuration: Configuration) -> bool:
+        """Whether a configuration is asked for itself, or by a sweep on which a claim hangs; the others are swept."""
+        return (configuration, True) in self._named()
 
-    def _seeds_of(self) -> dict[Configuration, int]:
+    def _named(self) -> Iterator[tuple[Configuration, bool]]:
         names = ALL if self.all_configurations else self.configurations
-        if not names:
-            raise ValueError(f"configurations: expected at least one, such as {PUBLISHED[0]!r}, found none")
-        unknown = [name for name in self.sweeps if name not in SWEEPS]
-        if unknown:
-            raise ValueError(f"sweeps: expected some of {', '.join(SWEEPS)}, found {unknown[0]!r}")
-        asked = [(name, self.seeds) for name in names]
-        for sweep in (SWEEPS[name] for name in self.sweeps):
-            asked += [
-                (name, self.seeds if sweep.all_seeds else self.sweep_seeds) for name in sweep.configurations
-            ]
-        seeds: dict[Configuration, int] = {}
-        for name, count in asked:
-            configuration = self._overridden(name)
-            seeds[configuration] = max(count, seeds.get(configuration, 0))
-        return seeds
+        yield from ((self._overridden(name), True) for name in names)
+        for sweep in self.sweeps:
+            yield from ((each, SWEEPS[sweep].all_seeds) for each in self.of_sweep(sweep))
+
+    def of_sweep(self, sweep: str) -> list[Configuration]:
+        """The configurations of a sweep, after overrides, each once."""
+        return list(dict.fromkeys(map(self._overridden, SWEEPS[sweep].configurations)))
+
+    def _overridden(self, name: str) -> Configuration:
+        parsed = Configuration.parse(name)
+        return replace(parsed, width=self.width or parsed.width, heads=self.heads or parsed.heads)
 
     def is_whole(self, configuration: Configuration) -> bool:
         """Whether a configuration is studied with every measurement."""
         return self.measurements == "all" and self.is_asked(configuration)
-
-    def is_asked(self, configuration: Configuration) -> bool:
-        """Whether a configuration is asked for itself, or by a sweep on which a claim hangs; the others are swept."""
-        names = list(ALL if self.all_configurations else self.configurations)
-        for sweep in (SWEEPS[name] for name in self.sweeps):
-            names += sweep.configurations if sweep.all_seeds else ()
-        return configuration in {self._overridden(name) for name in names}
 
     def base(self) -> list[Configuration]:
         """What the page is about first: what was asked for without changes, or else with the same number of values."""
@@ -141,44 +275,30 @@ class PermutationStudyConfig(Config):
         unchanged = [each for each in asked if not each.changes]
         return unchanged or [each for each in asked if each.values in (None, self.values)]
 
-    def _overridden(self, name: str) -> Configuration:
-        parsed = Configuration.parse(name)
-        return replace(parsed, width=self.width or parsed.width, heads=self.heads or parsed.heads)
-
     def of(self, configuration: Configuration) -> "PermutationStudyConfig":
         """This configuration of the study with the changes of one of its grid."""
         return self.model_copy(update=configuration.changes)
 
     def task(self, configuration: Configuration) -> PermutationConfig:
         """The training data of a configuration."""
-        here = self.of(configuration)
-        return PermutationConfig(
-            values=here.values,
-            repeat_ratio=here.repeat_ratio if configuration.data == "repeats" else 0.0,
-            repeat_slots=here.repeat_slots,
-            repeat_sources=here.repeat_sources,
-            split_seed=here.split_seed,
-            held_out_share=here.held_out_share,
-        )
+        fields = self.of(configuration).model_dump(include=set(PermutationConfig.model_fields))
+        if configuration.data == "plain":
+            fields["repeat_ratio"] = 0.0
+        return PermutationConfig(**fields)
 
     def model(self, configuration: Configuration) -> TransformerConfig:
         """The model of a configuration (presentation, section 5)."""
         here = self.of(configuration)
-        length = 2 * here.values - 1
-        return TransformerConfig(
-            layers=1,
+        model = Model(
             heads=configuration.heads,
             width=configuration.width,
             mlp_ratio=here.mlp_ratio,
             activation=here.activation,
             norm=here.norm,
             positions=here.positions,
-            length=length,
-            input_size=here.values + 1,
-            output_size=here.values + 1,
-            readout=tuple(range(0, length, 2)),
             init=here.init,
         )
+        return model.for_task(self.task(configuration).shape())
 
     def epochs(self, configuration: Configuration) -> float:
         """Length of a configuration's training in epochs."""
@@ -187,16 +307,9 @@ class PermutationStudyConfig(Config):
     def training(self, configuration: Configuration) -> TrainingConfig:
         """The training of a configuration."""
         here = self.of(configuration)
+        steps = math.ceil(here.epochs(configuration) * here.samples_per_epoch / here.batch_size)
         return TrainingConfig(
-            steps=max(1, math.ceil(here.epochs(configuration) * here.samples_per_epoch / here.batch_size)),
-            batch_size=here.batch_size,
-            optimizer=here.optimizer,
-            learning_rate=here.learning_rate,
-            betas=here.betas,
-            weight_decay=here.weight_decay,
-            clip_norm=here.clip_norm,
-            checkpoint_every=here.checkpoint_every,
-            evaluate_every=here.evaluate_every,
+            steps=max(1, steps), **here.model_dump(include=set(TrainingConfig.model_fields))
         )
 
     def batch_sizes(self) -> list[int]:
@@ -206,55 +319,27 @@ class PermutationStudyConfig(Config):
 
     def reading(self, batch_size: int) -> str:
         """A reading of what the presentation leaves open: the batch size, and all else that is no default."""
-        values = {name: getattr(self, name) for name in ("init", "betas", "split_seed")}
-        changed = [f"{name} {value}" for name, value in values.items() if value != _default(name)]
-        return ", ".join([f"batch {batch_size}", *changed])
+        changed = self._changed(("init", "betas", "split_seed"))
+        return ", ".join(
+            [f"batch {batch_size}", *(f"{name} {value}" for name, (value, _) in changed.items())]
+        )
 
     def departures(self, configuration: Configuration) -> list[str]:
         """How a configuration's training departs from what the presentation states, in words; none is at scale."""
         here = self.of(configuration)
-        stated: list[tuple[str, object, object]] = [
-            ("V", 5, here.values),
-            ("held-out share", 0.2, here.held_out_share),
-            ("learning rate", 1e-3, here.learning_rate),
-            ("optimiser", "adam", here.optimizer),
-            ("MLP ratio", 2.0, here.mlp_ratio),
-            ("activation", "relu", here.activation),
-            ("norm", "post", here.norm),
-            ("positions", "learned", here.positions),
-            ("weight decay", 0.0, here.weight_decay),
-            ("clipping", None, here.clip_norm),
+        stated = STATED | (STATED_OF_REPEATS if configuration.data == "repeats" else {})
+        changed = [
+            f"{stated[name]} {value} instead of {said}"
+            for name, (value, said) in here._changed(stated).items()
         ]
-        if configuration.data == "repeats":
-            stated += [
-                ("repeat ratio", 0.3, here.repeat_ratio),
-                ("repeat slots", (), here.repeat_slots),
-                ("repeat sources", (), here.repeat_sources),
-            ]
-        changed = [f"{name} {found} instead of {said}" for name, said, found in stated if found != said]
         trained = here.epochs(configuration) * here.samples_per_epoch / 100_000
         published = PUBLISHED_EPOCHS[configuration.data]
         return [f"{trained:g} of {published} epochs", *changed] if trained < published else changed
 
-
-def _default(name: str) -> object:
-    return PermutationStudyConfig.model_fields[name].default
-
-
-def plan(config: PermutationStudyConfig) -> list[UnitPlan]:
-    """Units in grid order; a configuration with many seeds is cut into several."""
-    return units_of(
-        Cell(
-            each.name,
-            range(config.seeds_of(each)),
-            each.overrides(),
-            config.task(each),
-            config.model(each),
-            config.training(each),
-            config.members_per_unit,
-        )
-        for each in config.grid()
-    )
+    def _changed(self, names: Iterable[str]) -> dict[str, tuple[object, object]]:
+        """Those of some fields that are not the default, each with its value and its default."""
+        found = {name: (getattr(self, name), type(self).model_fields[name].default) for name in names}
+        return {name: (value, default) for name, (value, default) in found.items() if value != default}
 
 
 def analyses(config: PermutationStudyConfig, plan: UnitPlan) -> dict[str, str]:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from hopscope.figures import Drawing, data_url
+from hopscope.figures import Drawing
 from hopscope.figures.marks import QUIET_INK, colour, facet, given, shape
+from hopscope.figures.points import table
 from hopscope.figures.rows import Row, short
 from hopscope.figures.selection import diverged
-from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.configurations import Configuration
+from hopscope.studies.permutation.config import Configuration, PermutationStudyConfig
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence
@@ -56,22 +56,19 @@ def attention_rows(config: PermutationStudyConfig, evidence: "Evidence") -> list
 def _patterns(found: Configuration, evidence: "Evidence") -> Iterator[tuple[int, dict[str, Any]]]:
     """Seed and mean patterns `[head, query, key]` by set of sequences, of the first members without the diverged."""
     here = evidence.where(configuration=found.name)
-    gone = diverged(here)
     files = here.rows("attention_pattern", measure="patterns", part="plain").set_index("member")["file"]
-    for member in here.members[:SHOWN_SEEDS]:
-        if member in gone or member not in files:
-            continue
+    shown = set(here.members[:SHOWN_SEEDS]) - set(diverged(here))
+    for file, of_unit in files.sort_index().groupby(files, sort=False):
         # The first axis runs over the members of a unit, in their order, and each unit has a file of its own.
-        of_unit = sorted(files.index[files == files[member]])
-        arrays = evidence.arrays(files[member])
-        index = of_unit.index(member)
-        yield here.seeds[member], {which: maps[index, 0] for which, maps in arrays.items()}
+        for index, member in enumerate(of_unit.index):
+            if member in shown:
+                arrays = evidence.arrays(file)
+                yield here.seeds[member], {which: maps[index, 0] for which, maps in arrays.items()}
 
 
 def attention(config: PermutationStudyConfig, evidence: "Evidence") -> Drawing:
     """Mean attention patterns as heat maps, with a menu of the sequences that they are means over."""
-    sets, names, shown = _sets(config), token_names(config), config.base()
-    types = dict.fromkeys(("map", "seed", "query", "key"), "string") | dict.fromkeys(sets, "number")
+    sets, names = _sets(config), token_names(config)
     select = alt.binding_select(options=list(sets), labels=list(sets.values()), name="Sequences: ")
     sequences = alt.param(name="sequences_shown", value="plain", bind=select)
     size = max(110, 12 * len(names))
@@ -89,10 +86,10 @@ def attention(config: PermutationStudyConfig, evidence: "Evidence") -> Drawing:
         )
         .properties(width=size, height=size)
     )  # fmt: skip
-    maps = [f"{found.name}|head {head + 1}" for found in shown for head in range(found.heads)]
+    maps = [f"{found.name}|head {head + 1}" for found in config.base() for head in range(found.heads)]
     header = alt.Header(labelExpr="split(datum.label, '|')", labelAngle=0, labelAlign="left", labelLimit=0)
     chart = (
-        alt.layer(cells, data=data_url("attention", types))
+        alt.layer(cells, data=table("attention", "map seed query key", " ".join(sets)))
         .facet(
             row=alt.Row("map:N", title=None, sort=maps, header=header),
             column=alt.Column("seed:N", title=None, sort=None),
@@ -118,14 +115,14 @@ def head_rows(shown: Sequence[Configuration], evidence: "Evidence") -> list[Row]
     rows: list[Row] = []
     for found in shown if "recall_lost" in evidence else ():
         for head in range(found.heads):
-            place: dict[str, Any] = {
+            where: dict[str, Any] = {
                 "measure": "roles",
                 "configuration": found.name,
                 "layer": 0,
                 "head": head,
             }
             recall, elimination = (
-                evidence.last(f"{skill}_lost", **place) for skill in ("recall", "elimination")
+                evidence.last(f"{skill}_lost", **where) for skill in ("recall", "elimination")
             )
             rows += [
                 {"configuration": found.name, "seed": evidence.seeds[member], "head": f"head {head + 1}",
@@ -144,20 +141,20 @@ def _regions() -> list[alt.Chart]:
             {"left": COSTLY, "right": high, "bottom": low, "top": CHEAP, "label": "elimination head"},
         ]
     )
+    bottom = alt.Y("bottom:Q", title=ROLES_Y)
     return [
         corners.mark_rect(color="#eceff2", stroke=QUIET_INK, strokeDash=[4, 3], strokeWidth=0.8).encode(
-            x=alt.X("left:Q", title=ROLES_X), x2="right:Q", y=alt.Y("bottom:Q", title=ROLES_Y), y2="top:Q"
+            x=alt.X("left:Q", title=ROLES_X), x2="right:Q", y=bottom, y2="top:Q"
         ),
         corners.transform_calculate(middle="(datum.left + datum.right) / 2")
         .mark_text(baseline="bottom", dy=-4, color=QUIET_INK)
-        .encode(x=alt.X("middle:Q", title=ROLES_X), y=alt.Y("bottom:Q", title=ROLES_Y), text="label:N"),
+        .encode(x=alt.X("middle:Q", title=ROLES_X), y=bottom, text="label:N"),
     ]
 
 
 def head_roles(shown: Sequence[Configuration], evidence: "Evidence") -> Drawing:
     """What each head is for: the skill that is lost without it."""
-    types = dict.fromkeys(("configuration", "head"), "string")
-    types |= dict.fromkeys(("seed", "recall_lost", "elimination_lost"), "number")
+    data = table("head_roles", "configuration head", "seed recall_lost elimination_lost")
     heads = [f"head {head + 1}" for head in range(max(found.heads for found in shown))]
     axis, scale = alt.Axis(format="%", values=[0, 0.5, 1]), alt.Scale(domain=list(DOMAIN), clamp=True)
     points = (
@@ -171,8 +168,6 @@ def head_roles(shown: Sequence[Configuration], evidence: "Evidence") -> Drawing:
             tooltip=["configuration:N", "seed:Q", "head:N", "recall_lost:Q", "elimination_lost:Q"],
         )
     )
-    chart = alt.layer(*_regions(), points, data=data_url("head_roles", types)).properties(
-        width=265, height=230
-    )
+    chart = alt.layer(*_regions(), points, data=data).properties(width=265, height=230)
     chart = chart.facet(facet("configuration", [found.name for found in shown]), columns=2)
     return chart, head_rows(shown, evidence)

@@ -1,6 +1,15 @@
 """Everything that was measured of a permutation run, as rows of the evidence table.
 
-Each analysis is a measure of its own name; `flatten` says which metrics and parts its numbers become.  Besides:
+Each analysis is a measure of its own name.  The keys of its nested record become the columns of a row:
+
+* the *metric* is the last key that names a quantity; conditions (`repeats`, `uniform`, …) and the other keys make up
+  the *part*: `mlp_ablation.mean.recall` is the metric `recall` of the part `mlp_ablation.mean`;
+* `train` and `held_out` are the split;
+* a list inside a member's value runs over heads (column `head`), or over steps, slots or others, which end the part:
+  `accuracy_by_step` is the metric `accuracy` of the parts `step_1`, `step_2`, …
+
+A fact that is not about single members, such as a floor, or whether a set is exhaustive, belongs to each of them.
+Besides:
 
 Measure `patterns`: `attention_pattern` has no value; it points to the file of the mean maps, part by part.
 Measure `formation`: curves have a row for each checkpoint.  `formed`: when each part of recall formed; part
@@ -13,8 +22,9 @@ The evidence table itself leaves out what was measured of a diverged member afte
 """
 
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from functools import partial
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,18 +32,43 @@ import numpy as np
 from hopscope.errors import UserError
 from hopscope.probes.onsets import transition
 from hopscope.probes.spreads import MISSING, NEITHER, ONE_DOES_BOTH, ONE_EACH, SHARED
-from hopscope.runs import RunFolder, UnitFolder, diverged_members
+from hopscope.runs import RunFolder, diverged_members
 from hopscope.runs.curves import Curve, Metrics
 from hopscope.runs.evidence import Row
 from hopscope.runs.metrics import GATHERED
-from hopscope.studies.permutation.config import PermutationStudyConfig, analyses
-from hopscope.studies.permutation.configurations import Configuration
-from hopscope.studies.permutation.flatten import flatten
+from hopscope.studies.permutation.config import Configuration, PermutationStudyConfig, analyses
 from hopscope.training.config import UnitPlan
 from hopscope.training.plan import unit_plan
 
-AXES = {"battery": "head", "roles": "head", "formation": "head", "decoding": "slot", "slots": "slot"}
-"""Analysis → what lists inside a member's value run over; those of the others run over steps."""
+FACTS = frozenset(
+    {
+        "sequences", "exhaustive", "training_mappings", "uniform_floor", "training_floor", "floors", "recall_floor",
+        "hidden", "fit", "undefined_share", "checkpoints",
+    }
+)  # fmt: skip
+"""Keys under which no list is one over members."""
+
+NAMES = FACTS | {"spread", "formed", "order", "first", "reached", "probability"}
+"""Keys at the top of a record that name the quantity, whatever keys are below."""
+
+CONDITIONS = frozenset(
+    {"repeats", "plain", "uniform", "identity", "random", "linear", "mlp", "before", "after", "earlier_row"}
+)
+"""Keys that say under which condition something was measured, never what."""
+
+OF_TRAINING = frozenset({"train_loss_exhaustive", "memorised_share"})
+"""Quantities of the training mappings whose names do not end with the split."""
+
+_SPLITS = ("train", "held_out")
+_PLACE = re.compile(r"(step|slot|source|value)_\d+")
+_QUANTITY = re.compile(r"(?P<name>(?!train_minus).+)_(?P<split>train|held_out)")
+_BY = re.compile(r"_by_(step|slot)$")
+
+AXES = {
+    "battery": ("head",), "roles": ("head",), "formation": ("head",), "decoding": ("slot",),
+    "slots": ("slot", "source"), "worked": ("step", "value"),
+}  # fmt: skip
+"""Analysis → what lists inside a member's value run over, and lists in these; those of the others run over steps."""
 
 SPREADS = (ONE_EACH, ONE_DOES_BOTH, SHARED, NEITHER, MISSING)
 FORMED_FIRST = ("match", "history", "recall")
@@ -59,29 +94,20 @@ def measurements(run: RunFolder, config: PermutationStudyConfig) -> Iterator[Row
     gone = diverged_members(run)
     for unit in run.units:
         plan = unit_plan(unit)
-        end = plan.training.steps
+        step, samples = _end(plan)
         for name, kind in analyses(config, plan).items():
-            file = unit.file_of(name, end, kind)
+            file, found = unit.file_of(name, step, kind), unit.read_analysis(name, step)
             if kind == "json":
-                yield from of_analysis(plan, name, _read(unit, name, end), file)
-            else:
-                yield from _of_arrays(plan, name, unit.read_analysis(name, end), file)
+                yield from of_analysis(plan, name, found, file)
+                continue
+            for member in plan.members:
+                for part in found:  # the maps stay in their file
+                    yield Row(member.member, name, "attention_pattern", None, step=step, samples=samples,
+                              part=part, file=file)  # fmt: skip
         yield from of_curves(plan, config, curves, gone)
 
 
-def _read(unit: UnitFolder, name: str, step: int) -> dict[str, Any]:
-    found = unit.read_analysis(name, step)
-    known = found if isinstance(found, dict) else {}
-    complete = name != "probes" or isinstance(known.get("exhaustive"), dict)
-    if not isinstance(known.get("members"), list) or not complete:
-        raise UserError(
-            f"{unit.analysis_path(name, step)}: expected the {name} of a unit, found another record; "
-            "delete it and run the same command again"
-        )
-    return known
-
-
-def of_analysis(plan: UnitPlan, name: str, record: Mapping[str, Any], file: str) -> Iterator[Row]:
+def of_analysis(plan: UnitPlan, name: str, record: Any, file: str) -> Iterator[Row]:
     """A row for every number of one analysis of a unit.
 
     Args:
@@ -93,14 +119,15 @@ def of_analysis(plan: UnitPlan, name: str, record: Mapping[str, Any], file: str)
     Raises:
         UserError: the record is not what the analysis writes.
     """
-    content = {key: value for key, value in record.items() if key not in ("members", "step")}
     members = [member.member for member in plan.members]
-    prepare = _PREPARED.get(name, _as_it_is)
     try:
-        for checkpoint, part in prepare(content):
-            step, samples = checkpoint or _end(plan)
-            row = partial(Row, measure=name, step=step, samples=samples, file=file)
-            yield from flatten(part, members, AXES.get(name, "step"), row)
+        if record["members"] != members:
+            raise ValueError(f"members: expected {members}, found {record['members']}")
+        content = _prepared(name, {key: record[key] for key in record if key not in ("members", "step")})
+        for place, member in enumerate(members):
+            own = of_member(content, place, len(members))
+            for at, values in _by_checkpoint(own, _end(plan)):
+                yield from rows(member, name, values, at, file)
     except (TypeError, KeyError, IndexError, ValueError) as error:
         raise UserError(
             f"{file}: expected the {name} of {len(members)} members, found another record ({error}); delete it "
@@ -108,13 +135,27 @@ def of_analysis(plan: UnitPlan, name: str, record: Mapping[str, Any], file: str)
         ) from error
 
 
-def _of_arrays(plan: UnitPlan, name: str, parts: Iterable[str], file: str) -> Iterator[Row]:
-    """Rows that only say in which file the mean attention maps are."""
-    step, samples = _end(plan)
-    row = partial(Row, measure=name, metric="attention_pattern", value=None, step=step, samples=samples)
-    for member in plan.members:
-        for part in parts:
-            yield row(member=member.member, part=part, file=file)
+def rows(
+    member: int, measure: str, record: Mapping[str, Any], at: tuple[int, int], file: str | None
+) -> Iterator[Row]:
+    """A row for every number of a member's record, of facts for those that exist.
+
+    Args:
+        member, measure, file: of the rows.
+        record: nested dictionaries and lists of numbers, truth values and `None`; a key that ends with `_by_step` or
+            `_by_slot` says what its list runs over, for others `AXES` does.
+        at: steps and samples.
+
+    Raises:
+        ValueError: an entry is no number.
+    """
+    step, samples = at
+    for path, head, value in _leaves(record, (), AXES.get(measure, ("step",))):
+        if value is None and path[0] in FACTS:
+            continue
+        metric, part, split = _named(path)
+        layer = None if head is None else 0
+        yield Row(member, measure, metric, value, split, step, samples, layer, head, part, file)
 
 
 def _end(plan: UnitPlan) -> tuple[int, int]:
@@ -130,39 +171,28 @@ def of_curves(
 ) -> Iterator[Row]:
     """Training loss of the last epoch, and, where there are repeats in training, how sudden recall was.
 
-    Args:
-        plan: of a unit.
-        config: of the study.
-        curves: of the run, by split.
-        gone: members that diverged: nothing is known of them.
+    Nothing is known of members that are `gone`, because they diverged.
     """
-
-    def curve(split: str, metric: str, member: int) -> Curve:
-        return ([], []) if member in gone else curves[split].curve(metric, member)
-
-    members = [member.member for member in plan.members]
-    per_epoch = max(1, config.samples_per_epoch // plan.training.batch_size)
-    losses = {member: curve("train", "loss", member) for member in members}
-    means = [last_epoch(loss, per_epoch) for loss in losses.values()]
-    yield from of_analysis(plan, "last_epoch", {"train": {"last_epoch_loss": means}}, GATHERED)
-    configuration = Configuration.parse(plan.label)
-    if configuration.data == "repeats":
-        chance, batch = 1 / (config.task(configuration).values - 1), plan.training.batch_size
-        sudden = [
-            _sudden(curve("held_out", "recall", member), losses[member], batch, chance) for member in members
-        ]
-        by_name = {name: [each[name] for each in sudden] for name in sudden[0]}
-        yield from of_analysis(plan, "transition", by_name, GATHERED)
+    configuration, batch = Configuration.parse(plan.label), plan.training.batch_size
+    chance = 1 / (config.task(configuration).values - 1)
+    for member in (each.member for each in plan.members):
+        loss, recall = (
+            ([], []) if member in gone else curves[split].curve(metric, member)
+            for split, metric in (("train", "loss"), ("held_out", "recall"))
+        )
+        step, samples = _end(plan)
+        mean = last_epoch(loss, max(1, config.samples_per_epoch // batch))
+        yield Row(member, "last_epoch", "last_epoch_loss", mean, "train", step, samples, file=GATHERED)
+        if configuration.data == "repeats":
+            found = _sudden(recall, loss, batch, chance)
+            sudden = rows(member, "transition", found, (step, samples), GATHERED)
+            yield from sudden if recall[0] else (replace(row, value=None) for row in sudden)
 
 
 def last_epoch(curve: Curve, per_epoch: int) -> float | None:
     """The mean over the last steps of a record, or over all of them if there are fewer; `None` if there are none.
 
     A row of the record is a mean over the steps since the row before it, so rows are weighted by their steps.
-
-    Args:
-        curve: steps and values.
-        per_epoch: number of steps.
     """
     steps, values = (np.asarray(each) for each in curve)
     if not len(steps):
@@ -173,122 +203,137 @@ def last_epoch(curve: Curve, per_epoch: int) -> float | None:
 
 
 def _sudden(recall: Curve, loss: Curve, batch_size: int, chance: float) -> dict[str, Any]:
-    """What `transition` says of a member; the same with nothing in it where there is no curve."""
+    """What `transition` says of a member; where there is no curve, of one that never learned to recall."""
     steps, values = recall if recall[0] else ([0], [0.0])
     by_step = dict(zip(*loss, strict=True))
     losses = [by_step.get(step) for step in steps]
     found = transition([step * batch_size for step in steps], values, losses, chance=chance)
-    levels = {name: found[name] for name in ("final", "chance", "from_zero", "from_chance")}
-    fall = found["steepest_fall"] or dict.fromkeys(OF_A_FALL)
-    sudden = {**_never_is_infinite(levels), "steepest_fall": fall}
-    return sudden if recall[0] else _emptied(sudden)
+    found["steepest_fall"] = found["steepest_fall"] or dict.fromkeys(OF_A_FALL)
+    del found["smoothing"]
+    return found
 
 
-def _emptied(value: Any) -> Any:
-    """The same places, with nothing in them."""
-    return {key: _emptied(entry) for key, entry in value.items()} if isinstance(value, Mapping) else None
+# How the numbers of a record are named.
 
 
-# Records that are laid out in another way than `flatten` reads.
+def of_member(record: Mapping[str, Any], place: int, members: int) -> dict[str, Any]:
+    """The record with facts as they are, and one member's entry in place of every list over members.
 
-_Parts = Iterable[tuple[tuple[int, int] | None, Mapping[str, Any]]]
-"""Records, each with the step and samples of its checkpoint, or with nothing for the last one."""
+    Args:
+        record: nested dictionaries over lists over members; a `None` in place of such a list says that there is
+            nothing to measure, and is left out.
+        place: of the member in these lists.
+        members: how many there are.
+
+    Raises:
+        ValueError: a list over members has another length.
+    """
+    found = {}
+    for key, value in record.items():
+        if key in FACTS:
+            found[key] = value
+        elif isinstance(value, Mapping):
+            found[key] = of_member(value, place, members)
+        elif value is not None:
+            if len(value) != members:
+                raise ValueError(f"{key}: expected {members} members, found {len(value)}")
+            found[key] = value[place]
+    return found
 
 
-def _as_it_is(record: Mapping[str, Any]) -> _Parts:
-    return [(None, record)]
+_Path = tuple[str, ...]
 
 
-def _slots(record: Mapping[str, Any]) -> _Parts:
-    """Recall by pair of slots: only those where the source stands before the slot."""
-    pairs = {
-        name: {
-            f"slot_{slot + 1}": {
-                f"source_{source + 1}": [of_member[slot][source] for of_member in record[name]]
-                for source in range(slot)
+def _leaves(value: Any, path: _Path, axes: Sequence[str]) -> Iterator[tuple[_Path, int | None, float | None]]:
+    """Numbers with their path and head."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _leaves(entry, (*path, key), axes)
+    elif isinstance(value, list):
+        by = _BY.search(path[-1])
+        axis = by[1] if by else axes[0]
+        for place, entry in enumerate(value):
+            if axis == "head":
+                yield path, place, None if entry is None else float(entry)
+            else:
+                yield from _leaves(entry, (*path, f"{axis}_{place + 1}"), axes[1:])
+    elif value is None and path[-1] in NEVER_IS_INFINITE and "steepest_fall" not in path:
+        yield path, None, math.inf
+    elif value is None or isinstance(value, bool | int | float):
+        yield path, None, None if value is None else float(value)
+    elif path[0] == "order" and value in ORDERS:
+        yield path, None, ORDERS[value]
+    else:
+        raise ValueError(f"{'.'.join(path)}: expected a number, found {value!r}")
+
+
+def _named(path: _Path) -> tuple[str, str | None, str]:
+    """Metric, part and split of a path."""
+    split = "train" if OF_TRAINING & set(path) else "held_out"
+    keys = []
+    for key in path:
+        name = _BY.sub("", key)
+        match = _QUANTITY.fullmatch(name)
+        if key in _SPLITS:
+            split = key
+        elif match:
+            split = match["split"]
+            keys.append(match["name"])
+        elif key != "by_head":
+            keys.append(name)
+    quantities = [
+        place for place, key in enumerate(keys) if key not in CONDITIONS and not _PLACE.fullmatch(key)
+    ]
+    metric = 0 if path[0] in NAMES else quantities[-1]
+    part = ".".join(key for place, key in enumerate(keys) if place != metric)
+    return keys[metric], part or None, split
+
+
+# Records that are laid out in another way.
+
+
+def _prepared(name: str, record: dict[str, Any]) -> dict[str, Any]:
+    """The record of an analysis with lists over members as its innermost ones, and truth values in place of words."""
+    match name:
+        case "slots":
+            # Only where the source stands before the slot.
+            pairs = {
+                key: [[sources[:slot] for slot, sources in enumerate(own)] for own in record[key]]
+                for key in ("recall", "mass_recalled")
+                if key in record
             }
-            for slot in range(len(record[name][0]))
-        }
-        for name in ("recall", "mass_recalled")
-        if name in record
-    }
-    return [(None, {**record, **pairs})]
+            return record | pairs
+        case "roles" if "spread" in record:
+            words = record["spread"]
+            return record | {"spread": {each: [word and word == each for word in words] for each in SPREADS}}
+        case "decoding":
+            history = {f"slot_{slot}": of_slot for slot, of_slot in enumerate(record["history"], start=1)}
+            return record | {"history": history, "untrained": {"answer": record["untrained"]}}
+        case "worked":
+            sequences = record["sequences"].items()
+            return {"probability": {each: sequence["probabilities"] for each, sequence in sequences}}
+    return record
 
 
-def _roles(record: Mapping[str, Any]) -> _Parts:
-    """The words for how roles are spread become a truth value for each of them."""
-    if "spread" not in record:
-        return [(None, record)]
-    words = record["spread"]
-    spread = {name: [None if word is None else word == name for word in words] for name in SPREADS}
-    return [(None, {**record, "spread": spread})]
-
-
-def _decoding(record: Mapping[str, Any]) -> _Parts:
-    """The values of the slots get names; what is measured of the untrained members is the same as `answer`."""
-    history = {f"slot_{slot}": of_slot for slot, of_slot in enumerate(record["history"], start=1)}
-    return [(None, {**record, "history": history, "untrained": {"answer": record["untrained"]}})]
-
-
-def _worked(record: Mapping[str, Any]) -> _Parts:
-    """Probabilities of the worked sequences; the rest is not about members."""
-    probability = {
-        name: {
-            f"step_{step + 1}": {
-                f"value_{value + 1}": [of_member[step][value] for of_member in sequence["probabilities"]]
-                for value in range(len(sequence["mapping"]))
-            }
-            for step in range(len(sequence["questions"]))
-        }
-        for name, sequence in record["sequences"].items()
-    }
-    return [(None, {"probability": probability})]
-
-
-def _formation(record: Mapping[str, Any]) -> _Parts:
-    """Curves checkpoint by checkpoint, and what formed when."""
+def _by_checkpoint(
+    own: dict[str, Any], end: tuple[int, int]
+) -> Iterator[tuple[tuple[int, int], Mapping[str, Any]]]:
+    """A member's record by steps and samples: its curves at their checkpoints, and at the end what formed when."""
+    if "checkpoints" not in own:
+        yield end, own
+        return
     apart = ("checkpoints", "order", "sequences", "floors")
-    curves = {name: curve for name, curve in record.items() if name not in apart and curve is not None}
-    checkpoints = record["checkpoints"]
-    for place, checkpoint in enumerate(zip(checkpoints["step"], checkpoints["samples"], strict=True)):
-        yield checkpoint, {name: [of_member[place] for of_member in curve] for name, curve in curves.items()}
-    orders = record["order"]
-    facts = {name: record[name] for name in ("sequences", "floors") if name in record}
-    yield (
-        None,
-        {
-            **facts,
-            "formed": [order and _never_is_infinite(order["parts"]) for order in orders],
-            "order": [order and _ordered(order["orders"]) for order in orders],
-            "first": [order and _firsts(order["first"]) for order in orders],
-            "reached": [order and order["reached"] for order in orders],
-        },
-    )
+    curves = {name: curve for name, curve in own.items() if name not in apart}
+    checkpoints = own["checkpoints"]
+    for place, at in enumerate(zip(checkpoints["step"], checkpoints["samples"], strict=True)):
+        yield at, {name: curve[place] for name, curve in curves.items()}
+    facts = {name: own[name] for name in ("sequences", "floors") if name in own}
+    yield end, facts | _formed(own["order"])
 
 
-def _never_is_infinite(value: Any) -> Any:
-    """Crossings and widths with an infinite time where nothing was crossed."""
-    if not isinstance(value, Mapping):
-        return value
-    return {
-        key: math.inf if entry is None and key in NEVER_IS_INFINITE else _never_is_infinite(entry)
-        for key, entry in value.items()
-    }
-
-
-def _ordered(orders: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        point: {
-            name: {other: ORDERS[word] for other, word in others.items()} for name, others in by_name.items()
-        }
-        for point, by_name in orders.items()
-    }
-
-
-def _firsts(first: Mapping[str, Any]) -> dict[str, Any]:
-    return {point: {name: name in names for name in FORMED_FIRST} for point, names in first.items()}
-
-
-_PREPARED: dict[str, Callable[[Mapping[str, Any]], _Parts]] = {
-    "slots": _slots, "roles": _roles, "decoding": _decoding, "worked": _worked, "formation": _formation,
-}  # fmt: skip
+def _formed(order: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What `order_of_formation` says of a member; nothing of one that diverged."""
+    if order is None:
+        return dict.fromkeys(("formed", "order", "first", "reached"))
+    first = {point: {name: name in names for name in FORMED_FIRST} for point, names in order["first"].items()}
+    return {"formed": order["parts"], "order": order["orders"], "first": first, "reached": order["reached"]}

@@ -2,7 +2,7 @@
 
 from hopscope.studies.analysis import UnitAnalysis, deferred
 from hopscope.studies.permutation.claims import claims
-from hopscope.studies.permutation.config import COSTS, PRESETS, PermutationStudyConfig, analyses, plan
+from hopscope.studies.permutation.config import COSTS, PRESETS, PermutationStudyConfig, analyses
 from hopscope.studies.permutation.figures import figures
 from hopscope.studies.permutation.measures import measurements
 from hopscope.studies.permutation.page import names
@@ -14,7 +14,7 @@ study = Study(
     name="permutation",
     question="one-layer models look up a permutation: elimination, recall, and which model learns which",
     options=PermutationStudyConfig(),
-    units=plan,
+    units=PermutationStudyConfig.plan,
     analyses=(
         UnitAnalysis(
             analyses, deferred(f"{_ANALYSIS}:analyse"), measurements, deferred(f"{_ANALYSIS}:evaluator")
