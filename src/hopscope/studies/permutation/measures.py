@@ -29,8 +29,7 @@ from hopscope.runs.metrics import GATHERED
 from hopscope.studies.permutation.config import PermutationStudyConfig, analyses
 from hopscope.studies.permutation.configurations import Configuration
 from hopscope.studies.permutation.flatten import flatten
-from hopscope.training.config import UnitPlan
-from hopscope.training.plan import unit_plan
+from hopscope.training.config import UnitPlan, unit_plan
 
 AXES = {"battery": "head", "roles": "head", "formation": "head", "decoding": "slot", "slots": "slot"}
 """Analysis → what lists inside a member's value run over; those of the others run over steps."""
