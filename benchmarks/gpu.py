@@ -31,8 +31,9 @@ from hopscope.errors import UserError
 from hopscope.executors.timing import Steps, operations
 from hopscope.studies import find_study
 from hopscope.studies.depth.config import PRESETS
-from hopscope.training.compiled import WARM_UP, compiled_gradient, compiled_update
 from hopscope.training.config import UnitPlan
+from hopscope.training.engines import torch_compile
+from hopscope.training.engines.torch_compile import WARM_UP
 from hopscope.training.threads import prepare
 
 SCHEMA_VERSION = 1
@@ -52,10 +53,10 @@ class GraphOne:
         steps = Steps(plan, task, "general", device)
         seeds = torch.tensor([member.data_seed for member in plan.members], device=device)
         model = steps.model.at(plan.training.precision)
-        self._gradient = compiled_gradient(
+        self._gradient = torch_compile.gradient(
             model, task, plan.training, seeds, steps.optimizer.gradient, backend="eager"
         )
-        self._update = compiled_update(steps.optimizer, backend="eager")
+        self._update = torch_compile.update(steps.optimizer, backend="eager")
         self.step = 0
 
     def take(self) -> Tensor:

@@ -34,15 +34,14 @@ from hopscope.tasks.config import PermutationConfig, RetrievalConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
-from hopscope.training.engines import (
-    ENGINES,
-    Engine,
-    check_engine,
-    chosen_engine,
-    fits_fused,
-    fits_stacked,
-    fits_virtual,
-)
+from hopscope.training.engines import ENGINES, EngineName, chosen_engine
+
+FOR = {
+    "fused": "one layer on tokens",
+    "stacked": "pre-norm layers on vectors",
+    "virtual": "narrow heads on a wide stream",
+}
+"""What each engine with loops of its own is for."""
 
 STEPS = 10**8  # more than any clock allows: batches of coming steps are drawn together, up to the last
 
@@ -80,28 +79,23 @@ def plan_of(
     )
 
 
-def engine_of(asked: str, plan: UnitPlan) -> Engine:
+def engine_of(asked: str, plan: UnitPlan) -> EngineName:
     """The engine that trains the plan; one that cannot ends the contestant."""
-    engine = chosen_engine(plan, "cpu") if asked == "auto" else next(e for e in ENGINES if e == asked)
-    if engine == "fused" and not fits_fused(plan):
-        stop("--engine: expected general or auto for more than one layer, found fused; use --engine auto")
-    if engine == "stacked" and not fits_stacked(plan):
-        stop("--engine: expected general or auto for a model on tokens, found stacked; use --engine auto")
-    if engine == "virtual" and not (fits_stacked(plan) and fits_virtual(plan.model)):
-        stop(
-            "--engine: expected virtual for narrow heads on a wide stream only, found another model; use --engine auto"
-        )
+    name = chosen_engine(plan, "cpu") if asked == "auto" else next(e for e in ENGINES if e == asked)
+    engine = ENGINES[name]
+    if name in FOR and not engine.fits(plan, "cpu"):
+        stop(f"--engine: expected {name} for {FOR[name]} only, found another model; use --engine auto")
     try:
-        check_engine(engine)
+        engine.check("cpu")
     except UserError as error:
         stop(str(error))
-    return engine
+    return name
 
 
 class EnsembleLoop:
     """One training step of all members per call."""
 
-    def __init__(self, plan: UnitPlan, engine: Engine) -> None:
+    def __init__(self, plan: UnitPlan, engine: EngineName) -> None:
         self.batch, self.members = plan.training.batch_size, len(plan.members)
         config = plan.task
         task = RetrievalTask(config) if isinstance(config, RetrievalConfig) else PermutationTask(config)
@@ -138,7 +132,7 @@ def train(name: str, options: argparse.Namespace, make_plan: Callable[[], UnitPl
         stop(validation_line(error))
     engine = engine_of(options.engine, plan)
     flushed = prepare_torch(options.threads)
-    packages = ["torch", "numba"] if engine in ("fused", "stacked", "virtual") else ["torch"]
+    packages = ["torch", *ENGINES[engine].packages]
     return measure(
         name,
         options,

@@ -27,7 +27,7 @@ from hopscope.circuits.virtual_model import fits
 from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
 from hopscope.runs import find_run
-from hopscope.training.plan import unit_plan
+from hopscope.training.config import unit_plan
 from hopscope.training.restore import load_ensemble, member_record
 
 SCHEMA_VERSION = 1

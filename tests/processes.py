@@ -99,10 +99,11 @@ def _share_compiled(package: Path, copy: Path) -> None:
     Numba keeps them beside the bytecode and looks at time and size of the source, which the copy has too.  Pages keep
     the script of their charts there.
     """
-    for room in ("training", "report"):
-        compiled = package / room / "__pycache__"
+    engines = (path.parent for path in (package / "training" / "engines").rglob("__init__.py"))
+    for folder in (package / "report", *engines):
+        compiled = folder / "__pycache__"
         compiled.mkdir(exist_ok=True)
-        (copy / room / "__pycache__").symlink_to(compiled)
+        (copy / folder.relative_to(package) / "__pycache__").symlink_to(compiled)
 
 
 @dataclass

@@ -25,8 +25,7 @@ from hopscope.tasks.declared import TaskReference
 from hopscope.tasks.device import TaskOnDevice
 from hopscope.tasks.task import Task
 from hopscope.training import restore
-from hopscope.training.config import MemberPlan, TrainingConfig
-from hopscope.training.plan import unit_plan
+from hopscope.training.config import MemberPlan, TrainingConfig, unit_plan
 
 
 @dataclass(frozen=True)
@@ -265,7 +264,7 @@ def train(
     """
     import torch
 
-    from hopscope.training.engines import chosen_engine
+    from hopscope.training.engines import ENGINES, chosen_engine
     from hopscope.training.optimizer import Optimizer
     from hopscope.training.steps import TrainingSteps
 
@@ -282,7 +281,12 @@ def train(
     members = Transformer.initial(plan.model, data, device)
     optimizer = Optimizer(members.parameters, training)
     steps = TrainingSteps(
-        chosen_engine(plan, device), members, task.on(device, training.examples), training, data, optimizer
+        ENGINES[chosen_engine(plan, device)],
+        members,
+        task.on(device, training.examples),
+        training,
+        data,
+        optimizer,
     )
     for step in range(training.steps):
         steps.take(step)

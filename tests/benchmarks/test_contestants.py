@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from hopscope.models.transformer import Transformer
 from hopscope.runs import UnitFolder
-from hopscope.training import engines
-from hopscope.training.engines import Engine
+from hopscope.training.engines import ENGINES, Engine, EngineName
 from hopscope.training.trainer import Trainer
 
 Load = Callable[[str], ModuleType]
@@ -265,11 +264,11 @@ def test_training_goes_from_guessing_towards_elimination(load: Load, name: str) 
 
 
 @pytest.mark.parametrize("engine", ["general", "fused"])
-def test_our_contestant_takes_the_trainer_s_steps(load: Load, engine: Engine) -> None:
+def test_our_contestant_takes_the_trainer_s_steps(load: Load, engine: EngineName) -> None:
     loop = ensemble(load, engine, batch=BATCH, members=3)
     plan, task = loop.steps.plan, loop.steps.task
     unit = object.__new__(UnitFolder)  # no step touches the folder
-    trainer = Trainer(plan, task, unit, lambda _: {}, engine=engine)
+    trainer = Trainer(plan, task, unit, lambda _: {}, engine=ENGINES[engine])
     start = trainer.model.parameters.flat.detach().clone()
     for _ in range(2):
         losses = trainer._steps.take(trainer.step)
@@ -319,7 +318,9 @@ def test_the_engine_is_a_study_s_unless_it_is_asked_for(load: Load, monkeypatch:
     plan = ours.plan_of(batch=BATCH, members=1, seed=SEED)
     deep = ours.plan_of(batch=BATCH, members=1, seed=SEED, layers=2)
     for installed, expected in ((True, "fused"), (False, "general")):
-        monkeypatch.setattr(engines, "_installed", lambda installed=installed: installed)
+        monkeypatch.setattr(
+            Engine, "installed", lambda self, installed=installed: installed or not self.packages
+        )
         assert ours.engine_of("auto", plan) == expected
         assert ours.engine_of("auto", deep) == ours.engine_of("general", plan) == "general"
 
@@ -327,7 +328,7 @@ def test_the_engine_is_a_study_s_unless_it_is_asked_for(load: Load, monkeypatch:
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("--engine", "fused", "--layers", "2"), "--engine: expected general or auto"),
+        (("--engine", "fused", "--layers", "2"), "--engine: expected fused for one layer on tokens only"),
         (("--values", "2"), "values: expected"),
         (("--width", "31"), "width: expected a multiple of heads = 2, found 31"),
         (("--layers", "0"), "layers: expected"),
@@ -347,7 +348,7 @@ def test_our_contestant_refuses_what_does_not_fit(
 def test_without_numba_the_fused_way_names_the_command_that_installs_it(
     load: Load, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "_installed", lambda: False)
+    monkeypatch.setattr(Engine, "installed", lambda self: not self.packages)
     with pytest.raises(SystemExit) as stopped:
         load("hopscope_ensemble").main(["--engine", "fused"])
     assert stopped.value.code == 2

@@ -10,14 +10,14 @@ import pytest
 import torch
 from rich.console import Console
 
-from hopscope.training import compiled
+from hopscope.training.engines import torch_compile
 
 Load = Callable[[str], ModuleType]
 
 
 @pytest.fixture
 def gpu(load: Load, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.setattr(compiled, "_compiled", lambda work, backend: work)
+    monkeypatch.setattr(torch_compile, "_compiled", lambda work, backend: work)
     return load("gpu")
 
 

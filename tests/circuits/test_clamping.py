@@ -13,6 +13,7 @@ from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.config import TrainingConfig
+from hopscope.training.engines import ENGINES
 from hopscope.training.optimizer import Optimizer
 from hopscope.training.steps import TrainingSteps
 
@@ -72,7 +73,7 @@ def test_a_run_that_is_left_alone_is_the_training_itself():
     found = rerun(start, task, TRAINING, 17, 0, {"alone": ()}, steps=99, every=3, samples=19)
     trained = start.select([0])
     optimizer = Optimizer(trained.parameters, TRAINING)
-    steps = TrainingSteps("general", trained, task, TRAINING, torch.tensor([17]), optimizer)
+    steps = TrainingSteps(ENGINES["general"], trained, task, TRAINING, torch.tensor([17]), optimizer)
     held_out = task.evaluation(19)
     losses = {}
     for step in range(TRAINING.steps + 1):

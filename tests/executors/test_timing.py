@@ -14,6 +14,7 @@ from hopscope.runs import RunFolder, UnitFolder
 from hopscope.studies import find_study
 from hopscope.studies.permutation.config import PRESETS
 from hopscope.tasks.permutation import PermutationTask
+from hopscope.training.engines import ENGINES, Engine
 from hopscope.training.trainer import Trainer
 
 STUDY = find_study("permutation")
@@ -166,9 +167,8 @@ def test_steps_are_those_of_the_trainer(engine):
         pytest.importorskip("numba")
     (plan, *_) = STUDY.plan(config_of(norm="post", batch_size=17))
     task = PermutationTask(plan.task)
-    trainer = Trainer(
-        plan, task, object.__new__(UnitFolder), lambda _: {}, engine=engine
-    )  # no step touches the folder
+    unit = object.__new__(UnitFolder)  # no step touches the folder
+    trainer = Trainer(plan, task, unit, lambda _: {}, engine=ENGINES[engine])
     steps = timing.Steps(plan, task, engine)
     start = steps.model.parameters.flat.detach().clone()
     for _ in range(3):
@@ -290,7 +290,7 @@ def test_what_measuring_would_not_repay_is_not_measured(start, speeds, changes, 
 
 def test_the_fused_way_is_not_measured(start, speeds, monkeypatch):
     monkeypatch.setattr(local, "chosen_engine", lambda plan, device: "fused")
-    monkeypatch.setattr("hopscope.executors.pool.check_engine", lambda engine, device: None)
+    monkeypatch.setattr(Engine, "check", lambda self, device: None)
     asked = speeds({})
     run, size = start(config_of(**LONG))
     assert (threads_of(run), size, asked) == ([1] * 3, 3, [])

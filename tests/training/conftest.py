@@ -15,7 +15,7 @@ from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
-from hopscope.training.engines import Engine
+from hopscope.training.engines import ENGINES, EngineName
 from hopscope.training.trainer import Evaluate, Progress, Trainer
 
 VALUES = 3
@@ -100,10 +100,11 @@ def start(tmp_path: Path) -> Callable[..., Trainer]:
     """Makes a trainer for a plan in a folder of this name, which may already hold a part of its training."""
 
     def begin(
-        plan: UnitPlan, name: str = "run", task: PermutationTask | None = None, engine: Engine = "general"
+        plan: UnitPlan, name: str = "run", task: PermutationTask | None = None, engine: EngineName = "general"
     ) -> Trainer:
         task = task or PermutationTask(plan.task)
-        return Trainer(plan, task, make_unit(tmp_path / name, plan), evaluator(task), engine=engine)
+        unit = make_unit(tmp_path / name, plan)
+        return Trainer(plan, task, unit, evaluator(task), engine=ENGINES[engine])
 
     return begin
 

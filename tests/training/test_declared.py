@@ -16,12 +16,14 @@ from hopscope.tasks.task import Shape, Task
 from hopscope.training import engines
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
-from hopscope.training.gradient import gradient_of
+from hopscope.training.engines import batches
 from hopscope.training.optimizer import Optimizer
 from hopscope.training.trainer import Trainer
 
 SEEDS = torch.tensor([3, 5, 7])
-needs_numba = pytest.mark.skipif(not engines._installed(), reason="the stacked way is optional")
+needs_numba = pytest.mark.skipif(
+    not engines.ENGINES["stacked"].installed(), reason="the stacked way is optional"
+)
 
 
 class Earlier(Task):
@@ -103,7 +105,7 @@ def test_the_stacked_way_equals_autograd(task, causal, positions):
     model, found = noisy(config), {}
     for engine in ("general", "stacked"):
         found[engine] = torch.zeros_like(model.parameters.flat)
-        losses = gradient_of(engine, model, task.on(), plan.training, SEEDS, found[engine])(3)
+        losses = engines.ENGINES[engine].gradient(model, task.on(), plan.training, SEEDS, found[engine])(3)
         found[f"{engine} losses"] = {name: loss.detach() for name, loss in losses.items()}
     assert found["general losses"].keys() == found["stacked losses"].keys()
     torch.testing.assert_close(found["stacked losses"], found["general losses"], rtol=1e-4, atol=1e-5)
@@ -138,8 +140,6 @@ def test_which_engine_a_declared_task_gets(monkeypatch):
 @pytest.mark.parametrize("engine", ["general", "fused"])
 def test_drawing_ahead_changes_no_batch(monkeypatch, engine):
     """Whether steps are drawn together, and how many, is nothing that a gradient tells."""
-    from hopscope.training import gradient
-
     pytest.importorskip("numba") if engine == "fused" else None
     task = Earlier().on() if engine == "general" else PermutationConfig(values=4).on()
     config = model_of(Earlier()) if engine == "general" else None
@@ -156,10 +156,12 @@ def test_drawing_ahead_changes_no_batch(monkeypatch, engine):
         )
     found = []
     for numbers in (1, 10**3, 1 << 22):
-        monkeypatch.setattr(gradient, "_NUMBERS_AHEAD", numbers)
+        monkeypatch.setattr(batches, "_NUMBERS_AHEAD", numbers)
         model = noisy(config)
         buffer = torch.zeros_like(model.parameters.flat)
-        work = gradient_of(engine, model, task, TrainingConfig(steps=31, batch_size=13), SEEDS, buffer)
+        work = engines.ENGINES[engine].gradient(
+            model, task, TrainingConfig(steps=31, batch_size=13), SEEDS, buffer
+        )
         found.append([(work(step)["loss"].clone(), buffer.clone()) for step in (3, 4, 5, 17)])
     for others in found[1:]:
         for first, other in zip(found[0], others, strict=True):
@@ -174,7 +176,9 @@ def test_the_general_view_of_a_task_of_the_package_trains_alike(engine):
     for on in (task.on(), TaskOnDevice(task)):
         model = noisy(model_of(task, position_size=4))
         buffer = torch.zeros_like(model.parameters.flat)
-        work = gradient_of(engine, model, on, TrainingConfig(steps=31, batch_size=13), SEEDS, buffer)
+        work = engines.ENGINES[engine].gradient(
+            model, on, TrainingConfig(steps=31, batch_size=13), SEEDS, buffer
+        )
         found.append([(work(step)["loss"].detach(), buffer.clone()) for step in (3, 4)])
     for first, other in zip(*found, strict=True):
         torch.testing.assert_close(first, other)
@@ -198,7 +202,9 @@ def test_the_fused_way_takes_the_general_view():
         model = noisy(config)
         buffer = torch.zeros_like(model.parameters.flat)
         losses.append(
-            gradient_of("fused", model, on, TrainingConfig(steps=3, batch_size=13), SEEDS, buffer)(2)
+            engines.ENGINES["fused"].gradient(
+                model, on, TrainingConfig(steps=3, batch_size=13), SEEDS, buffer
+            )(2)
         )
     assert all(torch.equal(losses[1][name], values) for name, values in losses[0].items())
 
@@ -221,7 +227,7 @@ def trainer_of(path, plan, task, engine):
             ("held_out", name): values for name, values in on.losses(model(held_out.inputs), held_out).items()
         }
 
-    return Trainer(plan, on, unit, evaluate, engine=engine)
+    return Trainer(plan, on, unit, evaluate, engine=engines.ENGINES[engine])
 
 
 def record(unit):
@@ -257,7 +263,7 @@ def test_a_declared_task_is_learned():
     model = Transformer.initial(plan.model, SEEDS)
     optimizer = Optimizer(model.parameters, plan.training)
     engine = engines.chosen_engine(plan, "cpu")
-    gradient = gradient_of(engine, model, on, plan.training, SEEDS, optimizer.gradient)
+    gradient = engines.ENGINES[engine].gradient(model, on, plan.training, SEEDS, optimizer.gradient)
     for step in range(400):
         optimizer.step(step, gradient(step)["loss"])
     held_out = on.evaluation(503)

@@ -3,7 +3,8 @@ import torch
 
 from hopscope.errors import UserError
 from hopscope.runs import CheckpointDamaged
-from hopscope.training.restore import load_ensemble, load_member, member_record, unit_plan
+from hopscope.training.config import unit_plan
+from hopscope.training.restore import load_ensemble, load_member, member_record
 
 
 @pytest.fixture

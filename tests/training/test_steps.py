@@ -10,7 +10,7 @@ from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.config import TrainingConfig
-from hopscope.training.gradient import gradient_of
+from hopscope.training.engines import ENGINES, Engine
 from hopscope.training.optimizer import Optimizer
 from hopscope.training.restore import load_ensemble
 from hopscope.training.steps import Fitting, TrainingSteps, is_out_of_memory
@@ -18,15 +18,19 @@ from hopscope.training.trainer import Trainer
 
 from .conftest import evaluator, make_unit
 
+GENERAL = ENGINES["general"]
 
-class Memory:
+
+class Memory(Engine):
     """Room for so many members: gradients and evaluations of more run out of it, from some step on."""
 
     def __init__(self, room, since=0):
-        self.room, self.since, self.sizes = room, since, []
+        super().__init__(**vars(GENERAL))
+        # The value is frozen for those who share it; nobody shares this one.
+        vars(self).update(room=room, since=since, sizes=[])
 
-    def gradient_of(self, engine, model, task, training, seeds, buffer):
-        real = gradient_of(engine, model, task, training, seeds, buffer)
+    def gradient(self, model, task, training, seeds, buffer):
+        real = GENERAL.gradient(model, task, training, seeds, buffer)
 
         def gradient(step):
             if step >= self.since and model.members > self.room:
@@ -53,17 +57,9 @@ def steps_of(plan, memory=None, precision="float32"):
     seeds = torch.tensor([member.seed for member in plan.members])
     model = Transformer.initial(plan.model, seeds)
     heard = []
-    make = gradient_of if memory is None else memory.gradient_of
-    steps = TrainingSteps(
-        "general",
-        model,
-        PermutationTask(plan.task),
-        training,
-        seeds,
-        Optimizer(model.parameters, training),
-        notice=heard.append,
-        make=make,
-    )
+    optimizer = Optimizer(model.parameters, training)
+    engine, task = memory or GENERAL, PermutationTask(plan.task)
+    steps = TrainingSteps(engine, model, task, training, seeds, optimizer, heard.append)
     return steps, heard
 
 
@@ -109,18 +105,19 @@ def test_one_member_that_does_not_fit_is_one_clear_line(plan_of):
 
 
 def test_other_errors_are_not_taken_for_it(plan_of):
-    def broken(engine, model, task, training, seeds, buffer):
-        def gradient(step):
-            raise RuntimeError("expected a square, found a circle")
+    class Broken(Engine):
+        def gradient(self, model, task, training, seeds, buffer):
+            def gradient(step):
+                raise RuntimeError("expected a square, found a circle")
 
-        return gradient
+            return gradient
 
     plan = plan_of(2, 3)
     seeds = torch.tensor([2, 3])
     model = Transformer.initial(plan.model, seeds)
     optimizer = Optimizer(model.parameters, plan.training)
     steps = TrainingSteps(
-        "general", model, PermutationTask(plan.task), plan.training, seeds, optimizer, make=broken
+        Broken(**vars(GENERAL)), model, PermutationTask(plan.task), plan.training, seeds, optimizer
     )
     with pytest.raises(RuntimeError, match="circle"):
         steps.take(0)
@@ -144,7 +141,7 @@ def test_a_unit_that_was_split_has_the_record_of_one_that_was_not(tmp_path, plan
     ends, tables = [], []
     for memory in (Memory(5), Memory(2, since=4)):
         unit = make_unit(tmp_path / str(memory.room), plan)
-        trainer = Trainer(plan, task, unit, memory.evaluator(task), make=memory.gradient_of)
+        trainer = Trainer(plan, task, unit, memory.evaluator(task), engine=memory)
         finish(trainer)
         splits = [event for event in unit.run.events() if event["kind"] == "unit split"]
         table = unit.run.metrics().to_pylist()
@@ -192,7 +189,7 @@ def test_rounded_products_learn_what_full_ones_do():
             steps=150, batch_size=61, learning_rate=0.002, betas=(0.9, 0.95), precision=precision
         )
         model = Transformer.initial(shape, seeds)
-        steps = TrainingSteps("general", model, task, training, seeds, Optimizer(model.parameters, training))
+        steps = TrainingSteps(GENERAL, model, task, training, seeds, Optimizer(model.parameters, training))
         for step in range(training.steps):
             steps.take(step)
         with torch.no_grad():

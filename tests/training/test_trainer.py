@@ -159,14 +159,14 @@ def test_a_diverging_member_stops_alone(start, finish, plan_of, failing, factor)
     spoilt = start(plan, name="spoilt", task=failing(plan.task, index=1, step=6, factor=factor))
     reports = finish(spoilt)
 
-    assert spoilt.frozen_at == [-1, 8, -1]  # noticed at the first record after step 6
+    assert spoilt.diverged_at == [-1, 8, -1]  # noticed at the first record after step 6
     assert torch.equal(spoilt.model.parameters.flat[[0, 2]], healthy.model.parameters.flat[[0, 2]])
     before = load_ensemble(spoilt.unit, 5)
     assert not torch.equal(spoilt.model.parameters.flat[1], before.parameters.flat[1])
     assert bool(spoilt.model.parameters.flat.isfinite().all())
     frozen = [event for event in spoilt.unit.run.events() if event["kind"] == "member frozen"]
     assert [(event["member"], event["step"]) for event in frozen] == [(3, 8)]
-    assert [report.frozen for report in reports] == [[3] if report.step >= 8 else [] for report in reports]
+    assert [report.diverged for report in reports] == [[3] if report.step >= 8 else [] for report in reports]
     expected = {key: value for key, value in rows(healthy).items() if key[1] != 3 or key[0] < 8}
     assert rows(spoilt) == expected
 
@@ -177,11 +177,11 @@ def test_weights_that_overflow_in_the_last_step_are_noticed(start, finish, plan_
     finish(trainer)
     assert trainer.optimizer.first_moment.isfinite().all()
     assert not trainer.model.parameters.flat.isfinite().all()
-    assert trainer.frozen_at == [1, 1]
+    assert trainer.diverged_at == [1, 1]
     assert {step for step, *_ in rows(trainer)} == {0}
 
 
-def test_a_frozen_member_stays_frozen_after_resuming(start, finish, plan_of, failing, record):
+def test_a_diverged_member_stays_diverged_after_resuming(start, finish, plan_of, failing, record):
     plan = plan_of(5, 7, 11)
     whole = start(plan, name="whole", task=failing(plan.task, index=1, step=6, factor=float("nan")))
     finish(whole)
@@ -193,7 +193,7 @@ def test_a_frozen_member_stays_frozen_after_resuming(start, finish, plan_of, fai
         except TimeBudgetReached:
             continue
     assert record(pieces.unit) == record(whole.unit)
-    assert pieces.frozen_at == [-1, 8, -1]
+    assert pieces.diverged_at == [-1, 8, -1]
 
 
 # Stopping and going on.

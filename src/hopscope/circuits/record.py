@@ -13,7 +13,8 @@ from hopscope.circuits.settings import ReadTask, task_of
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.files import remove
 from hopscope.tasks.declared import TaskReference
-from hopscope.training.restore import load_ensemble, member_record, unit_plan
+from hopscope.training.config import unit_plan
+from hopscope.training.restore import load_ensemble, member_record
 
 
 def read_member(

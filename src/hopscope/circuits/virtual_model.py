@@ -1,8 +1,8 @@
 """A model as the reader runs it fastest: one without MLPs, with narrow heads, in which the stream is never made.
 
 Such a stream is a sum over the inputs and over what the heads below have mixed.  Whatever reads it reads these, through
-virtual weights (see `hopscope.training.virtual_weights`).  The paper's model of 24 layers and width 512 has one head of
-16 numbers in each layer: a layer reads 9 to 377 numbers instead of 512, writes 16, and norms none.
+virtual weights (see `hopscope.training.engines.virtual_weights`).  The paper's model of 24 layers and width 512 has one
+head of 16 numbers in each layer: a layer reads 9 to 377 numbers instead of 512, writes 16, and norms none.
 
 A `VirtualModel` does for the reader what a `Transformer` does, to rounding (tested): the reader never looks into the
 stream, it only hands it on.
@@ -18,8 +18,8 @@ from torch import Tensor
 
 from hopscope.models.edits import visible_keys
 from hopscope.models.transformer import Transformer
-from hopscope.training.engines import fits_virtual
-from hopscope.training.virtual_weights import VirtualWeights
+from hopscope.training.engines import is_narrow
+from hopscope.training.engines.virtual_weights.weights import VirtualWeights
 
 _EPSILON = 1e-5
 """Of the layer norm, as in torch."""
@@ -243,6 +243,6 @@ class VirtualModel:
 
 
 def fits(model: Transformer) -> bool:
-    """Whether the reader is quicker with a model's virtual weights: on a CPU, in float32, as `fits_virtual` says."""
+    """Whether the reader is quicker with a model's virtual weights: on a CPU, in float32, as `is_narrow` says."""
     plain = model.precision == "float32" and model.parameters.flat.device.type == "cpu"
-    return plain and model.members == 1 and model.config.norm == "pre" and fits_virtual(model.config)
+    return plain and model.members == 1 and model.config.norm == "pre" and is_narrow(model.config)

@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 def _conclude(run: RunFolder) -> bool:
     """Finish a run that was trained to its end and is not concluded; returns whether that was so."""
     from hopscope.executors.local import conclude
-    from hopscope.training.plan import is_trained
+    from hopscope.training.config import is_trained
 
     whole = run.is_done and (run.path / "evidence.parquet").is_file()
     if whole or not all(map(is_trained, run.units)):

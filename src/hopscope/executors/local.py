@@ -28,7 +28,7 @@ from hopscope.studies.program import Program
 from hopscope.studies.record import check_source, note_origin, program_of
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan
-from hopscope.training.engines import Engine, chosen_engine
+from hopscope.training.engines import ENGINES, EngineName, chosen_engine
 
 CHOICES = ("auto", "general", "compiled")
 """Engines to ask for: those that train any unit on any device."""
@@ -287,7 +287,7 @@ def layout(units: int, threads: int, device: str) -> tuple[int, int]:
 def _threads_each(
     run: RunFolder,
     plans: Mapping[str, UnitPlan],
-    engines: Mapping[str, Engine],
+    engines: Mapping[str, EngineName],
     device: str,
     cores: int,
     left: float | None,
@@ -295,7 +295,7 @@ def _threads_each(
     """Threads of the units: as those of the run that have begun, else as measured where that pays, else by rule."""
     by_rule = layout(len(plans), cores, device)
     if set(engines.values()) != {"general"} or device != "cpu" or run.study not in study_names():
-        return by_rule[1]  # the fused way has one thread, and a GPU one worker
+        return by_rule[1]  # loops of an engine have one thread, and a GPU one worker
     begun = _threads_begun(run)
     if begun is not None:
         return begun
@@ -322,17 +322,17 @@ def workers_at_a_time(layouts: Sequence[Mapping[str, Any]], cores: int, on_gpu: 
     return max(1, min(len(layouts), cores // max((each["threads"] for each in layouts), default=1)))
 
 
-def unit_engine(plan: UnitPlan, device: str, asked: str) -> Engine:
+def unit_engine(plan: UnitPlan, device: str, asked: str) -> EngineName:
     """The engine that was asked for, or the fastest."""
-    return chosen_engine(plan, device) if asked == "auto" else cast(Engine, asked)
+    return chosen_engine(plan, device) if asked == "auto" else cast(EngineName, asked)
 
 
-def unit_layout(engine: Engine, device: str, threads: int) -> dict[str, Any]:
+def unit_layout(engine: EngineName, device: str, threads: int) -> dict[str, Any]:
     """Device, threads and engine of one unit."""
     # Loops compiled by numba run on one thread; more of them would only wait, spinning, beside the matrix products.
     return {
         "device": device,
-        "threads": 1 if engine in ("fused", "stacked", "virtual") else threads,
+        "threads": 1 if ENGINES[engine].one_thread else threads,
         "engine": engine,
     }
 

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.runs import RunFolder, UnitFolder
-from hopscope.training.engines import ENGINES, check_engine
+from hopscope.training.engines import ENGINES
 
 Listener = Callable[[UnitFolder, Mapping[str, Any]], None]
 """Hears every message of every worker; see `hopscope.executors.worker`."""
@@ -58,7 +58,7 @@ def layout_of(unit: UnitFolder) -> dict[str, Any]:
         )
     if recorded["device"] == "cuda":
         chosen_device("cuda")
-    check_engine(recorded["engine"], recorded["device"])
+    ENGINES[recorded["engine"]].check(recorded["device"])
     return recorded
 
 

@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from hopscope.training.config import UnitPlan
-from hopscope.training.engines import ENGINES, Engine
+from hopscope.training.engines import ENGINES, EngineName
 
 if TYPE_CHECKING:
     # Annotations only: a command that finds its run finished must not load torch.
@@ -103,7 +103,7 @@ def measured(run: "RunFolder", unit: str, choices: Sequence[Layout], measure: Me
 def speed(
     study: str,
     plan: UnitPlan,
-    engine: Engine,
+    engine: EngineName,
     environment: Mapping[str, str],
     layout: Layout,
     *,
@@ -203,7 +203,7 @@ class Steps:
         step: steps taken so far.
     """
 
-    def __init__(self, plan: UnitPlan, task: "DeviceTask", engine: Engine, device: str = "cpu"):
+    def __init__(self, plan: UnitPlan, task: "DeviceTask", engine: EngineName, device: str = "cpu"):
         import torch
 
         from hopscope.models.transformer import Transformer
@@ -217,7 +217,7 @@ class Steps:
         self.plan, self.task, self.step = plan, task, 0
         self.model = Transformer.initial(plan.model, initial, device)
         self.optimizer = Optimizer(self.model.parameters, plan.training)
-        self._steps = TrainingSteps(engine, self.model, task, plan.training, data, self.optimizer)
+        self._steps = TrainingSteps(ENGINES[engine], self.model, task, plan.training, data, self.optimizer)
 
     def take(self) -> "Tensor":
         """Take a step; returns each member's loss before it `[member]`."""

@@ -14,9 +14,8 @@ from hopscope.runs import UnitFolder
 from hopscope.studies.loading import naming
 from hopscope.studies.program import Program
 from hopscope.training.budget import TimeBudget
-from hopscope.training.config import UnitPlan
-from hopscope.training.engines import Engine
-from hopscope.training.plan import unit_plan
+from hopscope.training.config import UnitPlan, unit_plan
+from hopscope.training.engines import ENGINES, EngineName
 from hopscope.training.trainer import Progress, Trainer
 
 
@@ -33,7 +32,7 @@ class Layout:
 
     device: str
     threads: int
-    engine: Engine
+    engine: EngineName
     flushes_subnormals: bool
 
 
@@ -72,13 +71,13 @@ def train_unit(
                     "step": progress.step,
                     "losses": [loss if loss == loss else None for loss in progress.losses],
                     "samples_per_second": progress.samples_per_second,
-                    "frozen": progress.frozen,
+                    "frozen": progress.diverged,
                 }
             )
 
         with naming(program):
             evaluate, initial = program.evaluator(unit, plan, task), _start(program, plan)
-        trainer = Trainer(plan, task, unit, evaluate, layout.device, layout.engine, initial=initial)
+        trainer = Trainer(plan, task, unit, evaluate, layout.device, ENGINES[layout.engine], initial)
         with naming(program):
             trainer.run(budget, report)
         if not analyse:

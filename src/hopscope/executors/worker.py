@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hopscope.errors import HopscopeError, UserError
-from hopscope.training.engines import ENGINES, Engine
+from hopscope.training.engines import ENGINES, EngineName
 
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of Linux's prctl."""
@@ -69,7 +69,7 @@ def run_unit(
     unit_hash: str,
     device: str,
     threads: int,
-    engine: Engine,
+    engine: EngineName,
     time_budget: float | None,
     *,
     analyse: bool = True,

@@ -22,8 +22,7 @@ from hopscope.runs.evidence import Row
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.device import TaskOnDevice
 from hopscope.training.budget import TimeBudget
-from hopscope.training.config import UnitPlan
-from hopscope.training.plan import unit_plan
+from hopscope.training.config import UnitPlan, unit_plan
 from hopscope.training.restore import load_ensemble
 from hopscope.training.trainer import Evaluate
 

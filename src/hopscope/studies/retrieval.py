@@ -23,8 +23,7 @@ from hopscope.runs.metrics import GATHERED
 from hopscope.studies.analysis import UnitAnalysis
 from hopscope.studies.recipe import RecipeConfig
 from hopscope.tasks.config import RetrievalConfig
-from hopscope.training.config import UnitPlan
-from hopscope.training.plan import unit_plan
+from hopscope.training.config import UnitPlan, unit_plan
 
 if TYPE_CHECKING:
     from hopscope.tasks.retrieval import RetrievalTask

@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
 from hopscope.config import Config
 from hopscope.models.config import TransformerConfig
 from hopscope.tasks.config import TaskConfig as TaskConfig
+
+if TYPE_CHECKING:
+    from hopscope.runs import UnitFolder
 
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 """Share of a running mean that one step keeps."""
@@ -151,3 +154,15 @@ def units_of(cells: Iterable[Cell]) -> list[UnitPlan]:
                 )
             )
     return units
+
+
+def unit_plan(unit: "UnitFolder") -> UnitPlan:
+    """The plan that a unit was trained by, from its record."""
+    return UnitPlan.model_validate(unit.record["plan"])
+
+
+def is_trained(unit: "UnitFolder") -> bool:
+    """Whether a unit has the checkpoint of its last step (or is done, where that checkpoint was left out)."""
+    if unit.is_done:
+        return True
+    return any(step == unit_plan(unit).training.steps for step, _ in unit.checkpoints())

@@ -2,7 +2,8 @@
 
 torch's optimisers know nothing of members: one member's infinite gradient would be clipped into, or averaged with,
 the others'.  Here every member is a row, so each is clipped, stepped and, when its loss or gradient is no longer
-finite, frozen on its own.  For healthy members the update equals `torch.optim.Adam` / `AdamW` (tested).
+finite, left as it is from then on: it has diverged.  For healthy members the update equals `torch.optim.Adam` /
+`AdamW` (tested).
 """
 
 from collections.abc import Mapping
@@ -53,7 +54,7 @@ class Optimizer:
         losses: Float[Tensor, " member"],
         gradients: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """Take step number `step` (from 0); members whose loss or gradient is not finite are frozen instead.
+        """Take step number `step` (from 0); members whose loss or gradient is not finite have diverged.
 
         Args:
             step: number of steps taken before; a tensor where it is known on the device only.
@@ -78,7 +79,7 @@ class Optimizer:
         decay = self._decay * flat if config.weight_decay else None
         if config.optimizer == "adam" and decay is not None:
             gradient = gradient + decay
-        # A frozen member's gradient may hold NaN, which no product with zero removes.
+        # A diverged member's gradient may hold NaN, which no product with zero removes.
         gradient = torch.where(alive, gradient, 0.0)
         beta1, beta2 = config.betas
         moving = alive.float()

@@ -7,7 +7,7 @@ from hopscope.models.member import MemberTransformer
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.models.transformer import Transformer
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder
-from hopscope.training.plan import unit_plan as unit_plan
+from hopscope.training.config import unit_plan
 
 
 def load_ensemble(

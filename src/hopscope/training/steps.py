@@ -5,7 +5,7 @@ time.  The record and the unit stay as they are, and results change by rounding 
 """
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -15,8 +15,7 @@ from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.device import DeviceTask
 from hopscope.training.config import TrainingConfig
-from hopscope.training.engines import Engine
-from hopscope.training.gradient import Gradient, gradient_of
+from hopscope.training.engines import Engine, Gradient
 from hopscope.training.optimizer import Optimizer
 
 _R = TypeVar("_R")
@@ -24,28 +23,8 @@ _R = TypeVar("_R")
 Notice = Callable[[int], None]
 """Hears with how many members at a time the work goes on."""
 
-_SPLIT = ("general", "compiled")
-"""Engines that run on a GPU; the others have a CPU's memory, whose end is not reported as an error."""
-
 _MEMORY_MESSAGES = ("CUDA out of memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 """Words by which libraries below torch report that memory ran out."""
-
-
-@runtime_checkable
-class MakeGradient(Protocol):
-    """What `gradient.gradient_of` is."""
-
-    def __call__(
-        self,
-        engine: Engine,
-        model: Transformer,
-        task: DeviceTask,
-        training: TrainingConfig,
-        seeds: Int[Tensor, " member"],
-        buffer: Float[Tensor, "member size"],
-    ) -> Gradient:
-        """The gradient of members by an engine."""
-        ...
 
 
 class Fitting:
@@ -109,6 +88,7 @@ class TrainingSteps:
     """Takes one step after another.
 
     Attributes:
+        engine: computes the gradients.
         model, optimizer: the members, and what moves them.
         fitting: how many members a gradient is computed for at a time.
     """
@@ -121,22 +101,19 @@ class TrainingSteps:
         training: TrainingConfig,
         seeds: Int[Tensor, " member"],
         optimizer: Optimizer,
-        *,
         notice: Notice = lambda size: None,
-        make: MakeGradient = gradient_of,
     ):
-        """See `gradient.gradient_of`; `notice` hears where members are split into parts.
+        """See `Engine.gradient`; `notice` hears where members are split into parts.
 
         Raises:
-            UserError: the engine lacks what it needs on this machine.
+            UserError: this machine lacks what the engine needs.
         """
-        self.engine: Engine = engine
-        self.model, self.optimizer = model, optimizer
-        self._task, self._training, self._seeds, self._make = task, training, seeds, make
+        self.engine, self.model, self.optimizer = engine, model, optimizer
+        self._task, self._training, self._seeds = task, training, seeds
         remedy = f"use a batch size below {training.batch_size}, a smaller model, or --device cpu"
         self.fitting = Fitting(model.members, "training", remedy, notice)
-        self._gradient: Gradient | None = make(engine, model, task, training, seeds, optimizer.gradient)
-        self._update = _update_of(engine, optimizer)
+        self._gradient: Gradient | None = engine.gradient(model, task, training, seeds, optimizer.gradient)
+        self._update = engine.update(optimizer)
 
     def take(self, step: int) -> Mapping[str, Float[Tensor, " member"]]:
         """Take step number `step` (from 0); returns each member's losses before it.
@@ -144,7 +121,7 @@ class TrainingSteps:
         Raises:
             UserError: one member's gradient needs more memory than there is.
         """
-        if self.engine in _SPLIT:
+        if self.engine.raises_out_of_memory:
             losses = self.fitting.run(lambda: self._gradient_now(step), self._forget)
         else:
             losses = self._gradient_now(step)
@@ -164,7 +141,7 @@ class TrainingSteps:
         parts, buffer, flat = self.fitting.parts, self.optimizer.gradient, self.model.parameters.flat
         few = self.model.select(list(range(self.fitting.at_a_time)))
         seeds, part_buffer = self._seeds[parts[0]].clone(), torch.zeros_like(buffer[parts[0]])
-        of_few = self._make(self.engine, few, self._task, self._training, seeds, part_buffer)
+        of_few = self.engine.gradient(few, self._task, self._training, seeds, part_buffer)
 
         def gradient(step: int) -> Mapping[str, Tensor]:
             together: dict[str, Tensor] = {}
@@ -178,11 +155,3 @@ class TrainingSteps:
             return together
 
         return gradient
-
-
-def _update_of(engine: Engine, optimizer: Optimizer) -> Callable[[int, Tensor], None]:
-    if engine == "compiled":
-        from hopscope.training.compiled import compiled_update
-
-        return compiled_update(optimizer)
-    return optimizer.step

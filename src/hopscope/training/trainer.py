@@ -30,10 +30,9 @@ from hopscope.runs.metrics import METRICS_SCHEMA, PLACES
 from hopscope.tasks.device import GROUP, DeviceTask
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan
-from hopscope.training.engines import Engine
-from hopscope.training.gradient import gradient_of
+from hopscope.training.engines import ENGINES, Engine
 from hopscope.training.optimizer import Optimizer
-from hopscope.training.steps import Fitting, MakeGradient, TrainingSteps
+from hopscope.training.steps import Fitting, TrainingSteps
 
 Key = tuple[Any, ...]
 """Split and metric, and maybe more: measure, part, layer and head (`hopscope.runs.metrics.PLACES`), `None` or given.
@@ -47,7 +46,7 @@ Evaluate = Callable[[Transformer, Sequence[int]], Mapping[Key, Float[Tensor, " m
 The model holds all members of the unit, or fewer where memory is short.
 """
 
-NOT_FROZEN = -1
+HEALTHY = -1
 
 
 @dataclass(frozen=True)
@@ -56,16 +55,16 @@ class Progress:
 
     Attributes:
         step, steps: steps done, and to do in all.
-        losses: each member's mean training loss over the interval; NaN for a frozen member.
+        losses: each member's mean training loss over the interval; NaN for a diverged member.
         samples_per_second: member-samples trained per second of the interval.
-        frozen: members (run-global) that are frozen.
+        diverged: members (run-global) whose training broke off.
     """
 
     step: int
     steps: int
     losses: list[float]
     samples_per_second: float
-    frozen: list[int]
+    diverged: list[int]
 
 
 class Trainer:
@@ -75,7 +74,7 @@ class Trainer:
         model: the members.
         optimizer: its optimiser.
         step: steps taken so far.
-        frozen_at: step at which each member was frozen, `NOT_FROZEN` for those that were not.
+        diverged_at: step at which each member diverged, `HEALTHY` for those that did not.
     """
 
     def __init__(
@@ -85,8 +84,7 @@ class Trainer:
         unit: UnitFolder,
         evaluate: Evaluate,
         device: torch.device | str = "cpu",
-        engine: Engine = "general",
-        make: MakeGradient = gradient_of,
+        engine: Engine = ENGINES["general"],
         initial: Mapping[str, Tensor] | None = None,
     ):
         """`initial` are weights to begin from, by name, `[member, …]`; by default they are drawn."""
@@ -97,18 +95,10 @@ class Trainer:
                 self.model.parameters.load(initial)
         self.optimizer = Optimizer(self.model.parameters, plan.training)
         self.step = 0
-        self.frozen_at = [NOT_FROZEN] * len(plan.members)
+        self.diverged_at = [HEALTHY] * len(plan.members)
         seeds = _seeds(plan, "data_seed").to(device)
-        self._steps = TrainingSteps(
-            engine,
-            self.model,
-            task,
-            plan.training,
-            seeds,
-            self.optimizer,
-            notice=partial(self._split, "training"),
-            make=make,
-        )
+        notice = partial(self._split, "training")
+        self._steps = TrainingSteps(engine, self.model, task, plan.training, seeds, self.optimizer, notice)
         remedy = "measure on fewer held-out samples, use a smaller model, or --device cpu"
         self._fitting = Fitting(self.model.members, "evaluation", remedy, partial(self._split, "evaluation"))
 
@@ -132,7 +122,7 @@ class Trainer:
                 losses = self._train_until(stop, rows)
                 seconds = max(time.monotonic() - began, 1e-9)
                 rate = count * self.plan.training.batch_size * len(losses) / seconds
-                report(Progress(stop, self.plan.training.steps, losses, rate, self._frozen_members()))
+                report(Progress(stop, self.plan.training.steps, losses, rate, self._diverged_members()))
             write_part(self.unit.path, first + 1, target, rows.columns)
             self._save()
             per_step = (time.monotonic() - started) / (target - first)
@@ -145,7 +135,7 @@ class Trainer:
             for name, value in self._steps.take(self.step).items():
                 total[name] = total[name] + value if name in total else value
             self.step += 1
-        self._notice_frozen()
+        self._notice_diverged()
         means: dict[Key, Tensor] = {("train", name): value / (stop - first) for name, value in total.items()}
         self._record(rows, {**means, **self._evaluated()})
         return [float(value) for value in means["train", "loss"]]
@@ -178,21 +168,21 @@ class Trainer:
 
     def _record(self, rows: "_Rows", measured: Mapping[Key, Tensor]) -> None:
         for key, values in measured.items():
-            rows.add(self.step, key, values, self.frozen_at)
+            rows.add(self.step, key, values, self.diverged_at)
 
-    def _notice_frozen(self) -> None:
-        """Report members that were frozen since the last look (exact to the interval)."""
+    def _notice_diverged(self) -> None:
+        """Report members that have diverged since the last look (exact to the interval)."""
         # The last step of an interval may have overflowed weights from a loss that was still finite.
         self.optimizer.alive &= self.model.parameters.flat.isfinite().all(1)
         for index, alive in enumerate(self.optimizer.alive.tolist()):
-            if not alive and self.frozen_at[index] == NOT_FROZEN:
-                self.frozen_at[index] = self.step
+            if not alive and self.diverged_at[index] == HEALTHY:
+                self.diverged_at[index] = self.step
                 member = self.plan.members[index].member
                 self.unit.run.event("member frozen", unit=self.unit.hash, member=member, step=self.step)
 
-    def _frozen_members(self) -> list[int]:
-        pairs = zip(self.plan.members, self.frozen_at, strict=True)
-        return [member.member for member, step in pairs if step != NOT_FROZEN]
+    def _diverged_members(self) -> list[int]:
+        pairs = zip(self.plan.members, self.diverged_at, strict=True)
+        return [member.member for member, step in pairs if step != HEALTHY]
 
     # Checkpoints.
 
@@ -212,8 +202,8 @@ class Trainer:
             self.model.parameters.load(weights)
             self.optimizer.first_moment.copy_(torch.from_numpy(tensors["optimiser/first_moment"]))
             self.optimizer.second_moment.copy_(torch.from_numpy(tensors["optimiser/second_moment"]))
-        self.frozen_at = [int(step) for step in metadata["frozen_at"]]
-        self.optimizer.alive.copy_(torch.tensor(self.frozen_at) == NOT_FROZEN)
+        self.diverged_at = [int(step) for step in metadata["frozen_at"]]
+        self.optimizer.alive.copy_(torch.tensor(self.diverged_at) == HEALTHY)
         self._strip()
 
     def _save(self) -> None:
@@ -222,7 +212,7 @@ class Trainer:
         tensors["optimiser/first_moment"] = _array(self.optimizer.first_moment)
         tensors["optimiser/second_moment"] = _array(self.optimizer.second_moment)
         path = self.unit.checkpoint_path(self.step)
-        save_checkpoint(path, tensors, {"step": self.step, "frozen_at": self.frozen_at})
+        save_checkpoint(path, tensors, {"step": self.step, "frozen_at": self.diverged_at})
         self._strip()
 
     def _strip(self) -> None:
@@ -242,14 +232,14 @@ class _Rows:
         self.plan = plan
         self.columns: dict[str, list[object]] = {name: [] for name in (*METRICS_SCHEMA.names, *PLACES.names)}
 
-    def add(self, step: int, key: Key, values: Tensor, frozen_at: list[int]) -> None:
+    def add(self, step: int, key: Key, values: Tensor, diverged_at: list[int]) -> None:
         """One row for each member that has not diverged; `metric@group` is the metric of a group of samples."""
         split, metric, *rest = key
         measure, part, layer, head = rest or (None, None, None, None)
         metric, _, group = metric.partition(GROUP)
         samples = step * self.plan.training.batch_size
-        for member, value, frozen in zip(self.plan.members, values.tolist(), frozen_at, strict=True):
-            if frozen == NOT_FROZEN:
+        for member, value, diverged in zip(self.plan.members, values.tolist(), diverged_at, strict=True):
+            if diverged == HEALTHY:
                 known = {"member": member.member, "step": step, "samples": samples, "split": split}
                 place = {"measure": measure, "part": part or group or None, "layer": layer, "head": head}
                 row = {**known, "metric": metric, "value": value, **place}

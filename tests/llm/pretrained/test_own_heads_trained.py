@@ -15,7 +15,7 @@ from hopscope.tasks.batch import Batch
 from hopscope.tasks.config import EquationsConfig
 from hopscope.tasks.equations import EquationsTask
 from hopscope.training.config import TrainingConfig
-from hopscope.training.gradient import gradient_of
+from hopscope.training.engines import ENGINES
 from hopscope.training.optimizer import Optimizer
 
 CHAINS, STEPS = 3, 800
@@ -39,7 +39,7 @@ def trained(task):
         clip_norm=1.0,
     )  # fmt: skip
     optimizer = Optimizer(model.parameters, training)
-    gradient = gradient_of("stacked", model, task, training, seeds, optimizer.gradient)
+    gradient = ENGINES["stacked"].gradient(model, task, training, seeds, optimizer.gradient)
     for step in range(STEPS):
         optimizer.step(step, gradient(step)["loss"])
     return MemberTransformer.from_weights(config, {name: w[0] for name, w in model.weights.items()})

@@ -10,7 +10,8 @@ from hopscope.studies import find_study
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.values import LEARNED
 from hopscope.tasks.retrieval import RetrievalTask
-from hopscope.training.restore import load_ensemble, unit_plan
+from hopscope.training.config import unit_plan
+from hopscope.training.restore import load_ensemble
 
 DEEPEST = DepthStudyConfig(seeds=2, deepest_seeds=2, layers=(6,), layers_last=(), members_per_unit=1)
 """The laptop preset's deepest models, which learn both symbols and still improve when training ends."""

@@ -37,8 +37,7 @@ from hopscope.runs.curves import Curve, Metrics
 from hopscope.runs.evidence import Row
 from hopscope.runs.metrics import GATHERED
 from hopscope.studies.permutation.config import Configuration, PermutationStudyConfig, analyses
-from hopscope.training.config import UnitPlan
-from hopscope.training.plan import unit_plan
+from hopscope.training.config import UnitPlan, unit_plan
 
 FACTS = frozenset(
     {

@@ -1,7 +1,7 @@
 """Compiled steps beside plain ones, in a process of its own: what torch traces must not be wrapped by shape checks.
 
-`python compiled_checks.py BACKEND` prints one JSON object of what `test_compiled` asserts.  The backend `aot_eager`
-does everything but to write and compile kernels.
+`python torch_compile_checks.py BACKEND` prints one JSON object of what `test_torch_compile` asserts.  The backend
+`aot_eager` does everything but to write and compile kernels.
 """
 
 import json
@@ -15,9 +15,8 @@ from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import PermutationConfig, RetrievalConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.retrieval import RetrievalTask
-from hopscope.training.compiled import compiled_gradient, compiled_update
 from hopscope.training.config import TrainingConfig
-from hopscope.training.gradient import gradient_of
+from hopscope.training.engines import ENGINES, Engine, torch_compile
 from hopscope.training.optimizer import Optimizer
 from hopscope.training.steps import TrainingSteps
 
@@ -50,9 +49,9 @@ class Trained:
         """The gradient by torch.compile with this backend, or the plain one."""
         buffer = self.optimizer.gradient
         if backend is None:
-            return gradient_of("general", self.model, self.task, self.training, SEEDS, buffer)
+            return ENGINES["general"].gradient(self.model, self.task, self.training, SEEDS, buffer)
         model = self.model.at(self.training.precision)
-        return compiled_gradient(model, self.task, self.training, SEEDS, buffer, backend)
+        return torch_compile.gradient(model, self.task, self.training, SEEDS, buffer, backend)
 
     def state(self):
         optimizer = self.optimizer
@@ -90,7 +89,7 @@ def updates(backend):
     """How far weights are apart after steps by both optimisers, of which one freezes a member at step 3."""
     settings = {"optimizer": "adamw", "weight_decay": 0.1, "warmup_steps": 3, "clip_norm": 0.3}
     ours, plain = (Trained(*permutation(**settings)) for _ in range(2))
-    update = compiled_update(ours.optimizer, backend)
+    update = torch_compile.update(ours.optimizer, backend)
     for step in range(6):
         before = ours.model.parameters.flat.clone()
         generator = torch.Generator().manual_seed(step)
@@ -141,19 +140,23 @@ def in_parts(backend):
     """How far a rounded step of members one by one is from a plain one of all; how many were computed at a time."""
     ours, plain = (Trained(*permutation(precision="bfloat16")) for _ in range(2))
 
-    def make(engine, model, task, training, seeds, buffer):
-        rounded = model.at(training.precision)
-        compiled = compiled_gradient(rounded, task, training, seeds, buffer, backend)
+    class OneByOne(Engine):
+        """With the plain optimiser: what is compiled here is the gradient."""
 
-        def gradient(step):
-            if model.members > 1:
-                raise torch.OutOfMemoryError("CUDA out of memory")
-            return compiled(step)
+        def gradient(self, model, task, training, seeds, buffer):
+            rounded = model.at(training.precision)
+            compiled = torch_compile.gradient(rounded, task, training, seeds, buffer, backend)
 
-        return gradient
+            def gradient(step):
+                if model.members > 1:
+                    raise torch.OutOfMemoryError("CUDA out of memory")
+                return compiled(step)
 
-    # The plain optimiser: what is compiled here is the gradient.
-    steps = TrainingSteps("general", ours.model, ours.task, ours.training, SEEDS, ours.optimizer, make=make)
+            return gradient
+
+    steps = TrainingSteps(
+        OneByOne(**vars(ENGINES["general"])), ours.model, ours.task, ours.training, SEEDS, ours.optimizer
+    )
     general, found = plain.gradient(None), {"losses": 0.0, "gradient": 0.0}
     for step in (0, 1):
         losses, expected = steps.take(step)["loss"], general(step)["loss"]

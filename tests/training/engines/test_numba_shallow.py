@@ -1,4 +1,4 @@
-"""The fused way against autograd, its slow obvious reference."""
+"""The engine for shallow models against autograd, its slow obvious reference."""
 
 import pytest
 import torch
@@ -11,10 +11,11 @@ from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.training import engines
+from hopscope.training.engines import ENGINES, chosen_engine
 
-pytest.importorskip("numba", reason="the fused way is optional")
+pytest.importorskip("numba", reason="numba is optional")
 
-from hopscope.training.fused import FusedGradient
+from hopscope.training.engines.numba_shallow.gradient import ShallowGradient
 
 SEEDS = torch.tensor([3, 5, 7])
 
@@ -51,7 +52,7 @@ def reference(model, task, batch):
 
 def fused(model, batch):
     gradient = torch.full_like(model.parameters.flat, 0.0)
-    way = FusedGradient(model.config, model.parameters, batch.inputs.shape[1])
+    way = ShallowGradient(model.config, model.parameters, batch.inputs.shape[1])
     return way(batch.inputs, batch.targets, gradient), gradient
 
 
@@ -84,7 +85,7 @@ def test_early_rows_are_counted_and_not_repeated():
     task = PermutationTask(PermutationConfig(values=5))
     model = Transformer.initial(config(task), SEEDS)
     batch = drawn(task, 230)
-    way = FusedGradient(model.config, model.parameters, 230)
+    way = ShallowGradient(model.config, model.parameters, 230)
     way(batch.inputs, batch.targets, torch.zeros_like(model.parameters.flat))
     pairs = [{tuple(row) for row in rows} for rows in batch.inputs[:, :, :3].tolist()]
     assert way._used.tolist() == [5 + len(prefixes) + 3 * 230 for prefixes in pairs]
@@ -131,10 +132,11 @@ def test_a_broken_member_shows_and_leaves_the_others_alone(value):
         )
 
 
-def test_the_buffers_of_one_batch_leave_nothing_in_the_next():
+@pytest.mark.parametrize("positions", ["learned", "none"])
+def test_the_buffers_of_one_batch_leave_nothing_in_the_next(positions):
     task = PermutationTask(PermutationConfig(values=5, repeat_ratio=0.5))
-    model = Transformer.initial(config(task), SEEDS)
-    way = FusedGradient(model.config, model.parameters, 61)
+    model = Transformer.initial(config(task, positions=positions), SEEDS)
+    way = ShallowGradient(model.config, model.parameters, 61)
     first, second = (task.sample(SEEDS, "train", step, 61, annotate=False) for step in (1, 2))
     gradients = [torch.zeros_like(model.parameters.flat) for _ in range(2)]
     fresh = way(first.inputs, first.targets, gradients[0])
@@ -147,12 +149,14 @@ def test_the_buffers_of_one_batch_leave_nothing_in_the_next():
 
 
 def encoder(plan):
-    """The plan with a model that the fused way is for."""
+    """The plan with a model that it is for."""
     return plan.model_copy(update={"model": plan.model.model_copy(update={"activation": "relu"})})
 
 
-def test_training_ends_where_the_general_way_does(start, finish, plan_of):
+@pytest.mark.parametrize("positions", ["learned", "none"])
+def test_training_ends_where_the_general_way_does(start, finish, plan_of, positions):
     plan = encoder(plan_of(5, 7, steps=61, learning_rate=3e-3))
+    plan = plan.model_copy(update={"model": plan.model.model_copy(update={"positions": positions})})
     ends = []
     for engine in ("general", "fused"):
         trainer = start(plan, name=engine, engine=engine)
@@ -185,11 +189,10 @@ def test_a_resumed_training_is_the_undisturbed_one(start, finish, plan_of, recor
 
 def test_only_the_presentations_layer_is_trained_by_it(plan_of):
     plan = encoder(plan_of(5))
-    assert engines.fits_fused(plan)
-    assert engines.chosen_engine(plan, "cpu") == "fused"
-    assert engines.chosen_engine(plan, "cuda") == "compiled"
+    assert chosen_engine(plan, "cpu") == "fused"
+    assert chosen_engine(plan, "cuda") == "compiled"
     rounded = plan.model_copy(update={"training": plan.training.model_copy(update={"precision": "bfloat16"})})
-    assert engines.chosen_engine(rounded, "cpu") == "general"
+    assert chosen_engine(rounded, "cpu") == "general"
     for change in (
         {"layers": 2},
         {"norm": "pre"},
@@ -198,12 +201,12 @@ def test_only_the_presentations_layer_is_trained_by_it(plan_of):
         {"causal": False},
     ):
         other = plan.model_copy(update={"model": plan.model.model_copy(update=change)})
-        assert engines.chosen_engine(other, "cpu") == "general", change
+        assert chosen_engine(other, "cpu") == "general", change
 
 
 def test_without_numba_training_takes_the_general_way(plan_of, monkeypatch):
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
-    assert engines.chosen_engine(encoder(plan_of(5)), "cpu") == "general"
-    engines.check_engine("general")
+    assert chosen_engine(encoder(plan_of(5)), "cpu") == "general"
+    ENGINES["general"].check("cpu")
     with pytest.raises(UserError, match=r"expected numba.*run pip install 'hopscope\[fast\]'"):
-        engines.check_engine("fused")
+        ENGINES["fused"].check("cpu")

@@ -1,4 +1,4 @@
-"""The fused way's loops over rows: what lies between the large matrix products, and its derivatives.
+"""The shallow engine's loops over rows: what lies between the large matrix products, and its derivatives.
 
 Rows are prefixes of sequences, each judged at its last token.  Arrays are C-contiguous float32 with a leading member
 axis; the letters in the comments are those of the shapes: m member, n row, h head, k key, t token, r slot (readout
@@ -10,7 +10,7 @@ out too many overlaps, and are up to eight times slower.
 
 import numpy as np
 
-from hopscope.training.fused_compiler import Array, compiled, inlined
+from hopscope.training.engines.lanes import Array, compiled, inlined
 
 _NORM_EPSILON = np.float32(1e-5)
 _LEAST_TOTAL = np.float32(1e-30)

@@ -1,13 +1,12 @@
-"""Loops of the virtual way, between its matrix products: norms from squared lengths that grow layer by layer.
+"""What lies between matrix products with virtual weights: norms from squared lengths that grow layer by layer.
 
-Arrays as in `stacked_loops`; further letters: f what a layer reads, e heads times their size (the last of e + 1 is the
-bias, whose factor is 1 always).
+Arrays and letters as in `attention`; further letters: c input, f what a layer reads, e heads times their size (the last
+of e + 1 is the bias, whose factor is 1 always).
 """
 
 import numpy as np
 
-from hopscope.training.fused_compiler import Array, compiled
-from hopscope.training.stacked_lanes import inverse_root, load, spread, store
+from hopscope.training.engines.lanes import Array, compiled, inverse_root, load, spread, store
 
 _EPSILON = np.float32(1e-5)
 _HALF, _TWO = np.float32(0.5), np.float32(2.0)

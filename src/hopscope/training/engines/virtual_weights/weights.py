@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.parameters import Parameters
-from hopscope.training.stacked_fold import Views
+from hopscope.training.engines.numba_deep.weights import Views
 
 _OF_LAYERS = tuple(
     f"{part}.{kind}"

@@ -52,22 +52,22 @@ def reference(model, inputs, targets):
         predictions.append(member(inputs[index].double())[:, readout])
         (predictions[-1] - targets[index]).square().mean().backward()
         gradients.append({name: weight.grad.t() for name, weight in member.named_parameters()})
-    stacked_up = {name: torch.stack([each[name] for each in gradients]) for name in gradients[0]}
-    return torch.stack(predictions).detach(), stacked_up
+    together = {name: torch.stack([each[name] for each in gradients]) for name in gradients[0]}
+    return torch.stack(predictions).detach(), together
 
 
 def by_way(way, model, inputs, targets):
-    """Predictions and gradient by an engine's class, or by what was made of it."""
+    """Predictions and gradient by the class of an engine's gradient, or by what was made of it."""
     if isinstance(way, type):
         way = way(model.config, model.parameters, inputs.shape[1])
     gradient = torch.full_like(model.parameters.flat, 0.0)
     predictions = torch.full_like(targets, torch.nan)
 
-    def judge(member, samples, found):
+    def loss_gradient(member, samples, found):
         predictions[member, samples] = found
         return 2.0 * (found - targets[member, samples]) / targets[0].numel()
 
-    way(inputs, judge, gradient)
+    way(inputs, loss_gradient, gradient)
     return predictions, gradient
 
 

@@ -13,10 +13,11 @@ import torch
 
 from hopscope.errors import UserError
 from hopscope.training import engines
-from hopscope.training.compiled import WARM_UP, Replayed
+from hopscope.training.engines import ENGINES
+from hopscope.training.engines.torch_compile import WARM_UP, Replayed
 
-SOURCE = Path(__file__).resolve().parents[2] / "src"
-SCRIPT = Path(__file__).with_name("compiled_checks.py")
+SOURCE = Path(__file__).resolve().parents[3] / "src"
+SCRIPT = Path(__file__).with_name("torch_compile_checks.py")
 
 
 def checked(backend, cache):
@@ -84,19 +85,19 @@ def test_a_missing_compiler_is_one_clear_line(monkeypatch, device, variable):
     monkeypatch.setattr(engines, "find_spec", lambda name: name)
     monkeypatch.setenv(variable, "no-such-compiler")
     with pytest.raises(UserError) as raised:
-        engines.check_engine("compiled", device)
+        ENGINES["compiled"].check(device)
     assert str(raised.value) == (
         "engine: expected a compiler for torch.compile, found no no-such-compiler; "
         f"install one, name one in {variable}, or use --engine general"
     )
     monkeypatch.setenv(variable, sys.executable)
-    engines.check_engine("compiled", device)
+    ENGINES["compiled"].check(device)
 
 
 def test_cuda_needs_triton(monkeypatch):
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="expected triton"):
-        engines.check_engine("compiled", "cuda")
+        ENGINES["compiled"].check("cuda")
 
 
 # Recording.

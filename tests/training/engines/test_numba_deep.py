@@ -1,9 +1,8 @@
-"""The stacked way against autograd, its slow obvious reference."""
+"""The engine for deep models against autograd, its slow obvious reference."""
 
 import hashlib
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,22 +16,20 @@ from hopscope.tasks.config import EquationsConfig, RetrievalConfig
 from hopscope.tasks.equations import EquationsTask
 from hopscope.tasks.losses import default_gradient
 from hopscope.tasks.retrieval import RetrievalTask
-from hopscope.training import chunks as chunked
-from hopscope.training import engines, stacked
+from hopscope.training import engines
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
-from hopscope.training.gradient import gradient_of
+from hopscope.training.engines import ENGINES, batches, chosen_engine
 from hopscope.training.optimizer import Optimizer
-from hopscope.training.stacked import StackedGradient
 from hopscope.training.trainer import Trainer
 
 from .written_out import KEY_BIAS, SEEDS, assert_equal, by_way, config, drawn, model_of, reference
 
-numba = pytest.importorskip("numba", reason="the stacked way is optional")
-stacked_lanes = pytest.importorskip("hopscope.training.stacked_lanes")
+pytest.importorskip("numba", reason="numba is optional")
+DeepGradient = pytest.importorskip("hopscope.training.engines.numba_deep.gradient").DeepGradient
 
 
-def by_stacked(model, inputs, targets, way=StackedGradient):
+def by_deep(model, inputs, targets, way=DeepGradient):
     return by_way(way, model, inputs, targets)
 
 
@@ -56,24 +53,22 @@ def test_equals_autograd(shape, batch):
     shape = config(**shape)
     # The norm of three numbers, two of them nearly alike, loses digits in any order of summing.
     tolerance = 1e-4 if shape.width == 3 else 1e-5
-    assert_equal(StackedGradient, model_of(shape), *drawn(shape, batch), tolerance)
+    assert_equal(DeepGradient, model_of(shape), *drawn(shape, batch), tolerance)
 
 
 @pytest.mark.parametrize(("columns", "chunks"), [(1, 9), (7 * 32, 3), (10**6, 1)])
 def test_a_batch_is_cut_into_chunks_and_filled_up(monkeypatch, columns, chunks):
-    monkeypatch.setattr(chunked, "_COLUMNS", columns)
+    monkeypatch.setattr(batches, "_COLUMNS", columns)
     shape = config(mlp_ratio=1.0)
     model, (inputs, targets) = model_of(shape), drawn(shape, 67)
-    assert_equal(StackedGradient, model, inputs, targets)
+    assert_equal(DeepGradient, model, inputs, targets)
     seen = []
 
-    def judge(member, samples, found):
+    def loss_gradient(member, samples, found):
         seen.append((member, samples.stop - samples.start))
         return torch.zeros_like(found)
 
-    stacked.StackedGradient(shape, model.parameters, 67)(
-        inputs, judge, torch.zeros_like(model.parameters.flat)
-    )
+    DeepGradient(shape, model.parameters, 67)(inputs, loss_gradient, torch.zeros_like(model.parameters.flat))
     assert len(seen) == chunks * len(SEEDS)
     assert [sum(size for member, size in seen if member == index) for index in range(3)] == [67] * 3
 
@@ -86,7 +81,7 @@ def test_sharp_attention_keeps_its_digits():
         for part in ("query", "key"):
             model.weights[f"layers.{layer}.attention.{part}.weight"].mul_(40.0)
     inputs, targets = drawn(shape, 31)
-    predictions, gradient = by_stacked(model, inputs, targets)
+    predictions, gradient = by_deep(model, inputs, targets)
     expected_predictions, expected = reference(model, inputs, targets)
     assert gradient.isfinite().all()
     torch.testing.assert_close(predictions.double(), expected_predictions, rtol=1e-3, atol=1e-3)
@@ -99,10 +94,10 @@ def test_a_member_is_as_it_would_be_alone():
     shape = config(mlp_ratio=1.0)
     inputs, targets = drawn(shape, 67)
     together = model_of(shape)
-    predictions, gradient = by_stacked(together, inputs, targets)
+    predictions, gradient = by_deep(together, inputs, targets)
     for index in range(len(SEEDS)):
         part = slice(index, index + 1)
-        alone, own = by_stacked(together.select([index]), inputs[part], targets[part])
+        alone, own = by_deep(together.select([index]), inputs[part], targets[part])
         torch.testing.assert_close(alone[0], predictions[index], rtol=1e-6, atol=1e-6)
         torch.testing.assert_close(own[0], gradient[index], rtol=1e-4, atol=1e-6)
 
@@ -113,9 +108,9 @@ def test_a_broken_member_shows_and_leaves_the_others_alone(name, value):
     shape = config()
     inputs, targets = drawn(shape, 41)
     model = model_of(shape)
-    predictions, gradient = by_stacked(model, inputs, targets)
+    predictions, gradient = by_deep(model, inputs, targets)
     model.weights[name][1, 2, 3] = value
-    broken_predictions, broken = by_stacked(model, inputs, targets)
+    broken_predictions, broken = by_deep(model, inputs, targets)
     assert not broken_predictions[1].isfinite().all() and not broken[1].isfinite().all()
     for index in (0, 2):
         assert torch.equal(broken_predictions[index], predictions[index])
@@ -125,48 +120,12 @@ def test_a_broken_member_shows_and_leaves_the_others_alone(name, value):
 def test_the_buffers_of_one_batch_leave_nothing_in_the_next():
     shape = config(mlp_ratio=1.0)
     model = model_of(shape)
-    way = stacked.StackedGradient(shape, model.parameters, 41)
+    way = DeepGradient(shape, model.parameters, 41)
     first, second = drawn(shape, 41), drawn(shape, 41, SEEDS + 10)
-    fresh = by_stacked(model, *first, way)
-    by_stacked(model, *second, way)
-    again = by_stacked(model, *first, way)
+    fresh = by_deep(model, *first, way)
+    by_deep(model, *second, way)
+    again = by_deep(model, *first, way)
     assert torch.equal(fresh[0], again[0]) and torch.equal(fresh[1], again[1])
-
-
-# The lanes.
-
-
-def test_powers_of_two():
-    @numba.njit
-    def powers(x, out):
-        for row in range(len(x)):
-            stacked_lanes.store(out, (row,), stacked_lanes.power_of_two(stacked_lanes.load(x, (row,))))
-
-    numbers = np.linspace(-140.0, 0.0, 1001 * stacked_lanes.LANES, dtype=np.float32)
-    numbers[:3] = (-np.inf, np.nan, -1e30)
-    out = np.zeros((1001, stacked_lanes.LANES), dtype=np.float32)
-    powers(numbers.reshape(out.shape), out)
-    found = out.ravel()
-    assert np.isnan(found[1]) and found[0] == found[2] == 2.0**-126 and found[-1] == 1.0
-    normal = numbers >= -126.0
-    np.testing.assert_allclose(found[normal], np.exp2(numbers[normal].astype(np.float64)), rtol=5e-7)
-
-
-def test_lanes_flush_subnormals_where_torch_does():
-    @numba.njit
-    def product(a, b, out):
-        stacked_lanes.store(out, (0,), stacked_lanes.load(a, (0,)) * stacked_lanes.load(b, (0,)))
-
-    small = np.full((1, stacked_lanes.LANES), 1e-30, dtype=np.float32)
-    smaller = np.full((1, stacked_lanes.LANES), 1e-10, dtype=np.float32)
-    kept, flushed = np.zeros_like(small), np.ones_like(small)
-    product(small, smaller, kept)
-    torch.set_flush_denormal(True)
-    try:
-        product(small, smaller, flushed)
-    finally:
-        torch.set_flush_denormal(False)
-    assert (kept > 0.0).all() and (flushed == 0.0).all()
 
 
 # Training by it.
@@ -206,7 +165,7 @@ def trainer_of(folder, plan, engine):
     def evaluate(model, members):
         return {("held_out", "loss"): task.losses(model(batch.inputs), batch)["loss"]}
 
-    return Trainer(plan, task, unit, evaluate, engine=engine)
+    return Trainer(plan, task, unit, evaluate, engine=ENGINES[engine])
 
 
 def run(trainer, seconds=None):
@@ -238,7 +197,7 @@ def test_losses_and_training_are_those_of_the_general_way(tmp_path, engine, mlp_
         task, seeds = RetrievalTask(plan.task), torch.tensor([5, 7])
         model = Transformer.initial(plan.model, seeds)
         optimizer = Optimizer(model.parameters, plan.training)
-        gradient = gradient_of(way, model, task, plan.training, seeds, optimizer.gradient)
+        gradient = ENGINES[way].gradient(model, task, plan.training, seeds, optimizer.gradient)
         several = []
         for step in range(23):
             found = gradient(step)
@@ -277,22 +236,21 @@ def test_a_resumed_training_is_the_undisturbed_one(tmp_path, engine):
 
 def test_it_is_for_the_papers_models_on_a_cpu():
     plan = make_plan(5)
-    assert engines.chosen_engine(plan, "cpu") == "stacked"
+    assert chosen_engine(plan, "cpu") == "stacked"
     for change in ({"norm": "post"}, {"norm": "none"}, {"positions": "learned", "position_size": 0}):
         other = plan.model_copy(update={"model": plan.model.model_copy(update=change)})
-        assert engines.chosen_engine(other, "cpu") == "general", change
+        assert chosen_engine(other, "cpu") == "general", change
     rounded = plan.training.model_copy(update={"precision": "bfloat16"})
-    assert engines.chosen_engine(plan.model_copy(update={"training": rounded}), "cpu") == "general"
+    assert chosen_engine(plan.model_copy(update={"training": rounded}), "cpu") == "general"
 
 
 def test_without_numba_training_takes_the_general_way(monkeypatch):
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
     plan = make_plan(5)
-    assert engines.chosen_engine(plan, "cpu") == "general"
+    assert chosen_engine(plan, "cpu") == "general"
     with pytest.raises(UserError, match="numba"):
         model = Transformer.initial(plan.model, torch.tensor([5]))
-        gradient_of(
-            "stacked",
+        ENGINES["stacked"].gradient(
             model,
             RetrievalTask(plan.task),
             plan.training,
@@ -315,20 +273,20 @@ def test_tokens_and_learned_positions_equal_autograd(mlp_ratio):
     model, found = model_of(shape), {}
     for engine in ("general", "stacked"):
         found[engine] = torch.full_like(model.parameters.flat, 0.0)
-        losses = gradient_of(engine, model, task, training, SEEDS, found[engine])(3)
+        losses = ENGINES[engine].gradient(model, task, training, SEEDS, found[engine])(3)
         found[f"{engine} losses"] = torch.stack(list(losses.values()))
     torch.testing.assert_close(found["stacked losses"], found["general losses"])
     torch.testing.assert_close(found["stacked"], found["general"], rtol=1e-4, atol=1e-6)
     assert found["general"].abs().max() > 0.01
 
 
-def test_a_small_language_model_is_trained_the_stacked_way():
+def test_a_small_language_model_is_trained_by_it():
     task = EquationsConfig(chains=3, depths=(1,))
     shape = {"length": task.positions, "input_size": 20, "output_size": 20, "readout": task.readout}
     plan = UnitPlan(
         label="language", task=task, model=TransformerConfig(**shape),
         training=TrainingConfig(steps=1), members=(MemberPlan(member=0, seed=0),),
     )  # fmt: skip
-    assert engines.chosen_engine(plan, "cpu") == "stacked"
+    assert chosen_engine(plan, "cpu") == "stacked"
     blind = plan.model_copy(update={"model": TransformerConfig(**shape, causal=False)})
-    assert engines.chosen_engine(blind, "cpu") == "general"
+    assert chosen_engine(blind, "cpu") == "general"

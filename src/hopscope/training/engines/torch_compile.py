@@ -25,6 +25,7 @@ from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.device import DeviceTask
 from hopscope.training.config import TrainingConfig
+from hopscope.training.engines.batches import own_task
 from hopscope.training.optimizer import Optimizer
 
 _P = ParamSpec("_P")
@@ -34,7 +35,7 @@ WARM_UP = 3
 """Steps that are taken before one is recorded: compiling, loading kernels and choosing products cannot be recorded."""
 
 
-def compiled_gradient(
+def gradient(
     model: Transformer,
     task: DeviceTask,
     training: TrainingConfig,
@@ -42,7 +43,7 @@ def compiled_gradient(
     buffer: Float[Tensor, "member size"],
     backend: str = "inductor",
 ) -> Callable[[int], Mapping[str, Float[Tensor, " member"]]]:
-    """Losses and gradients of one step after another; see `gradient.gradient_of`.
+    """Losses and gradients of one step after another; see `Engine.gradient`.
 
     Args:
         model: the members, at the precision of the products.
@@ -53,7 +54,7 @@ def compiled_gradient(
     weights = [weight.requires_grad_() for weight in model.weights.values()]
     views = [model.parameters.views(buffer)[name] for name in model.weights]
     step = torch.zeros((), dtype=torch.int64, device=buffer.device)
-    losses_of = _losses_of(model, task, training.batch_size, seeds, backend)
+    losses_of = _losses_of(model, own_task(task), training.batch_size, seeds, backend)
     names: list[str] = []
 
     def work() -> Tensor:
@@ -67,13 +68,13 @@ def compiled_gradient(
 
     replayed = Replayed(work, buffer.device)
 
-    def gradient(number: int) -> Mapping[str, Tensor]:
+    def of_step(number: int) -> Mapping[str, Tensor]:
         step.fill_(number)
         # The next replay writes to the same place.
         stacked = replayed().clone()
         return dict(zip(names, stacked, strict=True))
 
-    return gradient
+    return of_step
 
 
 def _losses_of(
@@ -111,7 +112,7 @@ def _losses_of(
     return losses_of
 
 
-def compiled_update(
+def update(
     optimizer: Optimizer, backend: str = "inductor"
 ) -> Callable[[int, Float[Tensor, " member"]], None]:
     """`Optimizer.step`, as a program of its own: where memory is short, gradients alone are computed in parts."""
@@ -125,12 +126,12 @@ def compiled_update(
     compiled = _compiled(move, backend)
     replayed = Replayed(lambda: compiled(step, losses), device)
 
-    def update(number: int, of_members: Tensor) -> None:
+    def of_step(number: int, of_members: Tensor) -> None:
         step.fill_(number)
         losses.copy_(of_members)
         replayed()
 
-    return update
+    return of_step
 
 
 def _compiled(work: Callable[_P, _R], backend: str) -> Callable[_P, _R]:

@@ -1,4 +1,4 @@
-"""Eight samples side by side: a number type of numba that the processor's vector registers hold.
+"""How loops are compiled, and eight samples side by side: a number type that the processor's vector registers hold.
 
 numba vectorises plain loops only after checking at run time that no two arrays overlap, and keeps sums in memory.
 Short loops, as attention among a few dozen positions has, spend most of their time on that.  A value of this type is
@@ -12,18 +12,26 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
+Array = Any
+"""A numpy array; numba reads shapes and types from the values."""
+
+# Reassociation and the like, but not "no NaN": the divergence guard must see one.
+_FAST = ("nsz", "arcp", "contract", "afn", "reassoc")
+
+compiled = numba.njit(cache=True, error_model="numpy", fastmath=set(_FAST))
+inlined = numba.njit(cache=True, error_model="numpy", fastmath=set(_FAST), forceinline=True)
+
 LANES = 8
 
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
 _INTEGERS = ir.VectorType(ir.IntType(32), LANES)
-# Reassociation and the like, but not "no NaN": the divergence guard must see one.
-_FAST = ("nsz", "arcp", "contract", "afn", "reassoc")
 
 # 2^x for x from -1/2 to 1/2, by Taylor's series: the first term left out is below 1.3e-7.
 _POWER_TERMS = [float(np.log(2.0) ** n / np.prod(np.arange(1.0, n + 1.0))) for n in range(7)]
@@ -162,3 +170,14 @@ _define(operator.add, "fadd")
 _define(operator.sub, "fsub")
 _define(operator.mul, "fmul")
 _define(operator.truediv, "fdiv")
+
+
+@inlined
+def sum_of_lanes(lanes: Array) -> np.float32:
+    """The sum of the numbers of all lanes."""
+    room = np.empty((1, LANES), dtype=np.float32)
+    store(room, (0,), lanes)
+    total = np.float32(0.0)
+    for n in range(LANES):
+        total += room[0, n]
+    return total

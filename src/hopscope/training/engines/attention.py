@@ -1,18 +1,105 @@
-"""The stacked way's loops: what lies between the large matrix products, and its derivatives.
+"""Attention over a chunk of samples that lie side by side, and the way back: what the deep engines have in common.
 
-Arrays are float32 and hold a chunk of samples of one member, the lanes (samples) innermost; the letters in the comments
-are those of the shapes: d model, h head, j dimension of a head, i tile (of lanes), p position, r row (a position that
-asks), k key, l lane.
+Activations lie as `[feature, tile, position, lane]`, the samples innermost: a matrix product sees a matrix with a
+column for each position of each sample, and a loop sees vectors of samples.  Arrays are float32 and hold a chunk of
+samples of one member; the letters in the comments are those of the shapes: h head, j dimension of a head, i tile (of
+lanes), p position, r row (a position that asks), k key, l lane.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
+import torch
+from torch import Tensor
 
-from hopscope.training.fused_compiler import Array, compiled, inlined
-from hopscope.training.stacked_lanes import LANES, inverse_root, larger, load, power_of_two, spread, store
+from hopscope.models.config import TransformerConfig
+from hopscope.training.engines.lanes import (
+    LANES,
+    Array,
+    compiled,
+    inlined,
+    larger,
+    load,
+    power_of_two,
+    spread,
+    store,
+    sum_of_lanes,
+)
 
-_NORM_EPSILON = np.float32(1e-5)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _LN_2 = np.float32(np.log(2.0))
+
+
+class Columns:
+    """A column of features for each position of each sample of a chunk.
+
+    Attributes:
+        apart, array: `[feature, tile, position, lane]`, as a tensor and as an array of the same memory.
+        matrix, rows: `[feature, column]` and `[column, feature]`.
+    """
+
+    def __init__(self, apart: Tensor):
+        self.apart, self.array = apart, apart.numpy()
+        self.matrix = apart.flatten(1)
+        self.rows = self.matrix.t()
+
+    @classmethod
+    def of(cls, features: int, tiles: int, positions: int) -> "Columns":
+        """Room for them."""
+        return cls(torch.zeros(features, tiles, positions, LANES))
+
+    def part(self, first: int, count: int) -> "Columns":
+        """Some of the features."""
+        return Columns(self.apart[first : first + count])
+
+    def parts(self, size: int) -> list["Columns"]:
+        """All features, so many in each part."""
+        return [self.part(first, size) for first in range(0, len(self.apart), size)]
+
+
+class Attention:
+    """Attention of one layer: from queries, keys and values to what its heads mix, and the way back."""
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        up: Sequence[Columns],
+        down: Sequence[Columns],
+        scores: np.ndarray,
+        positions: np.ndarray | None = None,
+    ):
+        """Bind it to its memory.
+
+        Args:
+            config: of the model.
+            up: queries, keys, values, and room for what is mixed.
+            down: gradients at these; that at what is mixed is given, the others are written.
+            scores: `[r, k, l]`, room for the gradient at the scores of one head, 0 before.
+            positions: `[r]`, ascending, of the rows; all by default.
+        """
+        length, positions = config.length, np.arange(config.length) if positions is None else positions
+        self._up, self._down = (
+            [side.array.reshape(config.heads, -1, *side.array.shape[1:]) for side in sides]
+            for sides in (up, down)
+        )
+        self._visible = positions + 1 if config.causal else np.full(len(positions), length)
+        tiles = up[0].array.shape[1]
+        self._pattern = np.zeros((tiles, config.heads, len(positions), length, LANES), dtype=np.float32)
+        self._scores = scores
+
+    def forward(self, bias: np.ndarray) -> None:
+        """Mix; `bias` `[h, j]` is added to the queries in place."""
+        query, key, value, mixed = self._up
+        attend(query, key, value, bias, self._visible, self._pattern, mixed)
+
+    def backward(self, back_bias: np.ndarray) -> None:
+        """Overwrite the gradients at queries, keys and values, and add to that at the queries' bias."""
+        query, key, value, _ = self._up
+        back_query, back_key, back_value, back_mixed = self._down
+        attend_back(
+            query, key, value, self._visible, self._pattern, back_mixed,
+            back_query, back_key, back_value, back_bias, self._scores,
+        )  # fmt: skip
 
 
 @inlined
@@ -156,7 +243,7 @@ def attend_back(
                 total = spread(_ZERO)
                 for r in range(rows):
                     total = total + load(back_query, (h, j, i, r))
-                back_bias[h, j] += _sum(total)
+                back_bias[h, j] += sum_of_lanes(total)
 
 
 @inlined
@@ -168,121 +255,3 @@ def _softmax_back(row: Array, back: Array, seen: int, computed: int) -> None:
     for k in range(seen):
         store(back, (k,), spread(_LN_2) * load(row, (k,)) * (load(back, (k,)) - mean))
     _clear(back, seen, computed)
-
-
-@inlined
-def _sum(lanes: Array) -> np.float32:
-    room = np.empty((1, LANES), dtype=np.float32)
-    store(room, (0,), lanes)
-    total = np.float32(0.0)
-    for n in range(LANES):
-        total += room[0, n]
-    return total
-
-
-@compiled
-def standardise(stream: Array, shift: Array, normed: Array, scale: Array) -> None:
-    """Take mean and deviation out of the stream.
-
-    Args:
-        stream: [d, i, p, l].
-        shift: [d], to be added to the stream first.
-        normed: shaped as the stream, overwritten.
-        scale: [i, p, l], overwritten: one over the standard deviation.
-    """
-    width, tiles, positions = stream.shape[:3]
-    share = spread(_ONE / np.float32(width))
-    for i in range(tiles):
-        for p in range(positions):
-            mean = spread(_ZERO)
-            for d in range(width):
-                x = load(stream, (d, i, p)) + spread(shift[d])
-                store(normed, (d, i, p), x)
-                mean = mean + x
-            mean = mean * share
-            square = spread(_ZERO)
-            for d in range(width):
-                x = load(normed, (d, i, p)) - mean
-                square = square + x * x
-            inverse = inverse_root(square * share + spread(_NORM_EPSILON))
-            for d in range(width):
-                store(normed, (d, i, p), (load(normed, (d, i, p)) - mean) * inverse)
-            store(scale, (i, p), inverse)
-
-
-@compiled
-def standardise_inputs(stream: Array, inputs: Array, scaled: Array) -> None:
-    """What is left of `standardise` where the stream is a linear map of few inputs: the inputs over the deviation.
-
-    Args:
-        stream: [d, i, p, l].
-        inputs: [c, i, p, l], of which the stream is a linear map.
-        scaled: shaped as the inputs, overwritten: inputs over the standard deviation of the stream.
-    """
-    width, tiles, positions = stream.shape[:3]
-    share = spread(_ONE / np.float32(width))
-    for i in range(tiles):
-        for p in range(positions):
-            mean = spread(_ZERO)
-            for d in range(width):
-                mean = mean + load(stream, (d, i, p))
-            mean = mean * share
-            square = spread(_ZERO)
-            for d in range(width):
-                x = load(stream, (d, i, p)) - mean
-                square = square + x * x
-            inverse = inverse_root(square * share + spread(_NORM_EPSILON))
-            for c in range(len(inputs)):
-                store(scaled, (c, i, p), load(inputs, (c, i, p)) * inverse)
-
-
-@compiled
-def weigh_inputs(scaled: Array, back_scaled: Array, width: int) -> None:
-    """Weight the scaled inputs of every position by how far the gradient points along the normed stream.
-
-    Args:
-        scaled: [c, i, p, l].
-        back_scaled: gradient by them; becomes the weighted inputs.
-        width: of the stream.
-    """
-    features, tiles, positions = scaled.shape[:3]
-    share = spread(_ONE / np.float32(width))
-    for i in range(tiles):
-        for p in range(positions):
-            along = spread(_ZERO)
-            for c in range(features):
-                along = along + load(scaled, (c, i, p)) * load(back_scaled, (c, i, p))
-            along = along * share
-            for c in range(features):
-                store(back_scaled, (c, i, p), load(scaled, (c, i, p)) * along)
-
-
-@compiled
-def standardise_back(back_normed: Array, normed: Array, scale: Array, back: Array, totals: Array) -> None:
-    """Gradient through `standardise`, added to that of the stream.
-
-    Args:
-        back_normed: [d, i, p, l].
-        back: [d, i, p, l], added to.
-        totals: [d], sums of `back` are added to it.
-    """
-    width, tiles, positions = normed.shape[:3]
-    share = spread(_ONE / np.float32(width))
-    sums = np.zeros((width, LANES), dtype=np.float32)
-    for i in range(tiles):
-        for p in range(positions):
-            mean, along = spread(_ZERO), spread(_ZERO)
-            for d in range(width):
-                slope = load(back_normed, (d, i, p))
-                mean = mean + slope
-                along = along + slope * load(normed, (d, i, p))
-            inverse = load(scale, (i, p))
-            mean, along = mean * share * inverse, along * share * inverse
-            for d in range(width):
-                slope = load(back, (d, i, p)) + (
-                    load(back_normed, (d, i, p)) * inverse - mean - load(normed, (d, i, p)) * along
-                )
-                store(back, (d, i, p), slope)
-                store(sums, (d,), load(sums, (d,)) + slope)
-    for d in range(width):
-        totals[d] += _sum(load(sums, (d,)))

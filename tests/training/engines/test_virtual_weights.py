@@ -1,4 +1,4 @@
-"""The virtual way, which makes no stream, against autograd."""
+"""The engine that makes no stream against autograd."""
 
 import pytest
 import torch
@@ -7,14 +7,12 @@ from hypothesis import strategies as st
 
 from hopscope.studies.circuit_study.config import plan as plans_of
 from hopscope.studies.emergence.config import PRESETS
-from hopscope.training import chunks as chunked
-from hopscope.training import engines
+from hopscope.training.engines import batches, chosen_engine
 
 from .written_out import KEY_BIAS, SEEDS, assert_equal, by_way, config, drawn, model_of, reference
 
-pytest.importorskip("numba", reason="the virtual way is optional")
-virtual = pytest.importorskip("hopscope.training.virtual")
-VirtualGradient = virtual.VirtualGradient
+pytest.importorskip("numba", reason="numba is optional")
+VirtualGradient = pytest.importorskip("hopscope.training.engines.virtual_weights.gradient").VirtualGradient
 
 SHAPES = st.fixed_dictionaries(
     {
@@ -37,13 +35,13 @@ def test_equals_autograd(shape, batch):
 
 @pytest.mark.parametrize(("columns", "chunks"), [(1, 9), (7 * 32, 3), (10**6, 1)])
 def test_a_batch_is_cut_into_chunks_and_filled_up(monkeypatch, columns, chunks):
-    monkeypatch.setattr(chunked, "_COLUMNS", columns)
+    monkeypatch.setattr(batches, "_COLUMNS", columns)
     shape = config(layers=3, width=31)
     model, (inputs, targets) = model_of(shape), drawn(shape, 67)
     assert_equal(VirtualGradient, model, inputs, targets)
     seen = []
 
-    def judge(member, samples, found):
+    def loss_gradient(member, samples, found):
         seen.append((member, samples.stop - samples.start))
         return torch.zeros_like(found)
 
@@ -51,7 +49,7 @@ def test_a_batch_is_cut_into_chunks_and_filled_up(monkeypatch, columns, chunks):
     views = model.parameters.views(gradient)
     for view in views.values():
         view.fill_(torch.nan)
-    VirtualGradient(shape, model.parameters, 67)(inputs, judge, gradient)
+    VirtualGradient(shape, model.parameters, 67)(inputs, loss_gradient, gradient)
     assert len(seen) == chunks * len(SEEDS)
     assert [sum(size for member, size in seen if member == index) for index in range(3)] == [67] * 3
     assert all((view == 0.0).all() for view in views.values()), "no slope, no gradient"
@@ -127,4 +125,4 @@ def test_the_buffers_of_one_batch_leave_nothing_in_the_next():
 )
 def test_it_is_for_narrow_heads_on_a_wide_stream(changes, expected):
     made = PRESETS["paper"].model_copy(update={"precision": "float32", **changes})
-    assert engines.chosen_engine(plans_of(made)[0], "cpu") == expected
+    assert chosen_engine(plans_of(made)[0], "cpu") == expected

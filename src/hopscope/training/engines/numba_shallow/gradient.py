@@ -1,16 +1,17 @@
-"""Loss and gradient of one-layer models of short token sequences, several times as fast as by autograd (optional).
+"""Loss and gradient of one-layer models of short token sequences, several times as fast as by autograd.
 
 Three facts make it so.  At the only layer a stream is one of few vectors, token + position, so queries, keys, scores
 and what a head writes are small tables.  A causal row depends on the tokens up to it alone, so the early rows of a
 batch repeat each other: each different prefix is computed once and counts as often as it occurs.  And between the large
-matrix products, which torch does best, everything is a loop over rows that stays in cache, compiled by numba
-(`fused_rows`, `fused_tables`), with the derivatives written out.
+matrix products, which torch does best, everything is a loop over rows that stays in cache, compiled by numba (`rows`,
+`tables`), with the derivatives written out.
 
-It gives what autograd gives for `PermutationTask.losses`, to rounding (tested).  Without numba training takes the
-general way; `docs/performance.md` has the ratios.
+It gives what autograd gives for `PermutationTask.losses`, to rounding (tested); `docs/performance.md` has the ratios.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from types import ModuleType
+from typing import cast
 
 import numpy as np
 import torch
@@ -19,9 +20,18 @@ from torch import Tensor
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.parameters import Parameters
+from hopscope.models.transformer import Transformer
+from hopscope.tasks.device import DeviceTask
+from hopscope.tasks.permutation import PermutationTask
+from hopscope.training.config import TrainingConfig
+from hopscope.training.engines import Gradient
+from hopscope.training.engines.batches import TrainingBatches, own_task
+from hopscope.training.engines.numba_shallow import rows as rows_module
+from hopscope.training.engines.numba_shallow import tables as tables_module
 
-if TYPE_CHECKING:
-    from types import ModuleType
+# Their many arguments are handed on as lists, which mypy cannot count.
+row_loops: ModuleType = rows_module
+table_loops: ModuleType = tables_module
 
 _ATTENTION, _MLP = "layers.0.attention", "layers.0.mlp"
 _PROJECTIONS = [
@@ -31,17 +41,16 @@ _OUTPUT = f"{_ATTENTION}.output.weight"
 _FIRST_NORM = ("layers.0.attention_norm.weight", "layers.0.attention_norm.bias")
 
 
-class FusedGradient:
+class ShallowGradient:
     """Losses and gradients for one batch after another, in buffers that are made once.
 
     Attributes:
-        config, parameters: of members that `engines.is_encoder_layer` accepts, on the CPU.
+        config, parameters: of members that `engines.fits_shallow` accepts.
         batch: sequences of each member in a batch.
     """
 
     def __init__(self, config: TransformerConfig, parameters: Parameters, batch: int):
         self.config, self.parameters, self.batch = config, parameters, batch
-        self._rows, self._tables = _loops()
         self._readout = np.array(config.readout_positions, dtype=np.int64)
         self._position_of = np.array(config.position_codes, dtype=np.int64)
         self._scale = np.float32(config.head_size**-0.5)
@@ -59,13 +68,13 @@ class FusedGradient:
         self._gradient: Tensor | None = None
 
     def _shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
-        """What is kept between the loops; `fused_rows` and `fused_tables` say what each is."""
+        """What is kept between the loops; `rows` and `tables` say what each is."""
         config = self.config
         heads, keys, size, width = config.heads, config.length, config.input_size, config.width
         slots, sources = len(self._readout), config.input_size + max(config.position_count, 1)
         pairs = (heads, slots, size, keys, size)
         return {
-            "no_codes": (1, width),
+            "no_codes": (1, width), "back_no_codes": (1, width),
             "counts": (rows, config.output_size), "attention": (rows, heads, keys), "spread": (rows,),
             "normed": (rows, width), "stream": (rows, width), "out": (rows, width), "more": (rows, width),
             "hidden": (rows, config.mlp_size), "back_hidden": (rows, config.mlp_size), "losses": (slots,),
@@ -90,7 +99,7 @@ class FusedGradient:
             gradient: laid out as the weights; becomes the gradient of the mean over slots.
         """
         self._lay_out(gradient)
-        self._rows.gather_rows(
+        row_loops.gather_rows(
             inputs.contiguous().numpy(), targets.contiguous().numpy(), self._readout, self._counted,
             self._tokens, self._slots, self._arrays["counts"], self._used,
         )  # fmt: skip
@@ -108,7 +117,8 @@ class FusedGradient:
             self._gradient = gradient
             self._back = self.parameters.views(gradient)
             self._back_arrays = {name: view.numpy() for name, view in self._back.items()}
-            self._back_arrays.setdefault("embed.position.weight", self._arrays["no_codes"])
+            # Apart from the codes themselves, which stay zero where there are none.
+            self._back_arrays.setdefault("embed.position.weight", self._arrays["back_no_codes"])
 
     def _of(self, *names: str) -> list[np.ndarray]:
         return [self._arrays[name] for name in names]
@@ -117,11 +127,11 @@ class FusedGradient:
         return [self._back_arrays[name] for name in names]
 
     def _attend(self, rows: int) -> None:
-        self._tables.make_tables(
+        table_loops.make_tables(
             *self._of("embed.token.weight", "embed.position.weight"), self._position_of, self._readout, self._scale,
             *self._of(*_PROJECTIONS, _OUTPUT, "sources", "projected", "query", "key", "write", "score", "power"),
         )  # fmt: skip
-        self._rows.attend(
+        row_loops.attend(
             rows, self._tokens, self._slots, self._readout, self._arrays["sources"], self._position_of,
             *self._of(f"{_ATTENTION}.output.bias", *_FIRST_NORM, "score", "power", "write",
                       "attention", "normed", "spread", "stream"),
@@ -137,7 +147,7 @@ class FusedGradient:
 
     def _judge(self, rows: int) -> None:
         names = ("layers.0.mlp_norm.weight", "layers.0.mlp_norm.bias", "readout.weight", "readout.bias")
-        self._rows.judge(
+        row_loops.judge(
             rows, self.batch, self._slots, *self._of("counts", "stream", "out", *names, "losses"),
             *self._back_of(*names, f"{_MLP}.outer.bias"),
         )  # fmt: skip
@@ -149,14 +159,14 @@ class FusedGradient:
         inner, outer = f"{_MLP}.inner.weight", f"{_MLP}.outer.weight"
         torch.bmm(hidden.transpose(1, 2), out, out=self._back[outer])
         torch.bmm(out, self._tensors[outer].transpose(1, 2), out=back_hidden)
-        self._rows.rectify_back(
+        row_loops.rectify_back(
             rows, *self._of("hidden", "back_hidden"), self._back_arrays[f"{_MLP}.inner.bias"]
         )
         torch.bmm(stream.transpose(1, 2), back_hidden, out=self._back[inner])
         torch.bmm(back_hidden, self._tensors[inner].transpose(1, 2), out=more)
 
     def _attend_back(self, rows: int) -> None:
-        self._rows.attend_back(
+        row_loops.attend_back(
             rows, self._tokens, self._slots, self._readout, self._position_of,
             *self._of(_FIRST_NORM[0], "out", "more", "attention", "normed", "spread", "write"),
             *self._back_of(*_FIRST_NORM, f"{_ATTENTION}.output.bias"),
@@ -165,15 +175,23 @@ class FusedGradient:
         weights = [
             f"{_ATTENTION}.{name}" for name in ("query.weight", "key.weight", "value.weight", "value.bias")
         ]
-        self._tables.tables_back(
+        table_loops.tables_back(
             self._arrays["sources"], self._position_of, self._readout, self._scale,
             *self._of(*weights, _OUTPUT, "projected", "query", "key", "back_write", "back_score", "back_sources"),
             *self._back_of("embed.token.weight", "embed.position.weight", *_PROJECTIONS, _OUTPUT),
         )  # fmt: skip
 
 
-def _loops() -> "tuple[ModuleType, ModuleType]":
-    """The compiled loops; their package is optional, so they are imported when they are needed."""
-    from hopscope.training import fused_rows, fused_tables
+def gradient(
+    model: Transformer, task: DeviceTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
+) -> Gradient:
+    """See `Engine.gradient`."""
+    own = cast(PermutationTask, own_task(task))
+    shallow = ShallowGradient(model.config, model.parameters, training.batch_size)
+    batches = TrainingBatches(own, training, seeds)
 
-    return fused_rows, fused_tables
+    def of_step(step: int) -> Mapping[str, Tensor]:
+        batch = batches.of(step)
+        return own.named_losses(shallow(batch.inputs, batch.targets, buffer))
+
+    return of_step

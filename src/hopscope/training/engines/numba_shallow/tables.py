@@ -1,12 +1,12 @@
-"""The fused way's tables: what attention needs of every pair (position, token), and the derivatives.
+"""The shallow engine's tables: what attention needs of every pair (position, token), and the derivatives.
 
-Arrays and letters as in `fused_rows`.  A stream at the first layer is token + position code, so every projection of it
+Arrays and letters as in `rows`.  A stream at the first layer is token + position code, so every projection of it
 is the sum of two: tables are made from the few sources, not from the many pairs.
 """
 
 import numpy as np
 
-from hopscope.training.fused_compiler import Array, compiled
+from hopscope.training.engines.lanes import Array, compiled
 
 
 @compiled

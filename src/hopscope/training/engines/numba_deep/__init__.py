@@ -1,0 +1,1 @@
+"""For pre-norm layers: samples side by side in vector registers."""
