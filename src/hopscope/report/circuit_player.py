@@ -65,6 +65,7 @@ class ShownCircuit:
         least_width: of the graph in pixels, below which its words could not be read.
         is_wide: whether there is no room for anything beside the graph.
         rows: of the table of paths.
+        has_maps: whether the attention of a chosen path can be shown.
         data: for the script.
     """
 
@@ -77,6 +78,7 @@ class ShownCircuit:
     is_wide: bool
     timeline: Markup
     rows: list[PathRow]
+    has_maps: bool
     data: dict[str, JsonValue]
 
 
@@ -100,6 +102,7 @@ def _shown(circuit: NamedCircuit) -> ShownCircuit:
         is_wide=width > _WIDE,
         timeline=timeline,
         rows=[_row(path) for path in view.paths],
+        has_maps=view.maps is not None,
         data=_data(view),
     )
 
@@ -166,7 +169,9 @@ def _data(view: CircuitView) -> dict[str, JsonValue]:
             {"words": words, "start": start, "end": end} for words, start, end in role_groups(view.tokens)
         ],
         "paths": [_path(view, at) for at in range(len(view.paths))],
-        "maps": {f"{found.layer}.{found.head}": found.data for found in view.maps},
+        "maps": None
+        if view.maps is None
+        else {f"{found.layer}.{found.head}": found.data for found in view.maps},
         "first": _most_needed(view.paths),
     }
 

@@ -170,7 +170,7 @@ class CircuitView(Config):
         paths: the circuit, as far as it is drawn.
         undrawn: further paths of it: no rule names what their rows read.
         undrawn_heads: heads that have only such paths.
-        maps: attention of each head that is drawn.
+        maps: attention of each head that is drawn; None in a slim run folder, which has no attention maps.
     """
 
     member: int
@@ -189,7 +189,7 @@ class CircuitView(Config):
     paths: list[CircuitPath]
     undrawn: int = Field(0, ge=0)
     undrawn_heads: int = Field(0, ge=0)
-    maps: list[AttentionMaps]
+    maps: list[AttentionMaps] | None
 
     @property
     def shown(self) -> int:
@@ -229,6 +229,8 @@ class CircuitView(Config):
         _among([target.role for target in path.targets], [*self.rows, *UNNAMED, ""])
 
     def _check_maps(self) -> None:
+        if self.maps is None:
+            return
         shape = [len(self.checkpoints), len(self.tokens), len(self.tokens)]
         for found in self.maps:
             if found.shape != shape:
