@@ -15,8 +15,8 @@ DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def load_tables():
-    spec = importlib.util.spec_from_file_location("tables", DOCS / "tables.py")
+def load_script(name):
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -25,14 +25,14 @@ def load_tables():
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
 def test_tables_are_those_of_the_results(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert load_tables().filled(text) == text, "python docs/tables.py makes the tables anew"
+    assert load_script("tables").filled(text) == text, "python docs/tables.py makes the tables anew"
 
 
 def test_a_changed_number_would_be_noticed() -> None:
     text = (DOCS / "permutation.md").read_text(encoding="utf-8")
     changed = text.replace("1.0000", "0.9999", 1)
     assert changed != text
-    assert load_tables().filled(changed) == text
+    assert load_script("tables").filled(changed) == text
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda path: path.name)
@@ -88,6 +88,37 @@ def test_readme_library_example_runs(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=180)
     shown = re.fullmatch(r"tensor\(\[[\d.e, +-]+\].*?\)\s(.*)", done.stdout, re.DOTALL)
     assert shown and shown[1].count("Step ") == 5
+
+
+RESULTS = DOCS / "results"
+RUNS = sorted(path.parent for path in RESULTS.rglob("claims.json"))
+
+
+def test_every_folder_of_results_is_listed_with_its_command() -> None:
+    rows = re.findall(
+        r"^\| \[[^\]]+\]\(([^)]+)\) \| .*`.+`.* \|$", (RESULTS / "README.md").read_text("utf-8"), re.MULTILINE
+    )
+    listed = {(RESULTS / target).resolve() for target in rows}
+    files = {path.resolve() for path in RESULTS.rglob("*") if path.is_file()} - {RESULTS / "README.md"}
+    missing = {file for file in files if not listed & {file, *file.parents}}
+    assert not missing, "every file under docs/results belongs to a line of its README"
+    assert {run.resolve() for run in RUNS} <= listed
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.relative_to(RESULTS).as_posix())
+def test_results_hold_conclusions_alone(run: Path) -> None:
+    """As docs/collect.py leaves them: checkpoints, maps and logs are made again by the command that stands beside."""
+    from hopscope.runs import RunFolder, is_slim
+
+    assert is_slim(run) and RunFolder.open(run).is_done
+    assert not list(run.glob("units/*")) and not (run / "metrics.parquet").exists()
+    collect = load_script("collect")
+    pictures = {path.name for path in (run / "figures").glob("*") if path.suffix in (".png", ".svg")}
+    assert pictures == collect.shown(run)
+
+
+def test_results_are_small() -> None:
+    assert sum(path.stat().st_size for path in RESULTS.rglob("*") if path.is_file()) < 12_000_000
 
 
 def test_readme_counts_the_verdicts() -> None:
