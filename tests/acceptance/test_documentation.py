@@ -46,7 +46,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 def readme_examples() -> list[str]:
     """Python of the README; the last is run where nnsight is, in `tests/models/test_export_nnsight.py`."""
     examples: list[str] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(examples) == 4
+    assert len(examples) == 3
     return examples
 
 
@@ -55,7 +55,7 @@ def test_readme_study_of_one_file_runs(tmp_path: Path, monkeypatch: pytest.Monke
     from hopscope.studies import find_study
 
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "copying.py").write_text(readme_examples()[0], encoding="utf-8")
+    (tmp_path / "copying.py").write_text(readme_examples()[1], encoding="utf-8")
     study = find_study("copying.py").study
     hs.testing.check_task(study.task)
     fields = {"training.steps": 20, "model.layers": [1], "task.back": [3]}
@@ -63,31 +63,43 @@ def test_readme_study_of_one_file_runs(tmp_path: Path, monkeypatch: pytest.Monke
     assert run.claims["C1"].verdict in ("inconclusive", "refuted") and run.claims["C1"].n == 2
 
 
-def test_readme_circuit_example_runs(emergence_run: Path, tmp_path: Path) -> None:
-    example = readme_examples()[2]
-    assert len([line for line in example.splitlines() if line.strip()]) <= 5
-    copy = shutil.copytree(emergence_run, tmp_path / "run")  # a reading is kept in the run's folder
-    code = f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r})\n{example.replace('runs/emergence', str(copy))}"
+FIRST = 'hopscope.run("emergence", preset="smoke")'
+
+
+def printed_by(example: str, folder: Path) -> str:
+    """What an example prints, as a program of its own."""
+    code = f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r})\n{example}"
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=180)
-    assert re.match(r"(read|unexplained)", done.stdout)
-    assert "second 1 → first 1" in done.stdout
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, timeout=900)
+    return done.stdout
+
+
+def test_readme_first_example_reads_a_circuit(emergence_run: Path, tmp_path: Path) -> None:
+    """On a run that is there already: the next test trains the one of the README."""
+    example = readme_examples()[0]
+    assert FIRST in example and len([line for line in example.splitlines() if line.strip()]) <= 5
+    copy = shutil.copytree(emergence_run, tmp_path / "run")  # a reading is kept in the run's folder
+    said = printed_by(example.replace(FIRST, f"hopscope.open_run({str(copy)!r})"), tmp_path)
+    assert re.match(r"member 0, step 200: (read|unexplained)", said)
+    assert "second 1 → first 1" in said
 
 
 @pytest.mark.extras
 @pytest.mark.long
-def test_readme_library_example_runs(tmp_path: Path) -> None:
-    example = readme_examples()[1]
-    lines = [line for line in example.splitlines() if line.strip()]
-    assert len(lines) <= 5
-    fewer = 'preset="smoke", samples_per_epoch=2048, batch_size=64, measurements="basic"'
-    small = example.replace('preset="smoke"', fewer)
-    assert small != example
-    code = f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r})\n{small}"
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=180)
-    shown = re.fullmatch(r"tensor\(\[[\d.e, +-]+\].*?\)\s(.*)", done.stdout, re.DOTALL)
-    assert shown and shown[1].count("Step ") == 5
+def test_readme_first_example_succeeds_as_the_readme_says(tmp_path: Path) -> None:
+    """Layers and heads may differ where the processor rounds otherwise; what is read does not."""
+    shown = re.search(r"```\n(member 0, step 500: read\n.*?)```", README, re.DOTALL)
+    assert shown
+    said = printed_by(readme_examples()[0], tmp_path)
+    assert said.splitlines()[0] == shown[1].splitlines()[0]
+    reads = [{line.partition(": ")[2] for line in text.splitlines()[1:]} for text in (said, shown[1])]
+    assert reads[0] == reads[1] == {"second 1 → first 1", "query → second 1"}
+
+
+def test_readme_begins_with_a_picture_that_is_small() -> None:
+    first = re.search(r"!\[[^\]]+\]\(([^)]+)\)", README)
+    assert first and first[1] == "docs/circuit.png"
+    assert (ROOT / first[1]).stat().st_size < 200_000
 
 
 RESULTS = DOCS / "results"
