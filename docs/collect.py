@@ -1,8 +1,8 @@
 """Keep what a finished run concluded under docs/results: `python docs/collect.py RUN permutation/laptop`.
 
 The copy is a slim run folder (`hopscope.runs.slim_copy`): evidence table, claims, registration, page and the data of
-the figures, and of the drawings only those that README.md or a page under docs/ shows.  Everything else is made again by
-the command that docs/results/README.md names, or by `hopscope report`.
+the figures, and of the drawings only those that README.md or a page under docs/ shows.  Everything else is made again
+by the command that docs/results/README.md names, or by `hopscope report`.
 """
 
 import json

@@ -16,7 +16,9 @@ CHROMIUM = "/usr/bin/chromium"
 
 def main() -> None:
     """Draw the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("run", type=Path, help="run folder of a study of circuits")
     parser.add_argument("--circuit", help="name of the circuit on the page; by default the first")
     parser.add_argument("--path", type=int, help="number of the chosen path; by default the most needed one")
@@ -33,9 +35,7 @@ def draw(page_file: Path, circuit: str | None, path: int | None, to: Path) -> No
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 1200})
         page.goto(page_file.as_uri())
         figure = page.locator("figure.circuit")

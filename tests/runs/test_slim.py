@@ -28,7 +28,9 @@ def files(run):
 
 def test_it_has_conclusions_and_no_units(whole, slim):
     assert is_slim(slim.path) and not is_slim(whole.path)
-    data = {name for name in files(whole) if name.startswith("figures/") and name.endswith((".csv", ".vl.json"))}
+    data = {
+        name for name in files(whole) if name.startswith("figures/") and name.endswith((".csv", ".vl.json"))
+    }
     assert files(slim) == data | {
         "config.json", "members.json", "units.json", "evidence.parquet", "claims.json", "registration.json",
         "story.json", "DONE", "figures/crossings.png",

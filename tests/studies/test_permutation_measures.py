@@ -18,7 +18,6 @@ from .cells import table
 from .made_up import evidence
 
 
-
 def places(record, members, axis="step"):
     """Metric, part, split and head → values by member."""
     found, numbers = {}, [17 - 3 * place for place in range(members)]

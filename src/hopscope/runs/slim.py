@@ -1,8 +1,8 @@
 """Slim run folders: what a run concluded, without the folders of its units.
 
-A finished run of the paper's scale takes gigabytes, nearly all of it checkpoints.  What the documentation stands on is
-its evidence table, its claims and its page.  A slim folder holds these, and one file in place of `units/`, so that every
-command that only reads conclusions works on it as on the whole run.
+A finished run of the paper's scale takes gigabytes, nearly all of it checkpoints.  The documentation needs its evidence
+table, its claims and its page.  A slim folder holds these, and one file in place of `units/`.  Commands that only read
+conclusions work on it as on the whole run.
 """
 
 import shutil

@@ -87,7 +87,9 @@ def test_every_tally_of_the_exam_is_in_the_table(run):
     asked = 0
     for record in folder.members:
         (path,) = (run / "units" / record.unit).glob("analysis/exam-*.json")
-        (exam,) = [each for each in json.loads(path.read_text())["members"] if each["member"] == record.member]
+        (exam,) = [
+            each for each in json.loads(path.read_text())["members"] if each["member"] == record.member
+        ]
         for tally in exam["tallies"]:
             part = f"depth_{tally['depth']}"
             table = evidence.rows(measure="exam", member=record.member, part=part).set_index("metric")
