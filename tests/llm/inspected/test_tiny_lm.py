@@ -100,7 +100,7 @@ def test_every_tally_of_the_exam_is_in_the_table(run):
                     assert found == value if value is not None else math.isnan(found)
             for name in ("guess", "attempts", "questions", "stuck", "lost_chain"):
                 assert table.loc[name, "value"] == tally[name]
-            assert table.loc["wrong", "value"] == tally["questions"] - tally["accuracy"]["count"]
+            assert table.loc["wrong", "value"] == tally["accuracy"]["of"] - tally["accuracy"]["count"]
             assert set(table["file"]) == {str(path.relative_to(run))}
             assert set(table["step"]) == {config.training_steps}
             lost = evidence.rows("lost_steps", member=record.member) if "lost_steps" in evidence else []
