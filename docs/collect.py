@@ -1,17 +1,20 @@
-"""Keep a finished run under docs/results: `python docs/collect.py RUN permutation/laptop`.
+"""Keep what a finished run concluded under docs/results: `python docs/collect.py RUN permutation/laptop`.
 
-Everything that the documentation is made from, and what tells where it came from; not the checkpoints and exported
-models, the metric parts (metrics.parquet has them), Inspect's logs and the clock's events, which know the machine, and
-the page and drawings, which `hopscope report` makes again from the rest.
+The copy is a slim run folder (`hopscope.runs.slim_copy`): evidence table, claims, registration, page and the data of
+the figures, and of the drawings only those that README.md or a page under docs/ shows.  Everything else is made again
+by the command that docs/results/README.md names, or by `hopscope report`.
 """
 
 import json
-import shutil
+import re
 import sys
 from pathlib import Path
 
-RESULTS = Path(__file__).resolve().parent / "results"
-LEFT_OUT = ("checkpoints", "metrics", "models", "logs", "events.jsonl", "report.html", "*.svg", ".*")
+from hopscope.errors import UserError
+from hopscope.runs import RunFolder, slim_copy
+
+DOCS = Path(__file__).resolve().parent
+RESULTS = DOCS / "results"
 
 
 def main(arguments: list[str]) -> int:
@@ -22,16 +25,25 @@ def main(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    run, to = Path(arguments[0]), RESULTS / arguments[1]
-    if not (run / "DONE").is_file():
-        print(
-            f"{run}: expected a finished run, found no DONE; run the study to its end first", file=sys.stderr
-        )
+    to = RESULTS / arguments[1]
+    try:
+        slim_copy(RunFolder.open(Path(arguments[0])), to, shown(to))
+    except UserError as error:
+        print(error, file=sys.stderr)
         return 2
-    shutil.rmtree(to, ignore_errors=True)
-    shutil.copytree(run, to, ignore=shutil.ignore_patterns(*LEFT_OUT))
     _without_folder(to / "study.json")
     return 0
+
+
+def shown(folder: Path) -> set[str]:
+    """File names of the drawings of a results folder that README.md or a page of the documentation shows."""
+    pages = [DOCS.parent / "README.md", *DOCS.glob("*.md")]
+    targets = [
+        (page.parent / target).resolve()
+        for page in pages
+        for target in re.findall(r"\]\(([^)#:]+\.(?:png|svg))\)", page.read_text(encoding="utf-8"))
+    ]
+    return {target.name for target in targets if target.parent == folder / "figures"}
 
 
 def _without_folder(study: Path) -> None:

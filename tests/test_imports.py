@@ -106,10 +106,7 @@ TORCH_FREE = [
     "studies/circuits/claims",
     *(f"studies/emergence/{part}" for part in ("charts", "claims", "events", "figures", "measures", "page")),
     *(f"studies/depth/{part}" for part in ("claims", "figures", "page", "values")),
-    *(
-        f"studies/permutation/{part}"
-        for part in ("claims", "figures", "figures_own", "measures", "page")
-    ),
+    *(f"studies/permutation/{part}" for part in ("claims", "figures", "figures_own", "measures", "page")),
     *(f"studies/tiny_lm/{part}" for part in ("claims", "figures", "members", "page")),
     *(f"studies/llm/{part}" for part in ("claims", "figures", "measurements", "page")),
 ]

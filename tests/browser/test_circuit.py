@@ -254,6 +254,30 @@ def test_two_heads_of_a_layer_show_their_own_maps(player):
     assert titles.inner_text() == "Head 4.2: query reads second 2"
 
 
+def test_a_player_without_maps_shows_what_a_path_costs(chromium, tmp_path, cases):
+    run = load("synthetic_run").write_synthetic_run(tmp_path / "runs")
+    story, block = load("synthetic_run").story(), cases.block()
+    for each in block["circuits"]:
+        each["view"]["maps"] = None
+    story["sections"] = story["sections"][:1]
+    story["sections"][0]["blocks"] = [block]
+    (run / "story.json").write_text(json.dumps(story), encoding="utf-8")
+    build_report([run], run / "report.html")
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    page, complaints = context.new_page(), []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto((run / "report.html").as_uri())
+    player = page.locator("figure.circuit")
+    tag(player, 8).click()
+    assert view_of(player).locator(".path-losses tbody tr").count() == 4
+    assert view_of(player).locator(".path-map").count() == 0
+    player.locator("[name=checkpoint]").focus()
+    page.keyboard.press("Home")
+    assert player.locator(".circuit-now").inner_text().startswith("step 0 ")
+    context.close()
+    assert complaints == []
+
+
 def test_player_works_by_keyboard(page, player):
     player.locator("[name=checkpoint]").focus()
     page.keyboard.press("Home")

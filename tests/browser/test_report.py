@@ -11,7 +11,7 @@ from hopscope.report.page import build_report
 pytestmark = pytest.mark.browser
 
 RESULTS = sorted(
-    path.parent for path in (Path(__file__).resolve().parents[2] / "docs/results").glob("*/*/story.json")
+    path.parent for path in (Path(__file__).resolve().parents[2] / "docs/results").rglob("story.json")
 )
 SYNTHETIC = Path(__file__).parent.parent / "report" / "synthetic_run.py"
 

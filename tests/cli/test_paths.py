@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from hopscope.runs import RunFolder, slim_copy
+
 KEYS = [
     *("id", "statement", "source", "protocol", "threshold", "value", "interval", "n", "verdict", "trust"),
     *("unit", "n_counts", "words", "samples", "leaning", "here", "structural", "rule", "need"),
@@ -203,6 +205,32 @@ def test_two_runs_on_one_page(hopscope, two_runs, tmp_path, monkeypatch):
 def test_report_on_a_folder(hopscope, whole_copy, tmp_path):
     said = hopscope("report", whole_copy, "--to", tmp_path)
     assert str(tmp_path) in said.complaint
+
+
+# A run folder without units.
+
+
+@pytest.fixture
+def slim(whole_copy, tmp_path):
+    slim_copy(RunFolder.open(whole_copy), tmp_path / "slim")
+    return tmp_path / "slim"
+
+
+def test_a_slim_run_is_read_and_reported_and_its_page_says_what_is_not_there(hopscope, whole_copy, slim):
+    whole, said = hopscope("claims", whole_copy, "--json"), hopscope("claims", slim, "--json")
+    assert (said.status, said.out) == (0, whole.out)
+    said = hopscope("report", slim)
+    assert (said.status, said.err) == (0, "")
+    page = (slim / "report.html").read_text(encoding="utf-8")
+    words = "It has no checkpoints, attention maps and other files under <code>units/</code>"
+    assert words in page and words not in (whole_copy / "report.html").read_text(encoding="utf-8")
+    assert (slim / "figures" / "loss.png").is_file()
+
+
+@pytest.mark.parametrize("command", [["circuit", "--member", 0], ["export", "--member", 0, "--to", "x"]])
+def test_what_needs_checkpoints_asks_for_the_whole_run(hopscope, slim, command):
+    complaint = hopscope(command[0], slim, *command[1:]).complaint
+    assert "expected a run with its checkpoints" in complaint and "make the run again" in complaint
 
 
 # Export.

@@ -282,6 +282,18 @@ def test_every_undrawn_path_is_listed_or_none(circuit_cases):
         CircuitView.model_validate(circuit_cases.view(listed=[path], undrawn=3))
 
 
+def test_without_attention_maps_there_is_the_graph_and_no_room_for_a_map(circuit_run):
+    path = circuit_run / "story.json"
+    story = json.loads(path.read_text(encoding="utf-8"))
+    assert 'class="card path-map"' in build(circuit_run)
+    for each in story["sections"][0]["blocks"][-1]["circuits"]:
+        each["view"]["maps"] = None
+    path.write_text(json.dumps(story), encoding="utf-8")
+    page = build(circuit_run)
+    assert 'class="card path-map"' not in page and "circuit-graph" in page
+    assert "Choose a path to see what it costs to remove" in page
+
+
 def test_the_script_gets_the_numbers_of_the_story(circuit_run, circuit_cases):
     page = build(circuit_run)
     data = [

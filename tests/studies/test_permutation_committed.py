@@ -9,7 +9,6 @@ from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.studies.permutation.claims import claims
 from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.measures import measurements
 
 PAPER = Path(__file__).parents[2] / "docs" / "results" / "permutation" / "paper"
 KEYS = ("id", "statement", "source", "protocol", "threshold", "value", "interval", "n", "verdict", "trust")
@@ -23,7 +22,7 @@ def run():
 @pytest.fixture(scope="module")
 def judged(run):
     config = PermutationStudyConfig.model_validate(run.config)
-    evidence = Evidence.of_run(run, measurements(run, config))
+    evidence = Evidence.read(run)
     return [judge(claim, evidence).to_json() for claim in claims(config)]
 
 

@@ -17,7 +17,6 @@ from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
 from hopscope.studies.permutation.claims import claims
 from hopscope.studies.permutation.config import PRESETS, PermutationStudyConfig
-from hopscope.studies.permutation.measures import measurements
 
 from .page_evidence import page_evidence, told
 from .stories import blocks
@@ -109,7 +108,7 @@ def committed():
     """The committed results of the configurations that are asked for without changes, and their page."""
     run = RunFolder(PAPER)
     config = PermutationStudyConfig.model_validate(run.config)
-    evidence = Evidence.of_run(run, measurements(run, config)).where(configuration=BASE)
+    evidence = Evidence.read(run).where(configuration=BASE)
     config = config.model_copy(update={"sweeps": ()})
     ledger = Ledger([judge(claim, evidence) for claim in claims(config)])
     return evidence, find_study("permutation").story(run, config, evidence, ledger)
@@ -130,16 +129,14 @@ def test_the_page_of_the_committed_results(committed):
         "Width decides more than heads do.",
     ):
         assert sentence in words or sentence in lines(story), sentence
-    kinds = [block["kind"] for section in story["sections"] for block in section["blocks"]]
-    assert (kinds.count("worked"), kinds.count("explorer")) == (4, 1)
 
 
-@pytest.mark.long
-@pytest.mark.extras
-def test_worked_sequences_are_those_of_the_record(committed):
-    _, story = committed
-    for block in blocks(story, "worked"):
-        record = json.loads((PAPER / block["file"]).read_text(encoding="utf-8"))
+def test_worked_sequences_are_those_of_the_record(run, story):
+    worked = blocks(story, "worked")
+    files = list(run.path.glob("units/*/analysis/worked-*.json"))
+    assert bool(worked) == bool(blocks(story, "explorer")) == bool(files)
+    for block in worked:
+        record = json.loads((run.path / block["file"]).read_text(encoding="utf-8"))
         sequence, index = re.fullmatch(r"sequences\.(.+)\.probabilities\.(\d+)", block["key"]).groups()
         assert [[bar["probability"] for bar in step["bars"]] for step in block["steps"]] == (
             record["sequences"][sequence]["probabilities"][int(index)]

@@ -66,6 +66,7 @@ class ShownCircuit:
         least_width: of the graph in pixels, below which its words could not be read.
         is_wide: whether there is no room for anything beside the graph.
         rows, further: of the table of paths: those that are drawn, and those that are not.
+        has_maps: whether the attention of a chosen path can be shown.
         data: for the script.
     """
 
@@ -79,6 +80,7 @@ class ShownCircuit:
     timeline: Markup
     rows: list[PathRow]
     further: list[PathRow]
+    has_maps: bool
     data: dict[str, JsonValue]
 
 
@@ -103,6 +105,7 @@ def _shown(circuit: NamedCircuit) -> ShownCircuit:
         timeline=timeline,
         rows=[_row(path) for path in view.paths],
         further=[_row(path) for path in view.listed],
+        has_maps=view.maps is not None,
         data=_data(view),
     )
 
@@ -170,7 +173,9 @@ def _data(view: CircuitView) -> dict[str, JsonValue]:
             {"words": words, "start": start, "end": end} for words, start, end in role_groups(view.tokens)
         ],
         "paths": [_path(view, at) for at in range(len(view.paths))],
-        "maps": {f"{found.layer}.{found.head}": found.data for found in view.maps},
+        "maps": None
+        if view.maps is None
+        else {f"{found.layer}.{found.head}": found.data for found in view.maps},
         "first": _most_needed(view.paths),
     }
 

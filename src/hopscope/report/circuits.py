@@ -179,7 +179,7 @@ class CircuitView(Config):
         listed: further paths of it, which stand in the table alone: no rule names what their rows read.
         undrawn: how many further paths it has; stories of before list none of them.
         undrawn_heads: heads that have only such paths.
-        maps: attention of each head that is drawn.
+        maps: attention of each head that is drawn; None in a slim run folder, which has no attention maps.
     """
 
     member: int
@@ -199,7 +199,7 @@ class CircuitView(Config):
     listed: list[ListedPath] = Field(default_factory=list)
     undrawn: int = Field(0, ge=0)
     undrawn_heads: int = Field(0, ge=0)
-    maps: list[AttentionMaps]
+    maps: list[AttentionMaps] | None
 
     @property
     def shown(self) -> int:
@@ -241,6 +241,8 @@ class CircuitView(Config):
         _among([target.role for target in path.targets], [*self.rows, *UNNAMED, ""])
 
     def _check_maps(self) -> None:
+        if self.maps is None:
+            return
         shape = [len(self.checkpoints), len(self.tokens), len(self.tokens)]
         for found in self.maps:
             if found.shape != shape:

@@ -13,6 +13,7 @@ from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.report.circuits import CircuitBlock
 from hopscope.report.packed import PackedArray
+from hopscope.runs import is_slim
 from hopscope.runs.files import read_json
 
 Cell = str | int | float | None
@@ -276,9 +277,16 @@ class RunConfig(BaseModel):
 
 
 class RunRecord(Config):
-    """Everything the page needs of one run, apart from its figures."""
+    """Everything the page needs of one run, apart from its figures.
+
+    Attributes:
+        path: the run folder.
+        slim: whether the folder has no units: no checkpoints, attention maps and analyses.
+        config, story, claims: the files of these names.
+    """
 
     path: Path
+    slim: bool
     config: RunConfig
     story: Story
     claims: list[JudgedClaim]
@@ -292,6 +300,7 @@ def read_run(path: Path) -> RunRecord:
     """
     return RunRecord(
         path=path,
+        slim=is_slim(path),
         config=_read(path / "config.json", TypeAdapter(RunConfig)),
         story=_read(path / "story.json", TypeAdapter(Story)),
         claims=read_ledger(path / "claims.json"),

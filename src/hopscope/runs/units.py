@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _CHECKPOINT = re.compile(r"step-(\d{9,})\.safetensors")
 _AGAIN = "delete it and run the same command again"
 
+SLIM = "units.json"
+"""What stands in a slim run folder in place of `units/`: what every `unit.json` says, by the unit's hash."""
+
 
 class CheckpointWarning(UserWarning):
     """A damaged checkpoint was passed over when a run was resumed."""
@@ -69,14 +72,30 @@ class UnitFolder:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What `unit.json` says.
+        """What `unit.json` says; in a slim run folder, what `units.json` says of the unit.
 
         Raises:
             UserError: the file is missing, damaged, or made by a newer Hopscope.
         """
         path = self.path / "unit.json"
         remedy = f"delete the folder {self.path} and run the same command again"
+        if self._is_slim and not is_file(path):
+            path, remedy = self._slim_path, f"restore {self._slim_path}"
+            return check_schema(path, read_json(path, remedy)["units"].get(self.hash), remedy)
         return check_schema(path, read_json(path, remedy), remedy)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether there is a record of the unit: it was begun."""
+        return is_file(self.path / "unit.json") or self._is_slim
+
+    @property
+    def _slim_path(self) -> Path:
+        return self.path.parent.parent / SLIM
+
+    @property
+    def _is_slim(self) -> bool:
+        return is_file(self._slim_path)
 
     def checkpoint_path(self, step: int) -> Path:
         """Where the checkpoint of a step is, or would be."""
@@ -99,6 +118,11 @@ class UnitFolder:
             UserError: there is no checkpoint of that step.
         """
         found = dict(self.checkpoints())
+        if not found and self._is_slim:
+            raise UserError(
+                f"{self.run.path}: expected a run with its checkpoints, found only what it concluded ({SLIM}): "
+                "make the run again with the command that made it"
+            )
         if not found:
             raise UserError(
                 f"{self.path}: expected a checkpoint, found none: run the study until its first one"

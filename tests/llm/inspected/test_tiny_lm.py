@@ -2,6 +2,7 @@
 
 import html
 import json
+import math
 import re
 import subprocess
 import sys
@@ -78,6 +79,37 @@ def test_what_was_answered_is_in_the_evidence_and_the_claim_rests_on_it(run):
     (claim,) = json.loads((run / "claims.json").read_text())
     assert claim["value"] == {"zipf": share[0]} and claim["samples"] == {"zipf": [share[0]], "uniform": []}
     assert claim["registration"]["state"] == "registered"
+
+
+def test_every_tally_of_the_exam_is_in_the_table(run):
+    folder = find_run(run)
+    config, evidence = TinyLmConfig.model_validate(folder.config), Evidence.read(folder)
+    asked = 0
+    for record in folder.members:
+        (path,) = (run / "units" / record.unit).glob("analysis/exam-*.json")
+        (exam,) = [
+            each for each in json.loads(path.read_text())["members"] if each["member"] == record.member
+        ]
+        for tally in exam["tallies"]:
+            part = f"depth_{tally['depth']}"
+            table = evidence.rows(measure="exam", member=record.member, part=part).set_index("metric")
+            for name in ("accuracy", "first_accuracy", "acceptance", "answered"):
+                share = tally[name]
+                for metric, value in ((name, share["value"]), (f"{name}_low", share["low"])):
+                    found = table.loc[metric, "value"]
+                    assert found == value if value is not None else math.isnan(found)
+            for name in ("guess", "attempts", "questions", "stuck", "lost_chain"):
+                assert table.loc[name, "value"] == tally[name]
+            assert table.loc["wrong", "value"] == tally["accuracy"]["of"] - tally["accuracy"]["count"]
+            assert set(table["file"]) == {str(path.relative_to(run))}
+            assert set(table["step"]) == {config.training_steps}
+            lost = evidence.rows("lost_steps", member=record.member) if "lost_steps" in evidence else []
+            if tally["lost_steps"]:
+                of_depth = [row for row in lost.itertuples() if row.part.startswith(f"{part}: ")]
+                counts = {row.part.removeprefix(f"{part}: "): row.value for row in of_depth}
+                assert counts == tally["lost_steps"]
+            asked += 1
+    assert asked == len(folder.members) * len(config.depths)
 
 
 def test_the_same_command_finds_it(run, capsys):

@@ -15,7 +15,6 @@ from hopscope.studies.depth.claims import claims
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.figures import BELOW_BOUND, BELOW_EXACT, NEVER, SEEN, figures
 from hopscope.studies.depth.values import losses_below_bound, losses_without_curriculum
-from hopscope.studies.retrieval import measurements
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results" / "depth"
 RUNS = ("laptop", "steps", "specification")
@@ -29,7 +28,7 @@ def committed(request):
     """Folder, configuration and evidence of a committed run."""
     run = RunFolder(RESULTS / request.param)
     config = DepthStudyConfig.model_validate(run.config)
-    return run, config, Evidence.of_run(run, measurements(run, config))
+    return run, config, Evidence.read(run)
 
 
 def close(found, expected):
@@ -113,8 +112,9 @@ def test_figures_show_the_committed_data(committed, tmp_path):
         assert now == before, name
 
 
-def test_every_number_of_the_analyses_has_a_row(committed):
-    run, config, evidence = committed
+def test_every_number_of_the_analyses_has_a_row(depth_run):
+    run = RunFolder.open(depth_run)
+    config, evidence = DepthStudyConfig.model_validate(run.config), Evidence.read(run)
     rows = evidence.rows(measure="retrieval")
     assert set(rows["step"]) == {config.training_steps} and rows["value"].notna().all()
     for record in run.members:

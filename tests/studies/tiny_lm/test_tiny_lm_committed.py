@@ -2,17 +2,16 @@
 
 import csv
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
-from hopscope.claims import Ledger, judge
+from hopscope.claims import judge
+from hopscope.figures import write_figures
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
 from hopscope.studies.tiny_lm.config import TinyLmConfig
-from hopscope.studies.tiny_lm.members import gather
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results" / "tiny_lm"
 STUDY = find_study("tiny-lm")
@@ -27,7 +26,7 @@ def committed(request):
     """A run on record, its configuration and its evidence."""
     run = RunFolder.open(RESULTS / request.param)
     config = TinyLmConfig.model_validate(run.config)
-    return run, config, Evidence.of_run(run, STUDY.measurements(run, config))
+    return run, config, Evidence.read(run)
 
 
 def test_every_key_of_the_ledger_is_as_it_was(committed):
@@ -51,74 +50,31 @@ def test_values_of_every_seed_and_what_is_missing_are_as_they_were(committed):
         assert (words in old["words"]) == (words in claim.words)
 
 
-def test_the_exam_is_in_the_table(committed):
-    run, config, evidence = committed
-    asked = 0
-    for record in run.members:
-        (path,) = (run.path / "units" / record.unit).glob("analysis/exam-*.json")
-        (found,) = [each for each in read(path)["members"] if each["member"] == record.member]
-        for tally in found["tallies"]:
-            part = f"depth_{tally['depth']}"
-            table = evidence.rows(measure="exam", member=record.member, part=part).set_index("metric")
-            for name in ("accuracy", "first_accuracy", "acceptance", "answered"):
-                share = tally[name]
-                assert table.loc[name, "value"] == share["value"]
-                assert table.loc[f"{name}_low", "value"] == share["low"]
-            for name in ("guess", "attempts", "questions", "stuck", "lost_chain"):
-                assert table.loc[name, "value"] == tally[name]
-            assert table.loc["wrong", "value"] == tally["questions"] - tally["accuracy"]["count"]
-            assert set(table["file"]) == {str(path.relative_to(run.path))}
-            assert set(table["step"]) == {config.training_steps}
-            lost = evidence.rows("lost_steps", member=record.member) if "lost_steps" in evidence else []
-            if tally["lost_steps"]:
-                of_depth = [row for row in lost.itertuples() if row.part.startswith(f"{part}: ")]
-                counts = {row.part.removeprefix(f"{part}: "): row.value for row in of_depth}
-                assert counts == tally["lost_steps"]
-            asked += 1
-    assert asked == len(run.members) * len(config.depths)
+def views(story):
+    """What the page's player knows of each circuit."""
+    blocks = [block for section in story["sections"] for block in section["blocks"]]
+    return [each["view"] for block in blocks if block["kind"] == "circuit" for each in block["circuits"]]
 
 
 def test_circuits_and_their_formation_are_in_the_table(committed):
-    run, config, evidence = committed
-    members = gather(run, config)
-    flags = {name: evidence.last(name) for name in ("learned_all", "was_read")}
-    for each in members:
-        number, reading = each.member, each.reading
-        assert flags["was_read"][number] == (reading["verdict"] == "read")
-        assert flags["learned_all"][number] == (reading["learned"] == ["D = 1", "D = 2"])
-        assert evidence.last("learned", part="depth_2")[number] == ("D = 2" in reading["learned"])
-        for part in ("full", "rules", "recomputed", "random_circuits"):
-            assert evidence.last("circuit_loss", part=part)[number] == reading["loss"][part]
-        lost = evidence.last("accuracy_lost", part="worst_recomputed")
-        assert lost[number] == reading["worst_recomputed"]
-        assert evidence.last("paths")[number] == len(reading["paths"])
-        assert evidence.last("heads")[number] == len({(p["layer"], p["head"]) for p in reading["paths"]})
-        path = each.paths[-1]
-        place = {"layer": path.layer, "head": path.head, "part": path.read}
-        curve = evidence.curve("attention", member=number, **place)[number]
-        assert curve.to_dict() == dict(zip(each.checkpoints, path.attention, strict=True))
-        assert evidence.last("mean_attention", **place)[number] == path.mean_attention
-        for found in reading["exchanges"]:
-            where = {"layer": found["layer"], "head": found["head"]}
-            where["part"] = f"{found['query_role']}: {found['exchanged']}"
-            told = (
-                evidence.rows(measure="circuit", member=number, **where)
-                .set_index("metric")["value"]
-                .to_dict()
-            )
-            expected = {
-                "rise_if_exchanged": found["rise"],
-                "kept_if_exchanged": found["answers_kept"],
-                "follow_if_exchanged": found["answers_follow"],
-            }
-            assert told == {name: value for name, value in expected.items() if value is not None}
-        formed = each.formed(path)
-        assert evidence.last("formed", **place)[number] == (formed.time is not None)
-    reads = {each.member: each.reading["reads"] for each in members}
-    classes = evidence.last("circuit_class")
-    for one in reads:
-        for other in reads:
-            assert (classes[one] == classes[other]) == (reads[one] == reads[other])
+    """As far as the page shows them: the paths that have a name."""
+    run, _, evidence = committed
+    shown = views(read(run.path / "story.json"))
+    assert shown
+    for view in shown:
+        number = view["member"]
+        assert evidence.last("was_read")[number] == (view["verdict"] == "read")
+        for part in ("full", "rules", "recomputed", "complement", "random_circuits"):
+            assert evidence.last("circuit_loss", part=part)[number] == view["loss"][part]
+        assert evidence.last("paths")[number] >= len(view["paths"]) > 0
+        assert evidence.last("heads")[number] >= len({(p["layer"], p["head"]) for p in view["paths"]})
+        for path in view["paths"]:
+            place = {"layer": path["layer"], "head": path["head"]}
+            place["part"] = f"{path['query_role']} → {path['target_role']}"
+            # The page shows some of the checkpoints, and rounds.
+            curve = evidence.curve("attention", member=number, **place)[number][view["checkpoints"]]
+            assert curve.to_list() == pytest.approx(path["attention"], abs=6e-5)
+            assert evidence.last("mean_attention", **place)[number] == path["mean_attention"]
 
 
 def test_when_depths_were_learned_is_what_the_page_says(committed):
@@ -138,36 +94,19 @@ def test_when_depths_were_learned_is_what_the_page_says(committed):
     assert found == len(told) > 0
 
 
-def views(story):
-    """What the page's player knows of each circuit."""
-    blocks = [block for section in story["sections"] for block in section["blocks"]]
-    return [each["view"] for block in blocks if block["kind"] == "circuit" for each in block["circuits"]]
-
-
 def csv_rows(path):
     with path.open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def test_the_page_lost_nothing(tmp_path):
-    """Every number, curve and circuit that the page of the run showed when it was committed."""
-    before = read(RESULTS / "laptop" / "story.json")
-    run = RunFolder.open(Path(shutil.copytree(RESULTS / "laptop", tmp_path / "laptop")))
+def test_figures_show_what_they_showed(tmp_path):
+    """Every point and curve of the run's figures when it was committed."""
+    run = RunFolder.open(RESULTS / "laptop")
     config = TinyLmConfig.model_validate(run.config)
-    evidence = Evidence.of_run(run, STUDY.measurements(run, config))
-    ledger = Ledger([judge(claim, evidence) for claim in STUDY.claims(config)])
-    STUDY.present(run, config, evidence, ledger)
-    after = run.read_json("story.json")
-    values = {number["value"] for number in after["numbers"].values()}
-    assert [number for number in before["numbers"].values() if number["value"] not in values] == []
-    shown = views(after)
-    for view in shown:
-        # How much of a circuit is not drawn was not told then.
-        assert view["undrawn"] == len(view.pop("listed"))
-        assert view.pop("undrawn") >= 0 <= view.pop("undrawn_heads")
-    assert shown == views(before)
+    copy = RunFolder(tmp_path)
+    write_figures(copy, STUDY.figures(config), Evidence.read(run))
     old, new = ([folder / f"{name}.csv" for name in ("accuracy", "curves")]
-                for folder in (RESULTS / "laptop" / "figures", run.path / "figures"))  # fmt: skip
+                for folder in (RESULTS / "laptop" / "figures", copy.path / "figures"))  # fmt: skip
     points = {(row["mixture"], row["depth"], row["accuracy"], row["low"]) for row in csv_rows(old[0])}
     seeds = [row for row in csv_rows(new[0]) if row["kind"] == "seed"]
     assert {(row["name"], row["x"], row["value"], row["low"]) for row in seeds} == points

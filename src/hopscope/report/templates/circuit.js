@@ -107,7 +107,7 @@
         head.replaceChildren(button);
         row.addEventListener("click", () => this.choose(at));
       });
-      for (const moved of ["pointermove", "pointerdown"]) {
+      for (const moved of this.data.maps ? ["pointermove", "pointerdown"] : []) {
         this.panel.querySelector(".path-map").addEventListener(moved, event => this.pointed(event));
       }
     }
@@ -170,8 +170,10 @@
       const title = part(".path-title");
       if (title.textContent !== path.title) title.textContent = path.title;
       part(".path-facts").replaceChildren(...facts(path, path.attention[this.at]));
-      part(".path-map").replaceChildren(map(this.data.tokens, this.data.groups, path, this.pattern(path)));
-      part(".path-cell").textContent = HINT;
+      if (this.data.maps) {
+        part(".path-map").replaceChildren(map(this.data.tokens, this.data.groups, path, this.pattern(path)));
+        part(".path-cell").textContent = HINT;
+      }
       part(".path-losses tbody").replaceChildren(...bars(path, this.data.loss, this.data.threshold));
       this.panel.hidden = false;
     }

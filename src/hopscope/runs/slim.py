@@ -1,0 +1,71 @@
+"""Slim run folders: what a run concluded, without the folders of its units.
+
+A finished run of the paper's scale takes gigabytes, nearly all of it checkpoints.  The documentation needs its evidence
+table, its claims and its page.  A slim folder holds these, and one file in place of `units/`.  Commands that only read
+conclusions work on it as on the whole run.
+"""
+
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from hopscope.errors import UserError
+from hopscope.runs.evidence_write import EVIDENCE
+from hopscope.runs.files import is_file, is_folder, read_json, write_json
+from hopscope.runs.hashing import SCHEMA_VERSION
+from hopscope.runs.store import RunFolder
+from hopscope.runs.units import SLIM
+
+_NEEDED = ("config.json", "members.json", EVIDENCE, "claims.json", "story.json", "DONE")
+_IF_THERE = ("registration.json", "study.json", "conclusion.json")
+_REMEDY = "run the same command again to make it anew"
+
+
+def is_slim(path: Path) -> bool:
+    """Whether a run folder holds the conclusions of a run without its units."""
+    return is_file(path / SLIM)
+
+
+def slim_copy(run: RunFolder, to: Path, pictures: Collection[str] = ()) -> None:
+    """Write a slim copy of a finished run.
+
+    It has the evidence table, claims, registration, page and the data of all figures.  It lacks checkpoints, analyses,
+    the attention maps of the page's circuits, `metrics.parquet` (the evidence table has its rows), logs, events, and
+    the drawings and the HTML file that `hopscope report` makes.
+
+    Args:
+        run: a finished run; its own folder may be slim.
+        to: the folder to write; one that is there is replaced.
+        pictures: file names of drawings under `figures/` to keep, such as `loss.png`.
+
+    Raises:
+        UserError: the run is not finished, or a file cannot be read or written.
+    """
+    missing = [name for name in _NEEDED if not is_file(run.path / name)]
+    if missing:
+        raise UserError(
+            f"{run.path}: expected a finished run, found no {missing[0]}; run the same command again first"
+        )
+    records = {unit.hash: unit.record for unit in run.units}
+    shutil.rmtree(to, ignore_errors=True)
+    (to / "figures").mkdir(parents=True)
+    for name in (*_NEEDED, *_IF_THERE):
+        if is_file(run.path / name):
+            shutil.copyfile(run.path / name, to / name)
+    write_json(to / "story.json", _without_maps(read_json(run.path / "story.json", _REMEDY)))
+    write_json(to / SLIM, {"schema_version": SCHEMA_VERSION, "units": records})
+    for path in sorted((run.path / "figures").glob("*")):
+        if path.name.endswith((".csv", ".vl.json")) or path.name in pictures:
+            shutil.copyfile(path, to / "figures" / path.name)
+    if is_folder(run.path / "source"):
+        shutil.copytree(run.path / "source", to / "source")
+
+
+def _without_maps(story: dict[str, Any]) -> dict[str, Any]:
+    """A story whose circuits have no attention maps: they are most of its bytes."""
+    for section in story["sections"]:
+        for block in section["blocks"]:
+            for circuit in block.get("circuits", ()):
+                circuit["view"]["maps"] = None
+    return story

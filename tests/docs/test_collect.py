@@ -1,0 +1,48 @@
+"""`docs/collect.py` keeps what a finished run concluded."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from hopscope.runs import is_slim
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture
+def collect(tmp_path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("collect", DOCS / "collect.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "DOCS", tmp_path / "docs")
+    monkeypatch.setattr(module, "RESULTS", tmp_path / "docs" / "results")
+    (tmp_path / "docs" / "results" / "permutation").mkdir(parents=True)
+    (tmp_path / "README.md").write_text("![Loss](docs/results/permutation/small/figures/loss.png)")
+    (tmp_path / "docs" / "page.md").write_text("![Skills](results/permutation/other/figures/skills.png)")
+    return module
+
+
+def test_a_run_is_kept_with_the_pictures_that_a_page_shows(collect, small_run, tmp_path):
+    assert collect.main([str(small_run), "permutation/small"]) == 0
+    kept = tmp_path / "docs" / "results" / "permutation" / "small"
+    assert is_slim(kept)
+    assert [path.name for path in kept.rglob("*.png")] == ["loss.png"]
+    assert not list(kept.rglob("*.svg")) and not (kept / "units").exists()
+    claims = json.loads((small_run / "claims.json").read_text(encoding="utf-8"))
+    assert json.loads((kept / "claims.json").read_text(encoding="utf-8")) == claims
+
+
+def test_a_folder_that_is_no_finished_run_is_refused(collect, tmp_path, capsys):
+    assert collect.main([str(tmp_path), "permutation/small"]) == 2
+    assert collect.main([]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and said[1].startswith("collect: expected RUN and NAME")
+
+
+def test_the_record_of_a_users_study_names_its_file_without_its_folder(collect, tmp_path):
+    record = tmp_path / "study.json"
+    record.write_text(json.dumps({"reference": "/somewhere/copying.py:study"}), encoding="utf-8")
+    collect._without_folder(record)
+    assert json.loads(record.read_text(encoding="utf-8")) == {"reference": "copying.py:study"}
