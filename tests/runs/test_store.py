@@ -160,7 +160,8 @@ CREATING = """
 import sys
 from pathlib import Path
 import numpy as np
-from hopscope.runs import METRICS_SCHEMA, Row, RunFolder, save_checkpoint, write_evidence, write_part
+from hopscope.runs import Row, RunFolder, save_checkpoint, write_evidence, write_part
+from hopscope.runs.metrics import METRICS_SCHEMA
 overrides = [{"z": 1, "a": {"d": 2, "c": 3}}, {"y": 2, "a": {"d": 3, "c": 5}}]
 members = [{"member": n, "unit": "u", "index": n, "seed": 2, "overrides": each} for n, each in enumerate(overrides)]
 run = RunFolder.create(Path(sys.argv[1]), "depth", {"b": 1, "a": 0.1}, members, None)
