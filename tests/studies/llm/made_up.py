@@ -1,9 +1,9 @@
 """Answers that were never given: to real questions, by a rule, so that every count is known."""
 
 from hopscope.claims import judge
-from hopscope.llm.answers import record, rows
-from hopscope.llm.cells import SCHEMA_VERSION, Answers, cells_of
-from hopscope.llm.question_sets import question_set, remembered
+from hopscope.language.questions.answers import record, rows
+from hopscope.language.questions.cells import SCHEMA_VERSION, Answers, cells_of
+from hopscope.language.questions.sets import question_set, remembered
 from hopscope.runs.evidence import Evidence
 from hopscope.studies.llm import measurements
 from hopscope.studies.llm.claims import claims

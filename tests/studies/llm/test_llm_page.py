@@ -14,7 +14,7 @@ from hopscope.errors import UserError
 from hopscope.executors.finish import finish
 from hopscope.executors.local import run_study
 from hopscope.figures import write_figures
-from hopscope.llm.cells import FILE
+from hopscope.language.questions.cells import FILE
 from hopscope.report.figures import figure_names, render_figure
 from hopscope.runs import RunFolder, find_run
 from hopscope.runs.evidence import Evidence

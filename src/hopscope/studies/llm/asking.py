@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator
 
-from hopscope.llm.answers import Row, records, rows
-from hopscope.llm.cells import FILE, SCHEMA_VERSION, Answers, cells_of
-from hopscope.llm.evaluation import evaluate
-from hopscope.llm.question_sets import question_set
-from hopscope.llm.watch import Watch
+from hopscope.language.inspect.evaluation import evaluate
+from hopscope.language.inspect.watch import Watch
+from hopscope.language.questions.answers import Row, records, rows
+from hopscope.language.questions.cells import FILE, SCHEMA_VERSION, Answers, cells_of
+from hopscope.language.questions.sets import question_set
 from hopscope.runs import RunFolder
 from hopscope.studies.llm.config import LanguageModelConfig
 from hopscope.tasks.text import FORMULATIONS, Question

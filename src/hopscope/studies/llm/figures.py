@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from hopscope.figures import Figure, dots, sweep
 from hopscope.figures.series import SHARE, Axis, Given, Mark, Series
-from hopscope.llm.answers import Share, share
-from hopscope.llm.cells import Cell, by_chance
+from hopscope.language.questions.answers import Share, share
+from hopscope.language.questions.cells import Cell, by_chance
 from hopscope.studies.llm.config import LanguageModelConfig, short_names
 from hopscope.studies.llm.measurements import cells
 

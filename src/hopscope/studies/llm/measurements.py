@@ -3,7 +3,7 @@
 Measure `answers`, part `MODEL, KIND` (such as `openai/gpt-4o, equations D = 3`).
     `correct`: one row for each question, 1 if its first acceptable answer is right, null if none was acceptable.
 
-Measure `tally`, with the same parts: see `hopscope.llm.tally_rows`.  Besides,
+Measure `tally`, with the same parts: see `hopscope.language.questions.tally_rows`.  Besides,
     `from_first_line`, `from_answer_line`: wrong answers of another chain, by how many chains further down its line
         stands than the asked one's (that which is read first, and that which gives the answer); part `MODEL, KIND: -1`.
 """
@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hopscope.llm.answers import Share
-from hopscope.llm.cells import FILE, Answers, Cell, read_answers
-from hopscope.llm.tally_rows import COUNTS, NUMBERS, SHARES, counted_rows, tally_rows
+from hopscope.language.questions.answers import Share
+from hopscope.language.questions.cells import FILE, Answers, Cell, read_answers
+from hopscope.language.questions.tally_rows import COUNTS, NUMBERS, SHARES, counted_rows, tally_rows
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
 from hopscope.studies.llm.config import Kind, LanguageModelConfig

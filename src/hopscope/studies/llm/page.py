@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
-from hopscope.llm.cells import by_chance
-from hopscope.llm.survival import survivals
+from hopscope.language.questions.cells import by_chance
+from hopscope.language.questions.survival import survivals
 from hopscope.story.functions import PageFunctions
 from hopscope.studies.llm.config import Kind, LanguageModelConfig, short_names
 from hopscope.studies.llm.measurements import FOLLOWED, cells, part_of

@@ -1,6 +1,6 @@
 """The study of language models as a value: nothing is trained, so there are no units and no members."""
 
-from hopscope.llm.cells import FILE
+from hopscope.language.questions.cells import FILE
 from hopscope.studies.analysis import RunAnalysis, deferred
 from hopscope.studies.llm.claims import claims
 from hopscope.studies.llm.config import COSTS, PRESETS, LanguageModelConfig

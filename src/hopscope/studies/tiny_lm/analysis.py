@@ -7,10 +7,10 @@ from typing import Any
 from torch import Tensor
 
 from hopscope.errors import UserError
-from hopscope.llm.answers import records, rows, tallies
-from hopscope.llm.evaluation import evaluate
-from hopscope.llm.failures import check_installed
-from hopscope.llm.gpt2_folder import write_folder
+from hopscope.language.gpt2_folder import write_folder
+from hopscope.language.inspect.evaluation import evaluate
+from hopscope.language.inspect.failures import check_installed
+from hopscope.language.questions.answers import records, rows, tallies
 from hopscope.models.interventions import Roles
 from hopscope.models.transformer import Transformer
 from hopscope.runs import UnitFolder
