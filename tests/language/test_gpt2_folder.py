@@ -1,4 +1,4 @@
-"""A model of ours as a Hugging Face folder, without any library of theirs: there, back, and asked."""
+"""A model of ours as a Hugging Face folder, without any library of theirs: there and back."""
 
 import json
 
@@ -8,14 +8,10 @@ from tests.oracles.equations import reference_text
 
 from hopscope.errors import UserError
 from hopscope.language.gpt2_folder import ORIGIN, WEIGHTS, read_folder, write_folder
-from hopscope.language.inspect.answerer import load_answerer
-from hopscope.language.inspect.own_answerer import OwnAnswerer
 from hopscope.models.config import TransformerConfig
-from hopscope.models.member import MemberTransformer
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import EquationsConfig
 from hopscope.tasks.equations import EquationsTask
-from hopscope.tasks.text.tokens import END
 
 TASK = EquationsTask(EquationsConfig(chains=3, depths=(1, 2)))
 
@@ -30,10 +26,6 @@ def module_of(**changes):
     noise = torch.randn(model.parameters.flat.shape, generator=torch.Generator().manual_seed(7))
     model.parameters.flat += 0.1 * noise
     return model.member(0)
-
-
-def prompts(count, start=0):
-    return [reference_text(TASK.config, 3, "train", 0, start + index)["prompt"] for index in range(count)]
 
 
 @pytest.mark.parametrize("mlp_ratio", [0.0, 2.0])
@@ -76,48 +68,5 @@ def test_a_damaged_folder_is_said_in_one_line(tmp_path, damage):
     else:
         (tmp_path / ORIGIN).write_text("{}")
     with pytest.raises(UserError, match="export the member again") as error:
-        load_answerer(tmp_path)
+        read_folder(tmp_path)
     assert "\n" not in str(error.value)
-
-
-class Said(MemberTransformer):
-    """Says the same words after any prompt, one after another."""
-
-    def __init__(self, *words):
-        super().__init__(module_of().config)
-        self.words = [TASK.vocabulary.index(word) for word in words]
-        self.lengths = []
-
-    def forward(self, inputs):
-        if not self.lengths or inputs.shape[1] <= self.lengths[-1]:
-            self.lengths.clear()
-        self.lengths.append(inputs.shape[1])
-        logits = torch.zeros(*inputs.shape, len(TASK.vocabulary))
-        logits[:, -1, self.words[len(self.lengths) - 1]] = 90.0
-        return logits
-
-
-def test_an_answer_ends_at_the_mark_or_at_the_most_tokens():
-    assert OwnAnswerer(Said("2", END, "1"), TASK.vocabulary).answer(prompts(1), 0.0, [0]) == ["2"]
-    assert OwnAnswerer(Said("2", "1", "0"), TASK.vocabulary).answer(prompts(1), 0.0, [0], 2) == ["2 1"]
-
-
-def test_answers_of_a_batch_are_those_of_each_alone(tmp_path):
-    write_folder(module_of(), TASK.vocabulary, tmp_path, {})
-    answerer = load_answerer(tmp_path)
-    assert isinstance(answerer, OwnAnswerer)
-    asked = prompts(9)
-    together = answerer.answer(asked, 1.0, range(9), 3)
-    assert together == [answerer.answer([one], 1.0, [n], 3)[0] for n, one in enumerate(asked)]
-    module, _ = read_folder(tmp_path)
-    first = [TASK.vocabulary[int(module(TASK.read(one)[None])[0, -1].argmax())] for one in asked]
-    assert [answer.split()[0] if answer else END for answer in answerer.answer(asked, 0.0, [0] * 9)] == first
-
-
-def test_what_the_model_cannot_read_is_said_in_one_line(tmp_path):
-    write_folder(module_of(), TASK.vocabulary, tmp_path, {})
-    answerer = load_answerer(tmp_path)
-    with pytest.raises(UserError, match="expected words that the model was trained on, found 'zebra'"):
-        answerer.answer(["What is the value of zebra?"], 0.0, [0])
-    with pytest.raises(UserError, match=f"expected at most {TASK.positions} tokens, found 200"):
-        answerer.answer(["a " * 200], 0.0, [0])

@@ -211,17 +211,19 @@ def _moved(weight: Float[Tensor, "output model"], bias: Float[Tensor, " output"]
 # Back.
 
 
-def is_folder(path: Path) -> bool:
-    """Whether a folder is one of ours."""
-    return (path / ORIGIN).is_file()
-
-
 def read_folder(path: Path) -> tuple[MemberTransformer, tuple[str, ...]]:
     """The model of a folder, and its vocabulary.
 
     Raises:
-        UserError: a file is damaged or does not fit the others.
+        UserError: there is no such folder, it is not one of ours, or a file is damaged or does not fit the others.
     """
+    if not path.is_dir():
+        raise UserError(f"{path}: expected the folder of a language model, found none; check the path")
+    if not (path / ORIGIN).is_file():
+        raise UserError(
+            f"{path}: expected a folder that the study tiny-lm wrote, with {ORIGIN} in it, found another's; ask a "
+            f"Hugging Face model as hf/{path}"
+        )
     record = read_json(path / ORIGIN, "export the member again")
     try:
         config = TransformerConfig.model_validate(record["model"])

@@ -2,35 +2,27 @@
 
 import pytest
 import torch
+from inspect_ai.model import get_model
 from tests.oracles.equations import reference_text
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hopscope.language.gpt2_folder import write_folder
-from hopscope.language.inspect import evaluate
-from hopscope.language.inspect.answerer import load_answerer
-from hopscope.language.inspect.transformers_answerer import load_transformers
-from hopscope.language.questions.answers import records, rows
-from hopscope.models.config import TransformerConfig
-from hopscope.models.transformer import Transformer
+from hopscope.language.questions.answers import rows
 from hopscope.tasks.config import EquationsConfig
 from hopscope.tasks.equations import EquationsTask
 from hopscope.tasks.text.split import held_out_mappings
+
+from .own import ask, random_member
 
 TASK = EquationsTask(EquationsConfig(chains=3, depths=(1, 2)))
 
 
 @pytest.fixture(scope="module", params=[0.0, 2.0], ids=["attention only", "with MLP"])
 def exported(request, tmp_path_factory):
-    shape = TransformerConfig(
-        layers=2, heads=3, width=33, mlp_ratio=request.param, positions="learned", length=TASK.positions,
-        input_size=TASK.input_size, output_size=TASK.output_size, readout=TASK.readout, init="torch",
-    )  # fmt: skip
-    model = Transformer.initial(shape, torch.tensor([5]))
-    noise = torch.randn(model.parameters.flat.shape, generator=torch.Generator().manual_seed(7))
-    model.parameters.flat += 0.1 * noise
+    member = random_member(TASK, mlp_ratio=request.param)
     folder = tmp_path_factory.mktemp("exported") / "model"
-    write_folder(model.member(0), TASK.vocabulary, folder, {"step": 3})
-    return model.member(0), folder
+    write_folder(member, TASK.vocabulary, folder, {"step": 3})
+    return member, folder
 
 
 def test_logits_are_those_of_transformers(exported):
@@ -54,20 +46,24 @@ def test_the_tokenizer_reads_what_we_read_and_asks_the_bare_prompt(exported):
 
 
 def test_our_answers_are_those_of_transformers(exported):
-    prompts = [reference_text(TASK.config, 3, "train", 0, index)["prompt"] for index in range(13)]
-    ours, theirs = load_answerer(exported[1]), load_transformers(exported[1])
-    for temperature in (0.0, 1.0):
-        assert ours.answer(prompts, temperature, range(13), 3) == theirs.answer(
-            prompts, temperature, range(13), 3
-        )
+    theirs, tokenizer = (
+        AutoModelForCausalLM.from_pretrained(exported[1]),
+        AutoTokenizer.from_pretrained(exported[1]),
+    )
+    ours = get_model(f"hopscope/{exported[1]}", memoize=False).api
+    for index in range(13):
+        prompt = reference_text(TASK.config, 3, "train", 0, index)["prompt"]
+        given = tokenizer(prompt, return_tensors="pt")
+        said = theirs.generate(**given, max_new_tokens=3, do_sample=False)[0, given["input_ids"].shape[1] :]
+        assert ours.answer(prompt, 0.0, 0, 3) == tokenizer.decode(said, skip_special_tokens=True).strip()
 
 
 def test_it_is_asked_held_out_questions_through_inspect(exported, tmp_path):
-    (log,) = evaluate(
+    (log,) = ask(
         [f"hopscope/{exported[1]}"], ("equations",), log_dir=tmp_path, depths=(1, 2), chains=3, count=5,
         held_out=0.2, split_seed=0,
     )  # fmt: skip
-    found = rows(records(log))
+    found = rows(log)
     assert [row.depth for row in found] == [1] * 5 + [2] * 5
     (held,) = held_out_mappings(3, 0.2, 0)
     for sample in log.samples:

@@ -8,10 +8,10 @@ from tests.tasks.text.solvers import SOLVERS
 
 from hopscope.errors import UserError
 from hopscope.executors.local import run_study
-from hopscope.language.questions.cells import FILE, read_answers
+from hopscope.language.questions.answers import FILE, read_answers
 from hopscope.language.questions.survival import survivals
 from hopscope.studies import find_study
-from hopscope.studies.llm.asking import questions_of
+from hopscope.studies.llm.asking import asked_of
 from hopscope.studies.llm.config import PAPER_COUNT, LanguageModelConfig
 
 from .stub import Stub
@@ -28,7 +28,7 @@ class Forgetful:
     """Answers of a model that loses a hop now and then; the same whenever a question is asked for the same time."""
 
     def __init__(self, config: LanguageModelConfig):
-        self.questions = {question.prompt: question for question in questions_of(config)}
+        self.questions = {each.prompt: each for one in asked_of(config) for each in one.questions()}
 
     def __call__(self, prompt: str, before: int) -> str:
         question, chance = self.questions[prompt], random.Random(f"{prompt} {before}")

@@ -1,125 +1,152 @@
-"""`hopscope/PATH`: a model whose distribution is known answers what it should, alone or in a batch."""
+"""`hopscope/FOLDER`: a model whose distribution is known answers what it should, and models that cannot be asked."""
 
 import re
 from collections import Counter
 
 import pytest
 import torch
+from click import ClickException
 from inspect_ai.model import GenerateConfig, get_model
+from tests.oracles.equations import reference_text
 
-import hopscope.language.inspect.registry  # noqa: F401
+import hopscope.language.inspect.tasks  # noqa: F401
 from hopscope.claims.intervals import clopper_pearson
 from hopscope.errors import UserError
+from hopscope.language.gpt2_folder import ORIGIN, WEIGHTS, read_folder, write_folder
 from hopscope.language.inspect import evaluate
-from hopscope.language.inspect.answerer import load_answerer
-from hopscope.language.inspect.continuing import choose
-from hopscope.language.questions.answers import records, rows, tallies
+from hopscope.language.inspect.provider import choose
+from hopscope.language.questions.answers import rows, tallies
+from hopscope.models.member import MemberTransformer
+from hopscope.tasks.config import EquationsConfig
+from hopscope.tasks.equations import EquationsTask
+from hopscope.tasks.text.tokens import END
 
-from .tiny import POSITIONS, build
+from .own import ask, build, random_member, shape_of
 
-ANSWERS = {"0": 0.42, "1": 0.28, "s": 0.19, "Berlin": 0.11}
-PROMPTS = ["a = 1 What is a ?", "b", "c = 0 and", "What is a ?"]
+ANSWERS = {"0": 0.42, "1": 0.28, "is": 0.19, END: 0.11}
+TASK = EquationsTask(EquationsConfig(chains=3, depths=(1, 2)))
+
+
+def model_of(folder):
+    return get_model(f"hopscope/{folder}", memoize=False)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("tiny"), ANSWERS)
+    return build(tmp_path_factory.mktemp("known"), ANSWERS)
 
 
 @pytest.fixture(scope="module")
-def answerer(folder):
-    return load_answerer(folder)
-
-
-def test_greedy_takes_the_likeliest(answerer):
-    assert answerer.answer(PROMPTS, 0.0, [1, 2, 3, 4]) == ["0"] * 4
-
-
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_samples_have_the_distribution_of_the_model(answerer, temperature):
-    count = 1009
-    found = Counter(answerer.answer(["What is a ?"] * count, temperature, range(count)))
-    weights = {word: p ** (1 / temperature) for word, p in ANSWERS.items()}
-    for word, weight in weights.items():
-        low, high = clopper_pearson(found[word], count, confidence=0.9999)
-        assert low < weight / sum(weights.values()) < high, word
-    assert set(found) <= set(ANSWERS)
-
-
-def test_an_answer_does_not_depend_on_its_batch(answerer):
-    seeds = [3, 1, 4, 1]
-    together = answerer.answer(PROMPTS * 30, 1.0, seeds * 30)
-    alone = [answerer.answer([prompt], 1.0, [seed])[0] for prompt, seed in zip(PROMPTS, seeds, strict=True)]
-    assert together == alone * 30
-    assert len(set(answerer.answer(["b"] * 20, 1.0, range(20)))) > 1
-
-
-def test_an_answer_has_the_tokens_that_it_may_have(folder, tmp_path):
-    ceaseless = build(tmp_path, ANSWERS, ends=False)
-    assert load_answerer(ceaseless).answer(["b"], 0.0, [0], max_tokens=3) == ["0 0 0"]
-    assert load_answerer(folder).answer(["b"], 0.0, [0], max_tokens=3) == ["0"]
-
-
-def test_a_token_of_no_probability_is_never_drawn():
-    logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]]).repeat(997, 1)
-    drawn = choose(logits, 1.0, torch.arange(997), 0)
-    assert set(drawn.tolist()) == {1, 3}
-    assert drawn.tolist() != choose(logits, 1.0, torch.arange(997), 1).tolist()
-
-
-def test_a_prompt_that_does_not_fit(answerer):
-    with pytest.raises(
-        UserError, match=rf"at most {POSITIONS} tokens with the answer, found {POSITIONS + 3}"
-    ):
-        answerer.answer(["a " * (POSITIONS - 6)], 0.0, [0])
-
-
-def damaged(folder, name, content):
-    (folder / name).write_text(content)
+def untrained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("untrained")
+    write_folder(random_member(TASK), TASK.vocabulary, folder, {})
     return folder
 
 
+def prompts(count):
+    return [reference_text(TASK.config, 3, "train", 0, index)["prompt"] for index in range(count)]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_samples_have_the_distribution_of_the_model(folder, temperature):
+    count, api = 1009, model_of(folder).api
+    found = Counter(api.answer("What is", temperature, seed, 1) for seed in range(count))
+    weights = {word: p ** (1 / temperature) for word, p in ANSWERS.items()}
+    weights[""] = weights.pop(END)
+    for word, weight in weights.items():
+        low, high = clopper_pearson(found[word], count, confidence=0.9999)
+        assert low < weight / sum(weights.values()) < high, word
+    assert set(found) <= set(weights)
+
+
+def test_an_answer_ends_at_the_mark_at_the_most_tokens_or_one_behind_the_context(folder):
+    api = model_of(folder).api
+    assert api.answer("What is", 0.0, 0, 3) == "0 0 0"
+    assert api.answer("is " * (TASK.positions - 1), 0.0, 0) == "0 0"
+    assert api.answer("is " * TASK.positions, 0.0, 0) == "0"
+    with pytest.raises(UserError, match=f"expected at most {TASK.positions} tokens, found 200"):
+        api.answer("a " * 200, 0.0, 0)
+    long = [api.answer("What is", 1.0, seed) for seed in range(31)]
+    # Up to the end token, which is drawn at one place in nine.
+    assert {len(words.split()) for words in long} > {1, 8}
+    assert max(len(words.split()) for words in long) == 8
+
+
+def test_the_likeliest_word_is_the_model_s(untrained):
+    module, _ = read_folder(untrained)
+    for prompt in prompts(9):
+        first = TASK.vocabulary[int(module(TASK.read(prompt)[None])[0, -1].argmax())]
+        assert model_of(untrained).api.answer(prompt, 0.0, 0, 1) == first.replace(END, "")
+
+
+class Said(MemberTransformer):
+    """Says the same words after any prompt, one after another."""
+
+    def __init__(self, *words):
+        super().__init__(shape_of(TASK))
+        self.words = [TASK.vocabulary.index(word) for word in words]
+        self.lengths = []
+
+    def forward(self, inputs):
+        self.lengths.append(inputs.shape[1])
+        logits = torch.zeros(*inputs.shape, len(TASK.vocabulary))
+        logits[:, -1, self.words[len(self.lengths) - 1]] = 90.0
+        return logits
+
+
+def test_what_was_said_is_read_and_nothing_behind_the_end(untrained, monkeypatch):
+    api, said = model_of(untrained).api, Said("2", "1", END, "0")
+    monkeypatch.setattr(api, "_module", said)
+    assert api.answer("What is", 0.0, 0) == "2 1"
+    assert said.lengths == [2, 3, 4]
+
+
+def test_what_the_model_cannot_read_is_said_in_one_line(folder):
+    with pytest.raises(UserError, match="expected words that the model was trained on, found 'zebra'"):
+        model_of(folder).api.answer("What is the value of zebra?", 0.0, 0)
+
+
+def test_a_token_of_no_probability_is_never_drawn():
+    logits = torch.tensor([-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf])
+    drawn = [choose(logits, 1.0, seed, 0) for seed in range(997)]
+    assert set(drawn) == {1, 3}
+    assert drawn != [choose(logits, 1.0, seed, 1) for seed in range(997)]
+
+
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("name", "words"),
     [
-        (lambda folder: folder / "nowhere", "nowhere: expected the folder of a language model, found none"),
-        (lambda folder: folder, "found no config.json and no tokenizer.json"),
-        (
-            lambda folder: damaged(damaged(folder, "config.json", "{}"), "tokenizer.json", "{}"),
-            "found no model_type",
-        ),
-        (lambda folder: damaged(damaged(folder, "config.json", "[]"), "tokenizer.json", "{}"), "found list"),
-        (
-            lambda folder: damaged(build(folder, ANSWERS), "model.safetensors", "torn"),
-            "transformers can read, found:",
-        ),
-        (
-            lambda folder: damaged(build(folder, ANSWERS), "tokenizer.json", "{"),
-            "transformers can read, found:",
-        ),
+        ("nowhere", "nowhere: expected the folder of a language model, found none; check the path"),
+        (ORIGIN, "found another's; ask a Hugging Face model as hf/"),
+        (WEIGHTS, "expected an exported language model, found: "),
     ],
 )
-def test_folders_that_hold_no_model(spoil, words, tmp_path):
-    with pytest.raises(UserError, match=re.escape(words)) as raised:
-        load_answerer(spoil(tmp_path))
+def test_folders_that_hold_no_model_of_ours(name, words, tmp_path):
+    folder = build(tmp_path / "model", ANSWERS)
+    (folder / name).unlink(missing_ok=True)
+    with pytest.raises(ClickException, match=re.escape(words)) as raised:
+        model_of(folder / name if name == "nowhere" else folder)
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.anyio
 async def test_the_provider_repeats_itself_only_as_a_whole(folder):
+    short = GenerateConfig(max_tokens=1)
+
     async def asked():
-        model = get_model(f"hopscope/{folder}", memoize=False)
-        outputs = [await model.generate(prompt) for prompt in ["b", "b", "c", "b", "b", "c"] * 7]
-        return [output.completion for output in outputs]
+        model = model_of(folder)
+        order = ["What", "What", "is", "What", "What", "is"] * 7
+        return [(await model.generate(prompt, config=short)).completion for prompt in order]
 
     once = await asked()
     assert once == await asked()
     assert len(set(once[::3])) > 1
-    model = get_model(f"hopscope/{folder}", memoize=False)
-    other = [(await model.generate("b", config=GenerateConfig(seed=5))).completion for _ in range(28)]
+    model = model_of(folder)
+    seeded = GenerateConfig(max_tokens=1, seed=5)
+    other = [(await model.generate("What", config=seeded)).completion for _ in range(28)]
     assert other != [word for place, word in enumerate(once) if place % 3 != 2]
-    cold = [(await model.generate("b", config=GenerateConfig(temperature=0))).completion for _ in range(5)]
-    assert cold == ["0"] * 5
+    cold = GenerateConfig(max_tokens=1, temperature=0)
+    assert [(await model.generate("What", config=cold)).completion for _ in range(5)] == ["0"] * 5
 
 
 @pytest.fixture
@@ -128,41 +155,35 @@ def anyio_backend():
 
 
 def test_an_evaluation_measures_the_known_model(tmp_path):
-    folder = build(tmp_path / "tiny", {"0": 0.2, "1": 0.1, "2": 0.3, "3": 0.1, "zz": 0.2, "a b": 0.1})
-    settings = {"log_dir": tmp_path / "logs", "depths": [2], "count": 71}
-    logs = evaluate([f"hopscope/{folder}"], ["functions", "equations"], **settings)
-    found = tallies(row for log in logs for row in rows(records(log)))
-    assert [tally.formulation for tally in found] == ["equations", "functions"]
+    folder = build(tmp_path / "known", {"0": 0.2, "1": 0.1, "2": 0.4, "is": 0.2, "What": 0.1})
+    settings = {"log_dir": tmp_path / "logs", "depths": [2, 1], "chains": 3, "count": 71, "max_tokens": 1}
+    logs = ask([f"hopscope/{folder}"], ["equations"], **settings)
+    found = tallies(row for log in logs for row in rows(log))
+    assert [tally.depth for tally in found] == [1, 2]
     for tally in found:
-        # Whatever is asked, 0.7 of the answers are acceptable, and a quarter of those is right by chance.
+        # Whatever is asked, 0.7 of the answers are acceptable, and a third of those is right by chance.
         for share, expected in (
             (tally.acceptance, 0.7),
-            (tally.accuracy, 0.25),
-            (tally.first_accuracy, 0.175),
+            (tally.accuracy, 1 / 3),
+            (tally.first_accuracy, 0.7 / 3),
         ):
             low, high = clopper_pearson(share.count, share.of, confidence=0.9999)
             assert low < expected < high
         assert tally.answered.count == 71 - tally.stuck
-        assert tally.guess == 1 / 4
+        assert tally.guess == pytest.approx(1 / 3)
         assert set(tally.rejected) == {"other"}
-    again = evaluate([f"hopscope/{folder}"], ["functions", "equations"], **settings)
-    assert [rows(records(log)) for log in again] == [rows(records(log)) for log in logs]
+    again = ask([f"hopscope/{folder}"], ["equations"], **settings)
+    assert [rows(log) for log in again] == [rows(log) for log in logs]
+    anew = ask([f"hopscope/{folder}"], ["equations"], **{**settings, "log_dir": tmp_path / "other"})
+    assert [rows(log) for log in anew] == [rows(log) for log in logs]
 
 
 def test_questions_that_do_not_exist_are_refused_before_a_model_is_made(tmp_path):
     with pytest.raises(UserError, match="count: expected at most 8") as raised:
-        evaluate(["nobody/knows"], ["equations"], log_dir=tmp_path, depths=[1], chains=2, count=9)
+        ask(["nobody/knows"], ["equations"], log_dir=tmp_path, depths=[1], chains=2, count=9)
     assert "nobody" not in str(raised.value)
     with pytest.raises(UserError, match="depth: expected 5 for kingdoms, found 3"):
-        evaluate(["nobody/knows"], ["kingdoms"], log_dir=tmp_path, depths=[3])
-
-
-def test_an_evaluation_is_the_same_when_it_is_made_anew(folder, tmp_path):
-    def made(name):
-        (log,) = evaluate([f"hopscope/{folder}"], ["relatives"], log_dir=tmp_path / name, count=13)
-        return rows(records(log))
-
-    assert made("one") == made("other")
+        ask(["nobody/knows"], ["kingdoms"], log_dir=tmp_path, depths=[3])
 
 
 @pytest.mark.parametrize(
@@ -184,16 +205,16 @@ def test_models_that_cannot_be_asked(model, words, tmp_path, monkeypatch):
     for key in ("OPENAI_API_KEY", "STUB_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(key, raising=False)
     with pytest.raises(UserError, match=words) as raised:
-        evaluate([model], ["equations"], log_dir=tmp_path, count=2)
+        ask([model], ["equations"], log_dir=tmp_path, count=2)
     assert "\n" not in str(raised.value) and str(raised.value).startswith(model)
     assert not list(tmp_path.iterdir())
 
 
 def test_no_model_is_named(tmp_path):
     with pytest.raises(UserError, match="models: expected at least one model to ask"):
-        evaluate([], log_dir=tmp_path)
+        evaluate([], [], log_dir=tmp_path)
 
 
 def test_model_arguments_are_refused(folder):
-    with pytest.raises(Exception, match="expected no model arguments, found device"):
+    with pytest.raises(ClickException, match="expected no model arguments, found device"):
         get_model(f"hopscope/{folder}", device="cpu")

@@ -14,9 +14,9 @@ import pytest
 
 from hopscope.claims.intervals import clopper_pearson
 from hopscope.errors import UserError
-from hopscope.language.inspect import evaluate
-from hopscope.language.questions.answers import records, rows, tallies
+from hopscope.language.questions.answers import rows, tallies
 
+from .own import ask as ask_sets
 from .tiny import build
 
 ANSWERS = {"0": 0.2, "1": 0.1, "2": 0.3, "3": 0.1, "zz": 0.3}
@@ -66,8 +66,8 @@ def wait_for(url, process, output):
 
 
 def ask(model, folder, **how):
-    (log,) = evaluate([model], ["equations"], log_dir=folder, depths=[2], **how)
-    return rows(records(log))
+    (log,) = ask_sets([model], ["equations"], log_dir=folder, depths=[2], **how)
+    return rows(log)
 
 
 def check_distribution(found, count):

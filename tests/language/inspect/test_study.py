@@ -5,16 +5,16 @@ import pytest
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.executors.local import run_study
 from hopscope.language.inspect import tasks
-from hopscope.language.inspect.watch import OutOfTimeError, Watch
-from hopscope.language.questions.cells import FILE, read_answers
+from hopscope.language.inspect.evaluation import OutOfTimeError, Watch
+from hopscope.language.questions.answers import FILE, read_answers
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
 from hopscope.studies.llm.asking import gather
 from hopscope.studies.llm.config import LanguageModelConfig
 from hopscope.training.budget import TimeBudget
 
+from .own import build
 from .stub import Stub, solve
-from .tiny import build
 
 STUDY = find_study("llm")
 MODEL = "openai-api/stub/tiny"
@@ -77,8 +77,8 @@ def test_a_server_that_dies_keeps_the_run(tmp_path, monkeypatch):
 
 
 def test_a_model_in_a_folder_slips_as_it_was_built(tmp_path):
-    folder = build(tmp_path / "tiny", {"0": 0.4, "1": 0.2, "2": 0.2, "3": 0.1, "a": 0.1})
-    asked = config(None, model=(f"hopscope/{folder}",), depths=(2,), count=31)
+    folder = build(tmp_path / "known", {"0": 0.4, "1": 0.2, "2": 0.2, "3": 0.1, "is": 0.1}, chains=4)
+    asked = config(None, model=(f"hopscope/{folder}",), depths=(2,), count=31, max_tokens=1)
     run = run_study(STUDY, asked, out=tmp_path / "runs", device="cpu")
     (cell,) = read_answers(run).cells
     assert cell.wrong == cell.lost_chain == sum(cell.from_first_line.values()) > 0
@@ -98,9 +98,12 @@ def test_what_is_there_is_not_asked_again(tmp_path):
 
 
 def test_a_watch_lets_the_first_question_begin():
-    watch = Watch(TimeBudget(0.0))
+    said = []
+    watch = Watch(TimeBudget(0.0), said.append, name="m: equations", total=20)
     watch.begin()
     watch.end()
+    watch.end()
+    assert said == ["m: equations, 2 of 20 questions answered in this call"]
     with pytest.raises(OutOfTimeError):
         watch.begin()
     assert watch.late

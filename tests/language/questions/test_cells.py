@@ -5,7 +5,7 @@ import pytest
 from tests.studies.llm.made_up import asked, cells
 
 from hopscope.claims.intervals import ratio_interval, wilson
-from hopscope.language.questions.cells import by_chance
+from hopscope.language.questions.answers import by_chance
 from hopscope.language.questions.survival import skill, survivals
 from hopscope.studies.llm.config import LanguageModelConfig
 

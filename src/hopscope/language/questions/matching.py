@@ -5,7 +5,7 @@ acceptable answer is given.  So nothing is dug out of a sentence here: a text th
 is not acceptable, and the question is asked again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 _QUOTES = "\"'`“”‘’«»"
 
@@ -28,8 +28,5 @@ def normal_form(text: str) -> str:
 
 def matched(text: str, acceptable: Sequence[str]) -> str | None:
     """Return the acceptable answer that a text gives, as the question writes it; None if it gives none."""
-    return _by_normal_form(acceptable).get(normal_form(text))
-
-
-def _by_normal_form(answers: Sequence[str]) -> Mapping[str, str]:
-    return {normal_form(answer): answer for answer in answers}
+    given = normal_form(text)
+    return next((answer for answer in acceptable if normal_form(answer) == given), None)

@@ -1,9 +1,9 @@
 """Which questions are put to a language model, and what a scored sample must remember of each."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from typing import Any
 
-from pydantic import ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from hopscope.config import Config, validation_line
 from hopscope.errors import UserError
@@ -22,7 +22,8 @@ class QuestionSet(Config):
 
     Attributes:
         formulations: which.
-        depths: of the formulations that have one to choose; None is each formulation's own.
+        depths: of the formulations that have one to choose; None is each formulation's own.  Read as they arrive
+            from a command line: 3, "3", "1,2,3", ["1", "2"] or [1, 2].
         chains: N of the formulations that have an N to choose; None is each formulation's own.
         count: questions for each formulation and depth.
         seed: of the questions.
@@ -33,7 +34,7 @@ class QuestionSet(Config):
     formulations: tuple[Formulation, ...]
     depths: tuple[int, ...] | None = None
     chains: int | None = None
-    count: int = 500
+    count: int = Field(default=500, ge=1)
     seed: int = 0
     held_out: float | None = None
     split_seed: int = 0
@@ -50,15 +51,17 @@ class QuestionSet(Config):
 
     @field_validator("depths", mode="before")
     @classmethod
-    def _several(cls, depths: object) -> object:
-        return None if depths is None else parse_depths(depths)
-
-    @field_validator("count")
-    @classmethod
-    def _some(cls, count: int) -> int:
-        if count < 1:
-            raise ValueError(f"count: expected at least 1 question, found {count}")
-        return count
+    def _several(cls, given: object) -> tuple[int, ...] | None:
+        if given is None:
+            return None
+        parts = given.split(",") if isinstance(given, str) else given
+        try:
+            depths = tuple(int(str(part)) for part in (parts if isinstance(parts, Sequence) else [parts]))
+        except ValueError:
+            depths = ()
+        if not depths or len(set(depths)) < len(depths):
+            raise ValueError(f"depths: expected different whole numbers such as 1,2,3, found {given!r}")
+        return depths
 
     def depths_of(self, formulation: Formulation) -> tuple[int, ...] | None:
         """Depths asked of one formulation; None is its own.
@@ -68,13 +71,8 @@ class QuestionSet(Config):
         return self.depths if formulation in FREE_DEPTH or len(self.formulations) == 1 else None
 
     def chains_of(self, formulation: Formulation) -> int | None:
-        """Chains asked of one formulation, likewise."""
+        """Chains asked of one formulation; None is its own.  What holds for depths holds here too."""
         return self.chains if formulation in FREE_CHAINS or len(self.formulations) == 1 else None
-
-    def alone(self, formulation: Formulation) -> Self:
-        """The questions of one of the formulations."""
-        depths, chains = self.depths_of(formulation), self.chains_of(formulation)
-        return self.model_copy(update={"formulations": (formulation,), "depths": depths, "chains": chains})
 
     def configs(self) -> list[TextConfig]:
         """One configuration for each formulation and depth.
@@ -83,7 +81,7 @@ class QuestionSet(Config):
             UserError: a formulation has no such depth or number of chains.
         """
         return [
-            _text_config(formulation, depth, self.chains_of(formulation))
+            _text_config(formulation, depth=depth, chains=self.chains_of(formulation))
             for formulation in self.formulations
             for depth in self.depths_of(formulation) or (None,)
         ]
@@ -113,36 +111,7 @@ def question_set(**fields: Any) -> QuestionSet:
         raise UserError(validation_line(error)) from None
 
 
-def parse_depths(given: object) -> tuple[int, ...]:
-    """Read depths as they arrive from a command line: 3, "3", "1,2,3", ["1", "2"] or [1, 2].
-
-    Raises:
-        ValueError: something in it is no whole number, or there is none, or one twice.
-    """
-    parts: Sequence[object]
-    if isinstance(given, str):
-        parts = [part for part in given.split(",") if part.strip()]
-    elif isinstance(given, Sequence):
-        parts = given
-    else:
-        parts = [given]
-    try:
-        depths = tuple(_whole(part) for part in parts)
-    except ValueError:
-        raise ValueError(f"depths: expected whole numbers such as 1,2,3, found {given!r}") from None
-    if not depths or len(set(depths)) < len(depths):
-        raise ValueError(f"depths: expected different whole numbers such as 1,2,3, found {given!r}")
-    return depths
-
-
-def _whole(part: object) -> int:
-    if isinstance(part, bool) or not isinstance(part, (int, str)):
-        raise ValueError
-    return int(part)
-
-
-def _text_config(formulation: Formulation, depth: int | None, chains: int | None) -> TextConfig:
-    chosen = {"depth": depth, "chains": chains}
+def _text_config(formulation: Formulation, **chosen: int | None) -> TextConfig:
     fields = {name: value for name, value in chosen.items() if value is not None}
     try:
         return TextConfig.model_validate({"formulation": formulation, **fields})
@@ -154,14 +123,15 @@ def remembered(question: Question, seed: int) -> dict[str, Any]:
     """What a sample keeps of a question so that its answers can be scored and read without drawing it again.
 
     Returns:
-        Plain JSON values: formulation, depth, chains, seed, acceptable, alternatives (each wrong acceptable
-        answer with the chain whose answer it is and the steps at which the reading may have gone wrong),
+        Plain JSON values: formulation, depth, kind (both in words), chains, seed, acceptable, alternatives (each wrong
+        acceptable answer with the chain whose answer it is and the steps at which the reading may have gone wrong),
         symbols ([chain][step]) and chain (the one that is asked).
     """
     structure = question.structure
     return {
         "formulation": question.formulation,
         "depth": question.depth,
+        "kind": f"{question.formulation} D={question.depth}",
         "chains": question.chains,
         "seed": seed,
         "acceptable": list(question.acceptable),

@@ -8,7 +8,7 @@ D is the product of D factors, and skill(D) / skill(D - 1) is the chance that th
 from dataclasses import dataclass
 
 from hopscope.claims.intervals import Interval, ratio_interval
-from hopscope.language.questions.cells import Cell
+from hopscope.language.questions.answers import Tally
 
 
 @dataclass(frozen=True)
@@ -24,15 +24,15 @@ class Survival:
         interval: 95 %; None where the skill before is too small for one.
     """
 
-    cell: Cell
-    before: Cell | None
+    cell: Tally
+    before: Tally | None
     skill: float
     skill_before: float | None
     value: float | None
     interval: Interval | None
 
 
-def survivals(cells: list[Cell]) -> list[Survival]:
+def survivals(cells: list[Tally]) -> list[Survival]:
     """For each depth of one model's equations whose neighbour below was asked too (D = 1 needs none)."""
     by_depth = {cell.depth: cell for cell in cells if cell.accuracy.value is not None}
     return [
@@ -47,7 +47,7 @@ def skill(value: float, guess: float) -> float:
     return (value - guess) / (1 - guess)
 
 
-def _survival(cell: Cell, before: Cell | None) -> Survival:
+def _survival(cell: Tally, before: Tally | None) -> Survival:
     now = _skills(cell)
     if before is None:
         return Survival(cell, None, now[0], None, now[0], now[1:])
@@ -57,7 +57,7 @@ def _survival(cell: Cell, before: Cell | None) -> Survival:
     return Survival(cell, before, now[0], earlier[0], now[0] / earlier[0], ratio_interval(now, earlier))
 
 
-def _skills(cell: Cell) -> tuple[float, float, float]:
+def _skills(cell: Tally) -> tuple[float, float, float]:
     """Skill with the ends of its interval: a linear function of the accuracy, so its ends are those of Wilson's."""
     accuracy = cell.accuracy
     assert accuracy.value is not None and accuracy.low is not None and accuracy.high is not None

@@ -19,7 +19,7 @@ from hopscope.language.questions.answers import Share, Tally
 from hopscope.runs.evidence import Row
 
 SHARES = ("accuracy", "first_accuracy", "acceptance", "answered")
-NUMBERS = ("guess", "attempts", "questions", "stuck", "lost_chain")
+NUMBERS = ("guess", "attempts", "questions", "stuck", "wrong", "lost_chain")
 COUNTS = ("lost_steps", "rejected")
 
 
@@ -38,7 +38,6 @@ def tally_rows(row: Callable[..., Row], tally: Tally, part: str) -> Iterator[Row
             yield row(metric=metric, value=value, part=part)
     for name in NUMBERS:
         yield row(metric=name, value=float(getattr(tally, name)), part=part)
-    yield row(metric="wrong", value=float(tally.accuracy.of - tally.accuracy.count), part=part)
     for name in COUNTS:
         yield from counted_rows(row, name, getattr(tally, name), part)
 
