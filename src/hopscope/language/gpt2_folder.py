@@ -5,7 +5,7 @@ without, its bias moved into the last norm; a model without MLPs gets MLPs that 
 safetensors: nothing but `hopscope` is needed for it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -143,53 +143,65 @@ def _tokenizer_config(config: TransformerConfig) -> dict[str, Any]:
 
 # Weights.
 
+_SAME: Final = {
+    "embed.token.weight": "transformer.wte.weight",
+    "embed.position.weight": "transformer.wpe.weight",
+    "final_norm.weight": "transformer.ln_f.weight",
+    "final_norm.bias": "transformer.ln_f.bias",
+    "readout.weight": "lm_head.weight",
+}
+"""Our name → GPT-2's, of what is outside of layers; a layer's follow."""
+_NORMS: Final = {"attention_norm": "ln_1", "mlp_norm": "ln_2"}
+_MAPS: Final = {"attention.output": "attn.c_proj", "mlp.inner": "mlp.c_fc", "mlp.outer": "mlp.c_proj"}
+"""GPT-2's Conv1D keeps maps as [in, out]."""
+
+
+def _names(config: TransformerConfig) -> Iterator[tuple[str, str, bool]]:
+    """Our name and GPT-2's of every tensor that both have, and whether it is a map."""
+    for ours, theirs in _SAME.items():
+        yield ours, theirs, False
+    for layer in range(config.layers):
+        for names in (_NORMS, _MAPS):
+            for ours, theirs in names.items():
+                if config.mlp_size or not ours.startswith("mlp"):
+                    for kind in ("weight", "bias"):
+                        yield (
+                            f"layers.{layer}.{ours}.{kind}",
+                            f"transformer.h.{layer}.{theirs}.{kind}",
+                            names is _MAPS,
+                        )
+
 
 def _tensors(module: MemberTransformer) -> dict[str, Tensor]:
-    """GPT-2's names; its Conv1D keeps maps as [in, out]."""
-    state, width = module.state_dict(), module.config.width
-    gain, shift = state["final_norm.weight"], state["final_norm.bias"]
-    found = {
-        "transformer.wte.weight": state["embed.token.weight"],
-        "transformer.wpe.weight": state["embed.position.weight"],
-        "transformer.ln_f.weight": gain,
-        "transformer.ln_f.bias": shift + _moved(state["readout.weight"], state["readout.bias"]),
-        "lm_head.weight": state["readout.weight"],
-    }
-    for layer in range(module.config.layers):
-        ours, theirs = f"layers.{layer}.", f"transformer.h.{layer}."
-        parts = [f"{ours}attention.{part}" for part in ("query", "key", "value")]
-        found |= {
-            f"{theirs}ln_1.weight": state[f"{ours}attention_norm.weight"],
-            f"{theirs}ln_1.bias": state[f"{ours}attention_norm.bias"],
-            f"{theirs}attn.c_attn.weight": torch.cat([state[f"{part}.weight"].T for part in parts], 1),
-            f"{theirs}attn.c_attn.bias": torch.cat([state[f"{part}.bias"] for part in parts]),
-            f"{theirs}attn.c_proj.weight": state[f"{ours}attention.output.weight"].T,
-            f"{theirs}attn.c_proj.bias": state[f"{ours}attention.output.bias"],
-            **_mlp(state, ours, theirs, width),
-        }
+    """The weights by GPT-2's names."""
+    state, config = module.state_dict(), module.config
+    found = {theirs: state[ours].t() if turned else state[ours] for ours, theirs, turned in _names(config)}
+    found["transformer.ln_f.bias"] = found["transformer.ln_f.bias"] + _moved(
+        state["readout.weight"], state["readout.bias"]
+    )
+    for layer in range(config.layers):
+        for kind in ("weight", "bias"):
+            parts = [state[f"layers.{layer}.attention.{part}.{kind}"].t() for part in _TOGETHER]
+            found[f"transformer.h.{layer}.attn.c_attn.{kind}"] = torch.cat(parts, -1)
+        if not config.mlp_size:
+            found |= _nothing(f"transformer.h.{layer}.", config.width)
     return {name: tensor.float().contiguous().clone() for name, tensor in found.items()}
 
 
-def _mlp(state: dict[str, Tensor], ours: str, theirs: str, width: int) -> dict[str, Tensor]:
-    names = {
-        "ln_2.weight": "mlp_norm.weight",
-        "ln_2.bias": "mlp_norm.bias",
-        "mlp.c_fc.weight": "mlp.inner.weight",
-        "mlp.c_fc.bias": "mlp.inner.bias",
-        "mlp.c_proj.weight": "mlp.outer.weight",
-        "mlp.c_proj.bias": "mlp.outer.bias",
+_TOGETHER: Final = ("query", "key", "value")
+"""Maps that GPT-2 keeps in one."""
+
+
+def _nothing(prefix: str, width: int) -> dict[str, Tensor]:
+    """An MLP that adds zero."""
+    return {
+        f"{prefix}ln_2.weight": torch.ones(width),
+        f"{prefix}ln_2.bias": torch.zeros(width),
+        f"{prefix}mlp.c_fc.weight": torch.zeros(width, 1),
+        f"{prefix}mlp.c_fc.bias": torch.zeros(1),
+        f"{prefix}mlp.c_proj.weight": torch.zeros(1, width),
+        f"{prefix}mlp.c_proj.bias": torch.zeros(width),
     }
-    if f"{ours}mlp.inner.weight" in state:
-        return {theirs + name: state[ours + own].t() for name, own in names.items()}
-    nothing = {
-        "ln_2.weight": torch.ones(width),
-        "ln_2.bias": torch.zeros(width),
-        "mlp.c_fc.weight": torch.zeros(width, 1),
-        "mlp.c_fc.bias": torch.zeros(1),
-        "mlp.c_proj.weight": torch.zeros(1, width),
-        "mlp.c_proj.bias": torch.zeros(width),
-    }
-    return {theirs + name: tensor for name, tensor in nothing.items()}
 
 
 def _moved(weight: Float[Tensor, "output model"], bias: Float[Tensor, " output"]) -> Float[Tensor, " model"]:
@@ -206,9 +218,6 @@ def _moved(weight: Float[Tensor, "output model"], bias: Float[Tensor, " output"]
             "train a wider model"
         )
     return found.float()
-
-
-# Back.
 
 
 def read_folder(path: Path) -> tuple[MemberTransformer, tuple[str, ...]]:
@@ -240,25 +249,12 @@ def read_folder(path: Path) -> tuple[MemberTransformer, tuple[str, ...]]:
 
 def _state(config: TransformerConfig, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     state = {
-        "embed.token.weight": tensors["transformer.wte.weight"],
-        "embed.position.weight": tensors["transformer.wpe.weight"],
-        "final_norm.weight": tensors["transformer.ln_f.weight"],
-        "final_norm.bias": tensors["transformer.ln_f.bias"],
-        "readout.weight": tensors["lm_head.weight"],
-        "readout.bias": torch.zeros(config.output_size),
+        ours: tensors[theirs].t() if turned else tensors[theirs] for ours, theirs, turned in _names(config)
     }
+    state["readout.bias"] = torch.zeros(config.output_size)
     for layer in range(config.layers):
-        ours, theirs = f"layers.{layer}.", f"transformer.h.{layer}."
         for kind in ("weight", "bias"):
-            together = tensors[f"{theirs}attn.c_attn.{kind}"]
-            for part, tensor in zip(("query", "key", "value"), together.chunk(3, -1), strict=True):
-                state[f"{ours}attention.{part}.{kind}"] = tensor.T if kind == "weight" else tensor
-            output = tensors[f"{theirs}attn.c_proj.{kind}"]
-            state[f"{ours}attention.output.{kind}"] = output.T if kind == "weight" else output
-            state[f"{ours}attention_norm.{kind}"] = tensors[f"{theirs}ln_1.{kind}"]
-            if config.mlp_size:
-                state[f"{ours}mlp_norm.{kind}"] = tensors[f"{theirs}ln_2.{kind}"]
-                for own, name in (("inner", "c_fc"), ("outer", "c_proj")):
-                    tensor = tensors[f"{theirs}mlp.{name}.{kind}"]
-                    state[f"{ours}mlp.{own}.{kind}"] = tensor.T if kind == "weight" else tensor
+            together = tensors[f"transformer.h.{layer}.attn.c_attn.{kind}"]
+            for part, tensor in zip(_TOGETHER, together.chunk(3, -1), strict=True):
+                state[f"layers.{layer}.attention.{part}.{kind}"] = tensor.t()
     return state

@@ -9,7 +9,7 @@ from hopscope.claims import Verdict
 from hopscope.errors import UserError
 from hopscope.language.heads.attention import Scores
 from hopscope.language.heads.claim import judge, judged
-from hopscope.language.heads.cost import Cost, Share, two_way
+from hopscope.language.heads.cost import Cost, Estimate, two_way
 from hopscope.language.heads.ranking import matched, ranked, sizes
 
 
@@ -86,9 +86,9 @@ def test_the_interval_resamples_questions_and_draws():
 
 def cost(depth=1, k=4, clean=(0.95, 0.9, 0.99), top=(0.5, 0.4, 0.6), random=(0.02, 0.0, 0.05), questions=64):
     def share(value, low, high):
-        return Share(value, (low, high))
+        return Estimate(value, (low, high))
 
-    nothing = Share(0.0, (0.0, 0.0))
+    nothing = Estimate(0.0, (0.0, 0.0))
     return Cost(
         depth, k, ((0, 0),) * k, questions, 0.25, share(*clean), nothing, nothing, 8, share(*top), share(*random),
         (0.0, 0.0, 0.0),

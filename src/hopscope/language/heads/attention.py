@@ -93,36 +93,21 @@ def _extended(roles: Sequence[str], length: int) -> list[str]:
     return [*roles, *([roles[-1]] * (length - len(roles)))]
 
 
-@dataclass
-class _Sums:
-    """Sums over questions: of one target, of its squares and of its floor."""
-
-    total: NDArray[np.float64]
-    squares: NDArray[np.float64]
-    floor: float = 0.0
-    questions: int = 0
-
-    def scores(self) -> Scores:
-        from scipy.stats import t as student
-
-        n = self.questions
-        mean = self.total / n
-        if n < 2:
-            nothing = np.full_like(mean, np.nan)
-            return Scores(mean, nothing, nothing, self.floor / n, n)
-        variance = np.maximum(self.squares - n * mean**2, 0.0) / (n - 1)
-        half = float(student.ppf(0.975, n - 1)) * np.sqrt(variance / n)
-        return Scores(mean, np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0), self.floor / n, n)
-
-
 @dataclass(frozen=True)
 class _Pairs:
-    """All pairs of row and token of a batch, flat: where they are, and which sum each counts for, how much."""
+    """All pairs of row and token of a batch, flat: where they are, and what each counts for, how much.
+
+    Attributes:
+        where: place in the batch, row and token.
+        slot: a question's target.
+        weight: one by the rows of that target.
+        slots: name and floor of each.
+    """
 
     where: Int64[Tensor, "pair 3"]
     slot: Int64[Tensor, " pair"]
     weight: Float[Tensor, " pair"]
-    slots: list[tuple[int, str, float]]
+    slots: list[tuple[str, float]]
 
 
 def measure(
@@ -138,39 +123,48 @@ def measure(
     Raises:
         UserError: a question is longer than the model's context.
     """
-    shape = (len(model.layers), model.heads)
-    names = list(dict.fromkeys(name for text in texts for name, pairs in text.reads.items() if pairs))
-    sums = {name: _Sums(np.zeros(shape), np.zeros(shape)) for name in names}
+    paid: dict[str, list[NDArray[np.float64]]] = {}
+    floors: dict[str, list[float]] = {}
     outputs = _no_outputs(model, texts, examples)
     for batch in batches(model, [text.ids for text in texts]):
         pairs = _pairs(texts, batch)
         roles = outputs.numbers(texts, batch)
-        paid = np.zeros((len(pairs.slots), *shape))
+        layers: list[NDArray[np.float64]] = []
 
         def watch(
-            layer: int, weights: Tensor, pairs: _Pairs = pairs, paid: NDArray[np.float64] = paid
+            layer: int, weights: Tensor, pairs: _Pairs = pairs, layers: list[NDArray[np.float64]] = layers
         ) -> None:
-            paid[:, layer] = _reduced(weights, pairs)
+            layers.append(_reduced(weights, pairs))
 
         def keep(layer: int, out: Tensor, batch: Padded = batch, roles: Tensor = roles) -> None:
             outputs.add(layer, out[batch.mask].float(), roles[batch.mask])
 
         with watched(model, watch), changed(model, keep):
             hidden_pass(model, batch)
-        for (_, name, floor), each in zip(pairs.slots, paid, strict=True):
-            one = sums[name]
-            one.total += each
-            one.squares += each**2
-            one.floor += floor
-            one.questions += 1
-    return {name: one.scores() for name, one in sums.items()}, outputs
+        for (name, floor), each in zip(pairs.slots, np.stack(layers, 1), strict=True):
+            paid.setdefault(name, []).append(each)
+            floors.setdefault(name, []).append(floor)
+    # In the order of the questions' own targets, whichever batch came first.
+    names = dict.fromkeys(name for text in texts for name, pairs in text.reads.items() if pairs)
+    return {name: _scores(np.stack(paid[name]), floors[name]) for name in names}, outputs
+
+
+def _scores(paid: NDArray[np.float64], floors: Sequence[float]) -> Scores:
+    """Means over questions, [question, layer, head], with their t intervals."""
+    from scipy.stats import t as student
+
+    n, mean = len(paid), paid.mean(0)
+    half = (
+        student.ppf(0.975, n - 1) * paid.std(0, ddof=1) / np.sqrt(n) if n > 1 else np.full_like(mean, np.nan)
+    )
+    return Scores(mean, np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0), float(np.mean(floors)), n)
 
 
 def _pairs(texts: Sequence[Tokenized], batch: Padded) -> _Pairs:
     where: list[tuple[int, int, int]] = []
     slot: list[int] = []
     weight: list[float] = []
-    slots: list[tuple[int, str, float]] = []
+    slots: list[tuple[str, float]] = []
     for place, row in enumerate(batch.rows):
         for name, pairs in texts[row].reads.items():
             if not pairs:
@@ -180,7 +174,7 @@ def _pairs(texts: Sequence[Tokenized], batch: Padded) -> _Pairs:
                 where += [(place, query, target) for target in targets]
                 slot += [len(slots)] * len(targets)
                 weight += [1 / len(pairs)] * len(targets)
-            slots.append((row, name, floor))
+            slots.append((name, floor))
     device = batch.ids.device
     return _Pairs(
         torch.tensor(where, device=device),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from hopscope.claims import Criterion, JudgedClaim, Judgement, Verdict, combine_parts, judge_interval, not_run
 from hopscope.claims.judged import Found
-from hopscope.language.heads.cost import Cost, Share
+from hopscope.language.heads.cost import Cost, Estimate
 
 PARTS = {
     "cost of the top heads": Criterion(at_least=0.30, unit="fraction"),
@@ -67,22 +67,22 @@ def judge(costs: Sequence[Cost], pretrained: bool, *, here: bool = False) -> Jud
     cost = (room or able)[-1]
     lack = "" if here else _missing(cost, bool(room), pretrained)
     parts = {
-        name: _judged(share, PARTS[name], cost.questions, lack)
-        for name, share in zip(PARTS, (cost.top_cost, cost.random_cost), strict=True)
+        name: _judged(estimate, PARTS[name], cost.questions, lack)
+        for name, estimate in zip(PARTS, (cost.top_cost, cost.random_cost), strict=True)
     }
     found = combine_parts(parts)
     where = f"depth {cost.depth}, {cost.k} heads, accuracy {cost.clean.value:.2f} with all: "
     return found.model_copy(update={"words": where + found.words})
 
 
-def _judged(share: Share, criterion: Criterion, n: int, lack: str) -> Judgement:
-    interval = share.interval or (share.value, share.value)
-    return judge_interval(share.value, interval, criterion, n=n, at_scale=not lack, missing=lack)
+def _judged(estimate: Estimate, criterion: Criterion, n: int, lack: str) -> Judgement:
+    interval = estimate.interval or (estimate.value, estimate.value)
+    return judge_interval(estimate.value, interval, criterion, n=n, at_scale=not lack, missing=lack)
 
 
-def _low(share: Share) -> float:
+def _low(estimate: Estimate) -> float:
     """One question says nothing about what the model can do."""
-    return share.interval[0] if share.interval else 0.0
+    return estimate.interval[0] if estimate.interval else 0.0
 
 
 def _missing(cost: Cost, room: bool, pretrained: bool) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,27 @@ RESAMPLES = 10_000
 
 
 @dataclass(frozen=True)
-class Share:
+class Estimate:
     """A share with its 95 % interval, which one question alone does not have."""
 
     value: float
     interval: Interval | None
+
+    @property
+    def ends(self) -> list[float] | None:
+        """The interval as JSON has it."""
+        return None if self.interval is None else list(self.interval)
+
+    def record(self) -> dict[str, Any]:
+        """An accuracy as JSON has it."""
+        return {"accuracy": self.value, "interval": self.ends}
+
+    def points(self, name: str) -> dict[str, Any]:
+        """A cost as JSON has it: in points."""
+        return {
+            name: 100 * self.value,
+            f"{name}_interval": None if self.interval is None else [100 * end for end in self.interval],
+        }
 
 
 @dataclass(frozen=True)
@@ -49,13 +66,28 @@ class Cost:
     heads: tuple[Head, ...]
     questions: int
     guess: float
-    clean: Share
-    top: Share
-    random: Share
+    clean: Estimate
+    top: Estimate
+    random: Estimate
     draws: int
-    top_cost: Share
-    random_cost: Share
+    top_cost: Estimate
+    random_cost: Estimate
     margins: tuple[float, float, float]
+
+    def record(self) -> dict[str, Any]:
+        """One entry of `ablation`, see docs/heads.md."""
+        return {
+            "depth": self.depth,
+            "k": self.k,
+            "heads": [list(head) for head in self.heads],
+            "questions": self.questions,
+            "guess": self.guess,
+            **self.clean.record(),
+            "top": self.top.record(),
+            "random": self.random.record() | {"draws": self.draws},
+            "cost": self.top_cost.points("top") | self.random_cost.points("random"),
+            "margin": dict(zip(("clean", "top", "random"), self.margins, strict=True)),
+        }
 
 
 def costs(
@@ -109,12 +141,12 @@ def _cost(
         heads=tuple(heads),
         questions=len(lost),
         guess=guess,
-        clean=_share(clean.correct),
-        top=_share(top.correct),
-        random=Share(float(accuracy.mean()), two_way(accuracy)),
+        clean=_estimate(clean.correct),
+        top=_estimate(top.correct),
+        random=Estimate(float(accuracy.mean()), two_way(accuracy)),
         draws=len(others),
-        top_cost=Share(float(lost.mean()), bootstrap_mean(lost.tolist())),
-        random_cost=Share(float((clean.correct - accuracy).mean()), two_way(clean.correct - accuracy)),
+        top_cost=Estimate(float(lost.mean()), bootstrap_mean(lost.tolist())),
+        random_cost=Estimate(float((clean.correct - accuracy).mean()), two_way(clean.correct - accuracy)),
         margins=(
             float(clean.margin.mean()),
             float(top.margin.mean()),
@@ -123,9 +155,9 @@ def _cost(
     )
 
 
-def _share(correct: NDArray[np.float64]) -> Share:
+def _estimate(correct: NDArray[np.float64]) -> Estimate:
     n = len(correct)
-    return Share(float(correct.mean()), wilson(int(correct.sum()), n) if n > 1 else None)
+    return Estimate(float(correct.mean()), wilson(int(correct.sum()), n) if n > 1 else None)
 
 
 def two_way(values: NDArray[np.float64], seed: int = 0) -> Interval | None:

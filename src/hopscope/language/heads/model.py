@@ -9,8 +9,9 @@ hooks are the only way in; they are removed at the end of the block that set the
 import importlib.util
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ FLOATS = 1 << 25
 
 _PROBE = 5
 _LARGEST_BATCH = 32
+_PATIENCE = 10.0
+"""Seconds within which the hub must answer."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Attentive:
 
 
 def load(name: str, device: str = "cpu", precision: str = "float32") -> Attentive:
-    """Load a model from a folder, or by its name from the hub (or its cache, where HF_HUB_OFFLINE is set).
+    """Load a model from a folder, or by its name from the hub (or its cache, where the hub cannot be asked).
 
     Raises:
         UserError: the extra is missing, there is no such model, it cannot be fetched, or gives no attention weights.
@@ -86,28 +89,39 @@ def load(name: str, device: str = "cpu", precision: str = "float32") -> Attentiv
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
-    if (Path(name).exists() or name.startswith((".", "/", "~"))) and not (
-        Path(name) / "config.json"
-    ).is_file():
+    folder = Path(name).exists() or name.startswith((".", "/", "~"))
+    if folder and not (Path(name) / "config.json").is_file():
         raise UserError(
             f"{name}: expected a folder with config.json as save_pretrained writes it, found none; name a model's "
             "folder, or a model on the hub"
         )
+    refused = None if folder else _refusal_of_the_hub(name)
+    where: dict[str, Any] = {"trust_remote_code": False, "local_files_only": folder or refused is not None}
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(name, **where)
         model = AutoModelForCausalLM.from_pretrained(
-            name, attn_implementation="eager", dtype=getattr(torch, precision), trust_remote_code=False
+            name, attn_implementation="eager", dtype=getattr(torch, precision), **where
         )
-    except (
-        Exception
-    ) as error:  # of the network, the hub, files and configurations: as many kinds as there are models
+    except Exception as error:  # of the hub, files and configurations: as many kinds as there are models
+        found = _first_line(error) if refused is None else f"none in the cache, and of the hub: {refused}"
         raise UserError(
-            f"{name}: expected a causal language model with its tokenizer, found {_first_line(error)}; name a "
+            f"{name}: expected a causal language model with its tokenizer, found {found}; name a "
             "folder that save_pretrained wrote, or check the name and the network"
         ) from None
     return attentive(name, model.to(device), tokenizer)
+
+
+def _refusal_of_the_hub(name: str) -> str | None:
+    """Why a model cannot be fetched, found out by a single request: loading repeats it for a minute or more."""
+    from huggingface_hub import HfApi
+
+    try:
+        HfApi().model_info(name, timeout=_PATIENCE)
+    except Exception as error:  # of the network, of the hub, or because it must not be asked
+        return _first_line(error)
+    return None
 
 
 def attentive(name: str, model: Any, tokenizer: Any) -> Attentive:
@@ -117,7 +131,7 @@ def attentive(name: str, model: Any, tokenizer: Any) -> Attentive:
         UserError: it gives no attention weights, sees what comes later, or its heads cannot be told apart.
     """
     model.eval()
-    found = _Probe(name, model).layers()
+    found = _probed(name, model)
     heads = {count for _, count in found}
     if len(heads) > 1:
         raise UserError(
@@ -126,66 +140,57 @@ def attentive(name: str, model: Any, tokenizer: Any) -> Attentive:
     return Attentive(name, model, tokenizer, tuple(layer for layer, _ in found), heads.pop())
 
 
-class _Probe:
-    """What a pass of a few tokens shows of a model."""
+def _probed(name: str, model: Any) -> list[tuple[Layer, int]]:
+    """Layers and how many heads they have, in the order in which a pass of a few tokens runs them."""
+    attentions: dict[int, tuple[nn.Module, Tensor]] = {}
+    widths: dict[nn.Module, int] = {}
 
-    def __init__(self, name: str, model: Any) -> None:
-        self._name, self._model = name, model
-        self._weights: dict[int, tuple[nn.Module, Tensor]] = {}
-        self._widths: dict[nn.Module, int] = {}
-
-    def layers(self) -> list[tuple[Layer, int]]:
-        """Layers and how many heads they have, in the order in which they are run."""
-        handles = [module.register_forward_hook(self._see) for module in self._model.modules()]
-        tokens = torch.arange(_PROBE, device=next(self._model.parameters()).device)[None]
-        try:
-            with torch.no_grad():
-                self._model(tokens % self._model.config.get_text_config().vocab_size, use_cache=False)
-        except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
-            raise UserError(
-                f"{self._name}: expected a decoder that takes tokens, found {_first_line(error)}; use another model"
-            ) from None
-        finally:
-            for handle in handles:
-                handle.remove()
-        if not self._weights:
-            raise UserError(
-                f"{self._name}: expected attention weights in eager mode, found a model that gives none; use a "
-                "decoder with attention (GPT-2, Llama, Qwen and alike)"
-            )
-        return [self._layer(module, weights) for module, weights in self._weights.values()]
-
-    def _see(self, module: nn.Module, given: Any, output: Any) -> None:
+    def see(module: nn.Module, given: Any, output: Any) -> None:
         weight = getattr(module, "weight", None)
         if isinstance(weight, Tensor) and weight.ndim == 2 and given and given[0].is_floating_point():
-            self._widths.pop(module, None)  # so that the order is that of the last call
-            self._widths[module] = given[0].shape[-1]
+            widths.pop(module, None)  # so that the order is that of the last call
+            widths[module] = given[0].shape[-1]
         weights = _weights_of(output)
         if weights is not None and tuple(weights.shape[2:]) == (_PROBE, _PROBE):
             # Inner modules end first: what an outer one hands on is already known.
-            self._weights.setdefault(weights.data_ptr(), (module, weights))
+            attentions.setdefault(weights.data_ptr(), (module, weights))
 
-    def _layer(self, module: nn.Module, weights: Tensor) -> tuple[Layer, int]:
-        if weights[0].triu(diagonal=1).any():
-            raise UserError(
-                f"{self._name}: expected causal attention, found one that sees later tokens; use a decoder"
-            )
-        inside = set(module.modules())
-        maps = [linear for linear in self._widths if linear in inside]
-        heads = weights.shape[1]
-        if not maps:
-            raise UserError(
-                f"{self._name}: expected a linear output map in {type(module).__name__}, found none; use another model"
-            )
-        width = self._widths[maps[-1]]
-        named = [getattr(module, name, None) for name in ("v_head_dim", "head_dim")]
-        head_dim = next((int(n) for n in named if n), width // heads)
-        if heads * head_dim != width:
-            raise UserError(
-                f"{self._name}: expected an output map that takes heads × head_dim = {heads} × {head_dim} numbers, "
-                f"found {width} in {type(module).__name__}; use another model"
-            )
-        return Layer(module, maps[-1], head_dim), heads
+    tokens = torch.arange(_PROBE, device=next(model.parameters()).device)[None]
+    try:
+        with _hooked([module.register_forward_hook(see) for module in model.modules()]), torch.no_grad():
+            model(tokens % model.config.get_text_config().vocab_size, use_cache=False)
+    except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
+        raise UserError(
+            f"{name}: expected a decoder that takes tokens, found {_first_line(error)}; use another model"
+        ) from None
+    if not attentions:
+        raise UserError(
+            f"{name}: expected attention weights in eager mode, found a model that gives none; use a "
+            "decoder with attention (GPT-2, Llama, Qwen and alike)"
+        )
+    return [_layer(name, module, weights, widths) for module, weights in attentions.values()]
+
+
+def _layer(name: str, module: nn.Module, weights: Tensor, widths: dict[nn.Module, int]) -> tuple[Layer, int]:
+    """The layer whose attention is a module, and its number of heads; `widths` are those of maps, as they were run."""
+    if weights[0].triu(diagonal=1).any():
+        raise UserError(f"{name}: expected causal attention, found one that sees later tokens; use a decoder")
+    inside = set(module.modules())
+    maps = [linear for linear in widths if linear in inside]
+    heads = weights.shape[1]
+    if not maps:
+        raise UserError(
+            f"{name}: expected a linear output map in {type(module).__name__}, found none; use another model"
+        )
+    width = widths[maps[-1]]
+    named = [getattr(module, attribute, None) for attribute in ("v_head_dim", "head_dim")]
+    head_dim = next((int(n) for n in named if n), width // heads)
+    if heads * head_dim != width:
+        raise UserError(
+            f"{name}: expected an output map that takes heads × head_dim = {heads} × {head_dim} numbers, "
+            f"found {width} in {type(module).__name__}; use another model"
+        )
+    return Layer(module, maps[-1], head_dim), heads
 
 
 def _weights_of(output: Any) -> Tensor | None:
@@ -199,42 +204,37 @@ Change = Callable[[int, Float[Tensor, "batch position width"]], Tensor | None]
 
 
 @contextmanager
-def watched(model: Attentive, watch: Watch) -> Iterator[None]:
+def _hooked(handles: Sequence[Any]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def watched(model: Attentive, watch: Watch) -> AbstractContextManager[None]:
     """Within the block, `watch(layer, weights)` is called with the attention weights of every layer at once."""
 
-    def hook(layer: int) -> Callable[..., None]:
-        def see(module: nn.Module, given: Any, output: Any) -> None:
-            weights = _weights_of(output)
-            assert weights is not None, "attention weights were there when the model was probed"
-            watch(layer, weights)
+    def see(layer: int, module: nn.Module, given: Any, output: Any) -> None:
+        weights = _weights_of(output)
+        assert weights is not None, "attention weights were there when the model was probed"
+        watch(layer, weights)
 
-        return see
-
-    handles = [one.attention.register_forward_hook(hook(n)) for n, one in enumerate(model.layers)]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    return _hooked(
+        [one.attention.register_forward_hook(partial(see, n)) for n, one in enumerate(model.layers)]
+    )
 
 
-@contextmanager
-def changed(model: Attentive, change: Change) -> Iterator[None]:
+def changed(model: Attentive, change: Change) -> AbstractContextManager[None]:
     """Within the block, `change(layer, outputs)` sees the heads' outputs side by side, and may return others."""
 
-    def hook(layer: int) -> Callable[..., Any]:
-        def replace(module: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
-            other = change(layer, given[0])
-            return None if other is None else (other, *given[1:])
+    def replace(layer: int, module: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+        other = change(layer, given[0])
+        return None if other is None else (other, *given[1:])
 
-        return replace
-
-    handles = [one.projection.register_forward_pre_hook(hook(n)) for n, one in enumerate(model.layers)]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    return _hooked(
+        [one.projection.register_forward_pre_hook(partial(replace, n)) for n, one in enumerate(model.layers)]
+    )
 
 
 @dataclass(frozen=True)
@@ -252,10 +252,8 @@ class Padded:
     mask: Bool[Tensor, "batch position"]
 
 
-def batches(
-    model: Attentive, sequences: Sequence[Sequence[int]], largest: int | None = None
-) -> Iterator[Padded]:
-    """Sequences of about equal length together, as many as `FLOATS` allows (or `largest`).
+def batches(model: Attentive, sequences: Sequence[Sequence[int]]) -> Iterator[Padded]:
+    """Sequences of about equal length together, as many as `FLOATS` allows.
 
     Raises:
         UserError: a sequence is longer than the model's context.
@@ -268,11 +266,10 @@ def batches(
             "questions (--depth, --chains)"
         )
     while order:
-        most = largest or _LARGEST_BATCH
         # The last of the first `count` is the longest of them.
         fits = (
             count
-            for count in range(min(most, len(order)), 1, -1)
+            for count in range(min(_LARGEST_BATCH, len(order)), 1, -1)
             if count * model.heads * len(sequences[order[count - 1]]) ** 2 <= FLOATS
         )
         count = next(fits, 1)

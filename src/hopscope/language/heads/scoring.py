@@ -1,33 +1,28 @@
 """Heads of pretrained models: what they attend to, and what is lost without them."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from hopscope.claims.intervals import Interval
 from hopscope.config import Config, validation_line
 from hopscope.errors import UserError
 from hopscope.language.heads.answers import EXAMPLES, Method
-from hopscope.language.heads.attention import Outputs, Scores, measure
+from hopscope.language.heads.attention import Scores, measure
 from hopscope.language.heads.claim import judged
-from hopscope.language.heads.cost import Cost, Share, costs
+from hopscope.language.heads.cost import Cost, costs
 from hopscope.language.heads.model import Attentive, load
-from hopscope.language.heads.passages import FORMULATION as PASSAGE
 from hopscope.language.heads.passages import read_passages
 from hopscope.language.heads.ranking import ANY_TARGET, compared, lift, ranked, sizes
-from hopscope.language.heads.tokens import Reader, Tokenized
+from hopscope.language.heads.tokens import Reader
+from hopscope.language.questions.sets import FREE_DEPTH
 from hopscope.tasks.text import Question, TextConfig, questions, space
 from hopscope.tasks.text.config import Formulation
 
 SHOWN: Final = 10
 """Heads in `top`."""
-
-FREE_DEPTH = ("equations", "lives_with")
-"""Formulations that have every depth."""
 
 Progress = Callable[[str], None]
 
@@ -75,17 +70,6 @@ class HeadsConfig(Config):
             raise ValueError(validation_line(error)) from None
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """Questions on which heads are found, and those of each depth on which they are taken out."""
-
-    formulation: str
-    depth: int
-    chains: int
-    found_on: Sequence[Question]
-    answered: Mapping[int, Sequence[Question]]
-
-
 def score(
     model: str | Path | Attentive,
     formulation: Formulation | None = None,
@@ -122,85 +106,59 @@ def score(
         raise UserError(f"{validation_line(error)}; see docs/heads.md") from None
     if (formulation is None) == (passages is None):
         raise UserError("questions: expected either a formulation or a passage, found both or none; give one")
-    asked = _passages(passages) if passages is not None else _drawn(config)
+    if passages is None:
+        text = config.text()
+        asked, chains = _drawn(config, text), text.chains
+        found_on = list(questions(text, config.count, config.seed))
+    else:
+        found_on, chains = read_passages(passages), 1
+        asked = {found_on[0].depth: found_on}
     progress("loading the model")
     loaded = model if isinstance(model, Attentive) else load(str(model), device, precision)
     if pretrained is None:
         pretrained = not Path(loaded.name).is_dir()
-    return _Scored(loaded, config, asked, progress).record(pretrained)
+    reader = Reader(loaded.tokenizer, config.chat)
+    out = sizes(len(loaded.layers) * loaded.heads, config.top)
+    texts = {depth: [reader.read(one) for one in found] for depth, found in asked.items()}
+    progress(f"attention, {len(found_on)} questions")
+    kept = EXAMPLES if config.method == "resample" else 0
+    scores, outputs = measure(loaded, [reader.read(one) for one in found_on], kept)
+    order = ranked(scores, config.rank)
+    lost: list[Cost] = []
+    for depth, of_depth in texts.items():
+        progress(f"without heads, depth {depth}")
+        how = {"method": config.method, "draws": config.draws, "seed": config.seed}
+        lost += costs(loaded, of_depth, depth, order, out, outputs, **how)
+    claim, judgement = judged(lost, pretrained)
+    return {
+        "model": loaded.name,
+        "pretrained": pretrained,
+        "formulation": found_on[0].formulation,
+        "depth": found_on[0].depth,
+        "chains": chains,
+        "count": len(found_on),
+        "seed": config.seed,
+        "chat": config.chat,
+        "layers": len(loaded.layers),
+        "heads": loaded.heads,
+        "targets": {name: _target(one) for name, one in scores.items()},
+        "rank": config.rank,
+        "top": _top(scores, order, config.rank),
+        "method": config.method,
+        "ablation": [cost.record() for cost in lost],
+        "claims": [claim.to_json()],
+        "words": {claim.id: judgement.words},
+    }
 
 
-def _drawn(config: HeadsConfig) -> _Asked:
-    text = config.text()
-    depths = range(1, text.steps + 1) if text.formulation in FREE_DEPTH else [text.steps]
-    found_on = list(questions(text, config.count, config.seed))
-    answered = {depth: _answered(config, depth, text.steps) for depth in depths}
-    return _Asked(text.formulation, text.steps, text.chains, found_on, answered)
-
-
-def _answered(config: HeadsConfig, depth: int, found_at: int) -> list[Question]:
-    """Other questions than those on which heads are found; of a lesser depth, all are."""
-    text = config.text(depth)
-    if depth == found_at:
-        return list(questions(text, config.count, config.seed, start=config.count))
-    return list(questions(text, min(config.count, space(text)), config.seed))
-
-
-def _passages(path: Path) -> _Asked:
-    found = read_passages(path)
-    return _Asked(PASSAGE, found[0].depth, 1, found, {found[0].depth: found})
-
-
-class _Scored:
-    """A model that is being scored."""
-
-    def __init__(self, model: Attentive, config: HeadsConfig, asked: _Asked, progress: Progress) -> None:
-        self._model, self._config, self._asked, self._progress = model, config, asked, progress
-        self._reader = Reader(model.tokenizer, config.chat)
-        self._sizes = sizes(len(model.layers) * model.heads, config.top)
-
-    def record(self, pretrained: bool) -> dict[str, Any]:
-        """Everything that is written."""
-        config, asked, model = self._config, self._asked, self._model
-        texts = {depth: self._read(found) for depth, found in asked.answered.items()}
-        self._progress(f"attention, {len(asked.found_on)} questions")
-        kept = EXAMPLES if config.method == "resample" else 0
-        scores, outputs = measure(model, self._read(asked.found_on), kept)
-        order = ranked(scores, config.rank)
-        found = [cost for depth in texts for cost in self._costs(texts[depth], depth, order, outputs)]
-        claim, judgement = judged(found, pretrained)
-        return {
-            "model": model.name,
-            "pretrained": pretrained,
-            "formulation": asked.formulation,
-            "depth": asked.depth,
-            "chains": asked.chains,
-            "count": len(asked.found_on),
-            "seed": config.seed,
-            "chat": config.chat,
-            "layers": len(model.layers),
-            "heads": model.heads,
-            "targets": {name: _target(one) for name, one in scores.items()},
-            "rank": config.rank,
-            "top": _top(scores, order, config.rank),
-            "method": config.method,
-            "ablation": [_written(cost) for cost in found],
-            "claims": [claim.to_json()],
-            "words": {claim.id: judgement.words},
-        }
-
-    def _read(self, asked: Sequence[Question]) -> list[Tokenized]:
-        return [self._reader.read(question) for question in asked]
-
-    def _costs(
-        self, texts: Sequence[Tokenized], depth: int, order: Sequence[tuple[int, int]], outputs: Outputs
-    ) -> list[Cost]:
-        config = self._config
-        self._progress(f"without heads, depth {depth}")
-        return costs(
-            self._model, texts, depth, order, self._sizes, outputs,
-            method=config.method, draws=config.draws, seed=config.seed,
-        )  # fmt: skip
+def _drawn(config: HeadsConfig, text: TextConfig) -> dict[int, list[Question]]:
+    """By depth, other questions than those on which heads are found; of a lesser depth, all are."""
+    drawn = {text.steps: list(questions(text, config.count, config.seed, start=config.count))}
+    if text.formulation in FREE_DEPTH:
+        for depth in range(1, text.steps):
+            lesser = config.text(depth)
+            drawn[depth] = list(questions(lesser, min(config.count, space(lesser)), config.seed))
+    return dict(sorted(drawn.items()))
 
 
 def _target(scores: Scores) -> dict[str, Any]:
@@ -222,37 +180,3 @@ def _top(scores: dict[str, Scores], order: Sequence[tuple[int, int]], rank: str)
         value, floor = float(scores[best].mean[layer, head]), scores[best].floor
         found.append({"layer": layer, "head": head, "target": best, "score": value, "floor": floor})
     return found
-
-
-def _written(cost: Cost) -> dict[str, Any]:
-    clean, top, random = cost.margins
-    return {
-        "depth": cost.depth,
-        "k": cost.k,
-        "heads": [list(head) for head in cost.heads],
-        "questions": cost.questions,
-        "guess": cost.guess,
-        "accuracy": cost.clean.value,
-        "interval": _ends(cost.clean.interval),
-        "top": _accuracy(cost.top),
-        "random": _accuracy(cost.random) | {"draws": cost.draws},
-        "cost": {
-            "top": 100 * cost.top_cost.value,
-            "top_interval": _points(cost.top_cost),
-            "random": 100 * cost.random_cost.value,
-            "random_interval": _points(cost.random_cost),
-        },
-        "margin": {"clean": clean, "top": top, "random": random},
-    }
-
-
-def _accuracy(share: Share) -> dict[str, Any]:
-    return {"accuracy": share.value, "interval": _ends(share.interval)}
-
-
-def _ends(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else list(interval)
-
-
-def _points(share: Share) -> list[float] | None:
-    return None if share.interval is None else [100 * end for end in share.interval]

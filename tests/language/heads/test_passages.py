@@ -10,7 +10,7 @@ import pytest
 from hopscope.errors import UserError
 from hopscope.language.heads.passages import read_passages
 
-LLAMA = Path(__file__).parents[4] / "docs" / "examples" / "llama.json"
+LLAMA = Path(__file__).parents[3] / "docs" / "examples" / "llama.json"
 
 
 def test_the_llamas():
