@@ -68,23 +68,16 @@ def read_counts(file: Path) -> StepCounts:
         UserError: it cannot be read, or is JSON of something else.
     """
     text = read_text(file)
-    record = _record(file, text)
-    if record is None:
-        _, labels = labelled(text)
-        return _counts(file, file, histogram(labels))
-    return _counts(file, Path(str(record["file"])), record["histogram"])
-
-
-def _record(file: Path, text: str) -> dict[str, Any] | None:
-    """What the command printed; `None` for any other text."""
     try:
-        found = json.loads(text)
+        record = json.loads(text)
     except ValueError:
-        found = None
-    told = isinstance(found, dict) and isinstance(found.get("histogram"), dict) and "file" in found
-    if not told and (file.suffix == ".json" or isinstance(found, dict)):
-        raise _foreign(file, "none" if found is None else "other JSON")
-    return found if told else None
+        record = None
+    if not isinstance(record, dict) and file.suffix != ".json":
+        _, labels = labelled(text)
+        return _counts(file, str(file), histogram(labels))
+    if not isinstance(record, dict) or not isinstance(record.get("histogram"), dict) or "file" not in record:
+        raise _foreign(file, "none" if record is None else "other JSON")
+    return _counts(file, str(record["file"]), record["histogram"])
 
 
 def _foreign(file: Path, found: str) -> UserError:
@@ -94,9 +87,9 @@ def _foreign(file: Path, found: str) -> UserError:
     )
 
 
-def _counts(file: Path, text: Path, counted: dict[str, Any]) -> StepCounts:
+def _counts(file: Path, text: str, counted: dict[str, Any]) -> StepCounts:
     # Without folders: where a text lies changes nothing.
-    name = "standard input" if str(text) == "-" else text.name
+    name = "standard input" if text == "-" else Path(text).name
     try:
         steps = sorted(int(name) for name in counted if name.isdigit())
         if not steps or steps != list(range(1, len(steps) + 1)):

@@ -8,9 +8,8 @@ is what an induction head does, and the paper's llamas are h = 2 (section 3.2).
 """
 
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Literal
 
 NEW, REPEATED, UNLINKED = "new", "repeated", "unlinked"
@@ -102,102 +101,72 @@ def steps(found: Iterable[Sentence], window: int, limit: int = LIMIT) -> Iterato
         past.add(sentence)
 
 
-@dataclass
 class _Past:
-    """The sentences of the window, numbered; a set of them is the bits of one number.
+    """The sentences of the window, by number, and in which of them each word stands."""
 
-    Attributes:
-        window: content words at most.
-        held: sentences, oldest first.
-        first: number of the oldest.
-        size: words held.
-        where: of each word, the sentences that hold it.
-    """
-
-    window: int
-    held: deque[Sentence] = field(default_factory=deque)
-    first: int = 0
-    size: int = 0
-    where: dict[str, int] = field(default_factory=dict)
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._held: dict[int, Sentence] = {}
+        self._words = 0
+        self._added = 0
+        self._where: dict[str, set[int]] = {}
 
     def add(self, sentence: Sentence) -> None:
         """Let a sentence in, and old ones out."""
-        bit = 1 << (self.first + len(self.held))
-        for word in set(sentence):
-            self.where[word] = self.where.get(word, 0) | bit
-        self.held.append(sentence)
-        self.size += len(sentence)
-        while self.size > self.window and len(self.held) > 1:
-            self._drop()
-
-    def _drop(self) -> None:
-        sentence = self.held.popleft()
-        self.size -= len(sentence)
-        for word in set(sentence):
-            rest = self.where[word] & ~(1 << self.first)
-            if rest:
-                self.where[word] = rest
-            else:
-                del self.where[word]
-        self.first += 1
-        if self.first >= 64:  # bits of sentences that have gone are shifted out now and then
-            self.where = {word: bits >> self.first for word, bits in self.where.items()}
-            self.first = 0
+        self._held[self._added] = sentence
+        for word in sentence:
+            self._where.setdefault(word, set()).add(self._added)
+        self._added += 1
+        self._words += len(sentence)
+        while self._words > self._window and len(self._held) > 1:
+            number = next(iter(self._held))
+            old = self._held.pop(number)
+            self._words -= len(old)
+            for word in set(old):
+                self._where[word].remove(number)
+                if not self._where[word]:
+                    del self._where[word]
 
     def distance(self, word: str, context: set[str], limit: int) -> str:
         """How far a word is from its context."""
-        goal = self.where.get(word, 0)
         if word in context:
             return REPEATED
-        if not goal:
+        goal = self._where.get(word)
+        if goal is None:
             return NEW
-        known = [other for other in context if self._ties(other)]
+        known = {other for other in context if self._ties(other)}
         if not known:
             nearest, known = self._nearest()
             if word in nearest:
                 return REPEATED
-        reached = self._sentences(known)
-        seen, words = 0, set(known)
+        seen: set[int] = set()
+        # Words that were followed before lead nowhere new.
+        words, fresh_words = set(known), known
         for step in range(1, limit + 1):
-            if reached & goal:
+            reached = {number for other in fresh_words for number in self._where[other]}
+            if not reached.isdisjoint(goal):
                 return str(step)
-            fresh = reached & ~seen
+            fresh = reached - seen
             if not fresh:
                 break
             seen |= fresh
-            # Words that were followed before lead nowhere new.
-            found = {other for one in self._read(fresh) for other in one} - words
+            found = {other for number in fresh for other in self._held[number]} - words
             words |= found
-            reached = self._sentences([other for other in found if self._ties(other)])
+            fresh_words = {other for other in found if self._ties(other)}
         return UNLINKED
 
-    def _nearest(self) -> tuple[Sentence, list[str]]:
+    def _nearest(self) -> tuple[Sentence, set[str]]:
         """The last sentence with words that were seen before it, and these words."""
-        for back, sentence in enumerate(reversed(self.held), start=1):
-            own = 1 << (self.first + len(self.held) - back)
-            known = [word for word in set(sentence) if self._ties(word) and self.where[word] & (own - 1)]
+        for number, sentence in reversed(self._held.items()):
+            known = {word for word in sentence if self._ties(word) and min(self._where[word]) < number}
             if known:
                 return sentence, known
-        return (), []
+        return (), set()
 
     def _ties(self, word: str) -> bool:
         """Whether a word ties the sentences together that hold it: it stands in some, and not everywhere."""
-        bits = self.where.get(word, 0)
-        count = len(self.held)
-        return bool(bits) and (count < HUB_SENTENCES or HUB_SHARE * bits.bit_count() <= count)
-
-    def _sentences(self, words: Iterable[str]) -> int:
-        bits = 0
-        for word in words:
-            bits |= self.where[word]
-        return bits
-
-    def _read(self, bits: int) -> Iterator[Sentence]:
-        bits >>= self.first
-        while bits:
-            lowest = bits & -bits
-            yield self.held[lowest.bit_length() - 1]
-            bits ^= lowest
+        count, those = len(self._held), self._where.get(word, ())
+        return bool(those) and (count < HUB_SENTENCES or HUB_SHARE * len(those) <= count)
 
 
 def histogram(labels: Iterable[str], limit: int = LIMIT) -> dict[str, int]:
