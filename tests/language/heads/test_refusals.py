@@ -1,5 +1,11 @@
 """What cannot be scored is refused in one clear line."""
 
+import os
+import socket
+import subprocess
+import sys
+import time
+
 import pytest
 
 from hopscope.errors import UserError
@@ -32,6 +38,25 @@ def test_no_network(planted, monkeypatch):
     with pytest.raises(UserError) as error:
         load("hopscope-tests/not-there")
     assert "check the name and the network" in line(error)
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once_and_said_in_one_line(planted, tmp_path):
+    """In a process of its own: the hub's address is read when its library is imported."""
+    words = ["heads", "--model", "hopscope-tests/not-there", "--formulation", "equations"]
+    # A port on which nobody listens.
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
+    known = {**os.environ, "HF_ENDPOINT": nobody, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"}
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "hopscope", *words], capture_output=True, text=True, check=False, env=known
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    (said,) = done.stderr.splitlines()
+    assert said.startswith("hopscope: hopscope-tests/not-there: expected a causal language model")
+    assert "found none in the cache, and of the hub: " in said and "check the name and the network" in said
+    assert time.monotonic() - began < 60
 
 
 def test_the_extra_is_named(monkeypatch):

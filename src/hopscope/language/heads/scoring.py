@@ -127,8 +127,10 @@ def score(
     lost: list[Cost] = []
     for depth, of_depth in texts.items():
         progress(f"without heads, depth {depth}")
-        how = {"method": config.method, "draws": config.draws, "seed": config.seed}
-        lost += costs(loaded, of_depth, depth, order, out, outputs, **how)
+        lost += costs(
+            loaded, of_depth, depth, order, out, outputs,
+            method=config.method, draws=config.draws, seed=config.seed,
+        )  # fmt: skip
     claim, judgement = judged(lost, pretrained)
     return {
         "model": loaded.name,
