@@ -1,11 +1,9 @@
 """Natural text whose retrieval steps the user has marked, as questions like any other."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from hopscope.config import Config, validation_line
 from hopscope.errors import UserError
@@ -115,11 +113,14 @@ class Passage(Config):
         return Fact(0, fact.step, given, found, start, end)
 
 
+_PASSAGES = TypeAdapter(list[Passage])
+
+
 def read_passages(path: Path) -> list[Question]:
     """Read one passage, or a list of them.
 
     Raises:
-        UserError: the file cannot be read, is no passage, or a mark is not in its text.
+        UserError: the file cannot be read, is no passage, a mark is not in its text, or passages differ in depth.
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -129,33 +130,18 @@ def read_passages(path: Path) -> list[Question]:
         ) from None
     except ValueError as error:
         raise UserError(f"{path}: expected JSON, found {error}; see docs/heads.md") from None
-    entries: list[Any] = data if isinstance(data, list) else [data]
-    if not entries:
-        raise UserError(f"{path}: expected at least one passage, found an empty list; see docs/heads.md")
-    for entry in entries:
-        if not isinstance(entry, dict):
-            raise UserError(
-                f"{path}: expected an object for each passage, found {entry!r:.40}; see docs/heads.md"
-            )
     try:
-        passages = [Passage.model_validate(entry) for entry in entries]
+        passages = _PASSAGES.validate_python(data if isinstance(data, list) else [data])
     except ValidationError as error:
         raise UserError(f"{path}: {validation_line(error)}; see docs/heads.md") from None
-    return same_depth(
-        [passage.question(f"{path.stem}-{number:06d}") for number, passage in enumerate(passages)]
-    )
-
-
-def same_depth(questions: Sequence[Question]) -> list[Question]:
-    """The questions, if all have as many steps: what is compared must be alike.
-
-    Raises:
-        UserError: they have different depths.
-    """
-    depths = sorted({question.depth for question in questions})
+    if not passages:
+        raise UserError(f"{path}: expected at least one passage, found an empty list; see docs/heads.md")
+    found = [passage.question(f"{path.stem}-{number:06d}") for number, passage in enumerate(passages)]
+    depths = sorted({question.depth for question in found})
+    # What is compared must be alike.
     if len(depths) > 1:
         raise UserError(f"passages: expected one depth, found {depths}; put each depth in a file of its own")
-    return list(questions)
+    return found
 
 
 class _Places:
@@ -177,19 +163,17 @@ class _Places:
                     f"found {list(mark)}; count them in the text"
                 )
             return mark
-        wanted = mark if isinstance(mark, str) else mark.text
+        wanted, place = (mark, None) if isinstance(mark, str) else (mark.text, mark.occurrence)
         starts = [at for at in range(len(self.text)) if wanted and self.text.startswith(wanted, at)]
-        if isinstance(mark, str):
-            if len(starts) != 1:
-                raise UserError(
-                    f"{self.id}, {name}: expected {wanted!r} once in the text, found it {len(starts)} times; "
-                    'write {"text": …, "occurrence": n}, or the first character and the one past the last'
-                )
-            return starts[0], starts[0] + len(wanted)
-        if len(starts) < mark.occurrence:
+        if place is None and len(starts) != 1:
             raise UserError(
-                f"{self.id}, {name}: expected occurrence {mark.occurrence} of {wanted!r} in the text, "
+                f"{self.id}, {name}: expected {wanted!r} once in the text, found it {len(starts)} times; "
+                'write {"text": …, "occurrence": n}, or the first character and the one past the last'
+            )
+        if place is not None and len(starts) < place:
+            raise UserError(
+                f"{self.id}, {name}: expected occurrence {place} of {wanted!r} in the text, "
                 f"found {len(starts)}; count them in the text"
             )
-        start = starts[mark.occurrence - 1]
+        start = starts[(place or 1) - 1]
         return start, start + len(wanted)

@@ -10,17 +10,8 @@ from hopscope.errors import UserError
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
 
-EXTRA = "pip install 'hopscope[llm]'"
-
-# What the clients raise when they read a reply of another form.
-_MALFORMED = (
-    "TypeError(",
-    "KeyError(",
-    "IndexError(",
-    "AttributeError(",
-    "JSONDecodeError(",
-    "ValidationError(",
-)
+_MALFORMED = re.compile(r"(Type|Key|Index|Attribute|JSONDecode|Validation)Error\(")
+"""What the clients raise when they read a reply of another form."""
 
 
 def check_installed() -> None:
@@ -31,7 +22,8 @@ def check_installed() -> None:
     """
     if find_spec("inspect_ai") is None:
         raise UserError(
-            f"language models: expected the package inspect_ai, found none; install it with: {EXTRA}"
+            "language models: expected the package inspect_ai, found none; install it with: "
+            "pip install 'hopscope[llm]'"
         )
 
 
@@ -47,7 +39,7 @@ def failure_of(log: "EvalLog", model: str, log_dir: Path) -> UserError:
     """Say in one line why an evaluation ended early, and what is kept of it."""
     message = log.error.message if log.error else f"the evaluation ended with status {log.status}"
     found = _flat(message)
-    if found.startswith(_MALFORMED):
+    if _MALFORMED.match(found):
         found = f"a reply that is no chat completion ({found})"
     elif inner := re.fullmatch(r"NoReplyError\((['\"])(.*)\1\)", found):
         found = inner[2]
@@ -62,10 +54,7 @@ def failure_of(log: "EvalLog", model: str, log_dir: Path) -> UserError:
 # The first that is found in the words of an error says what to do.
 _ADVICE = (
     (r"api_key|environment variable|authentication|\b401\b", "set the key that this provider reads"),
-    (
-        r"not recognized|<api_name>",
-        "name the model as PROVIDER/MODEL, with a provider that Inspect knows",
-    ),
+    (r"not recognized|<api_name>", "name the model as PROVIDER/MODEL, with a provider that Inspect knows"),
     (r"pip install", "install what it names"),
     (r"timeout|timed out", "check that the server answers, or allow it more time (timeout)"),
     (r"\b429\b|rate limit", "wait, or ask fewer questions at a time (max_connections)"),

@@ -11,6 +11,8 @@ All rows of a tally have the same part, the kind of question; below it is called
     `wrong`: acceptable answers that are not right.  `lost_chain`: those of them that are another chain's answer.
     `lost_steps`: wrong answers by the steps at which the reading may have gone wrong; part `kind: 1,2`.
     `rejected`: unacceptable answers by what they are; part `kind: stopped at hop 1`.
+    `from_first_line`, `from_answer_line`: wrong answers of another chain, by how many chains further down its line
+        stands than the asked one's (that which is read first, and that which gives the answer); part `kind: -1`.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +22,7 @@ from hopscope.runs.evidence import Row
 
 SHARES = ("accuracy", "first_accuracy", "acceptance", "answered")
 NUMBERS = ("guess", "attempts", "questions", "stuck", "wrong", "lost_chain")
-COUNTS = ("lost_steps", "rejected")
+COUNTS = ("lost_steps", "rejected", "from_first_line", "from_answer_line")
 
 
 def tally_rows(row: Callable[..., Row], tally: Tally, part: str) -> Iterator[Row]:
@@ -39,10 +41,5 @@ def tally_rows(row: Callable[..., Row], tally: Tally, part: str) -> Iterator[Row
     for name in NUMBERS:
         yield row(metric=name, value=float(getattr(tally, name)), part=part)
     for name in COUNTS:
-        yield from counted_rows(row, name, getattr(tally, name), part)
-
-
-def counted_rows(row: Callable[..., Row], metric: str, counts: dict[str, int], part: str) -> Iterator[Row]:
-    """How often each of several things came up, a row for each; part `kind: thing`."""
-    for name, count in counts.items():
-        yield row(metric=metric, value=float(count), part=f"{part}: {name}")
+        for thing, count in getattr(tally, name).items():
+            yield row(metric=name, value=float(count), part=f"{part}: {thing}")

@@ -3,9 +3,7 @@
 Measure `answers`, part `MODEL, KIND` (such as `openai/gpt-4o, equations D = 3`).
     `correct`: one row for each question, 1 if its first acceptable answer is right, null if none was acceptable.
 
-Measure `tally`, with the same parts: see `hopscope.language.questions.tally_rows`.  Besides,
-    `from_first_line`, `from_answer_line`: wrong answers of another chain, by how many chains further down its line
-        stands than the asked one's (that which is read first, and that which gives the answer); part `MODEL, KIND: -1`.
+Measure `tally`, with the same parts: see `hopscope.language.questions.tally_rows`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hopscope.language.questions.answers import FILE, Answers, Share, Tally, read_answers, share
-from hopscope.language.questions.tally_rows import COUNTS, NUMBERS, SHARES, counted_rows, tally_rows
+from hopscope.language.questions.tally_rows import COUNTS, NUMBERS, SHARES, tally_rows
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
 from hopscope.studies.llm.config import Kind, LanguageModelConfig
@@ -49,10 +47,7 @@ def rows(found: Answers) -> Iterator[Row]:
         yield Row(None, ANSWERS, "correct", value, part=part, file=FILE)
     add = partial(Row, None, TALLY, file=FILE)
     for cell in found.cells:
-        part = part_of(cell.model, cell.formulation, cell.depth)
-        yield from tally_rows(add, cell, part)
-        for name in FOLLOWED:
-            yield from counted_rows(add, name, getattr(cell, name), part)
+        yield from tally_rows(add, cell, part_of(cell.model, cell.formulation, cell.depth))
 
 
 def cells(evidence: "Evidence", config: LanguageModelConfig) -> list[Tally]:
@@ -87,5 +82,5 @@ def _cell(values: Mapping[tuple[str, str], float | None], model: str, kind: Kind
         {"model": model, **kind._asdict(), "chains": TextConfig(formulation=kind.formulation).chains}
         | {name: share_of(name) for name in SHARES}
         | {name: numbers[name] for name in NUMBERS}
-        | {name: counts(name) for name in (*COUNTS, *FOLLOWED)}
+        | {name: counts(name) for name in COUNTS}
     )
