@@ -253,7 +253,9 @@ def test_the_command_line_refuses_in_one_line(command, tmp_path):
     )
     said = done.stdout + done.stderr
     assert done.returncode != 0
-    assert "depths: expected whole numbers such as 1,2,3, found 'one'" in " ".join(said.split())
+    assert "Error: depths: expected different whole numbers such as 1,2,3, found 'one'" in " ".join(
+        said.split()
+    )
     assert "Traceback" not in said
 
 

@@ -24,7 +24,9 @@ def test_depths_in_every_form(given, read):
 
 @pytest.mark.parametrize("given", ["one", [], "", [1, 1], [1.5], [True], True, {"a": 1}, "1,x"])
 def test_depths_in_no_form(given):
-    with pytest.raises(UserError, match=r"depths: expected .*whole numbers such as 1,2,3, found"):
+    with pytest.raises(
+        UserError, match=r"^depths: expected different whole numbers such as 1,2,3, found \S+"
+    ):
         question_set(formulations=("equations",), depths=given)
 
 
@@ -66,8 +68,8 @@ def test_what_can_be_chosen_is_what_the_questions_allow(formulation):
     ("fields", "words"),
     [
         ({"formulations": ("sums",)}, "formulations.0: expected 'equations', 'lives_with'.* found 'sums'"),
-        ({"formulations": ()}, "formulations: expected different ones of equations, .* found none"),
-        ({"formulations": ("equations", "equations")}, "found equations, equations"),
+        ({"formulations": ()}, r"^formulations: expected different ones of equations, .* found \(\)$"),
+        ({"formulations": ("equations", "equations")}, r"found \('equations', 'equations'\)$"),
         ({"formulations": ("equations",), "count": 0}, "count: expected greater than or equal to 1, found 0"),
         ({"formulations": ("equations",), "count": "many"}, "count: expected a valid integer.*found 'many'"),
     ],

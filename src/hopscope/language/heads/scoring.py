@@ -106,13 +106,7 @@ def score(
         raise UserError(f"{validation_line(error)}; see docs/heads.md") from None
     if (formulation is None) == (passages is None):
         raise UserError("questions: expected either a formulation or a passage, found both or none; give one")
-    if passages is None:
-        text = config.text()
-        asked, chains = _drawn(config, text), text.chains
-        found_on = list(questions(text, config.count, config.seed))
-    else:
-        found_on, chains = read_passages(passages), 1
-        asked = {found_on[0].depth: found_on}
+    found_on, asked = _drawn(config) if passages is None else _read(passages)
     progress("loading the model")
     loaded = model if isinstance(model, Attentive) else load(str(model), device, precision)
     if pretrained is None:
@@ -137,7 +131,7 @@ def score(
         "pretrained": pretrained,
         "formulation": found_on[0].formulation,
         "depth": found_on[0].depth,
-        "chains": chains,
+        "chains": found_on[0].chains,
         "count": len(found_on),
         "seed": config.seed,
         "chat": config.chat,
@@ -153,14 +147,25 @@ def score(
     }
 
 
-def _drawn(config: HeadsConfig, text: TextConfig) -> dict[int, list[Question]]:
-    """By depth, other questions than those on which heads are found; of a lesser depth, all are."""
-    drawn = {text.steps: list(questions(text, config.count, config.seed, start=config.count))}
+_Asked = tuple[list[Question], dict[int, list[Question]]]
+"""Questions on which heads are found, and, by depth, those that are answered without them."""
+
+
+def _drawn(config: HeadsConfig) -> _Asked:
+    """Of the depth on which heads are found, others are answered without them; of a lesser one, all are."""
+    text = config.text()
+    asked = {text.steps: list(questions(text, config.count, config.seed, start=config.count))}
     if text.formulation in FREE_DEPTH:
         for depth in range(1, text.steps):
             lesser = config.text(depth)
-            drawn[depth] = list(questions(lesser, min(config.count, space(lesser)), config.seed))
-    return dict(sorted(drawn.items()))
+            asked[depth] = list(questions(lesser, min(config.count, space(lesser)), config.seed))
+    return list(questions(text, config.count, config.seed)), dict(sorted(asked.items()))
+
+
+def _read(passages: Path) -> _Asked:
+    """The same passages for both: there are no others."""
+    found = read_passages(passages)
+    return found, {found[0].depth: found}
 
 
 def _target(scores: Scores) -> dict[str, Any]:

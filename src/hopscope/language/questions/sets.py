@@ -43,10 +43,7 @@ class QuestionSet(Config):
     @classmethod
     def _different(cls, formulations: tuple[Formulation, ...]) -> tuple[Formulation, ...]:
         if not formulations or len(set(formulations)) < len(formulations):
-            found = ", ".join(formulations) or "none"
-            raise ValueError(
-                f"formulations: expected different ones of {', '.join(FORMULATIONS)}, found {found}"
-            )
+            raise ValueError(f"different ones of {', '.join(FORMULATIONS)}")
         return formulations
 
     @field_validator("depths", mode="before")
@@ -60,7 +57,7 @@ class QuestionSet(Config):
         except ValueError:
             depths = ()
         if not depths or len(set(depths)) < len(depths):
-            raise ValueError(f"depths: expected different whole numbers such as 1,2,3, found {given!r}")
+            raise ValueError("different whole numbers such as 1,2,3")
         return depths
 
     def depths_of(self, formulation: Formulation) -> tuple[int, ...] | None:
