@@ -70,7 +70,7 @@ class Watch:
             self.say(f"{self.name}, {self.answered:,} of {self.total:,} questions answered in this call")
 
 
-WATCH: ContextVar[Watch] = ContextVar("WATCH", default=Watch())  # noqa: B039  (it only counts, and never stops)
+WATCH: ContextVar[Watch | None] = ContextVar("WATCH", default=None)
 """The watch of the evaluation under way.  Not an argument of the Inspect tasks: those are written into the log, and
 decide which evaluation it is."""
 
@@ -101,7 +101,7 @@ def evaluate(
         temperature: of sampling, None for the model's own.
         max_tokens: of an answer, None for the model's own.
         max_connections: requests at a time, None for the model's own.
-        base_url: of the models' server, if not the provider's own.
+        base_url: of the models' server, if not the provider's own; it does not tell evaluations apart.
         watch: hears of every answered question, and says when to stop.
 
     Returns:
@@ -137,9 +137,13 @@ def evaluate(
             # remembers how often a prompt was asked.
             model = _model(name, base_url)
             for one, task in zip(asked, tasks, strict=True):
-                watch.name, watch.total, watch.answered = f"{name}: {task.name}", len(task.dataset), 0
+                watch.name, watch.total, watch.answered = (
+                    f"{name}: {one.formulations[0]}",
+                    len(task.dataset),
+                    0,
+                )
                 logs.append(_evaluated(task, model, name, how, watch))
-                watch.say(f"{name}: {one.formulations[0]} done")
+                watch.say(f"{watch.name} done")
         return logs
     finally:
         WATCH.reset(watching)

@@ -29,7 +29,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from tenacity import RetryError
 
 from hopscope.errors import UserError
-from hopscope.language.inspect.evaluation import WATCH
+from hopscope.language.inspect.evaluation import WATCH, Watch
 from hopscope.language.inspect.provider import hopscope as hopscope
 from hopscope.language.questions.matching import matched, normal_form
 from hopscope.language.questions.sets import QuestionSet, question_set, remembered
@@ -151,7 +151,7 @@ def resample(attempts: int = 10, identical: int = 3) -> Solver:
     """
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        watch = WATCH.get()
+        watch = WATCH.get() or Watch()
         watch.begin()
         question = list(state.messages)
         answers: list[dict[str, str | None]] = []
