@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from tests.oracles.equations import reference_text
 
 from hopscope.errors import UserError
 from hopscope.language.gpt2_folder import ORIGIN, WEIGHTS, read_folder, write_folder

@@ -194,7 +194,7 @@ class Program:
         Raises:
             UserError: the options leave an analysis nothing to do.
         """
-        for analysis in self.run_analyses:
+        for analysis in self._analyses(RunAnalysis):
             analysis.check(self.as_run(config).options)
 
     def measures(self, *kinds: str) -> list[Measure]:
