@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-CHECKED_ROOMS = ("rng", "tasks", "models", "training", "probes", "circuits", "llm")
+CHECKED_ROOMS = ("rng", "tasks", "models", "training", "probes", "circuits", "language")
 """Rooms whose annotations are checked at every call, so that the shapes in their signatures are tested facts."""
 
 

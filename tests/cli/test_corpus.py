@@ -16,7 +16,7 @@ def file(tmp_path):
 
 
 def test_json(hopscope, file):
-    from hopscope.llm.corpus import measure
+    from hopscope.language.corpus.depth import measure
 
     said = hopscope("corpus", file, "--json")
     assert (said.status, said.err) == (0, "")
@@ -29,7 +29,7 @@ def test_json(hopscope, file):
 
 
 def test_table(hopscope, file):
-    from hopscope.llm.corpus import measure
+    from hopscope.language.corpus.depth import measure
 
     found = measure(TEXT)
     said = hopscope("corpus", file)

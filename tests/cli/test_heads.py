@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PLANTED = Path(__file__).parents[1] / "llm" / "pretrained" / "planted.py"
+PLANTED = Path(__file__).parents[1] / "language" / "heads" / "planted.py"
 
 
 @pytest.fixture(scope="module")

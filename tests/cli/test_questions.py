@@ -68,12 +68,17 @@ def test_for_a_reader(hopscope, lines):
     assert said.out == expected
 
 
+def test_ten_questions_of_seed_0_unless_told_otherwise(lines):
+    assert lines("kingdoms") == lines("kingdoms", "--count", 10, "--seed", 0)
+
+
 @pytest.mark.parametrize(
     ("words", "found_words"),
     [
-        (("equations",), ["--count", "--seed"]),
-        (("equations", "--count", "3"), ["--seed"]),
+        ((), ["FORMULATION"]),
         (("--count", "3", "--seed", "0"), ["FORMULATION"]),
+        (("equation", "--count", "3"), ["formulation", "'equations'", "found 'equation'"]),
+        (("equations", "--cuont", "3"), ["--cuont"]),
         (("riddles", "--count", "3", "--seed", "0"), ["formulation", "'equations'", "'relatives'", "'riddles'"]),
         (("", "--count", "3", "--seed", "0"), ["formulation", "found ''"]),
         (("equations", "--count", "0", "--seed", "0"), ["count: expected at least 1, found 0"]),

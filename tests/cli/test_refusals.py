@@ -191,3 +191,10 @@ def test_version(hopscope):
     import hopscope as package
 
     assert hopscope("--version").out.split() == ["hopscope", package.__version__]
+
+
+def test_language_models_are_not_asked_without_a_model(hopscope, tmp_path):
+    said = hopscope("run", "llm", "--preset", "smoke", "--out", tmp_path / "runs")
+    assert "model: expected at least one to ask, found none" in said.complaint
+    assert "--model openai/gpt-4o" in said.complaint
+    assert not any(tmp_path.iterdir())

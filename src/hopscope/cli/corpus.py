@@ -9,9 +9,9 @@ from tyro.conf import Positional, arg
 
 from hopscope.cli.parsing import parse
 from hopscope.cli.terminal import console
-from hopscope.llm.corpus import WINDOW, measure
-from hopscope.llm.corpus_file import read_text
-from hopscope.llm.corpus_steps import LIMIT, NEW, REPEATED, UNLINKED
+from hopscope.language.corpus.depth import WINDOW, measure
+from hopscope.language.corpus.file import read_text
+from hopscope.language.corpus.steps import LIMIT, NEW, REPEATED, UNLINKED
 
 if TYPE_CHECKING:
     from rich.table import Table

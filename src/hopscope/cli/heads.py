@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "heads")
     found = _found(options)
     if options.figures is not None:
-        from hopscope.llm.heads_figures import NAME, write_heat_maps
+        from hopscope.language.heads.figures import NAME, write_heat_maps
         from hopscope.report.figures import render_figure
 
         write_heat_maps(options.figures, found)
@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _found(options: Options) -> dict[str, Any]:
-    from hopscope.llm.heads import score
+    from hopscope.language.heads.scoring import score
 
     formulation: Any = options.formulation and options.formulation.replace("-", "_")
     try:
@@ -130,7 +130,7 @@ def _targets(found: dict[str, Any]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from hopscope.llm.heads_figures import target_words
+    from hopscope.language.heads.figures import target_words
 
     table = Table(
         title="Attention, mean over questions [95 % interval]; layers and heads count from 0",

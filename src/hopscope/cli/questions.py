@@ -20,9 +20,10 @@ class Options:
 
     formulation: Positional[Annotated[str, arg(metavar="FORMULATION")]]
     """One of equations, lives_with, kingdoms, functions, relatives."""
-    count: int
+    # Everything else has a default: tyro speaks of missing options before it looks at what was typed.
+    count: int = 10
     """How many; no two are equal."""
-    seed: int
+    seed: int = 0
     """Seed of the draws, from 0 to 2**63 - 1."""
     depth: int | None = None
     """D: retrieval steps (default: that of the paper; kingdoms, functions and relatives have no other)."""

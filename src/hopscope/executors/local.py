@@ -70,6 +70,7 @@ def run_study(
         UserError: something the user can mend.
     """
     _check_options(device, threads, time_budget, engine, gpu_workers)  # before anything is written
+    study.check(config)
     run = _folder(study, config, out, preset)
     return complete(
         run,

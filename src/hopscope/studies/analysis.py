@@ -59,8 +59,10 @@ class RunAnalysis:
             are not on record), the time budget, and a function that hears in words how it goes.  It raises
             `TimeBudgetReached` where the same call goes on.
         rows: as in `UnitAnalysis`.
+        check: raises `UserError` for options that leave it nothing to do; called before anything is written.
     """
 
     files: tuple[str, ...]
     work: "Callable[[RunFolder, Any, TimeBudget, Callable[[str], None]], None]"
     rows: "Callable[[RunFolder, Any], Iterable[Row]]"
+    check: "Callable[[Any], None]" = lambda options: None

@@ -188,6 +188,15 @@ class Program:
         """The study's analyses of one kind."""
         return [each for each in self.study.analyses if isinstance(each, kind)]
 
+    def check(self, config: Any) -> None:
+        """Refuse what could not be measured, before anything is written.
+
+        Raises:
+            UserError: the options leave an analysis nothing to do.
+        """
+        for analysis in self._analyses(RunAnalysis):
+            analysis.check(self.as_run(config).options)
+
     def measures(self, *kinds: str) -> list[Measure]:
         """Measures of some kinds (see `hopscope.measures.When`); those that others need come before them.
 

@@ -1,9 +1,8 @@
 """Answers that were never given: to real questions, by a rule, so that every count is known."""
 
 from hopscope.claims import judge
-from hopscope.llm.answers import record, rows
-from hopscope.llm.cells import SCHEMA_VERSION, Answers, cells_of
-from hopscope.llm.question_sets import question_set, remembered
+from hopscope.language.questions.answers import SCHEMA_VERSION, Answers, row, tallies
+from hopscope.language.questions.sets import question_set, remembered
 from hopscope.runs.evidence import Evidence
 from hopscope.studies.llm import measurements
 from hopscope.studies.llm.claims import claims
@@ -29,9 +28,8 @@ def answered(config, say):
             texts = say(model, question, number)
             attempts = [{"text": t, "acceptable": t if t in question.acceptable else None} for t in texts]
             scored = {"answer": question.answer, "attempts": attempts, "stuck": False}
-            made.append(record(question.id, model, 1, remembered(question, config.seed), scored))
-    found = rows(made)
-    return Answers(schema_version=SCHEMA_VERSION, cells=tuple(cells_of(found, questions)), rows=tuple(found))
+            made.append(row(question.id, model, 1, remembered(question, config.seed), scored))
+    return Answers(schema_version=SCHEMA_VERSION, cells=tuple(tallies(made, questions)), rows=tuple(made))
 
 
 def cells(config, say):

@@ -134,7 +134,7 @@ def test_beside_a_model_that_answers_it_is_counted():
 
 def test_without_a_model_or_a_kind_that_it_is_about_it_is_not_run():
     (claim,) = claims(LanguageModelConfig())
-    assert judge(claim, Evidence.of([], [])).words.startswith("not run: no model was given")
+    assert judge(claim, Evidence.of([], [], LanguageModelConfig().model_dump(mode="json"))).n == 0
     deep = LanguageModelConfig(model=("a/b",), formulations=("equations",), depths=(6, 7))
     (claim,) = claims(deep)
     assert judge(claim, Evidence.of([], [], deep.model_dump(mode="json"))).words == (

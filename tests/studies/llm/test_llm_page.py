@@ -12,11 +12,10 @@ from hopscope.cli.parsing import joined
 from hopscope.cli.run import read_options
 from hopscope.errors import UserError
 from hopscope.executors.finish import finish
-from hopscope.executors.local import run_study
 from hopscope.figures import write_figures
-from hopscope.llm.cells import FILE
+from hopscope.language.questions.answers import FILE, read_answers
 from hopscope.report.figures import figure_names, render_figure
-from hopscope.runs import RunFolder, find_run
+from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
 from hopscope.studies.llm.config import PRESETS, LanguageModelConfig, short_names
@@ -230,17 +229,28 @@ def test_what_was_not_asked_has_no_figure():
 # The command line.
 
 
-def test_without_a_model_the_run_says_how_to_give_one(tmp_path):
+def test_a_run_of_before_without_a_model_is_still_concluded(tmp_path):
     config = PRESETS["smoke"]
-    run = run_study(STUDY, config, out=tmp_path, preset="smoke", device="cpu")
-    assert run.is_done and run.members == [] and run.metrics().num_rows == 0
+    run = RunFolder.create(tmp_path, "llm", config.model_dump(mode="json"), [], "smoke")
+    run.write_json(FILE, {"schema_version": 1, "cells": [], "rows": []})
+    finish(run, STUDY, config)
     (claim,) = run.read_json("claims.json")
     assert (claim["id"], claim["verdict"], claim["value"], claim["n"]) == ("R10", "not run", None, 0)
-    page = (run.path / "report.html").read_text()
-    assert "--model openai/gpt-4o" in page and "not run" in page
-    (run.path / FILE).unlink()
-    again = run_study(find_study("llm"), config, out=tmp_path, device="cpu")
-    assert again.path == run.path and (run.path / FILE).is_file() and find_run(tmp_path).is_done
+    assert "No model was asked" in (run.path / "report.html").read_text()
+
+
+def test_answers_on_record_of_before_are_read(made, tmp_path):
+    """With counts that are worked out now, and of chains that stood beside each cell."""
+    run, config, _ = made
+    record = run.read_json(FILE)
+    assert all(
+        cell["wrong"] == cell["accuracy"]["of"] - cell["accuracy"]["count"] for cell in record["cells"]
+    )
+    for cell in record["cells"]:
+        del cell["chains"]
+    older = RunFolder.create(tmp_path, "llm", config.model_dump(mode="json"), [], None)
+    older.write_json(FILE, record)
+    assert read_answers(older).rows == read_answers(run).rows
 
 
 def test_models_on_the_command_line():

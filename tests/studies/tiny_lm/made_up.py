@@ -6,7 +6,7 @@ import numpy as np
 
 from hopscope.circuits.path_history import DIVERGED, followed_paths
 from hopscope.claims import Ledger, judge
-from hopscope.llm.answers import Tally, share
+from hopscope.language.questions.answers import Tally, share
 from hopscope.runs import RunFolder, content_hash
 from hopscope.runs.evidence import Evidence, Row
 from hopscope.studies import find_study

@@ -11,7 +11,7 @@ from hopscope.claims import Verdict
 from hopscope.claims.wording import remarks
 from hopscope.cli.run import read_options
 from hopscope.errors import UserError
-from hopscope.llm.corpus_file import StepCounts
+from hopscope.language.corpus.file import StepCounts
 from hopscope.runs import content_hash
 from hopscope.studies import find_study
 from hopscope.studies.tiny_lm.config import PRESETS, TinyLmConfig, plan

@@ -1,23 +1,33 @@
 """Asking the models, and writing down what they said."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from hopscope.llm.answers import Row, records, rows
-from hopscope.llm.cells import FILE, SCHEMA_VERSION, Answers, cells_of
-from hopscope.llm.evaluation import evaluate
-from hopscope.llm.question_sets import question_set
-from hopscope.llm.watch import Watch
+from hopscope.errors import UserError
+from hopscope.language.inspect.evaluation import Watch, evaluate
+from hopscope.language.inspect.failures import check_installed
+from hopscope.language.questions.answers import FILE, SCHEMA_VERSION, Answers, rows, tallies
+from hopscope.language.questions.sets import QuestionSet, question_set
 from hopscope.runs import RunFolder
 from hopscope.studies.llm.config import LanguageModelConfig
-from hopscope.tasks.text import FORMULATIONS, Question
-from hopscope.tasks.text.config import Formulation
+from hopscope.tasks.text import FORMULATIONS
 from hopscope.training.budget import TimeBudget
 
 LOGS = "logs"
 """Folder of the run for Inspect's logs."""
 
-_PARTS = 10
-"""How often a kind of question is reported on while it is asked."""
+
+def check(config: LanguageModelConfig) -> None:
+    """Refuse to begin without a model, or without Inspect.
+
+    Raises:
+        UserError: says how to name a model, or how to install what is missing.
+    """
+    if not config.model:
+        raise UserError(
+            "model: expected at least one to ask, found none; name it as Inspect does, such as "
+            "--model openai/gpt-4o or --model hf/FOLDER"
+        )
+    check_installed()
 
 
 def gather(
@@ -29,61 +39,11 @@ def gather(
         TimeBudgetReached: what was answered is in the logs, and the same call goes on.
         UserError: a model cannot be asked; likewise.
     """
-    if (run.path / FILE).is_file():
-        return
-    watch = Watch(budget)
-    found = [
-        row
-        for model in config.model
-        for formulation in _formulations(config)
-        for row in _ask(run, config, model, formulation, watch, say)
-    ]
-    questions = {question.id: question for question in questions_of(config)}
-    answers = Answers(
-        schema_version=SCHEMA_VERSION, cells=tuple(cells_of(found, questions)), rows=tuple(found)
-    )
-    run.write_json(FILE, answers.model_dump(mode="json"))
-
-
-def _formulations(config: LanguageModelConfig) -> list[Formulation]:
-    return [name for name in FORMULATIONS if name in config.formulations]
-
-
-def questions_of(config: LanguageModelConfig) -> Iterator[Question]:
-    """All questions that a run puts to each of its models."""
-    for formulation in _formulations(config):
-        yield from question_set(
-            formulations=(formulation,),
-            depths=config.depths_of(formulation),
-            count=config.count,
-            seed=config.seed,
-        ).questions()
-
-
-def _ask(
-    run: RunFolder,
-    config: LanguageModelConfig,
-    model: str,
-    formulation: Formulation,
-    watch: Watch,
-    say: Callable[[str], None],
-) -> list[Row]:
-    depths = config.depths_of(formulation)
-    total = config.count * len(depths)
-    before, part = watch.answered, max(1, total // _PARTS)
-
-    def heard(answered: int) -> None:
-        if (answered - before) % part == 0:
-            say(f"{model}: {formulation}, {answered - before:,} of {total:,} questions answered in this call")
-
-    watch.heard = heard
+    asked = asked_of(config)
     logs = evaluate(
-        [model],
-        [formulation],
+        config.model,
+        asked,
         log_dir=run.path / LOGS,
-        depths=depths,
-        count=config.count,
-        seed=config.seed,
         attempts=config.attempts,
         identical=config.identical,
         timeout=config.timeout,
@@ -91,7 +51,23 @@ def _ask(
         max_tokens=config.max_tokens,
         max_connections=config.max_connections,
         base_url=config.base_url,
-        watch=watch,
+        watch=Watch(budget, say),
     )
-    say(f"{model}: {formulation} done")
-    return rows(record for log in logs for record in records(log))
+    found = tuple(row for log in logs for row in rows(log))
+    questions = {question.id: question for one in asked for question in one.questions()}
+    answers = Answers(schema_version=SCHEMA_VERSION, cells=tuple(tallies(found, questions)), rows=found)
+    run.write_json(FILE, answers.model_dump(mode="json"))
+
+
+def asked_of(config: LanguageModelConfig) -> list[QuestionSet]:
+    """The questions that a run puts to each of its models, by formulation."""
+    return [
+        question_set(
+            formulations=(formulation,),
+            depths=config.depths_of(formulation),
+            count=config.count,
+            seed=config.seed,
+        )
+        for formulation in FORMULATIONS
+        if formulation in config.formulations
+    ]

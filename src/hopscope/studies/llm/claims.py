@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 THRESHOLD = at_least(0.9, "fraction")
 
-NO_MODEL = "not run: no model was given; name one with --model PROVIDER/MODEL"
 NOTHING = "not run: nothing that the claim is about was asked"
 NO_ANSWER = "no acceptable answer to any question"
 UNANSWERED = "without an acceptable answer"
@@ -38,9 +37,7 @@ def claims(config: LanguageModelConfig) -> tuple[Claim, ...]:
             source="paper §4",
             protocol="accuracy given acceptable, for each model, formulation and depth of equations, on "
             f"{PAPER_COUNT} questions each; 95 % Wilson interval of every model and kind of question",
-            value=partial(by_part, parts)
-            if parts
-            else partial(nothing, NOTHING if config.model else NO_MODEL),
+            value=partial(by_part, parts) if parts else nothing,
             must=dict.fromkeys(parts, THRESHOLD) if parts else THRESHOLD,
             rule="mean",
             at_scale=lacks,
@@ -66,9 +63,9 @@ def lacks(evidence: "Evidence") -> str:
     return ", ".join(LanguageModelConfig.model_validate(dict(evidence.config)).departures())
 
 
-def nothing(why: str, evidence: "Evidence") -> Samples:
-    """No number, and why."""
-    return Samples([], unit="question", note=why)
+def nothing(evidence: "Evidence") -> Samples:
+    """No number."""
+    return Samples([], unit="question", note=NOTHING)
 
 
 def by_part(parts: Mapping[str, Asked], evidence: "Evidence") -> dict[str, Samples]:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from hopscope.figures import Figure, dots, sweep
 from hopscope.figures.series import SHARE, Axis, Given, Mark, Series
-from hopscope.llm.answers import Share, share
-from hopscope.llm.cells import Cell, by_chance
+from hopscope.language.questions.answers import Share, Tally, by_chance, share
 from hopscope.studies.llm.config import LanguageModelConfig, short_names
 from hopscope.studies.llm.measurements import cells
 
@@ -75,7 +74,7 @@ def _followed(config: LanguageModelConfig, evidence: "Evidence") -> list[Series]
     ]
 
 
-def _equations(config: LanguageModelConfig, evidence: "Evidence") -> list[Cell]:
+def _equations(config: LanguageModelConfig, evidence: "Evidence") -> list[Tally]:
     return [cell for cell in cells(evidence, config) if cell.formulation == "equations"]
 
 
@@ -83,5 +82,5 @@ def _ends(of: Share) -> Given:
     return Given(of.value, of.low, of.high)
 
 
-def _words(cell: Cell) -> str:
+def _words(cell: Tally) -> str:
     return cell.formulation.replace("_", " ")

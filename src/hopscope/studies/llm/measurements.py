@@ -3,18 +3,15 @@
 Measure `answers`, part `MODEL, KIND` (such as `openai/gpt-4o, equations D = 3`).
     `correct`: one row for each question, 1 if its first acceptable answer is right, null if none was acceptable.
 
-Measure `tally`, with the same parts: see `hopscope.llm.tally_rows`.  Besides,
-    `from_first_line`, `from_answer_line`: wrong answers of another chain, by how many chains further down its line
-        stands than the asked one's (that which is read first, and that which gives the answer); part `MODEL, KIND: -1`.
+Measure `tally`, with the same parts: see `hopscope.language.questions.tally_rows`.
 """
 
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hopscope.llm.answers import Share
-from hopscope.llm.cells import FILE, Answers, Cell, read_answers
-from hopscope.llm.tally_rows import COUNTS, NUMBERS, SHARES, counted_rows, tally_rows
+from hopscope.language.questions.answers import FILE, Answers, Share, Tally, read_answers, share
+from hopscope.language.questions.tally_rows import COUNTS, NUMBERS, SHARES, tally_rows
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
 from hopscope.studies.llm.config import Kind, LanguageModelConfig
@@ -50,13 +47,10 @@ def rows(found: Answers) -> Iterator[Row]:
         yield Row(None, ANSWERS, "correct", value, part=part, file=FILE)
     add = partial(Row, None, TALLY, file=FILE)
     for cell in found.cells:
-        part = part_of(cell.model, cell.formulation, cell.depth)
-        yield from tally_rows(add, cell, part)
-        for name in FOLLOWED:
-            yield from counted_rows(add, name, getattr(cell, name), part)
+        yield from tally_rows(add, cell, part_of(cell.model, cell.formulation, cell.depth))
 
 
-def cells(evidence: "Evidence", config: LanguageModelConfig) -> list[Cell]:
+def cells(evidence: "Evidence", config: LanguageModelConfig) -> list[Tally]:
     """The counts again, from the evidence table: of every model and kind of question that has been asked."""
     frame = evidence.rows(measure=TALLY)
     values = {
@@ -69,25 +63,24 @@ def cells(evidence: "Evidence", config: LanguageModelConfig) -> list[Cell]:
     ]
 
 
-def _cell(values: Mapping[tuple[str, str], float | None], model: str, kind: Kind) -> Cell:
+def _cell(values: Mapping[tuple[str, str], float | None], model: str, kind: Kind) -> Tally:
     part = part_of(model, *kind)
     numbers = {metric: value for (metric, of), value in values.items() if of == part}
     questions = round(numbers["questions"] or 0)
     answered = round(questions * (numbers["answered"] or 0.0))
 
-    def share(name: str) -> Share:
-        value, of = numbers[name], answered if name == "accuracy" else questions
-        low, high = numbers[f"{name}_low"], numbers[f"{name}_high"]
-        return Share(count=round(of * (value or 0.0)), of=of, value=value, low=low, high=high)
+    def share_of(name: str) -> Share:
+        of = answered if name == "accuracy" else questions
+        return share(round(of * (numbers[name] or 0.0)), of)
 
     def counts(name: str) -> dict[str, int]:
         found = {of.removeprefix(f"{part}: "): value for (metric, of), value in values.items()
                  if metric == name and of.startswith(f"{part}: ")}  # fmt: skip
         return {thing: round(value or 0.0) for thing, value in found.items()}
 
-    return Cell.model_validate(
+    return Tally.model_validate(
         {"model": model, **kind._asdict(), "chains": TextConfig(formulation=kind.formulation).chains}
-        | {name: share(name) for name in SHARES}
-        | {name: numbers[name] for name in (*NUMBERS, "wrong")}
-        | {name: counts(name) for name in (*COUNTS, *FOLLOWED)}
+        | {name: share_of(name) for name in SHARES}
+        | {name: numbers[name] for name in NUMBERS}
+        | {name: counts(name) for name in COUNTS}
     )

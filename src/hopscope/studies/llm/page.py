@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
-from hopscope.llm.cells import by_chance
-from hopscope.llm.survival import survivals
+from hopscope.language.questions.answers import by_chance
+from hopscope.language.questions.survival import survivals
 from hopscope.story.functions import PageFunctions
 from hopscope.studies.llm.config import Kind, LanguageModelConfig, short_names
 from hopscope.studies.llm.measurements import FOLLOWED, cells, part_of
@@ -33,6 +33,7 @@ def names(page: PageFunctions, config: LanguageModelConfig) -> Mapping[str, Any]
         "cells": [
             {
                 **dict(cell),
+                "wrong": cell.wrong,
                 "model": short[cell.model],
                 "kind": Kind(cell.formulation, cell.depth).words,
                 "part": part_of(cell.model, cell.formulation, cell.depth),

@@ -7,10 +7,11 @@ from typing import Any
 from torch import Tensor
 
 from hopscope.errors import UserError
-from hopscope.llm.answers import records, rows, tallies
-from hopscope.llm.evaluation import evaluate
-from hopscope.llm.failures import check_installed
-from hopscope.llm.gpt2_folder import write_folder
+from hopscope.language.gpt2_folder import write_folder
+from hopscope.language.inspect.evaluation import evaluate
+from hopscope.language.inspect.failures import check_installed
+from hopscope.language.questions.answers import rows, tallies
+from hopscope.language.questions.sets import question_set
 from hopscope.models.interventions import Roles
 from hopscope.models.transformer import Transformer
 from hopscope.runs import UnitFolder
@@ -93,19 +94,19 @@ def _examined(
     folder = unit.run.path / "models" / f"member-{member}"
     origin = {"study": unit.run.study, "run": unit.run.hash, "member": member, "step": step}
     write_folder(module, task.vocabulary, folder, origin | {"task": task.config.model_dump(mode="json")})
-    logs = evaluate(
-        [f"hopscope/{folder}"],
-        ("equations",),
-        log_dir=unit.path / "logs" / f"member-{member}",
+    asked = question_set(
+        formulations=("equations",),
         depths=config.depths,
         chains=config.chains,
         count=config.questions,
         seed=EXAM_SEED,
-        temperature=0.0,
         held_out=config.held_out_share,
         split_seed=config.split_seed,
     )
-    summed = tallies(row for log in logs for row in rows(records(log)))
+    logs = evaluate(
+        [f"hopscope/{folder}"], [asked], log_dir=unit.path / "logs" / f"member-{member}", temperature=0.0
+    )
+    summed = tallies(row for log in logs for row in rows(log))
     if len(summed) != len(config.depths):
         raise UserError(
             f"{unit.path / 'logs'}: expected answers at every depth, found some; delete the folder"

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator
 from tyro.constructors import PrimitiveConstructorSpec
 
-from hopscope.llm.corpus_file import StepCounts, read_counts
+from hopscope.language.corpus.file import StepCounts, read_counts
 
 
 def _of_file(given: object) -> object:

@@ -4,7 +4,7 @@ Every row is held-out and stands at the member's last training step, except atte
 A member that diverged has null for what every member has (the exam's shares, what it learned, whether it was read) and
 no other row.
 
-Measure `exam`, part `depth_k`: answers to held-out questions through Inspect; see `hopscope.llm.tally_rows`.
+Measure `exam`, part `depth_k`: answers to held-out questions; see `hopscope.language.questions.tally_rows`.
 
 Measures `reading`, `circuit` and `formation`: see `hopscope.circuits.history_rows`, which also says how a time is told.
 The targets are the depths of questions, parts `depth_k`.  Besides, `reading` has
@@ -26,8 +26,8 @@ from hopscope.circuits.path_history import FollowedMember, history_of
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.config import validation_line
 from hopscope.errors import UserError
-from hopscope.llm.answers import Tally
-from hopscope.llm.tally_rows import SHARES, tally_rows
+from hopscope.language.questions.answers import Tally
+from hopscope.language.questions.tally_rows import SHARES, tally_rows
 from hopscope.runs import RunFolder, diverged_members
 from hopscope.runs.curves import Curve, Metrics
 from hopscope.runs.evidence import Row
@@ -42,7 +42,7 @@ class Member(FollowedMember):
     Attributes:
         mixture: that it was trained on.
         file: its analysis file, relative to the run.
-        tallies: depth → what it answered through Inspect (`hopscope.llm.answers.Tally`); none if it diverged.
+        tallies: depth → what it answered (`hopscope.language.questions.answers.Tally`); none if it diverged.
         accuracy, loss: depth → held-out curve through training, as (steps, values).
     """
 

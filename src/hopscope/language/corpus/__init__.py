@@ -1,0 +1,1 @@
+"""How many retrieval steps the words of a text need."""

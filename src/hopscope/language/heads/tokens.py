@@ -1,0 +1,265 @@
+"""From the characters of a question to the tokens of a model: which row should read which tokens.
+
+Targets are named `row:target`.  Rows: `query`, the mention of x_0 in the question; `answer`, the last token, after
+which the answer follows; `facts`, the mentions in the facts.  Targets: `previous`, the token before; `same_symbol`,
+the same symbol where it is given (from the query and the answer: in the fact of step 1; from the facts: wherever it
+was mentioned in an earlier fact); `pair_mate`, from the later mention of a fact to its earlier ones; `query`, from
+the answer to the mention of x_0; `hop_k`, what step k of the asked chain finds.  A row is the last token of a
+mention, a target all of its tokens.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hopscope.errors import UserError
+from hopscope.language.heads.passages import FORMULATION as PASSAGE
+from hopscope.tasks.text import Mention, Question
+
+Pair = tuple[int, tuple[int, ...]]
+"""A row, and the tokens that it should read."""
+
+Spans = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenized:
+    """A question as the tokens of one model.
+
+    Attributes:
+        id: of the question.
+        ids: tokens of the prompt.
+        reads: of each target, rows and what they should read; rows that cannot see it are left out.
+        roles: of each token, what part it plays in the question; the same in all questions of a formulation.
+        continuations: tokens of every acceptable answer.
+        right: which of them is correct.
+    """
+
+    id: str
+    ids: tuple[int, ...]
+    reads: Mapping[str, tuple[Pair, ...]]
+    roles: tuple[str, ...]
+    continuations: tuple[tuple[int, ...], ...]
+    right: int
+
+
+class Reader:
+    """Puts questions into the tokens of one tokenizer.
+
+    A prompt is given bare, or within the tokenizer's chat template.  The answer follows after one space, or directly
+    where the tokenizer makes other tokens of the prompt, or an unknown one, with the space in between.
+
+    Args:
+        tokenizer: a fast tokenizer of transformers (one that knows offsets).
+        chat: whether to use its chat template.
+
+    Raises:
+        UserError: the tokenizer has no offsets, or no chat template where one is asked for.
+    """
+
+    def __init__(self, tokenizer: Any, chat: bool = False) -> None:
+        if not getattr(tokenizer, "is_fast", False):
+            raise UserError(
+                "tokenizer: expected a fast one, which says where tokens stand, found a slow one; convert it "
+                "(tokenizer.json)"
+            )
+        if chat and tokenizer.chat_template is None:
+            raise UserError("--chat: expected a tokenizer with a chat template, found none; leave it out")
+        self._tokenizer, self._chat = tokenizer, chat
+        self._joiner: str | None = None
+
+    def read(self, question: Question) -> Tokenized:
+        """The question's tokens, targets and roles.
+
+        Raises:
+            UserError: a mention, or where an answer begins, cannot be told in these tokens.
+        """
+        text, shift = self._embedded(question)
+        ids, spans = self._encode(text)
+        tokens = self._mentions(question, ids, [(start - shift, end - shift) for start, end in spans])
+        located = _Located(question, tokens, [(start - shift, end - shift) for start, end in spans])
+        return Tokenized(
+            id=question.id,
+            ids=ids,
+            reads=located.reads(),
+            roles=located.roles(),
+            continuations=self._continuations(question, text, ids),
+            right=question.acceptable.index(question.answer),
+        )
+
+    def _embedded(self, question: Question) -> tuple[str, int]:
+        """What the model is given, and where the prompt begins in it."""
+        if not self._chat:
+            return question.prompt, 0
+        chat = [{"role": "user", "content": question.prompt}]
+        text: str = self._tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+        shift = text.rfind(question.prompt)
+        if shift < 0:
+            raise UserError(
+                f"{question.id}: expected a chat template that leaves the prompt as it is, found one that "
+                "changes it; leave --chat out"
+            )
+        return text, shift
+
+    def _encode(self, text: str) -> tuple[tuple[int, ...], Spans]:
+        """Tokens and their characters; tokens that a tokenizer puts at the end of every text are left out."""
+        found = self._tokenizer(
+            text,
+            add_special_tokens=not self._chat,
+            return_offsets_mapping=True,
+            return_special_tokens_mask=True,
+        )
+        length = len(found["input_ids"])
+        # In a chat, special tokens at the end are the template's own and begin the answer.
+        while length and not self._chat and found["special_tokens_mask"][length - 1]:
+            length -= 1
+        return tuple(found["input_ids"][:length]), [tuple(s) for s in found["offset_mapping"][:length]]
+
+    def _mentions(self, question: Question, ids: Sequence[int], spans: Spans) -> dict[Mention, list[int]]:
+        owners: dict[int, Mention] = {}
+        located: dict[Mention, list[int]] = {}
+        for mention in _all_mentions(question):
+            inside = [
+                n for n, (start, end) in enumerate(spans) if start < mention.end and end > mention.start
+            ]
+            _check_covered(question, mention, [spans[n] for n in inside])
+            if any(ids[n] == self._tokenizer.unk_token_id for n in inside):
+                raise UserError(
+                    f"{_named(question, mention)}: expected a token of the tokenizer's own, found the unknown "
+                    "one; use a model that knows the word"
+                )
+            for n in inside:
+                other = owners.setdefault(n, mention)
+                if other != mention:
+                    raise UserError(
+                        f"{_named(question, mention)}: expected tokens of its own, found one that it shares with "
+                        f"{question.prompt[other.start : other.end]!r} (character {other.start}); "
+                        "use another tokenizer or formulation"
+                    )
+            located[mention] = inside
+        return located
+
+    def _continuations(
+        self, question: Question, text: str, ids: tuple[int, ...]
+    ) -> tuple[tuple[int, ...], ...]:
+        joiners = [" ", ""] if self._joiner is None else [self._joiner]
+        for joiner in joiners:
+            found = [self._continuation(text + joiner + answer, ids) for answer in question.acceptable]
+            if all(found):
+                self._joiner = joiner
+                return tuple(found)
+        raise UserError(
+            f"{question.id}: expected answers such as {question.answer!r} in tokens that follow the prompt's, found "
+            "others or an unknown one; use another tokenizer or formulation"
+        )
+
+    def _continuation(self, whole: str, ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Tokens after the prompt's; none if these change, or if one is unknown."""
+        longer, _ = self._encode(whole)
+        rest = longer[len(ids) :]
+        return () if longer[: len(ids)] != ids or self._tokenizer.unk_token_id in rest else rest
+
+
+def _all_mentions(question: Question) -> list[Mention]:
+    facts = [mention for fact in question.structure.facts for mention in (*fact.given, fact.found)]
+    return list(dict.fromkeys([*facts, *question.structure.query]))
+
+
+def _named(question: Question, mention: Mention) -> str:
+    written = question.prompt[mention.start : mention.end]
+    start = question.prompt.rfind("\n", 0, mention.start) + 1
+    line = question.prompt[start:].split("\n", 1)[0]
+    return f"{question.id}: mention {written!r} at character {mention.start}, in {line[:80]!r}"
+
+
+def _check_covered(question: Question, mention: Mention, spans: Spans) -> None:
+    if not spans or spans[0][0] > mention.start or max(end for _, end in spans) < mention.end:
+        raise UserError(
+            f"{_named(question, mention)}: expected tokens that cover it, found {len(spans)} that do not; "
+            "use another tokenizer or formulation"
+        )
+    before = question.prompt[max(0, spans[0][0]) : mention.start]
+    after = question.prompt[mention.end : max(end for _, end in spans)]
+    if any(sign.isalnum() for sign in before + after):
+        raise UserError(
+            f"{_named(question, mention)}: expected it in whole tokens, found "
+            f"{before + question.prompt[mention.start : mention.end] + after!r} in one; mark whole words, or use "
+            "another tokenizer or formulation"
+        )
+
+
+class _Located:
+    """A question whose mentions are tokens."""
+
+    def __init__(self, question: Question, tokens: dict[Mention, list[int]], spans: Spans) -> None:
+        self._question, self._tokens, self._spans = question, tokens, spans
+        self._asked = [f for f in question.structure.facts if f.chain == question.structure.chain]
+
+    def reads(self) -> dict[str, tuple[Pair, ...]]:
+        """Of each target, the rows that see it."""
+        structure = self._question.structure
+        last = len(self._spans) - 1
+        rows = {"query": [self._row(mention) for mention in structure.query], "answer": [last]}
+        facts = [mention for fact in structure.facts for mention in (*fact.given, fact.found)]
+        found: dict[str, list[Pair]] = {}
+        for name, starts in (*rows.items(), ("facts", sorted({self._row(m) for m in facts}))):
+            found[f"{name}:previous"] = [(row, (row - 1,)) for row in starts]
+        found["query:same_symbol"] = [(self._row(m), self._where_given([m])) for m in structure.query]
+        found["answer:same_symbol"] = [(last, self._where_given(structure.query))]
+        found["answer:query"] = [(last, self._all(structure.query))]
+        for step in range(1, self._question.depth + 1):
+            hop = self._all(fact.found for fact in self._asked if fact.step == step)
+            for name, starts in rows.items():
+                found[f"{name}:hop_{step}"] = [(row, hop) for row in starts]
+        found["facts:pair_mate"] = [self._pair(fact.given, fact.found) for fact in structure.facts]
+        found["facts:same_symbol"] = [self._earlier(mention, facts) for mention in facts]
+        return {name: _seen(pairs) for name, pairs in found.items()}
+
+    def roles(self) -> tuple[str, ...]:
+        """Of each token: which step's line it stands in and as what, or how far from the end it is."""
+        spans, facts = self._spans, self._question.structure.facts
+        if self._question.formulation == PASSAGE:
+            return ("text",) * len(spans)
+        part = {n: "given" for f in facts for m in f.given for n in self._tokens[m]}
+        part |= {n: "found" for f in facts for n in self._tokens[f.found]}
+        ends = [fact.end for fact in facts]
+        roles: list[str] = []
+        line, others = 0, 0
+        for n, (start, end) in enumerate(spans):
+            while line < len(facts) and start > ends[line]:
+                line, others = line + 1, 0
+            if end <= start or start < 0 or start >= len(self._question.prompt):
+                roles.append(f"outside {n if start <= 0 else n - len(spans)}")
+            elif line == len(facts):
+                roles.append(f"question {n - len(spans)}")
+            elif n in part:
+                roles.append(f"step {facts[line].step} {part[n]}")
+            else:
+                roles.append(f"step {facts[line].step} other {others}")
+                others += 1
+        return (*roles[:-1], "answer")
+
+    def _row(self, mention: Mention) -> int:
+        return self._tokens[mention][-1]
+
+    def _all(self, mentions: Iterable[Mention]) -> tuple[int, ...]:
+        return tuple(sorted({n for mention in mentions for n in self._tokens[mention]}))
+
+    def _where_given(self, wanted: Sequence[Mention]) -> tuple[int, ...]:
+        """Mentions in the asked facts of step 1 of what the query names."""
+        symbols = {mention.symbol for mention in wanted}
+        first = [mention for fact in self._asked if fact.step == 1 for mention in fact.given]
+        return self._all(mention for mention in first if mention.symbol in symbols)
+
+    def _pair(self, given: Sequence[Mention], found: Mention) -> Pair:
+        *earlier, last = sorted((*given, found), key=lambda mention: mention.start)
+        return self._row(last), self._all(earlier)
+
+    def _earlier(self, mention: Mention, facts: Sequence[Mention]) -> Pair:
+        same = [m for m in facts if m.symbol == mention.symbol and m.start < mention.start]
+        return self._row(mention), self._all(same)
+
+
+def _seen(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+    kept = [(row, tuple(n for n in targets if 0 <= n <= row)) for row, targets in pairs]
+    return tuple((row, targets) for row, targets in kept if targets)

@@ -1,0 +1,212 @@
+"""Putting questions to language models from Python, with Inspect's `eval_set` in this process, which resumes.
+
+Every answered question is written to the log folder at once.  The same call goes on where the last one stopped: an
+evaluation that is complete is read, one that is not is resumed with what was answered.
+"""
+
+import io
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hopscope.errors import TimeBudgetReached, UserError
+from hopscope.language.inspect.failures import as_user_error, check_installed, failure_of
+from hopscope.language.questions.sets import QuestionSet
+from hopscope.training.budget import TimeBudget
+
+if TYPE_CHECKING:
+    from inspect_ai import Task
+    from inspect_ai.log import EvalLog
+    from inspect_ai.model import Model
+
+_PARTS = 10
+"""How often an evaluation is reported on while it runs."""
+
+
+class OutOfTimeError(Exception):
+    """Ends an evaluation between two questions; what was answered is in its log."""
+
+
+@dataclass
+class Watch:
+    """Counts the questions that are answered in one call, reports on them, and ends the call when time is up.
+
+    Attributes:
+        budget: no question is begun after it, but for the first: every call gets somewhere.
+        say: is told in words how far an evaluation is.
+        name: of the evaluation under way.
+        total: its questions.
+        answered: those of them that were answered in this call.
+        begun: whether any question was answered in this call.
+        late: whether a question was not begun because the budget is spent.
+    """
+
+    budget: TimeBudget = field(default_factory=TimeBudget)
+    say: Callable[[str], None] = lambda words: None
+    name: str = ""
+    total: int = 0
+    answered: int = 0
+    begun: bool = False
+    late: bool = False
+
+    def begin(self) -> None:
+        """Called before each question.
+
+        Raises:
+            OutOfTimeError: the budget is spent.
+        """
+        if self.begun and self.budget.left <= 0:
+            self.late = True
+            raise OutOfTimeError
+
+    def end(self) -> None:
+        """Called after each question that was answered."""
+        self.begun = True
+        self.answered += 1
+        if self.answered % max(1, self.total // _PARTS) == 0:
+            self.say(f"{self.name}, {self.answered:,} of {self.total:,} questions answered in this call")
+
+
+WATCH: ContextVar[Watch | None] = ContextVar("WATCH", default=None)
+"""The watch of the evaluation under way.  Not an argument of the Inspect tasks: those are written into the log, and
+decide which evaluation it is."""
+
+
+def evaluate(
+    models: Sequence[str],
+    asked: Sequence[QuestionSet],
+    *,
+    log_dir: Path,
+    attempts: int = 10,
+    identical: int = 3,
+    timeout: int | None = 50,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    max_connections: int | None = None,
+    base_url: str | None = None,
+    watch: Watch | None = None,
+) -> "list[EvalLog]":
+    """Put the questions to each model, one set after the other.
+
+    Args:
+        models: as Inspect names them.
+        asked: sets of questions, each of one formulation.
+        log_dir: where the logs are written and looked for; made if absent.
+        attempts: answers asked for at most until one is acceptable.
+        identical: unacceptable answers of the same wording in a row after which a question is given up.
+        timeout: seconds after which a request, with its retries, is given up; one try has half of them.
+        temperature: of sampling, None for the model's own.
+        max_tokens: of an answer, None for the model's own.
+        max_connections: requests at a time, None for the model's own.
+        base_url: of the models' server, if not the provider's own; it does not tell evaluations apart.
+        watch: hears of every answered question, and says when to stop.
+
+    Returns:
+        Complete logs with their samples, models outermost; `hopscope.language.questions.answers` reads them.
+
+    Raises:
+        UserError: the extra is missing, a question set or model cannot be made, or a server does not
+            answer; what was answered stands in `log_dir`, and the same call goes on.
+        TimeBudgetReached: the watch's budget is spent; likewise.
+        KeyboardInterrupt: interrupted; likewise.
+    """
+    check_installed()
+    if not models:
+        raise UserError(
+            "models: expected at least one model to ask, found none; name one, such as openai/gpt-4o"
+        )
+    from hopscope.language.inspect.tasks import request_limits
+
+    how: dict[str, Any] = {
+        "log_dir": str(log_dir.resolve()),
+        "temperature": temperature,
+        "max_tokens": max_tokens,
+        "max_connections": max_connections,
+        **request_limits(timeout),
+    }
+    tasks = [_task(one, attempts, identical) for one in asked]
+    watch = Watch() if watch is None else watch
+    watching = WATCH.set(watch)
+    try:
+        logs = []
+        for name in models:
+            # One for all of its questions: it may be large.  Not one that an earlier call made: `hopscope/FOLDER`
+            # remembers how often a prompt was asked.
+            model = _model(name, base_url)
+            for one, task in zip(asked, tasks, strict=True):
+                watch.name, watch.total, watch.answered = (
+                    f"{name}: {one.formulations[0]}",
+                    len(task.dataset),
+                    0,
+                )
+                logs.append(_evaluated(task, model, name, how, watch))
+                watch.say(f"{watch.name} done")
+        return logs
+    finally:
+        WATCH.reset(watching)
+
+
+def _task(one: QuestionSet, attempts: int, identical: int) -> "Task":
+    """The Inspect task, which holds the questions; its arguments decide which evaluation it is.
+
+    Raises:
+        UserError: there are no such questions.
+    """
+    from click import ClickException
+
+    from hopscope.language.inspect.tasks import TASKS
+
+    (formulation,) = one.formulations
+    arguments = one.model_dump(mode="json", exclude={"formulations"})
+    try:
+        return TASKS[formulation](**arguments, attempts=attempts, identical=identical)
+    except ClickException as error:
+        raise UserError(error.message) from None
+
+
+def _model(name: str, base_url: str | None) -> "Model":
+    from inspect_ai.model import get_model
+
+    try:
+        return get_model(name, base_url=base_url, memoize=False)
+    except Exception as error:
+        raise as_user_error(error, name) from error
+
+
+def _evaluated(task: "Task", model: "Model", name: str, how: dict[str, Any], watch: Watch) -> "EvalLog":
+    """The complete log of one model and task: read, resumed, or of questions asked for the first time."""
+    from inspect_ai import eval_set
+    from inspect_ai.log import read_eval_log
+
+    try:
+        with redirect_stdout(io.StringIO()):  # it says there that it is done
+            complete, logs = eval_set(
+                task,
+                model=[model],
+                # Others of this folder are other evaluations.
+                log_dir_allow_dirty=True,
+                # Requests are made again; what fails then is for the user to mend.
+                retry_attempts=1,
+                retry_immediate=False,
+                # A question answered is written at once, and into the log alone.
+                log_buffer=1,
+                log_realtime=False,
+                log_format="eval",
+                ctl_server=False,
+                display="none",
+                score_display=False,
+                **how,
+            )
+    except Exception as error:
+        raise as_user_error(error, name) from error
+    if not logs:
+        raise KeyboardInterrupt
+    if watch.late and not complete:
+        raise TimeBudgetReached("time budget reached; what is answered is kept, the same command goes on")
+    log = read_eval_log(logs[0].location)
+    if not complete:
+        raise failure_of(log, name, Path(how["log_dir"]))
+    return log

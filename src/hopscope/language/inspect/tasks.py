@@ -1,0 +1,267 @@
+"""The questions as Inspect tasks: what is asked, how until an answer is acceptable, and what an answer scores.
+
+This is the module that Inspect imports for the name `hopscope` (entry point of the group `inspect_ai`).
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from click import ClickException
+from inspect_ai import Task, task
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import GenerateConfig, GenerateConfigArgs, get_model
+from inspect_ai.scorer import (
+    Metric,
+    MetricProtocol,
+    SampleScore,
+    Score,
+    Scorer,
+    Target,
+    Value,
+    ci_wilson,
+    grouped,
+    mean,
+    metric,
+    scorer,
+)
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+from tenacity import RetryError
+
+from hopscope.errors import UserError
+from hopscope.language.inspect.evaluation import WATCH, Watch
+from hopscope.language.inspect.provider import hopscope as hopscope
+from hopscope.language.questions.matching import matched, normal_form
+from hopscope.language.questions.sets import QuestionSet, question_set, remembered
+from hopscope.tasks.text import FORMULATIONS
+
+Depths = int | str | list[int] | list[str] | None
+
+RETRIES = 3
+"""Retries of one request, at most; Inspect's own default is to go on for ever."""
+
+ATTEMPTS = "attempts"
+STUCK = "stuck"
+"""Keys of a sample's store: every answer in order, and whether asking ended because the answers repeated."""
+
+
+def _retrieval_task(name: str, formulations: tuple[str, ...]) -> Callable[..., Task]:
+    """Register the task that asks questions of these formulations."""
+
+    @task(name=name)
+    def build(
+        depths: Depths = None,
+        count: int = 500,
+        chains: int | None = None,
+        seed: int = 0,
+        attempts: int = 10,
+        identical: int = 3,
+        timeout: int | None = 50,
+        held_out: float | None = None,
+        split_seed: int = 0,
+    ) -> Task:
+        """Questions whose answer is found by going along a chain of facts, or by conditional retrieval.
+
+        Args:
+            depths: one or several, such as 1,2,3,4,5; by default the paper's.
+            count: questions for each formulation and depth.
+            chains: N, by default the paper's 4.
+            seed: of the questions.
+            attempts: answers asked for at most until one is acceptable.
+            identical: unacceptable answers of the same wording in a row after which a question is given up.
+            timeout: seconds after which a request, with its retries, is given up; one try has half of them.
+                Null for none.
+            held_out: only questions that no training of `tiny-lm` with this held-out share sees (equations).
+            split_seed: of that split.
+        """
+        try:
+            for limit, value, least in (
+                ("attempts", attempts, 1),
+                ("identical", identical, 2),
+                ("timeout", timeout, 1),
+            ):
+                _check_limit(limit, value, least)
+            asked = question_set(
+                formulations=formulations,
+                depths=depths,
+                chains=chains,
+                count=count,
+                seed=seed,
+                held_out=held_out,
+                split_seed=split_seed,
+            )
+            dataset = MemoryDataset(_samples(asked), name=name)
+        except UserError as error:
+            # Inspect's command prints this kind of error as one line; any other is shown with its traceback.
+            raise ClickException(str(error)) from None
+        return Task(
+            dataset=dataset,
+            solver=resample(attempts, identical),
+            scorer=retrieval_score(),
+            config=GenerateConfig(**request_limits(timeout)),
+        )
+
+    return build
+
+
+def _check_limit(name: str, value: int | None, least: int) -> None:
+    """Refuse a limit under which nothing would be asked, or the same answer never be noticed."""
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+        raise UserError(f"{name}: expected a whole number of at least {least}, found {value!r}")
+
+
+def request_limits(timeout: int | None) -> GenerateConfigArgs:
+    """Limits on one request, so that a dead server ends in an error instead of being asked for ever.
+
+    A try has half of the time, so that one that hangs can be made again.
+    """
+    if timeout is None:
+        return {"max_retries": RETRIES}
+    return {"max_retries": RETRIES, "timeout": timeout, "attempt_timeout": max(1, timeout // 2)}
+
+
+def _samples(asked: QuestionSet) -> list[Sample]:
+    return [
+        Sample(
+            id=question.id,
+            input=question.prompt,
+            target=question.answer,
+            metadata=remembered(question, asked.seed),
+        )
+        for question in asked.questions()
+    ]
+
+
+class NoReplyError(Exception):
+    """Every try of a request failed; says how the last one did."""
+
+
+@solver
+def resample(attempts: int = 10, identical: int = 3) -> Solver:
+    """Ask a question afresh until the answer is acceptable: the paper's protocol.
+
+    A rejected answer never enters the conversation: each attempt sends the question alone.  Only the first
+    attempt may come from Inspect's cache, and where a sampling seed is fixed every attempt has another one,
+    because otherwise the same answer would come again.
+
+    Args:
+        attempts: cap on answers for one question.
+        identical: unacceptable answers of the same normal form in a row after which asking ends: such a
+            server (greedy decoding, a refusal) would never give another.
+    """
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        watch = WATCH.get() or Watch()
+        watch.begin()
+        question = list(state.messages)
+        answers: list[dict[str, str | None]] = []
+        stuck = False
+        while not (stuck or len(answers) == attempts or (answers and answers[-1]["acceptable"] is not None)):
+            state.messages = list(question)
+            state = await _ask(state, generate, len(answers))
+            text = state.output.completion
+            found = matched(text, state.metadata["acceptable"])
+            answers.append({"text": text, "acceptable": found, "stop": state.output.stop_reason})
+            stuck = _stuck(answers[-identical:], identical)
+        state.store.set(ATTEMPTS, answers)
+        state.store.set(STUCK, stuck)
+        watch.end()
+        return state
+
+    return solve
+
+
+async def _ask(state: TaskState, generate: Generate, attempt: int) -> TaskState:
+    changes: GenerateConfigArgs = {} if attempt == 0 else {"cache": False}
+    seed = get_model().config.seed
+    if attempt and seed is not None:
+        changes["seed"] = seed + attempt
+    try:
+        return await generate(state, tool_calls="none", **changes)
+    except RetryError as error:
+        cause = error.last_attempt.exception()
+        raise NoReplyError(f"{type(cause).__name__}: {cause}") from cause
+
+
+def _stuck(last: list[dict[str, str | None]], identical: int) -> bool:
+    if len(last) < identical or any(answer["acceptable"] is not None for answer in last):
+        return False
+    return len({normal_form(answer["text"] or "") for answer in last}) == 1
+
+
+@metric
+def share_by_kind() -> Metric:
+    """Mean of each kind of question with its 95 % Wilson interval: "equations D=2", "… lower" and "… upper".
+
+    Inspect's `grouped` takes no metric of several numbers, such as `ci_wilson`.
+    """
+    share, ends = cast(MetricProtocol, mean()), cast(MetricProtocol, ci_wilson())
+
+    def compute(scores: list[SampleScore]) -> Value:
+        kinds: dict[str, list[SampleScore]] = {}
+        for one in scores:
+            kinds.setdefault((one.sample_metadata or {})["kind"], []).append(one)
+        found: dict[str, Any] = {}
+        for kind, of in kinds.items():
+            found |= {kind: share(of), **{f"{kind} {end}": value for end, value in ends(of).items()}}
+        return found
+
+    return compute
+
+
+@scorer(
+    metrics={
+        **{
+            name: [share_by_kind()]
+            for name in ("accuracy", "first_attempt", "acceptance", "answered", "stuck")
+        },
+        "guess": [grouped(mean(), "kind", all=False)],
+    }
+)
+def retrieval_score() -> Scorer:
+    """What one question contributes to the mean of its kind (formulation and depth); every attempt in the metadata.
+
+    Values: `accuracy`, whether the acceptable answer is right, not a number without one (Inspect leaves it out of the
+    mean); of all questions, `first_attempt`, `acceptance` (of the first answer), `answered` (within the cap) and
+    `stuck`; and `guess`, what blind guessing among the acceptable answers reaches.
+
+    Metadata: `attempts`, a list of {"text", "acceptable", "stop"}; `stuck`; `answer`, the correct one.
+    """
+
+    async def score(state: TaskState, target: Target) -> Score:
+        attempts = state.store.get(ATTEMPTS)
+        stuck = state.store.get(STUCK)
+        first, answer = attempts[0]["acceptable"], attempts[-1]["acceptable"]
+        return Score(
+            value={
+                "accuracy": float("nan") if answer is None else float(answer == target.text),
+                "first_attempt": float(first == target.text),
+                "acceptance": float(first is not None),
+                "answered": float(answer is not None),
+                "stuck": float(stuck),
+                "guess": 1 / len(state.metadata["acceptable"]),
+            },
+            answer=answer,
+            explanation=_explanation(answer, len(attempts), stuck),
+            metadata={"attempts": attempts, "stuck": stuck, "answer": target.text},
+        )
+
+    return score
+
+
+def _explanation(answer: str | None, attempts: int, stuck: bool) -> str:
+    if answer is not None:
+        return f"acceptable at attempt {attempts}"
+    if stuck:
+        return f"stopped after {attempts} attempts: the same unacceptable answer came again and again"
+    return f"no acceptable answer in {attempts} attempts"
+
+
+TASKS: Final[Mapping[str, Callable[..., Task]]] = MappingProxyType(
+    {
+        **{name: _retrieval_task(name, (name,)) for name in FORMULATIONS},
+        "retrieval": _retrieval_task("retrieval", FORMULATIONS),
+    }
+)
+"""`hopscope/NAME` for each formulation, and `hopscope/retrieval` for all; made when this module is imported,
+because that is how Inspect finds tasks."""

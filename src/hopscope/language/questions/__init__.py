@@ -1,0 +1,1 @@
+"""Sets of questions, and what the answers to them come to."""

@@ -1,0 +1,71 @@
+"""A model of ours as a Hugging Face folder, without any library of theirs: there and back."""
+
+import json
+
+import pytest
+import torch
+
+from hopscope.errors import UserError
+from hopscope.language.gpt2_folder import ORIGIN, WEIGHTS, read_folder, write_folder
+from hopscope.models.config import TransformerConfig
+from hopscope.models.transformer import Transformer
+from hopscope.tasks.config import EquationsConfig
+from hopscope.tasks.equations import EquationsTask
+
+TASK = EquationsTask(EquationsConfig(chains=3, depths=(1, 2)))
+
+
+def module_of(**changes):
+    shape = {
+        "layers": 2, "heads": 3, "width": 33, "mlp_ratio": 0.0, "positions": "learned", "length": TASK.positions,
+        "input_size": TASK.input_size, "output_size": TASK.output_size, "readout": TASK.readout, "init": "torch",
+        **changes,
+    }  # fmt: skip
+    model = Transformer.initial(TransformerConfig(**shape), torch.tensor([5]))
+    noise = torch.randn(model.parameters.flat.shape, generator=torch.Generator().manual_seed(7))
+    model.parameters.flat += 0.1 * noise
+    return model.member(0)
+
+
+@pytest.mark.parametrize("mlp_ratio", [0.0, 2.0])
+def test_there_and_back_the_logits_are_the_same(tmp_path, mlp_ratio):
+    module = module_of(mlp_ratio=mlp_ratio)
+    write_folder(module, TASK.vocabulary, tmp_path / "model", {"step": 11})
+    found, vocabulary = read_folder(tmp_path / "model")
+    assert vocabulary == TASK.vocabulary
+    inputs = TASK.sample(torch.tensor([1]), "train", 0, 7).inputs[0]
+    torch.testing.assert_close(found(inputs), module(inputs), rtol=0.0, atol=1e-4)
+    assert not found.readout.bias.any()
+
+
+def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path):
+    write_folder(module_of(), TASK.vocabulary, tmp_path, {"step": 1})
+    write_folder(module_of(), TASK.vocabulary, tmp_path, {"step": 2})
+    assert json.loads((tmp_path / ORIGIN).read_text())["origin"] == {"step": 2}
+    (tmp_path / ORIGIN).unlink()
+    with pytest.raises(UserError, match="expected an empty folder or an earlier export"):
+        write_folder(module_of(), TASK.vocabulary, tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"norm": "post"}, {"causal": False}, {"positions": "none"}, {"head_dim": 5}, {"width": 18, "heads": 3}],
+)
+def test_what_the_layout_cannot_tell_is_refused(tmp_path, changes):
+    with pytest.raises(UserError, match=r"expected (a causal pre-norm model|at least the \d+ tokens)"):
+        write_folder(module_of(**changes), TASK.vocabulary, tmp_path, {})
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "record"])
+def test_a_damaged_folder_is_said_in_one_line(tmp_path, damage):
+    write_folder(module_of(), TASK.vocabulary, tmp_path, {})
+    if damage == "cut":
+        (tmp_path / WEIGHTS).write_bytes((tmp_path / WEIGHTS).read_bytes()[:999])
+    elif damage == "gone":
+        (tmp_path / WEIGHTS).unlink()
+    else:
+        (tmp_path / ORIGIN).write_text("{}")
+    with pytest.raises(UserError, match="export the member again") as error:
+        read_folder(tmp_path)
+    assert "\n" not in str(error.value)
