@@ -3,8 +3,9 @@
 import base64
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,12 +24,17 @@ from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder
 from hopscope.runs.curves import Curve
 from hopscope.story.blocks import Block
+from hopscope.story.functions import PageFunctions
 
 DIVERGED = "diverged"
 """Stands for a verdict on a member whose training broke off."""
 
 MOST_CHECKPOINTS = 16
 """Steps of the slider: enough to see a head form, few enough for a page that is sent by mail."""
+
+
+MOST_PLAYERS = 6
+"""Members whose circuits the page's player holds."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +231,7 @@ def history_of(
 # For the player; the shape of a view is that of the run folder's documentation.
 
 
-class Followed(Protocol):
+class HistoryOptions(Protocol):
     """What the player asks of a study's options."""
 
     @property
@@ -242,7 +248,7 @@ class Followed(Protocol):
 
 
 def player(
-    title: str, caption: str, members: Iterable[FollowedMember], options: Followed, plateau: float
+    title: str, caption: str, members: Iterable[FollowedMember], options: HistoryOptions, plateau: float
 ) -> Block:
     """The block of a page that shows the circuits of some members.
 
@@ -268,7 +274,48 @@ def player(
     }
 
 
-def view(member: FollowedMember, options: Followed, plateau: float) -> dict[str, Any]:
+class CircuitsOnPage:
+    """The circuits of a run's members, as a template asks for them."""
+
+    def __init__(
+        self,
+        page: PageFunctions,
+        members: Callable[[], Sequence[FollowedMember]],
+        options: HistoryOptions,
+        plateau: float,
+    ):
+        """The study's code makes it.
+
+        Args:
+            page: the page.
+            members: reads what is on record of every member; called when a template first asks.
+            options: of the study.
+            plateau: loss of a model that reads by position alone.
+        """
+        self._page, self._read = page, members
+        self._options, self._plateau = options, plateau
+
+    @cached_property
+    def _members(self) -> dict[int, FollowedMember]:
+        return {member.member: member for member in self._read()}
+
+    def verdict(self, member: int) -> str:
+        """What the reader says of a member, in words."""
+        return str(self._members[member].reading["verdict"])
+
+    def best(self, member: int) -> str:
+        """The paths of a member's smallest circuit, in words."""
+        return "; ".join(path.name for path in self._members[member].paths)
+
+    def player(self, title: str, caption: str = "") -> str:
+        """The circuits of the first members that have one, to be played through training; nothing without any."""
+        shown = [member for member in self._members.values() if member.paths][:MOST_PLAYERS]
+        if not shown:
+            return ""
+        return self._page.block(player(title, caption, shown, self._options, self._plateau))
+
+
+def view(member: FollowedMember, options: HistoryOptions, plateau: float) -> dict[str, Any]:
     """One member: its circuit, and what became of its attention through training; arguments as of `player`."""
     kept = member.unit.read_analysis(maps_name(member.member), options.training_steps)
     measured = np.asarray(kept["steps"]).tolist()

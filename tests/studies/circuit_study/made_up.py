@@ -11,8 +11,8 @@ from tests.story import user_run
 
 from hopscope.circuits import circuit
 from hopscope.circuits.path_history import DIVERGED, FollowedPath
-from hopscope.circuits.rules import OwnChain
 from hopscope.claims import Claim, JudgedClaim, Ledger, judge
+from hopscope.models.patterns import OwnChain
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence, Row
 from hopscope.runs.metrics import GATHERED

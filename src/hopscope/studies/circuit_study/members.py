@@ -90,8 +90,8 @@ def follow_members(
         TimeBudgetReached: between two members.
         UserError: a checkpoint is damaged, or a file cannot be written.
     """
-    from hopscope.circuits.following import read_and_follow
-    from hopscope.circuits.settings import setting_of, task_of
+    from hopscope.circuits.built_in_tasks import circuit_task_of, task_of
+    from hopscope.circuits.path_formation import read_and_follow
 
     def example(grammar: "Grammar") -> dict[str, Any]:
         roles = [grammar.words(each) for each in grammar.roles]
@@ -103,7 +103,7 @@ def follow_members(
         ]
         return {"tokens": tokens, "rows": [grammar.words(each) for each in sorted(grammar.roles, key=order)]}
 
-    setting = setting_of(task_of(plan.task))
+    setting = circuit_task_of(task_of(plan.task))
     for index, member in enumerate(plan.members):
         budget.check()
         read_and_follow(unit, index, member.member, plan.training.steps, reader, setting, example)
