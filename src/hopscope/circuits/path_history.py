@@ -38,7 +38,7 @@ MOST_PLAYERS = 6
 
 
 @dataclass(frozen=True)
-class FollowedPath:
+class PathHistory:
     """A path of a member's circuit through training.
 
     Attributes:
@@ -82,7 +82,7 @@ class FollowedPath:
         return f"{self.place} {self.read}"
 
 
-def followed_paths(reading: Mapping[str, Any], followed: Mapping[str, Any]) -> tuple[FollowedPath, ...]:
+def path_histories(reading: Mapping[str, Any], followed: Mapping[str, Any]) -> tuple[PathHistory, ...]:
     """The paths of a reading that were followed.
 
     Args:
@@ -98,8 +98,8 @@ def number_of(target: str) -> int:
     return int(re.split("[_ ]", target)[-1])
 
 
-def _path_of(found: Mapping[str, Any], attention: Sequence[float]) -> FollowedPath:
-    return FollowedPath(
+def _path_of(found: Mapping[str, Any], attention: Sequence[float]) -> PathHistory:
+    return PathHistory(
         layer=found["layer"],
         head=found["head"],
         query=found["query_role"],
@@ -118,12 +118,12 @@ def _key(path: Mapping[str, Any]) -> tuple[int, int, str]:
 
 
 @dataclass(frozen=True)
-class FollowedMember(ABC):
+class MemberHistory(ABC):
     """A member whose circuit was read and followed.
 
     Attributes:
         member, seed: which one.
-        frozen: whether its training broke off because it diverged.
+        diverged: whether its training broke off because it diverged.
         reading: what the reader found, as `hopscope circuit --json` prints it.
         checkpoints: steps at which attention was followed.
         paths: those that were.
@@ -134,10 +134,10 @@ class FollowedMember(ABC):
 
     member: int
     seed: int
-    frozen: bool
+    diverged: bool
     reading: dict[str, Any]
     checkpoints: tuple[int, ...]
-    paths: tuple[FollowedPath, ...]
+    paths: tuple[PathHistory, ...]
     tokens: list[dict[str, Any]]
     rows: list[str]
     reading_file: str
@@ -150,7 +150,7 @@ class FollowedMember(ABC):
         """What the member is called in tables and figures."""
 
     @property
-    def every_path(self) -> tuple[FollowedPath, ...]:
+    def every_path(self) -> tuple[PathHistory, ...]:
         """Every path of its smallest circuit, also those that were not followed."""
         return tuple(_path_of(path, ()) for path in self.reading["paths"])
 
@@ -189,22 +189,22 @@ class FollowedMember(ABC):
         """Heads of its smallest circuit, less one if two of them could be one (paper, section 8.2, ii)."""
         return len(self.heads) - min(1, len(self.reading["merges"]))
 
-    def formed(self, path: FollowedPath) -> Crossing:
+    def formed(self, path: PathHistory) -> Crossing:
         """When the mean attention on a path rose over 0.5."""
         return first_crossing(self.checkpoints, path.attention, FORMED)
 
 
 def history_of(
-    run: RunFolder, member: MemberRecord, reader: ReaderConfig, step: int, frozen: bool
+    run: RunFolder, member: MemberRecord, reader: ReaderConfig, step: int, diverged: bool
 ) -> dict[str, Any]:
-    """What was read of a member and how it formed, as fields of `FollowedMember`; nothing of one that diverged.
+    """What was read of a member and how it formed, as fields of `MemberHistory`; nothing of one that diverged.
 
     Args:
         run: that the member is in.
         member: the member.
         reader: how members are read.
         step: of the last checkpoint.
-        frozen: whether it diverged.
+        diverged: whether it diverged.
 
     Raises:
         UserError: a file is missing or damaged.
@@ -212,15 +212,15 @@ def history_of(
     unit = run.unit(member.unit)
     names = {"reading": reading_name(member.member, reader), "formation": formation_name(member.member)}
     reading, followed = (unit.read_analysis(name, step) for name in names.values())
-    if frozen:  # what was read of its last weights says nothing
+    if diverged:  # what was read of its last weights says nothing
         reading = {**reading, "verdict": DIVERGED, "learned": [], "paths": [], "minimal_circuits": []}
     return {
         "member": member.member,
         "seed": member.seed,
-        "frozen": frozen,
+        "diverged": diverged,
         "reading": reading,
         "checkpoints": tuple(followed["checkpoints"]),
-        "paths": () if frozen else followed_paths(reading, followed),
+        "paths": () if diverged else path_histories(reading, followed),
         "tokens": followed["tokens"],
         "rows": followed["rows"],
         "unit": unit,
@@ -248,7 +248,7 @@ class HistoryOptions(Protocol):
 
 
 def player(
-    title: str, caption: str, members: Iterable[FollowedMember], options: HistoryOptions, plateau: float
+    title: str, caption: str, members: Iterable[MemberHistory], options: HistoryOptions, plateau: float
 ) -> Block:
     """The block of a page that shows the circuits of some members.
 
@@ -280,7 +280,7 @@ class CircuitsOnPage:
     def __init__(
         self,
         page: PageFunctions,
-        members: Callable[[], Sequence[FollowedMember]],
+        members: Callable[[], Sequence[MemberHistory]],
         options: HistoryOptions,
         plateau: float,
     ):
@@ -296,7 +296,7 @@ class CircuitsOnPage:
         self._options, self._plateau = options, plateau
 
     @cached_property
-    def _members(self) -> dict[int, FollowedMember]:
+    def _members(self) -> dict[int, MemberHistory]:
         return {member.member: member for member in self._read()}
 
     def verdict(self, member: int) -> str:
@@ -315,7 +315,7 @@ class CircuitsOnPage:
         return self._page.block(player(title, caption, shown, self._options, self._plateau))
 
 
-def view(member: FollowedMember, options: HistoryOptions, plateau: float) -> dict[str, Any]:
+def view(member: MemberHistory, options: HistoryOptions, plateau: float) -> dict[str, Any]:
     """One member: its circuit, and what became of its attention through training; arguments as of `player`."""
     kept = member.unit.read_analysis(maps_name(member.member), options.training_steps)
     measured = np.asarray(kept["steps"]).tolist()
@@ -343,7 +343,7 @@ def view(member: FollowedMember, options: HistoryOptions, plateau: float) -> dic
     }
 
 
-def _unnamed(member: FollowedMember) -> list[dict[str, Any]]:
+def _unnamed(member: MemberHistory) -> list[dict[str, Any]]:
     """Paths of the reading that are not followed, because no rule names what their rows read."""
     drawn = {(path.layer, path.head, path.query) for path in member.paths}
     return [found for found in member.reading["paths"] if _key(found) not in drawn]
@@ -355,7 +355,7 @@ def _listed(found: Mapping[str, Any]) -> dict[str, Any]:
     return {name: found[name] for name in (*names, "loss_if_removed")}
 
 
-def _path(member: FollowedMember, path: FollowedPath, steps: Sequence[int]) -> dict[str, Any]:
+def _path(member: MemberHistory, path: PathHistory, steps: Sequence[int]) -> dict[str, Any]:
     uses = next(
         found["composition"]
         for found in member.reading["paths"]
@@ -383,7 +383,7 @@ def _at(steps: Sequence[int], times: Sequence[float], values: Sequence[float]) -
 
 
 def _maps(
-    member: FollowedMember, maps: np.ndarray, measured: Sequence[int], steps: Sequence[int]
+    member: MemberHistory, maps: np.ndarray, measured: Sequence[int], steps: Sequence[int]
 ) -> list[dict[str, Any]]:
     """Attention maps of the circuit's heads at the slider's steps, as bytes."""
     places = [list(measured).index(step) for step in steps]
