@@ -17,11 +17,11 @@ import torch
 from _common import peak_memory_mb, stop
 from _hidden_plant import HiddenPlant, hidden_plant
 from hopscope.circuits import reader
+from hopscope.circuits.built_in_tasks import VectorCircuits
 from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.config import READ
 from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Stream
 from hopscope.circuits.reader import ReaderConfig
-from hopscope.circuits.vector_goal import VectorSetting
 
 WAYS = ("kept", "afresh")
 
@@ -96,7 +96,7 @@ def read_options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--orders", type=int, default=ReaderConfig().orders, help="random orders of the search"
     )
-    parser.add_argument("--samples", type=int, default=VectorSetting.samples, help="that the search uses")
+    parser.add_argument("--samples", type=int, default=VectorCircuits.samples, help="that the search uses")
     options = parser.parse_args(argv)
     for name in ("threads", "samples"):
         if getattr(options, name) < 1:

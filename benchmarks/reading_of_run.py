@@ -18,11 +18,11 @@ from rich.console import Console
 
 from compare import WIDTH_IN_FILES, check_run_options, median_range, provenance, ratios, refuse, spread, write
 from hopscope.circuits import reader
+from hopscope.circuits.built_in_tasks import ReadTask, task_of
 from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.config import READ
 from hopscope.circuits.read_model import quickest
 from hopscope.circuits.reader import ReaderConfig, Reading, read_circuit
-from hopscope.circuits.settings import ReadTask, task_of
 from hopscope.circuits.virtual_model import fits
 from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer

@@ -8,12 +8,12 @@ from hopscope.errors import UserError
 from hopscope.executors.local import run_study
 from hopscope.models.member import MemberTransformer
 from hopscope.opened import ReadCircuit, Run
-from hopscope.probes.worked import worked_sequence
 from hopscope.report.shown import ShownSequence
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder, find_run
 from hopscope.story.worked import worked_steps
 from hopscope.studies import find_study
 from hopscope.studies.loading import home_of, loading
+from hopscope.studies.permutation.probes.worked import worked_sequence
 from hopscope.studies.program import Program
 from hopscope.studies.study import Study
 from hopscope.tasks.config import PermutationConfig

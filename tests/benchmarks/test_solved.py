@@ -15,9 +15,9 @@ import torch
 from rich.console import Console
 
 from hopscope.models.transformer import Transformer
-from hopscope.probes.permutation import repeat_probe
 from hopscope.studies.circuits.config import PRESETS as CIRCUITS
 from hopscope.studies.permutation.config import PRESETS as PERMUTATION
+from hopscope.studies.permutation.probes.predictions import repeat_probe
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.retrieval import RetrievalTask
 

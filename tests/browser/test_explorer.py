@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hopscope.models.packing import explorer_model
-from hopscope.probes.worked import worked_sequence
 from hopscope.report.page import build_report
 from hopscope.story.worked import worked_block
+from hopscope.studies.permutation.probes.worked import worked_sequence
 
 pytestmark = pytest.mark.browser
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from hopscope.circuits.rules import (
+from hopscope.models.patterns import (
     History,
     Identity,
     Learned,

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from hopscope.circuits.circuit import Path
-from hopscope.circuits.clamping import Lowered, clamp_of, clamped, controls_of, rerun
-from hopscope.circuits.rules import Related
+from hopscope.circuits.clamping import clamp_of, clamped, controls_of, rerun
 from hopscope.models.config import TransformerConfig
-from hopscope.models.edits import lower
+from hopscope.models.edits import Edits
 from hopscope.models.interventions import ReplacePattern
+from hopscope.models.patterns import Related
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.retrieval import RetrievalTask
@@ -61,8 +61,9 @@ def test_each_member_is_clamped_in_its_own_way_as_by_an_intervention():
     task = RetrievalTask(TASK)
     one = model_of(task)
     batch = task.sample(torch.tensor([3]), "test", 0, 13)
-    found = clamped(one.select([0] * len(CLAMPS)), batch.inputs, Lowered.of(CLAMPS, one, batch))
-    edited = one(batch.inputs, lower(CLAMPS, one.config, batch))[:, 0]
+    clamps = [Edits(one, clamp, batch) for clamp in CLAMPS]
+    found = clamped(one.select([0] * len(CLAMPS)), batch.inputs, clamps)
+    edited = torch.cat([one(batch.inputs, clamp) for clamp in clamps])
     torch.testing.assert_close(found, edited, atol=1e-6, rtol=1e-5)
     assert min(float((found[a] - found[b]).abs().max()) for a, b in ((0, 1), (1, 2))) > 1e-3
 
@@ -94,13 +95,13 @@ def reference_run(task, start, clamp, seed):
     for step in range(TRAINING.steps):
         batch = task.sample(torch.tensor([seed]), "train", step, TRAINING.batch_size)
         leaves = [view.requires_grad_() for view in model.weights.values()]
-        predictions = model(batch.inputs, lower([clamp], model.config, batch))[0]
+        predictions = model(batch.inputs, Edits(model, clamp, batch))
         loss = task.losses(predictions, batch)["loss"]
         found = torch.autograd.grad(loss.sum(), leaves)
         optimizer.step(step, loss.detach(), dict(zip(model.weights, found, strict=True)))
     held_out = task.evaluation(19)
     with torch.no_grad():
-        predictions = model(held_out.inputs, lower([clamp], model.config, held_out))[0]
+        predictions = model(held_out.inputs, Edits(model, clamp, held_out))
     moved = max(float((view.detach() - weights[name]).abs().max()) for name, view in model.weights.items())
     return float(task.losses(predictions, held_out)["loss"]), moved
 

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopscope.circuits.rules import Uniform
+from hopscope.circuits.circuit import Circuit
+from hopscope.models.patterns import OverRole, Uniform
 
 from .plain import predictions
 from .untrained import HEADS, LAYERS, SHAPES, TASKS, everywhere, execution
@@ -24,6 +25,26 @@ def test_passes_equal_plain_loops(task, shape, mode):
         found.model.config.layers > 1 or mode == "rules"
     ):  # a row that reads as it did reads the same in a first layer
         assert not torch.allclose(fast, found.clean.predictions[0], atol=1e-2)
+
+
+@pytest.mark.parametrize("mode", ["rules", "recomputed"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("task", TASKS)
+def test_a_circuit_is_a_list_of_interventions(task, shape, mode):
+    """What the reader runs fast is what anybody can run: one language, and one slow obvious executor."""
+    found = execution(task, shape)
+    rules = {
+        slot: OverRole(keys=found.grammar.roles[0]) if number % 5 == 3 else rule
+        for number, (slot, rule) in enumerate(everywhere(found, 5).items())
+    }
+    circuit = Circuit.of(found.assigned(found.untouched(), rules), found.grammar)
+    fast = circuit.run(found, mode).predictions
+    slow = found.model.intervene(found.grammar.batch, circuit.interventions(found, mode))
+    torch.testing.assert_close(slow, fast, rtol=1e-4, atol=1e-5)
+    member = found.model.member(0).intervene(
+        found.grammar.batch.member(0), circuit.interventions(found, mode)
+    )
+    torch.testing.assert_close(member, fast[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["rules", "recomputed"])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.rules import (
+from hopscope.models.patterns import (
     Identity,
     Learned,
     OverRole,

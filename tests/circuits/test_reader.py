@@ -9,15 +9,15 @@ import torch
 from tests.zoo.suites import suite
 
 from hopscope.circuits import circuit as circuits
+from hopscope.circuits.built_in_tasks import VectorCircuits
 from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.config import NOT_LEARNED, READ, UNEXPLAINED
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.reader import ReaderConfig, Reading, read_circuit
-from hopscope.circuits.rules import MeanMap, OverRole
-from hopscope.circuits.vector_goal import VectorSetting
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
+from hopscope.models.patterns import MeanMap, OverRole
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.retrieval import RetrievalTask
@@ -132,7 +132,7 @@ def test_what_is_lost_is_judged_against_the_plateau():
     task = RetrievalTask(RetrievalConfig(steps=2, chains=4))
     batch = task.evaluation(64)
     exact = batch.targets.clone()
-    goal = VectorSetting(task).goal(exact, batch, None)
+    goal = VectorCircuits(task).criterion(exact, batch, None)
     near, far = exact.clone(), exact.clone()
     near[..., 4:] += 0.55  # a squared error of 0.30: less than half of the plateau, 0.75
     far[..., 4:] += 0.65
@@ -260,13 +260,13 @@ def test_a_circuit_that_does_not_hold_is_passed_over():
 
 def test_what_holds_is_seen_on_sequences_drawn_anew(monkeypatch):
     """Where these are told to have other answers, what suits all others is no reason to stop."""
-    drawn = VectorSetting.batch
+    drawn = VectorCircuits.batch
 
     def batch(self, seed, samples, use):
         found = drawn(self, seed, samples, use)
         return replace(found, targets=found.targets.roll(1, 1)) if use == "check" else found
 
-    monkeypatch.setattr(VectorSetting, "batch", batch)
+    monkeypatch.setattr(VectorCircuits, "batch", batch)
     stages: dict = {}
     assert persistent(suite()[0], stages).verdict == READ
     assert "order 2" in stages

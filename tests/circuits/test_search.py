@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopscope.circuits.rules import NOTHING, Identity, Learned, MeanMap, Uniform, description_length
 from hopscope.circuits.search import Search, State
+from hopscope.models.patterns import NOTHING, Identity, Learned, MeanMap, Uniform, description_length
 
 SLOTS = [(0, 0, role) for role in range(13)]
 COSTS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=len(SLOTS), max_size=len(SLOTS))

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hopscope.circuits import reader
+from hopscope.circuits.built_in_tasks import VectorCircuits
 from hopscope.circuits.execution import Execution
-from hopscope.circuits.flow import Flow
 from hopscope.circuits.grammar import Grammar
+from hopscope.circuits.path_patching import PathPatching
 from hopscope.circuits.read_model import quickest
 from hopscope.circuits.reader import ReaderConfig, read_circuit
-from hopscope.circuits.rules import Related, Uniform
-from hopscope.circuits.vector_goal import VectorSetting
 from hopscope.circuits.virtual_model import VirtualModel, fits
 from hopscope.models.config import TransformerConfig
+from hopscope.models.patterns import Related, Uniform
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.retrieval import RetrievalTask
@@ -108,7 +108,7 @@ def test_streams_that_grow_from_one_do_not_meet():
     assert torch.equal(base.predictions, fast.run(fast.untouched(), "rules").predictions)
 
 
-class OwnAnswers(VectorSetting):
+class OwnAnswers(VectorCircuits):
     """The task whose right answers are what a model says: the model has learned it to perfection, untrained."""
 
     def __init__(self, model: Transformer):
@@ -123,7 +123,7 @@ class OwnAnswers(VectorSetting):
 @pytest.mark.parametrize("seed", [3, 5])
 def test_a_reading_is_the_same(seed, monkeypatch):
     model = model_of(seed=seed, strength=4.0, layers=2)
-    monkeypatch.setattr(reader, "setting_of", lambda _: OwnAnswers(model))
+    monkeypatch.setattr(reader, "circuit_task_of", lambda _: OwnAnswers(model))
     config = ReaderConfig(samples=7, validation=11, orders=1, random_circuits=2, most_circuits=3)
     made = []
     for quick in (lambda model: model, VirtualModel):
@@ -148,12 +148,12 @@ def test_what_flows_is_the_same(readout):
     setting, made = OwnAnswers(model), []
     for each in executions(model, 13):
         batch = replace(each.grammar.batch, targets=each.clean.predictions)
-        goal = setting.goal(each.clean.predictions, batch, None)
+        goal = setting.criterion(each.clean.predictions, batch, None)
         each.grammar.batch = batch
         rules = {slot: Related(relation="previous") for slot in each.slots[::2]}
-        flows = Flow(each, goal, each.assigned(each.untouched(), rules))
+        flows = PathPatching(each, goal, each.assigned(each.untouched(), rules))
         slots = [slot for slot in flows.assignment.circuit if slot[0] < 2][:5]
-        carried = flows.carries(setting.exchanges(each.model, batch))
+        carried = flows.carries(setting.counterfactuals(each.model, batch))
         made.append(
             (
                 [use.rise for slot in slots for use in carried[slot]],

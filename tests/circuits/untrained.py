@@ -4,8 +4,8 @@ import torch
 
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.rules import Identity, Learned, MeanMap, TwoTargets, Uniform
 from hopscope.models.config import TransformerConfig
+from hopscope.models.patterns import Identity, Learned, MeanMap, TwoTargets, Uniform
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.conditional import ConditionalTask
 from hopscope.tasks.config import ConditionalConfig, RetrievalConfig

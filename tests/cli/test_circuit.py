@@ -7,7 +7,7 @@ import torch
 
 import hopscope as library
 from hopscope.circuits import record
-from hopscope.circuits.permutation_goal import PermutationSetting
+from hopscope.circuits.built_in_tasks import PermutationCircuits
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.models.transformer import Transformer
 from hopscope.runs import RunFolder, save_checkpoint
@@ -198,7 +198,7 @@ def lookup(tmp_path_factory):
     """The matching head is the second one."""
     (plant,) = [plant for plant in planted_permutations() if plant.name == "recall: V = 4, matching head 1"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PermutationSetting, "samples", 32)
+        patch.setattr(PermutationCircuits, "samples", 32)
         yield made_of(tmp_path_factory.mktemp("lookup"), "permutation", plant.task, plant.model)
 
 

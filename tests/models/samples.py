@@ -3,6 +3,7 @@
 import torch
 
 from hopscope.models.config import TransformerConfig
+from hopscope.models.edits import Edits
 from hopscope.models.parameters import Parameters
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import NO_RELATION, Batch
@@ -115,6 +116,11 @@ def batch(config: TransformerConfig, members: int = MEMBERS) -> Batch:
         roles={"kind": kind, "slot": slot},
         relations={"partner": partner, "past": past},
     )
+
+
+def under(model: Transformer, batch: Batch, *lists, **given) -> list[torch.Tensor]:
+    """Predictions under each of some lists of interventions."""
+    return [model(batch.inputs, Edits(model, each, batch, **given)) for each in lists]
 
 
 def only(batch: Batch, member: int) -> Batch:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.oracles.edits import Edited
 
-from hopscope.models.edits import lower
+from hopscope.models.edits import Edits
 from hopscope.models.interventions import AblateHead, AblateMLP, ReplacePattern, Site, SwapValues
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import PermutationConfig
@@ -12,15 +12,14 @@ from hopscope.tasks.permutation import PermutationTask
 from hopscope.training.config import TrainingConfig
 from hopscope.training.optimizer import Optimizer
 
-from .samples import HEAD_DIM, HEADS, MEMBERS, SEEDS, TABLES, batch, config, inputs, lively, only
+from .samples import HEAD_DIM, HEADS, MEMBERS, SEEDS, TABLES, batch, config, inputs, lively, only, under
 
 
 def gradients(model, interventions, means=None):
     """Name → gradient of the sum of the members' losses, trained under the interventions."""
     data = batch(model.config)
     weights = [view.requires_grad_() for view in model.weights.values()]
-    edits = lower([interventions], model.config, data, means=means)
-    loss = model(data.inputs, edits)[0].pow(2).mean((1, 2, 3)).sum()
+    loss = under(model, data, interventions, means=means)[0].pow(2).mean((1, 2, 3)).sum()
     found = torch.autograd.grad(loss, weights)
     return dict(zip(model.weights, found, strict=True))
 
@@ -77,7 +76,8 @@ def test_gradients_under_edits_equal_those_of_the_plain_module(kind):
     data = batch(model.config)
     for member in range(MEMBERS):
         module, alone = model.member(member), only(data, member)
-        module(alone.inputs[0], Edited([INTERVENTIONS[kind]], alone)).pow(2).mean().backward()
+        edited = Edited([INTERVENTIONS[kind]], alone, module=module)
+        module(alone.inputs[0], edited).pow(2).mean().backward()
         expected = dict(module.named_parameters())
         for name, gradient in found.items():
             theirs = expected[name].grad
@@ -97,8 +97,8 @@ def test_training_under_a_clamp_learns_and_leaves_the_clamped_weights_as_they_we
     losses = []
     for step in range(61):
         data = task.sample(SEEDS, "train", step, 67)
-        edits = lower([[ReplacePattern(layer=0, by="uniform", keys={"kind": 1})]], shape, data)
-        loss = task.losses(model(data.inputs, edits)[0], data)["loss"]
+        edits = Edits(model, [ReplacePattern(layer=0, by="uniform", keys={"kind": 1})], data)
+        loss = task.losses(model(data.inputs, edits), data)["loss"]
         found = torch.autograd.grad(loss.sum(), weights)
         optimizer.step(step, loss.detach(), dict(zip(model.weights, found, strict=True)))
         losses.append(loss.detach())

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import hopscope
-from hopscope.models.edits import lower
+from hopscope.models.edits import Edits
 from hopscope.models.export import export_module, load_module
 from hopscope.models.interventions import AblateHead, ReplacePattern
 from hopscope.runs import RunFolder
@@ -105,8 +105,8 @@ def test_a_trace_shows_what_happens_inside(folders, name, model, asked, seen):
 def changed(model, asked, intervention):
     """Predictions, and the stream after the last layer, as Hopscope's own intervention makes them."""
     one, alone = model.select([MEMBER]), only(asked, MEMBER)
-    predictions, captured = one.capture(alone.inputs, lower([[intervention]], one.config, alone))
-    return predictions[0, 0], captured.streams[-1][0, 0]
+    predictions, captured = one.capture(alone.inputs, Edits(one, [intervention], alone))
+    return predictions[0], captured.streams[-1][0]
 
 
 @pytest.mark.extras

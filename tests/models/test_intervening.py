@@ -101,9 +101,10 @@ def test_values_are_those_of_plain_loops_over_samples_and_rows(model, name):
     means = model.means(data.inputs)
     for member in range(MEMBERS):
         own = (means.patterns[member], means.heads[member], means.mlps[member])
-        edited = Edited(VALUES[name], only(data, member), own, causal=model.config.causal)
+        module = model.member(member)
+        edited = Edited(VALUES[name], only(data, member), own, causal=model.config.causal, module=module)
         with torch.no_grad():
-            expected = model.member(member)(data.inputs[member], edited)[:, rows]
+            expected = module(data.inputs[member], edited)[:, rows]
         close(found[member], expected)
 
 

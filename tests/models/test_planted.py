@@ -7,10 +7,10 @@ answers with its own token: whatever is done to the mechanism, its answer stays.
 import pytest
 import torch
 
-from hopscope.models.edits import lower
 from hopscope.models.interventions import AblateHead, AblateMLP, ReplacePattern, Site, SwapValues
 
 from .planted import POSITION, POSITIONS, SYMBOL, WRITTEN, Planted, shown
+from .samples import under
 
 TOKENS = (2, 0, 3, 3, 3, 4, 1)
 DONOR = (0, 4, 2, 2, 2, 2, 3)
@@ -21,10 +21,10 @@ ROW = {"slot": POSITIONS - 1}
 def answers(planted, *interventions, batch=None, means=None):
     """Each member's answer at the last row of the first sample, clean and edited."""
     batch = batch or shown(TOKENS, DONOR)
-    edits = lower([[], list(interventions)], planted.model.config, batch, means=means)
     with torch.no_grad():
-        answered = planted.model(batch.inputs, edits)[:, :, 0, -1].argmax(-1).tolist()
-    return answered[0], answered[1]
+        found = under(planted.model, batch, [], interventions, means=means)
+    clean, edited = (predictions[:, 0, -1].argmax(-1).tolist() for predictions in found)
+    return clean, edited
 
 
 def reader(source=2, head=0):

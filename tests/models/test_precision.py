@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hopscope.models.edits import lower
+from hopscope.models.edits import Edits
 from hopscope.models.interventions import AblateHead
 from hopscope.models.linear import affine, linear, linears
 from hopscope.models.transformer import Transformer
@@ -50,7 +50,7 @@ def test_fused_attention_is_a_softmax_between_two_products(explicit):
 def test_patterns_and_edits_leave_fused_attention_aside(explicit):
     fused = Transformer(explicit.config, explicit.parameters, attention="fused")
     samples = batch(explicit.config)
-    edits = lower([[], [AblateHead(layer=0, heads=(1,), by="zero")]], explicit.config, samples)
+    edits = Edits(explicit, [AblateHead(layer=0, heads=(1,), by="zero")], samples)
     if explicit.config.input_kind == "tokens":
         assert torch.equal(fused(samples.inputs, edits), explicit(samples.inputs, edits))
     patterns = [model.capture(samples.inputs)[1].patterns for model in (fused, explicit)]

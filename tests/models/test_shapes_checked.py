@@ -5,7 +5,7 @@ import torch
 
 from hopscope import rng
 from hopscope.models.transformer import Transformer
-from hopscope.probes import permutation as probes
+from hopscope.studies.permutation.probes import predictions as probes
 from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.training.config import TrainingConfig

@@ -1,6 +1,6 @@
 """Interventions on one plain module, in plain loops over samples and rows: the slow obvious reference of `edits`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
@@ -18,21 +18,23 @@ from hopscope.models.interventions import (
     SwapAttention,
     SwapValues,
 )
+from hopscope.models.member import MemberTransformer
 from hopscope.tasks.batch import Batch
 
 Kind = TypeVar("Kind", bound=Intervention)
 
 
 class Edited:
-    """What one variant changes in a forward pass of one member.
+    """What a list of interventions changes in a forward pass of one member: a visit.
 
     Attributes:
-        interventions: the variant.
+        interventions: the list.
         batch: the samples with their roles and relations (`member == 1`); needed by any intervention.
         patterns, head_means, mlp_means: means of this member, `[layer, head, query, key]`,
             `[layer, head, query, head_dim]` and `[layer, query, model]`; needed by `"mean"`.
         donor: sample that each sample resamples from; by default the next one.
         causal: whether the edited model hides later positions.
+        module: the edited model; needed by a swap of values.
         layer: the layer that is running.
     """
 
@@ -44,14 +46,30 @@ class Edited:
         donor: Sequence[int] | None = None,
         *,
         causal: bool = True,
+        module: MemberTransformer | None = None,
     ):
         self.interventions, self.batch, self.means, self.donor = interventions, batch, means, donor
-        self.causal = causal
+        self.causal, self.module = causal, module
         self.layer = 0
+        self.embedded: dict[str, Tensor] = {}
 
-    def start(self, symbol: Tensor, position: Tensor) -> None:
-        """Remember the two parts of the embedded input, `[batch, position, model]`."""
-        self.symbol, self.position = symbol, position
+    def __call__(self, name: str, tensor: Tensor) -> Tensor:
+        """The tensor of a site after the interventions there; the embedded input and streams are remembered."""
+        if not name.startswith("blocks."):
+            self.embedded[name] = tensor
+            return tensor
+        self.layer, site = int(name.split(".")[1]), name.split(".", 2)[2]
+        if site == "hook_resid_pre":
+            self.entering = tensor
+        elif site == "attn.hook_pattern":
+            return self.pattern(tensor)
+        elif site == "attn.hook_v":
+            return self.values(tensor)
+        elif site == "attn.hook_z":
+            return self.heads(tensor.transpose(1, 2)).transpose(1, 2)
+        elif site == "hook_mlp_out":
+            return self.mlp(tensor)
+        return tensor
 
     def pattern(self, pattern: Float[Tensor, "batch head query key"]) -> Tensor:
         """Attention patterns after replacement, then exchange, then equalisation."""
@@ -84,16 +102,16 @@ class Edited:
                     keys[sample, head, query] = chosen
         return keys
 
-    def values(
-        self,
-        value: Float[Tensor, "batch head position head_dim"],
-        project: Callable[[Tensor], Tensor],
-        stream: Float[Tensor, "batch position model"],
-    ) -> Tensor:
-        """Values of which the heads of a value swap read an edited stream; `project` turns a stream into values."""
+    def values(self, value: Float[Tensor, "batch position head head_dim"]) -> Tensor:
+        """Values of which the heads of a value swap read an edited stream."""
         if not self._here(SwapValues):
             return value
-        return torch.stack([project(self.stream(stream, head))[:, head] for head in range(value.shape[1])], 1)
+        assert self.module is not None
+        of_heads = [
+            self.module.values(self.layer, self.stream(self.entering, head))[:, :, head]
+            for head in range(value.shape[2])
+        ]
+        return torch.stack(of_heads, 2)
 
     def stream(self, x: Float[Tensor, "batch position model"], head: int) -> Tensor:
         """The stream from which a head takes its values."""
@@ -108,9 +126,11 @@ class Edited:
                 if first is not None and second is not None:
                     places = order[swap.what]
                     places[first], places[second] = places[second], places[first]
-            symbol, position = self.symbol[sample], self.position[sample]
             out[sample] = x[sample][order["stream"]]
-            out[sample] += symbol[order["symbol"]] - symbol + position[order["position"]] - position
+            for name, what in (("hook_embed", "symbol"), ("hook_pos_embed", "position")):
+                if name in self.embedded:
+                    part = self.embedded[name][sample]
+                    out[sample] += part[order[what]] - part
         return out
 
     def heads(self, heads: Float[Tensor, "batch head query head_dim"]) -> Tensor:

@@ -87,3 +87,9 @@ def test_curves_hold_losses_and_accuracies_of_each_member(task, untrained):
     names = {"loss", "loss_step_1", "loss_step_2", "accuracy_step_1", "accuracy_step_2"}
     assert set(measured) == {("held_out", name) for name in names}
     assert all(values.shape == (2,) for values in measured.values())
+
+
+def test_numbers_of_a_record_have_none_for_what_does_not_exist():
+    values = torch.tensor([[0.1, math.nan], [-math.inf, 2.0]], dtype=torch.float64)
+    assert retrieval.json_numbers(values) == [[0.1, None], [None, 2.0]]
+    assert retrieval.json_numbers(torch.tensor(3)) == 3.0

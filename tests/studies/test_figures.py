@@ -8,10 +8,10 @@ import pytest
 from hopscope.claims.intervals import bootstrap_mean
 from hopscope.figures.marks import in_lines
 from hopscope.figures.rows import averaged, summary_rows, thinned
-from hopscope.probes.onsets import transition
 from hopscope.studies import find_study
 from hopscope.studies.permutation.config import PRESETS, Configuration, PermutationStudyConfig
 from hopscope.studies.permutation.figures import figures, swept, training_words
+from hopscope.studies.permutation.probes.change_points import transition
 
 from .figure_evidence import cell, table
 

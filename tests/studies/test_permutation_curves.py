@@ -7,11 +7,11 @@ import shutil
 import pytest
 
 from hopscope.errors import UserError
-from hopscope.probes.onsets import transition
 from hopscope.runs import RunFolder, load_checkpoint, save_checkpoint, write_evidence, write_part
 from hopscope.runs.curves import Metrics
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.measures import measurements, of_curves
+from hopscope.studies.permutation.probes.change_points import transition
 
 
 @pytest.fixture

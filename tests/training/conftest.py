@@ -9,8 +9,8 @@ import torch
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
-from hopscope.probes import permutation as probes
 from hopscope.runs import RunFolder, UnitFolder
+from hopscope.studies.permutation.probes import predictions as probes
 from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.training.budget import TimeBudget

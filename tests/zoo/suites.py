@@ -4,7 +4,7 @@ from functools import cache
 
 import torch
 
-from hopscope.models.edits import selected
+from hopscope.models.resolving import selected
 from hopscope.tasks.batch import NO_RELATION
 from hopscope.zoo.planted import Planted, planted_models
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hopscope.models.edits import visible_keys
+from hopscope.models.resolving import visible_keys
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.retrieval import SECOND, RetrievalTask
 from hopscope.zoo.hand_built import MATE, OWN_CODE, OWN_SYMBOL, Copy, Design, HeadDesign, build

@@ -7,12 +7,12 @@ import pytest
 import torch
 from tests.circuits.plain import predictions
 
+from hopscope.circuits.built_in_tasks import SKILLS, PermutationCircuits, PermutationSkills
 from hopscope.circuits.config import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfig
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.permutation_goal import SKILLS, PermutationSetting, PermutationSkills
 from hopscope.circuits.reader import Reading, read_circuit
-from hopscope.circuits.rules import History, Identity, Learned, MeanMap, Related, Uniform, said
+from hopscope.models.patterns import History, Identity, Learned, MeanMap, Related, Uniform, said
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.zoo.permutation import PlantedPermutation, Read, planted_permutations
@@ -37,7 +37,7 @@ def reading(name: str) -> Reading:
 
 
 def execution(plant: PlantedPermutation, samples: int) -> Execution:
-    setting = PermutationSetting(PermutationTask(plant.task))
+    setting = PermutationCircuits(PermutationTask(plant.task))
     batch = setting.batch(3, samples, "search")
     return Execution(plant.model, Grammar(batch, causal=True, words=setting.words))
 
@@ -108,7 +108,7 @@ def test_a_wrong_truth_is_noticed(change):
 def test_a_plant_answers_like_the_ideal_observer(name):
     """On held-out mappings: the loss is ln(V!)/V without repeats, and both skills are perfect."""
     plant = named(name)
-    setting = PermutationSetting(PermutationTask(plant.task))
+    setting = PermutationCircuits(PermutationTask(plant.task))
     batch = setting.batch(0, 64, "report")
     found = plant.model(batch.inputs)
     plain = (batch.roles["repeat"] == 0).all(-1)[0]

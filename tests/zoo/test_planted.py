@@ -8,14 +8,15 @@ from itertools import chain, combinations, pairwise
 import pytest
 import torch
 
-from hopscope.models.edits import lower, selected, visible_keys
+from hopscope.models.edits import Edits
 from hopscope.models.interventions import ReplacePattern
+from hopscope.models.resolving import selected, visible_keys
 from hopscope.tasks.retrieval import FIRST, QUERY, SECOND, RetrievalTask
 from hopscope.zoo.planted import Planted, PlantedDecoy, PlantedRead, planted_models
 
 from .suites import suite, target_keys
 
-SAMPLES, AT_ONCE = 12, 16
+SAMPLES = 12
 FEW = 6
 """Samples where a difference is large, or none."""
 
@@ -66,9 +67,9 @@ def losses(
     batch = held if batch is None else batch
     found = []
     with torch.no_grad():
-        for start in range(0, len(variants), AT_ONCE):
-            edits = lower(variants[start : start + AT_ONCE], plant.model.config, batch)
-            found += [float(made.losses(each, batch)["loss"]) for each in plant.model(batch.inputs, edits)]
+        for variant in variants:
+            predictions = plant.model(batch.inputs, Edits(plant.model, variant, batch))
+            found.append(float(made.losses(predictions, batch)["loss"]))
     return found
 
 
@@ -317,13 +318,14 @@ def ruled_losses(
 ) -> list[float]:
     """Loss with each of these patterns at the rows of a read, and others replaced beside it."""
     made, _ = held_out(plant.task)
-    edits = lower([[*beside, uniform(read)]] * len(patterns), plant.model.config, batch)
+    edits, found = Edits(plant.model, [*beside, uniform(read)], batch), []
     rows = selected(batch, read.rows)[..., None]
-    for variant, pattern in enumerate(patterns):
-        where = edits.pattern[:, variant, :, read.layer, read.head]
+    for pattern in patterns:
+        where = edits.replaced[read.layer][1][:, :, read.head]
         where.copy_(torch.where(rows, pattern, where))
-    with torch.no_grad():
-        return [float(made.losses(each, batch)["loss"]) for each in plant.model(batch.inputs, edits)]
+        with torch.no_grad():
+            found.append(float(made.losses(plant.model(batch.inputs, edits), batch)["loss"]))
+    return found
 
 
 def rules_for_query(plant: Planted, batch) -> tuple[PlantedRead, Rules]:

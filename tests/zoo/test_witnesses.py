@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 import torch
 
-from hopscope.models.edits import lower
+from hopscope.models.edits import Edits
 from hopscope.models.interventions import ReplacePattern
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.retrieval import FIRST, QUERY, SECOND, RetrievalTask
@@ -193,7 +193,7 @@ def uniform(layer: int, number: int, roles) -> ReplacePattern:
 def edited_losses(model, task, variants) -> list[dict[str, float]]:
     made, batch = held_out(task, 40)
     with torch.no_grad():
-        predictions = model(batch.inputs, lower(variants, model.config, batch))
+        predictions = [model(batch.inputs, Edits(model, each, batch)) for each in variants]
     return [{name: float(loss) for name, loss in made.losses(each, batch).items()} for each in predictions]
 
 

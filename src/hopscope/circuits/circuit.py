@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slot
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.rules import Identity, Learned, MeanMap, Rule, Uniform, reads_nothing
 from hopscope.config import Config
-from hopscope.models.interventions import Roles
+from hopscope.models.interventions import ReplacePattern, Roles
+from hopscope.models.patterns import Identity, Learned, MeanMap, Rule, Uniform, reads_nothing
 
 
 class Path(Config):
@@ -121,6 +121,26 @@ class Circuit(Config):
             found[place.layer, place.head, grammar.roles.index(place.roles)] = Identity()
         for path in self.paths:
             found[path.layer, path.head, grammar.roles.index(path.roles)] = path.rule
+        return found
+
+    def interventions(self, execution: Execution, mode: Mode = "rules") -> list[ReplacePattern]:
+        """This circuit as interventions: a model under them predicts what `run` does, more slowly.
+
+        Args:
+            execution: the model and the batch, whose row roles are meant.
+            mode: as of `run`.
+        """
+        found: list[ReplacePattern] = []
+        if mode == "rules":  # rows of no role keep the pattern of the model as it is
+            layers = range(execution.model.config.layers)
+            found += [ReplacePattern(layer=layer, by=Learned()) for layer in layers]
+        for (layer, head, role), rule in self.rules(execution.grammar, execution.slots).items():
+            if mode == "rules" or reads_nothing(rule):
+                # A row on which a rule leads nowhere reads itself.
+                found += [
+                    ReplacePattern(layer=layer, heads=(head,), rows=execution.grammar.roles[role], by=by)
+                    for by in (Identity(), rule)
+                ]
         return found
 
     def run(self, execution: Execution, mode: Mode = "rules") -> Passed:

@@ -8,15 +8,15 @@ control, in which the same rows of a head that reads nothing there are: the harm
 Checkpoints within a training keep no optimiser state; all runs alike begin with an optimiser that has seen nothing.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from hopscope.circuits.circuit import Path
-from hopscope.models.edits import lower
+from hopscope.models.edits import Edits
 from hopscope.models.interventions import ReplacePattern, Roles
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
@@ -26,25 +26,6 @@ from hopscope.training.optimizer import Optimizer
 
 Clamp = Sequence[ReplacePattern]
 """What is replaced in one run; nothing in the run that is left alone."""
-
-
-@dataclass(frozen=True)
-class Lowered:
-    """Clamps of several runs on one batch, run by run.
-
-    Attributes:
-        on: rows that are clamped.
-        pattern: what they read.
-    """
-
-    on: Bool[Tensor, "run batch layer head query"]
-    pattern: Float[Tensor, "run batch layer head query key"]
-
-    @classmethod
-    def of(cls, clamps: Sequence[Clamp], model: Transformer, batch: Batch) -> "Lowered":
-        """Clamps on annotated samples of one member (`member == 1`)."""
-        edits = lower(clamps, model.config, batch)
-        return cls(edits.pattern_on[0], edits.pattern[0])
 
 
 def clamp_of(path: Path) -> ReplacePattern:
@@ -82,21 +63,24 @@ def controls_of(
     return tuple(found)
 
 
-def clamped(model: Transformer, inputs: Tensor, clamps: Lowered) -> Float[Tensor, "run batch readout output"]:
+def clamped(
+    model: Transformer, inputs: Tensor, clamps: Sequence[Edits]
+) -> Float[Tensor, "run batch readout output"]:
     """Predictions of members of which each is clamped in its own way.
 
     Args:
         model: one member for each run.
         inputs: the same for all, `[1, batch, position, feature]`.
-        clamps: on these inputs.
+        clamps: of each run, on these inputs.
     """
-    stream = model.embedded(inputs)
-    for layer, block in enumerate(model.blocks):
-        pattern = torch.where(
-            clamps.on[:, :, layer, ..., None], clamps.pattern[:, :, layer], block.pattern(stream)
-        )
-        stream = block.under(stream, pattern)
-    return model.read_out(stream[:, :, model.rows])
+    sites = {name for clamp in clamps for name in clamp.sites}
+
+    def visit(name: str, tensor: Tensor) -> Tensor:
+        if name not in sites:
+            return tensor
+        return torch.cat([clamp(name, run) for clamp, run in zip(clamps, tensor.split(1), strict=True)])
+
+    return model(inputs, visit)
 
 
 @dataclass(frozen=True)
@@ -141,14 +125,14 @@ def rerun(
     optimizer = Optimizer(runs.parameters, training)
     step_of = _Step(runs, task, training, data_seed, list(clamps.values()), optimizer)
     held_out = task.evaluation(samples)
-    lowered = Lowered.of(list(clamps.values()), model, held_out)
+    on_held_out = _on(clamps.values(), model, held_out)
     evaluated, losses = [], []
     last = min(start + steps, training.steps)
     for step in range(start, last + 1):
         if (step - start) % every == 0 or step == last:
             check()
             with torch.no_grad():
-                losses.append(task.losses(clamped(runs, held_out.inputs, lowered), held_out))
+                losses.append(task.losses(clamped(runs, held_out.inputs, on_held_out), held_out))
             evaluated.append(step)
         if step < last:
             step_of(step, step - start)
@@ -177,22 +161,30 @@ class _Step:
         self.task, self.training, self.clamps = task, training, clamps
         self.optimizer, self.seeds = optimizer, torch.tensor([data_seed], device=task.device)
         self.weights = [weight.requires_grad_() for weight in self.model.weights.values()]
-        self._kept: Lowered | None = None
+        self._kept: list[Edits] | None = None
 
     def __call__(self, step: int, taken: int) -> None:
         """Take a step: that of the training, and number `taken` of this optimiser."""
         batch = self.task.sample(
             self.seeds, "train", step, self.training.batch_size, annotate=self._kept is None
         )
-        lowered = self._kept or Lowered.of(self.clamps, self.model, batch)
-        if self._kept is None and _same_everywhere(lowered):
-            self._kept = lowered
-        losses = self.task.losses(clamped(self.model, batch.inputs, lowered), batch)["loss"]
+        clamps = self._kept or _on(self.clamps, self.model, batch)
+        if self._kept is None and all(map(_same_everywhere, clamps)):
+            self._kept = clamps
+        losses = self.task.losses(clamped(self.model, batch.inputs, clamps), batch)["loss"]
         found = torch.autograd.grad(losses.sum(), self.weights)
         self.optimizer.step(taken, losses.detach(), dict(zip(self.model.weights, found, strict=True)))
 
 
-def _same_everywhere(lowered: Lowered) -> bool:
+def _on(clamps: Iterable[Clamp], model: Transformer, batch: Batch) -> list[Edits]:
+    """Clamps on annotated samples of one member (`member == 1`)."""
+    return [Edits(model, clamp, batch) for clamp in clamps]
+
+
+def _same_everywhere(clamp: Edits) -> bool:
     """Whether every sample has the same rows clamped to the same."""
-    replaced = lowered.pattern * lowered.on[..., None]
-    return bool((lowered.on == lowered.on[:, :1]).all() and (replaced == replaced[:, :1]).all())
+    return all(
+        torch.equal(part, part[:, :1].expand_as(part))
+        for on, pattern in clamp.replaced.values()
+        for part in (on, pattern * on[..., None])
+    )

@@ -19,7 +19,7 @@ MOST_CIRCUITS = 12
 """See `ReaderConfig.most_circuits`."""
 
 LEAST_EFFECT = 0.02
-"""Rise of the loss from which on something counts as carried, or an input as used, unless a goal says otherwise."""
+"""Rise of the loss from which on something counts as carried, or an input as used; a criterion may say otherwise."""
 
 _REVISION = 6
 """Raised when the reader's results change: readings on record are then made anew."""
@@ -29,7 +29,7 @@ class ReaderConfig(Config):
     """How a model is read.
 
     Attributes:
-        threshold: τ; by default that of the task's goal.
+        threshold: τ; by default that of the task's criterion.
         proof: what a circuit must hold under: `both`, its rules and its own softmax recomputed; or `rules` alone, as in
             the paper (appendix E).  Rules alone keep no head that only shapes the keys of later ones.
         samples: sequences that the search uses (of each sort, where there are several); by default as many as suit

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.read_model import ReadModel, Stream
-from hopscope.circuits.rules import NOTHING, Learned, MeanMap, Rule, reads_nothing
+from hopscope.models.patterns import NOTHING, Learned, MeanMap, Rule, reads_nothing
 
 Slot = tuple[int, int, int]
 """Layer, head and number of the row role."""
@@ -204,7 +204,7 @@ class Execution:
         return found
 
 
-def followed(execution: Execution, slot: Slot, rule: Rule) -> float:
+def mean_attention(execution: Execution, slot: Slot, rule: Rule) -> float:
     """How much of the attention of a slot's rows, in the unedited model, lies on what a rule reads: 0 … 1.
 
     A mean map is everywhere above zero: of it, what both have in common.

@@ -6,9 +6,8 @@ from itertools import product
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional
 
-from hopscope.circuits.rules import (
+from hopscope.models.patterns import (
     By,
     History,
     Identity,
@@ -16,14 +15,14 @@ from hopscope.circuits.rules import (
     OverRole,
     OwnChain,
     Related,
+    Roles,
     Rule,
     TwoTargets,
     Uniform,
     description_length,
     weights_by,
 )
-from hopscope.models.edits import selected, visible_keys
-from hopscope.models.interventions import Roles
+from hopscope.models.resolving import Resolved, mean_weights, selected
 from hopscope.tasks.batch import Batch
 
 ROW_ROLES = ("kind", "step", "round", "node", "slot", "repeat")
@@ -54,15 +53,12 @@ class Grammar:
             words: of roles whose numbers have names, as `Task.role_values`.
         """
         self.batch, self._words = batch, words
-        self.visible: Bool[Tensor, "query key"] = visible_keys(
-            batch.inputs.shape[2], causal, batch.inputs.device
-        )
+        self._resolved = Resolved(batch, causal=causal)
         self._names = self._row_names()
         self.roles = self._found_roles()
         self.rows: Bool[Tensor, "role batch query"] = torch.stack(
             [selected(batch, roles)[0] for roles in self.roles]
         )
-        self._resolved: dict[str, tuple[Tensor, Tensor]] = {}
         self._of_role: dict[int, list[Rule]] = {}
 
     def _row_names(self) -> list[str]:
@@ -75,25 +71,6 @@ class Grammar:
         return [dict(zip(self._names, combination, strict=True)) for combination in seen]
 
     # Patterns.
-
-    def mean_map(
-        self, role: int, own: Float[Tensor, "batch query key"], by: By
-    ) -> Float[Tensor, "batch query key"]:
-        """A head's mean weights, over the samples in which the row at a position has a role; zeros for other rows.
-
-        Args:
-            role: number of the rows' role.
-            own: the head's patterns.
-            by: whether keys with different symbols have weights of their own.
-        """
-        rows = self.rows[role].float()
-        if by == "position":
-            mean = torch.einsum("bqk,bq->qk", own, rows) / rows.sum(0).clamp(min=1.0)[:, None]
-            return mean * self.rows[role][..., None]
-        holds = functional.one_hot(self.batch.inputs[0]).float()
-        total = torch.einsum("bqk,bq,bks->qks", own, rows, holds)
-        table = total / torch.einsum("bq,bks->qks", rows, holds).clamp(min=1.0)
-        return torch.einsum("qks,bks,bq->bqk", table, holds, rows)
 
     def pattern(
         self, rule: Rule, mean: Float[Tensor, "batch query key"] | None = None
@@ -109,6 +86,12 @@ class Grammar:
         """
         return self._resolve(rule, mean)[0]
 
+    def mean_map(
+        self, role: int, own: Float[Tensor, "batch query key"], by: By
+    ) -> Float[Tensor, "batch query key"]:
+        """The mean weights of a head, whose own patterns are given, at the rows of a role; see `mean_weights`."""
+        return mean_weights(by, own, self.rows[role], self.batch.inputs[0])
+
     def of_head(
         self, role: int, rule: Rule, own: Float[Tensor, "batch query key"]
     ) -> Float[Tensor, "batch query key"]:
@@ -120,50 +103,8 @@ class Grammar:
         self, rule: Rule, mean: Float[Tensor, "batch query key"] | None
     ) -> tuple[Float[Tensor, "batch query key"], Bool[Tensor, "batch query"]]:
         """The pattern, and on which rows the rule leads somewhere."""
-        name = rule.model_dump_json()
-        if name in self._resolved:
-            return self._resolved[name]
-        keys = self._keys(rule, mean)
-        total = keys.sum(-1, keepdim=True)
-        exists = total[..., 0] > 0
-        itself = torch.eye(keys.shape[-1], device=keys.device)
-        found = torch.where(exists[..., None], keys / total.clamp(min=1e-9), itself), exists
-        if weights_by(rule) is None:
-            self._resolved[name] = found
-        return found
-
-    def _keys(
-        self, rule: Rule, mean: Float[Tensor, "batch query key"] | None
-    ) -> Float[Tensor, "batch query key"]:
-        """Keys that a rule reads, with weights; none where it leads nowhere."""
-        samples, positions = self.batch.inputs.shape[1:3]
-        if isinstance(rule, Uniform):
-            found = self.visible
-        elif isinstance(rule, Identity):
-            found = torch.eye(positions, dtype=torch.bool, device=self.visible.device)
-        elif isinstance(rule, Related):
-            key = self.batch.relations[rule.relation][0]
-            found = torch.arange(positions, device=key.device) == key[..., None]
-        elif isinstance(rule, OverRole):
-            found = selected(self.batch, rule.keys)[0][:, None, :]
-        elif isinstance(rule, OwnChain):
-            chain = self.batch.roles["chain"][0]
-            found = selected(self.batch, rule.keys)[0][:, None, :] & (chain[:, :, None] == chain[:, None, :])
-        elif isinstance(rule, TwoTargets):
-            return self._both(rule, mean)
-        elif isinstance(rule, History | MeanMap) and mean is not None:
-            # Mean weights are zero wherever a row sees nothing.
-            keys = selected(self.batch, rule.keys if isinstance(rule, History) else {})[0]
-            return mean * keys[:, None, :]
-        else:
-            raise ValueError(f"rule: expected one that roles and relations tell, found {rule.kind!r}")
-        return (found & self.visible).expand(samples, -1, -1).float()
-
-    def _both(
-        self, rule: TwoTargets, mean: Float[Tensor, "batch query key"] | None
-    ) -> Float[Tensor, "batch query key"]:
-        (first, one), (second, other) = self._resolve(rule.first, mean), self._resolve(rule.second, mean)
-        return (rule.share * first + (1.0 - rule.share) * second) * (one & other)[..., None]
+        pattern, exists = self._resolved(rule, None if mean is None else mean[None])
+        return pattern[0], exists[0]
 
     # Candidates.
 
@@ -194,9 +135,8 @@ class Grammar:
         return "chain" not in self.batch.roles
 
     def _once_a_chain(self, roles: Roles) -> bool:
-        chain = self.batch.roles["chain"][0]
         has = selected(self.batch, roles)[0]
-        same = (chain[:, :, None] == chain[:, None, :]) & has[:, None, :]
+        same = self._resolved.same_chain[0] & has[:, None, :]
         return bool((same.sum(-1)[has] == 1).all())
 
     def _distinct(self, role: int, rules: Sequence[Rule]) -> list[Rule]:

@@ -38,11 +38,11 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from hopscope.circuits.path_history import FollowedMember
+from hopscope.circuits.path_history import MemberHistory
 from hopscope.claims.crossings import Crossing
 from hopscope.runs.evidence import Row
 
-Member = TypeVar("Member", bound=FollowedMember)
+Member = TypeVar("Member", bound=MemberHistory)
 
 LOSSES = ("full", "rules", "recomputed", "complement", "random_circuits")
 
@@ -93,7 +93,7 @@ def time_rows(
         yield place(metric=metric, value=value)
 
 
-def learned_rows(add: Add, member: FollowedMember, targets: Mapping[str, str]) -> Iterator[Row]:
+def learned_rows(add: Add, member: MemberHistory, targets: Mapping[str, str]) -> Iterator[Row]:
     """What every member has: what it learned, and whether it was read; null for one that diverged.
 
     Args:
@@ -103,7 +103,7 @@ def learned_rows(add: Add, member: FollowedMember, targets: Mapping[str, str]) -
     """
 
     def flag(value: bool) -> float | None:
-        return None if member.frozen else float(value)
+        return None if member.diverged else float(value)
 
     file, learned = member.reading_file, member.reading["learned"]
     for target, part in targets.items():
@@ -112,7 +112,7 @@ def learned_rows(add: Add, member: FollowedMember, targets: Mapping[str, str]) -
     yield add("reading", "was_read", flag(member.was_read), file=file)
 
 
-def reading_rows(add: Add, member: FollowedMember) -> Iterator[Row]:
+def reading_rows(add: Add, member: MemberHistory) -> Iterator[Row]:
     """What the reader says of a member as a whole; only losses and counts of members that have a circuit."""
     reading, file = member.reading, member.reading_file
     yield add("reading", "threshold", reading["threshold"], file=file)
@@ -144,7 +144,7 @@ def classes_of(circuits: Mapping[int, Hashable]) -> dict[int, int]:
     return {member: kinds.index(circuit) for member, circuit in circuits.items()}
 
 
-def circuit_rows(add: Add, member: FollowedMember) -> Iterator[Row]:
+def circuit_rows(add: Add, member: MemberHistory) -> Iterator[Row]:
     """Each path of a member's smallest circuit, as it is at the end of training."""
     for path in member.every_path:
         at = partial(
@@ -167,7 +167,7 @@ def circuit_rows(add: Add, member: FollowedMember) -> Iterator[Row]:
                 yield at(metric=metric, value=found[key])
 
 
-def formation_rows(member: FollowedMember, step: int) -> Iterator[Row]:
+def formation_rows(member: MemberHistory, step: int) -> Iterator[Row]:
     """Attention on the paths of a member at each checkpoint, and when each path formed.
 
     Args:
@@ -202,12 +202,12 @@ def member_rows(
         targets: name of each target in the reading → its part.
         worst: metric of what mode recomputed costs the target that loses most.
     """
-    read = [member for member in members if not member.frozen and member.reading["paths"]]
+    read = [member for member in members if not member.diverged and member.reading["paths"]]
     classes = classes_of({member.member: member.reads for member in read})
     for member in members:
         add = adding(member.member, step)
         rows = list(learned_rows(add, member, targets))
-        if not member.frozen:
+        if not member.diverged:
             rows += reading_rows(add, member)
             if member.member in classes:
                 lost, file = member.reading["worst_recomputed"], member.reading_file

@@ -3,8 +3,9 @@
 import base64
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +24,7 @@ from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder
 from hopscope.runs.curves import Curve
 from hopscope.story.blocks import Block
+from hopscope.story.functions import PageFunctions
 
 DIVERGED = "diverged"
 """Stands for a verdict on a member whose training broke off."""
@@ -31,8 +33,12 @@ MOST_CHECKPOINTS = 16
 """Steps of the slider: enough to see a head form, few enough for a page that is sent by mail."""
 
 
+MOST_PLAYERS = 6
+"""Members whose circuits the page's player holds."""
+
+
 @dataclass(frozen=True)
-class FollowedPath:
+class PathHistory:
     """A path of a member's circuit through training.
 
     Attributes:
@@ -76,7 +82,7 @@ class FollowedPath:
         return f"{self.place} {self.read}"
 
 
-def followed_paths(reading: Mapping[str, Any], followed: Mapping[str, Any]) -> tuple[FollowedPath, ...]:
+def path_histories(reading: Mapping[str, Any], followed: Mapping[str, Any]) -> tuple[PathHistory, ...]:
     """The paths of a reading that were followed.
 
     Args:
@@ -92,8 +98,8 @@ def number_of(target: str) -> int:
     return int(re.split("[_ ]", target)[-1])
 
 
-def _path_of(found: Mapping[str, Any], attention: Sequence[float]) -> FollowedPath:
-    return FollowedPath(
+def _path_of(found: Mapping[str, Any], attention: Sequence[float]) -> PathHistory:
+    return PathHistory(
         layer=found["layer"],
         head=found["head"],
         query=found["query_role"],
@@ -112,12 +118,12 @@ def _key(path: Mapping[str, Any]) -> tuple[int, int, str]:
 
 
 @dataclass(frozen=True)
-class FollowedMember(ABC):
+class MemberHistory(ABC):
     """A member whose circuit was read and followed.
 
     Attributes:
         member, seed: which one.
-        frozen: whether its training broke off because it diverged.
+        diverged: whether its training broke off because it diverged.
         reading: what the reader found, as `hopscope circuit --json` prints it.
         checkpoints: steps at which attention was followed.
         paths: those that were.
@@ -128,10 +134,10 @@ class FollowedMember(ABC):
 
     member: int
     seed: int
-    frozen: bool
+    diverged: bool
     reading: dict[str, Any]
     checkpoints: tuple[int, ...]
-    paths: tuple[FollowedPath, ...]
+    paths: tuple[PathHistory, ...]
     tokens: list[dict[str, Any]]
     rows: list[str]
     reading_file: str
@@ -144,7 +150,7 @@ class FollowedMember(ABC):
         """What the member is called in tables and figures."""
 
     @property
-    def every_path(self) -> tuple[FollowedPath, ...]:
+    def every_path(self) -> tuple[PathHistory, ...]:
         """Every path of its smallest circuit, also those that were not followed."""
         return tuple(_path_of(path, ()) for path in self.reading["paths"])
 
@@ -183,22 +189,22 @@ class FollowedMember(ABC):
         """Heads of its smallest circuit, less one if two of them could be one (paper, section 8.2, ii)."""
         return len(self.heads) - min(1, len(self.reading["merges"]))
 
-    def formed(self, path: FollowedPath) -> Crossing:
+    def formed(self, path: PathHistory) -> Crossing:
         """When the mean attention on a path rose over 0.5."""
         return first_crossing(self.checkpoints, path.attention, FORMED)
 
 
 def history_of(
-    run: RunFolder, member: MemberRecord, reader: ReaderConfig, step: int, frozen: bool
+    run: RunFolder, member: MemberRecord, reader: ReaderConfig, step: int, diverged: bool
 ) -> dict[str, Any]:
-    """What was read of a member and how it formed, as fields of `FollowedMember`; nothing of one that diverged.
+    """What was read of a member and how it formed, as fields of `MemberHistory`; nothing of one that diverged.
 
     Args:
         run: that the member is in.
         member: the member.
         reader: how members are read.
         step: of the last checkpoint.
-        frozen: whether it diverged.
+        diverged: whether it diverged.
 
     Raises:
         UserError: a file is missing or damaged.
@@ -206,15 +212,15 @@ def history_of(
     unit = run.unit(member.unit)
     names = {"reading": reading_name(member.member, reader), "formation": formation_name(member.member)}
     reading, followed = (unit.read_analysis(name, step) for name in names.values())
-    if frozen:  # what was read of its last weights says nothing
+    if diverged:  # what was read of its last weights says nothing
         reading = {**reading, "verdict": DIVERGED, "learned": [], "paths": [], "minimal_circuits": []}
     return {
         "member": member.member,
         "seed": member.seed,
-        "frozen": frozen,
+        "diverged": diverged,
         "reading": reading,
         "checkpoints": tuple(followed["checkpoints"]),
-        "paths": () if frozen else followed_paths(reading, followed),
+        "paths": () if diverged else path_histories(reading, followed),
         "tokens": followed["tokens"],
         "rows": followed["rows"],
         "unit": unit,
@@ -225,7 +231,7 @@ def history_of(
 # For the player; the shape of a view is that of the run folder's documentation.
 
 
-class Followed(Protocol):
+class HistoryOptions(Protocol):
     """What the player asks of a study's options."""
 
     @property
@@ -242,7 +248,7 @@ class Followed(Protocol):
 
 
 def player(
-    title: str, caption: str, members: Iterable[FollowedMember], options: Followed, plateau: float
+    title: str, caption: str, members: Iterable[MemberHistory], options: HistoryOptions, plateau: float
 ) -> Block:
     """The block of a page that shows the circuits of some members.
 
@@ -268,7 +274,48 @@ def player(
     }
 
 
-def view(member: FollowedMember, options: Followed, plateau: float) -> dict[str, Any]:
+class CircuitsOnPage:
+    """The circuits of a run's members, as a template asks for them."""
+
+    def __init__(
+        self,
+        page: PageFunctions,
+        members: Callable[[], Sequence[MemberHistory]],
+        options: HistoryOptions,
+        plateau: float,
+    ):
+        """The study's code makes it.
+
+        Args:
+            page: the page.
+            members: reads what is on record of every member; called when a template first asks.
+            options: of the study.
+            plateau: loss of a model that reads by position alone.
+        """
+        self._page, self._read = page, members
+        self._options, self._plateau = options, plateau
+
+    @cached_property
+    def _members(self) -> dict[int, MemberHistory]:
+        return {member.member: member for member in self._read()}
+
+    def verdict(self, member: int) -> str:
+        """What the reader says of a member, in words."""
+        return str(self._members[member].reading["verdict"])
+
+    def best(self, member: int) -> str:
+        """The paths of a member's smallest circuit, in words."""
+        return "; ".join(path.name for path in self._members[member].paths)
+
+    def player(self, title: str, caption: str = "") -> str:
+        """The circuits of the first members that have one, to be played through training; nothing without any."""
+        shown = [member for member in self._members.values() if member.paths][:MOST_PLAYERS]
+        if not shown:
+            return ""
+        return self._page.block(player(title, caption, shown, self._options, self._plateau))
+
+
+def view(member: MemberHistory, options: HistoryOptions, plateau: float) -> dict[str, Any]:
     """One member: its circuit, and what became of its attention through training; arguments as of `player`."""
     kept = member.unit.read_analysis(maps_name(member.member), options.training_steps)
     measured = np.asarray(kept["steps"]).tolist()
@@ -296,7 +343,7 @@ def view(member: FollowedMember, options: Followed, plateau: float) -> dict[str,
     }
 
 
-def _unnamed(member: FollowedMember) -> list[dict[str, Any]]:
+def _unnamed(member: MemberHistory) -> list[dict[str, Any]]:
     """Paths of the reading that are not followed, because no rule names what their rows read."""
     drawn = {(path.layer, path.head, path.query) for path in member.paths}
     return [found for found in member.reading["paths"] if _key(found) not in drawn]
@@ -308,7 +355,7 @@ def _listed(found: Mapping[str, Any]) -> dict[str, Any]:
     return {name: found[name] for name in (*names, "loss_if_removed")}
 
 
-def _path(member: FollowedMember, path: FollowedPath, steps: Sequence[int]) -> dict[str, Any]:
+def _path(member: MemberHistory, path: PathHistory, steps: Sequence[int]) -> dict[str, Any]:
     uses = next(
         found["composition"]
         for found in member.reading["paths"]
@@ -336,7 +383,7 @@ def _at(steps: Sequence[int], times: Sequence[float], values: Sequence[float]) -
 
 
 def _maps(
-    member: FollowedMember, maps: np.ndarray, measured: Sequence[int], steps: Sequence[int]
+    member: MemberHistory, maps: np.ndarray, measured: Sequence[int], steps: Sequence[int]
 ) -> list[dict[str, Any]]:
     """Attention maps of the circuit's heads at the slider's steps, as bytes."""
     places = [list(measured).index(step) for step in steps]

@@ -24,15 +24,16 @@ import torch
 from torch import Tensor
 
 from hopscope import rng
+from hopscope.circuits.built_in_tasks import ReadTask, circuit_task_of
 from hopscope.circuits.circuit import Circuit
-from hopscope.circuits.config import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfig
-from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slot, followed
-from hopscope.circuits.flow import LEAST_EFFECT, Carried, Composition, Flow, least_effect
-from hopscope.circuits.goal import Goal, Setting, Use
+from hopscope.circuits.circuit_task import CircuitTask, Use
+from hopscope.circuits.config import LEAST_EFFECT, NOT_LEARNED, READ, UNEXPLAINED, ReaderConfig
+from hopscope.circuits.criteria import FaithfulnessCriterion
+from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slot, mean_attention
+from hopscope.circuits.path_patching import Carried, Composition, PathPatching, least_effect
 from hopscope.circuits.read_model import quickest
-from hopscope.circuits.rules import NOTHING, Identity, MeanMap, Rule, Uniform, reads_nothing
 from hopscope.circuits.search import Search
-from hopscope.circuits.settings import ReadTask, setting_of
+from hopscope.models.patterns import NOTHING, Identity, MeanMap, Rule, Uniform, reads_nothing
 from hopscope.models.transformer import Transformer
 
 HELD = 0.75
@@ -119,9 +120,13 @@ def read_circuit(
     Raises:
         UserError: the threshold is below the loss of the unablated model.
     """
-    setting = setting_of(task)
+    circuit_task = circuit_task_of(task)
     return _Reader(
-        setting.model(model), setting, config or ReaderConfig(), {} if stages is None else stages, progress
+        circuit_task.model(model),
+        circuit_task,
+        config or ReaderConfig(),
+        {} if stages is None else stages,
+        progress,
     ).read()
 
 
@@ -129,29 +134,31 @@ class _Reader:
     def __init__(
         self,
         model: Transformer,
-        setting: Setting,
+        task: CircuitTask,
         config: ReaderConfig,
         stages: Stages,
         progress: Callable[[str], None],
     ):
-        self.config, self.stages, self.progress, self.setting = config, stages, progress, setting
+        self.config, self.stages, self.progress, self.task = config, stages, progress, task
         self.model = quickest(model)
-        self.fresh = self._execution(config.validation or setting.validation, "report")
+        self.fresh = self._execution(config.validation or task.validation, "report")
         clean = self.fresh.clean.predictions
-        self.goal = setting.goal(clean, self.fresh.grammar.batch, config.threshold)
+        self.criterion = task.criterion(clean, self.fresh.grammar.batch, config.threshold)
         self.modes: tuple[Mode, ...] = ("rules",) if self.config.proof == "rules" else ("rules", "recomputed")
         self._held: dict[str, bool] = {}
 
     def _execution(self, samples: int, use: Use) -> Execution:
-        batch = self.setting.batch(self.config.seed, samples, use)
-        return Execution(self.model, self.setting.grammar(batch, causal=self.model.config.causal))
+        batch = self.task.batch(self.config.seed, samples, use)
+        return Execution(self.model, self.task.grammar(batch, causal=self.model.config.causal))
 
     def read(self) -> Reading:
-        if not self.goal.names:
-            return Reading((), self.goal.threshold, Circuit(paths=()), (), (), {}, 0.0, (), (), NOT_LEARNED)
-        execution = self._execution(self.config.samples or self.setting.samples, "search")
-        goal = self.goal.on(execution.clean.predictions, execution.grammar.batch)
-        self.search = Search(execution, goal, self.modes)
+        if not self.criterion.names:
+            return Reading(
+                (), self.criterion.threshold, Circuit(paths=()), (), (), {}, 0.0, (), (), NOT_LEARNED
+            )
+        execution = self._execution(self.config.samples or self.task.samples, "search")
+        criterion = self.criterion.on(execution.clean.predictions, execution.grammar.batch)
+        self.search = Search(execution, criterion, self.modes)
         found = self._minimal_circuits()
         return self._validated(self._best(circuit for circuit, _ in found), found)
 
@@ -220,20 +227,23 @@ class _Reader:
         # By paths, as equal circuits in other heads are other ways to do the same.
         name = circuit.model_dump_json()
         if name not in self._held:
-            anew, goal = self._anew
+            anew, criterion = self._anew
             self._held[name] = circuit.explained and all(
-                goal.reached(
-                    mode, circuit.run(anew, mode).predictions, anew.grammar.batch, max(HELD, goal.searched)
+                criterion.reached(
+                    mode,
+                    circuit.run(anew, mode).predictions,
+                    anew.grammar.batch,
+                    max(HELD, criterion.searched),
                 )
                 for mode in self.modes
             )
         return self._held[name]
 
     @cached_property
-    def _anew(self) -> tuple[Execution, Goal]:
-        """The model on further sequences of the kind that is searched on, and the goal there."""
-        anew = self._execution(self.config.validation or self.setting.validation, "check")
-        return anew, self.goal.on(anew.clean.predictions, anew.grammar.batch)
+    def _anew(self) -> tuple[Execution, FaithfulnessCriterion]:
+        """The model on further sequences of the kind that is searched on, and the criterion there."""
+        anew = self._execution(self.config.validation or self.task.validation, "check")
+        return anew, self.criterion.on(anew.clean.predictions, anew.grammar.batch)
 
     def _can_go(self, slot: Slot) -> bool:
         return slot not in self.search.remove(self.search.start(), [slot]).assignment.circuit
@@ -246,36 +256,38 @@ class _Reader:
 
     def _validated(self, circuit: Circuit, found: Sequence[tuple[Circuit, int]]) -> Reading:
         self.progress("validation")
-        fresh, goal = self.fresh, self.goal
+        fresh, criterion = self.fresh, self.criterion
         batch = fresh.grammar.batch
         rules = circuit.rules(fresh.grammar, fresh.slots)
         assignment = fresh.assigned(fresh.untouched(), rules)
-        flow = Flow(fresh, goal, assignment)
-        passed: dict[Mode, Passed] = {"rules": fresh.run(assignment, "rules"), "recomputed": flow.base}
+        patching = PathPatching(fresh, criterion, assignment)
+        passed: dict[Mode, Passed] = {"rules": fresh.run(assignment, "rules"), "recomputed": patching.base}
         inside = [slot for slot, rule in rules.items() if not reads_nothing(rule)]
         loss: dict[str, Any] = {
-            "full": goal.full,
-            **{mode: goal.loss(each.predictions, batch) for mode, each in passed.items()},
+            "full": criterion.full,
+            **{mode: criterion.loss(each.predictions, batch) for mode, each in passed.items()},
             "complement": self._loss(fresh.assigned(fresh.untouched(), dict.fromkeys(inside, Uniform()))),
             "random_circuits": self._random_circuits(len(inside)),
         }
-        carried = flow.carries(self.setting.exchanges(self.model, batch))
+        carried = patching.carries(self.task.counterfactuals(self.model, batch))
         needed = self._needed_for(assignment, passed[self.modes[-1]])
         evidence = tuple(
-            self._path_evidence(assignment, passed, slot, carried[slot], needed[slot], flow.composition(slot))
+            self._path_evidence(
+                assignment, passed, slot, carried[slot], needed[slot], patching.composition(slot)
+            )
             for slot in sorted(inside)
         )
-        worst = goal.worst(flow.base.predictions, batch)
+        worst = criterion.worst(patching.base.predictions, batch)
         merges = self._merges(circuit)
         words = tuple(map(fresh.grammar.words, fresh.grammar.roles))
         # A proof that is not asked for finds no fault: the model itself stands for it.
         answers: dict[str, Tensor] = {
             mode: (each if mode in self.modes else fresh.clean).predictions for mode, each in passed.items()
         }
-        verdict = self._verdict(circuit, goal.fault(answers, batch))
+        verdict = self._verdict(circuit, criterion.fault(answers, batch))
         return Reading(
-            goal.names, goal.threshold, circuit, tuple(found), evidence, loss, worst, words, merges, verdict,
-            least_effect(goal),
+            criterion.names, criterion.threshold, circuit, tuple(found), evidence, loss, worst, words, merges, verdict,
+            least_effect(criterion),
         )  # fmt: skip
 
     def _loss(
@@ -283,7 +295,7 @@ class _Reader:
     ) -> float:
         """Loss on the fresh samples; arguments as of `Execution.run`."""
         passed = self.fresh.run(assignment, mode, start, base)
-        return self.goal.loss(passed.predictions, self.fresh.grammar.batch)
+        return self.criterion.loss(passed.predictions, self.fresh.grammar.batch)
 
     def _random_circuits(self, size: int) -> list[float]:
         """Losses under random circuits: other rows, other rules, the same number of them."""
@@ -324,7 +336,7 @@ class _Reader:
             "clean": self._loss(alone, "rules", layer, fresh.clean),
             "recomputed": self._loss(without, "recomputed", layer, passed["recomputed"]),
         }
-        attention = followed(fresh, slot, assignment.rules[slot])
+        attention = mean_attention(fresh, slot, assignment.rules[slot])
         return PathEvidence(attention, removed, needed_for, carries, tuple(uses))
 
     def _needed_for(self, assignment: Assignment, intact: Passed) -> dict[Slot, str | None]:
@@ -349,7 +361,7 @@ class _Reader:
         fresh = self.fresh
         without = fresh.assigned(assignment, dict.fromkeys(slots, nothing))
         passed = fresh.run(without, self.modes[-1], min(layer for layer, _, _ in slots), intact)
-        return self.goal.lost(passed.predictions, intact.predictions, fresh.grammar.batch)
+        return self.criterion.lost(passed.predictions, intact.predictions, fresh.grammar.batch)
 
     def _merges(self, circuit: Circuit) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
         """Pairs of heads of which the second could do what both do (paper, section 8.2, ii)."""
@@ -375,8 +387,8 @@ class _Reader:
     def _kept(self, base: Assignment, changes: dict[Slot, Rule]) -> bool:
         execution = self.search.execution
         passed = execution.run(execution.assigned(base, changes), "rules")
-        goal = self.search.goal
-        return goal.reached("rules", passed.predictions, execution.grammar.batch, goal.searched)
+        criterion = self.search.criterion
+        return criterion.reached("rules", passed.predictions, execution.grammar.batch, criterion.searched)
 
     @staticmethod
     def _verdict(circuit: Circuit, fault: str | None) -> str:

@@ -4,12 +4,12 @@ from collections import UserDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hopscope.circuits.built_in_tasks import ReadTask, task_of
 from hopscope.circuits.circuit import Path
 from hopscope.circuits.config import ReaderConfig, reading_name
-from hopscope.circuits.flow import Composition
+from hopscope.circuits.path_patching import Composition
 from hopscope.circuits.reader import Reading, read_circuit
-from hopscope.circuits.rules import said
-from hopscope.circuits.settings import ReadTask, task_of
+from hopscope.models.patterns import said
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.files import remove
 from hopscope.tasks.declared import TaskReference

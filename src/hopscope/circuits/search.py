@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import torch
 
+from hopscope.circuits.criteria import FaithfulnessCriterion
 from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slot
-from hopscope.circuits.goal import Goal
-from hopscope.circuits.rules import (
+from hopscope.models.patterns import (
     NOTHING,
     History,
     Learned,
@@ -49,13 +49,18 @@ class Search:
     """Searches on one batch.
 
     Attributes:
-        execution, goal: what is run, and what it must reach.
+        execution, criterion: what is run, and what it must reach.
         modes: in which it must reach it.
         share: of what the loss may rise by, that changes may use up now.
     """
 
-    def __init__(self, execution: Execution, goal: Goal, modes: Sequence[Mode] = ("rules", "recomputed")):
-        self.execution, self.goal, self.modes = execution, goal, modes
+    def __init__(
+        self,
+        execution: Execution,
+        criterion: FaithfulnessCriterion,
+        modes: Sequence[Mode] = ("rules", "recomputed"),
+    ):
+        self.execution, self.criterion, self.modes = execution, criterion, modes
         self.share = 1.0
         self._near: dict[Slot, list[Rule]] = {}
         self._far: dict[Slot, list[Rule]] = {}
@@ -78,7 +83,9 @@ class Search:
         passed, batch = dict(state.passed), self.execution.grammar.batch
         for mode in modes:
             passed[mode] = self.execution.run(assignment, mode, start, state.passed[mode])
-            if not self.goal.reached(mode, passed[mode].predictions, batch, self.share * self.goal.searched):
+            if not self.criterion.reached(
+                mode, passed[mode].predictions, batch, self.share * self.criterion.searched
+            ):
                 return None
         return State(assignment, passed)
 
@@ -189,7 +196,7 @@ class Search:
         for slot in slots:
             assignment = self.execution.assigned(start.assignment, {slot: NOTHING[0]})
             passed = self.execution.run(assignment, "rules", slot[0], self.execution.clean)
-            found[slot] = self.goal.loss(passed.predictions, self.execution.grammar.batch)
+            found[slot] = self.criterion.loss(passed.predictions, self.execution.grammar.batch)
         return found
 
     def circuit(self, order: Sequence[Slot]) -> State:

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from hopscope.models.edits import visible_keys
+from hopscope.models.resolving import visible_keys
 from hopscope.models.transformer import Transformer
 from hopscope.training.engines import is_narrow
 from hopscope.training.engines.virtual_weights.weights import VirtualWeights

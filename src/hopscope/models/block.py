@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from hopscope.models.config import TransformerConfig
-from hopscope.models.layer_editor import LayerEditor
 from hopscope.models.linear import affine, linear, linears, norm
 from hopscope.models.sites import Visit
 
@@ -51,7 +50,6 @@ class Block:
         self,
         stream: Stream,
         rows: slice | Tensor | None = None,
-        editor: LayerEditor | None = None,
         visit: Visit | None = None,
     ) -> Rows:
         """The stream after this layer.
@@ -59,13 +57,12 @@ class Block:
         Args:
             stream: the stream before it.
             rows: positions that are wanted; `None` means all.
-            editor: interventions.
             visit: called at every site of this layer, with its short name (see `sites`).
         """
         if visit is not None:
             stream = visit("hook_resid_pre", stream)
-        attended = self._attended(stream, rows, editor, visit)
-        return self.after_attention(stream if rows is None else stream[:, :, rows], attended, editor, visit)
+        attended = self._attended(stream, rows, visit)
+        return self.after_attention(stream if rows is None else stream[:, :, rows], attended, visit)
 
     def pattern(
         self,
@@ -124,6 +121,10 @@ class Block:
         """
         return self.after_attention(stream if rows is None else stream[:, :, rows], self.projected(heads))
 
+    def values(self, stream: Stream) -> Float[Tensor, "member batch head position head_dim"]:
+        """Values of all heads, made of a stream."""
+        return self._heads(self._linear("attention.value", self._normed(stream)))
+
     def projected(self, heads: Float[Tensor, "member batch head query head_dim"]) -> Stream:
         """What attention adds to the stream, from the heads' outputs."""
         return self._linear("attention.output", heads.transpose(2, 3).flatten(-2))
@@ -132,7 +133,6 @@ class Block:
         self,
         stream: Stream,
         attended: Stream,
-        editor: LayerEditor | None = None,
         visit: Visit | None = None,
     ) -> Stream:
         """The stream after this layer, from the stream before it and what attention adds."""
@@ -142,10 +142,10 @@ class Block:
         if self.config.norm == "post":
             stream = norm(self.weights, "attention_norm", stream)
         if self.config.mlp_size:
-            stream = self._after_mlp(stream, editor, visit)
+            stream = self._after_mlp(stream, visit)
         return stream if visit is None else visit("hook_resid_post", stream)
 
-    def _after_mlp(self, stream: Stream, editor: LayerEditor | None, visit: Visit | None) -> Stream:
+    def _after_mlp(self, stream: Stream, visit: Visit | None) -> Stream:
         """The stream after the MLP, from the stream before it."""
         place = self.config.norm
         if visit is not None:
@@ -158,8 +158,6 @@ class Block:
         if visit is not None:
             hidden = visit("mlp.hook_post", hidden)
         out = self._linear("mlp.outer", hidden)
-        if editor is not None:
-            out = editor.mlp(out)
         if visit is not None:
             out = visit("hook_mlp_out", out)
         stream = stream + out
@@ -169,41 +167,28 @@ class Block:
         self,
         stream: Stream,
         rows: slice | Tensor | None,
-        editor: LayerEditor | None,
         visit: Visit | None,
     ) -> Rows:
         keys = self._normed(stream)
-        if self.attention == "fused" and editor is None and visit is None:
+        if self.attention == "fused" and visit is None:
             out = self._fused(keys, rows)
         else:
-            out = self._explicit(stream, keys, rows, editor, visit)
+            out = self._explicit(keys, rows, visit)
         return self.projected(out)
 
     def _normed(self, stream: Stream) -> Stream:
         return norm(self.weights, "attention_norm", stream) if self.config.norm == "pre" else stream
 
     def _explicit(
-        self,
-        stream: Stream,
-        keys: Stream,
-        rows: slice | Tensor | None,
-        editor: LayerEditor | None,
-        visit: Visit | None,
+        self, keys: Stream, rows: slice | Tensor | None, visit: Visit | None
     ) -> Float[Tensor, "member batch head row head_dim"]:
         """Head outputs, by a softmax between two products."""
         pattern = self._pattern(keys, keys, rows, visit=visit)
         value = self._heads(self._linear("attention.value", keys))
-        if editor is not None:
-            value = editor.values(
-                value, lambda x: self._heads(self._linear("attention.value", self._normed(x))), stream
-            )
-            pattern = editor.pattern(pattern)
         if visit is not None:
             value = _visited(visit, "attn.hook_v", value)
             pattern = visit("attn.hook_pattern", pattern)
         out = self._product(pattern, value)
-        if editor is not None:
-            out = editor.heads(out)
         return out if visit is None else _visited(visit, "attn.hook_z", out)
 
     def _pattern(

@@ -1,15 +1,19 @@
-"""Lowering: interventions and a batch in, tensors of fixed shape out.
+"""The one executor of interventions: values and a batch in, functions of named sites out.
 
-Every kind of intervention has its tensors in every `Edits`, switched off where it is not used, so that the forward
-pass holds no branch on what is being edited, many variants run in one pass, and compiled code stays compiled.
+`Edits` is a visit: a forward pass of an ensemble or of one member calls it at every site and goes on with what it
+returns.  Evaluation and clamps in training run it as it is; the reader of circuits has a quicker way for patterns alone
+(`hopscope.circuits.execution`), which is held to this one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.interventions import (
@@ -18,17 +22,51 @@ from hopscope.models.interventions import (
     EqualizeAttention,
     Intervention,
     ReplacePattern,
-    Roles,
-    Site,
     SwapAttention,
     SwapValues,
 )
+from hopscope.models.patterns import By, Learned, weights_by
+from hopscope.models.resolving import Resolved, located, mean_weights, selected
 from hopscope.tasks.batch import Batch
 
-SYMBOL, POSITION, STREAM = range(3)
-_COMPONENT = {"symbol": SYMBOL, "position": POSITION, "stream": STREAM}
 KEPT, ZERO, MEAN, RESAMPLED = range(4)
 _ABLATION = {"zero": ZERO, "mean": MEAN, "resample": RESAMPLED}
+
+
+@runtime_checkable
+class Editable(Protocol):
+    """What interventions need of a model.
+
+    Attributes:
+        member_axis: whether tensors of its sites have one.
+    """
+
+    member_axis: bool
+
+    @property
+    def members(self) -> int:
+        """How many it has."""
+        ...
+
+    @property
+    def config(self) -> TransformerConfig:
+        """Its shape."""
+        ...
+
+    def cache(self, inputs: Tensor) -> Mapping[str, Tensor]:
+        """The tensors of every site."""
+        ...
+
+    def values(self, layer: int, stream: Float[Tensor, "*lead position model"]) -> Tensor:
+        """Values `[*lead, position, head, head_dim]` that a layer makes of a stream."""
+        ...
+
+
+def sites_of(model: Editable, inputs: Tensor) -> dict[str, Tensor]:
+    """The tensors of every site of the unedited model, all with a member axis, as the inputs have one."""
+    if model.member_axis:
+        return dict(model.cache(inputs))
+    return {name: tensor[None] for name, tensor in model.cache(inputs[0]).items()}
 
 
 @dataclass(frozen=True)
@@ -45,238 +83,307 @@ class Means:
     heads: Float[Tensor, "member layer head query head_dim"]
     mlps: Float[Tensor, "member layer query model"]
 
+    @classmethod
+    def of(cls, model: Editable, inputs: Tensor) -> "Means":
+        """Means of a model over inputs, which have a member axis."""
+        found, layers = sites_of(model, inputs), range(model.config.layers)
+
+        def each(site: str) -> Tensor:
+            return torch.stack([found[f"blocks.{layer}.{site}"].mean(1) for layer in layers], 1)
+
+        streams = each("hook_resid_post")
+        mlps = each("hook_mlp_out") if model.config.mlp_size else torch.zeros_like(streams)
+        return cls(each("attn.hook_pattern"), each("attn.hook_z").transpose(2, 3), mlps)
+
 
 @dataclass(frozen=True)
-class Edits:
-    """Interventions, lowered.  A `#member` axis is 1 or full; where a switch is off its values are unused.
-
-    The tensors of a kind that no variant uses are expanded from a single row: they have their shape, but no memory.
+class _SwappedValues:
+    """Value swaps of one layer.
 
     Attributes:
-        pattern_on, pattern: rows of attention patterns that are replaced, and by what.
-        weight_source: key whose attention weight each key is given.
-        equal: keys whose attention weights become their mean.
-        value_on: heads that read edited values.
-        value_source: position that stands in for each position in the value path; components symbol, position
-            code, stream.
-        head_by, mlp_by: what becomes of head and MLP outputs, row by row: `KEPT`, `ZERO`, `MEAN` or `RESAMPLED`.
-        head_mean, mlp_mean: what stands in for the `MEAN` ones.
-        donor: sample of the batch that a resample ablation reads from.
+        heads: those that read edited values.
+        source: position that stands in for each position, by what is swapped.
     """
 
-    pattern_on: Bool[Tensor, "#member variant batch layer head query"]
-    pattern: Float[Tensor, "#member variant batch layer head query key"]
-    weight_source: Int[Tensor, "#member variant batch layer head query key"]
-    equal: Bool[Tensor, "#member variant batch layer head query key"]
-    value_on: Bool[Tensor, "variant layer head"]
-    value_source: Int[Tensor, "#member variant batch layer 3 position"]
-    head_by: Int[Tensor, "#member variant batch layer head query"]
-    head_mean: Float[Tensor, "#member layer head query head_dim"]
-    mlp_by: Int[Tensor, "#member variant batch layer query"]
-    mlp_mean: Float[Tensor, "#member layer query model"]
-    donor: Int[Tensor, "#member batch"]
-
-    @property
-    def variants(self) -> int:
-        """Number of variants."""
-        return self.value_on.shape[0]
+    heads: Bool[Tensor, " head"]
+    source: dict[str, Int[Tensor, "member batch position"]]
 
 
-def lower(
-    variants: Sequence[Sequence[Intervention]],
-    config: TransformerConfig,
-    batch: Batch,
-    *,
-    means: Means | None = None,
-    donor: Int[Tensor, "#member batch"] | None = None,
-) -> Edits:
-    """Turn lists of interventions, one list per variant, into tensors for this batch.
+class Edits:
+    """Interventions on one batch, as a visit of a forward pass over that batch.
 
-    Args:
-        variants: what each variant changes; an empty list is the clean run.  Within one variant a later
-            intervention on the same rows wins.
-        config: of the transformer that will be edited.
-        batch: the samples; its roles and relations say which rows are meant.
-        means: needed by every `"mean"`.
-        donor: sample that each sample resamples from; by default the next one of the batch.
+    Within one list a later intervention on the same rows wins.
 
-    Raises:
-        ValueError: a layer, head, role or relation does not exist, a site is not one position, means are missing,
-            or one variant swaps different values for different heads of one layer.
+    Attributes:
+        sites: name of each site where something is changed, or must be remembered for that → what is done there.
+        replaced: layer → rows of attention patterns that are replaced, `[member, batch, head, query]`, and by what,
+            `[member, batch, head, query, key]`.
     """
-    if donor is None:
-        donor = torch.arange(batch.inputs.shape[1], device=batch.inputs.device).roll(-1)[None]
-    lowering = _Lowering(config, batch, means, len(variants))
-    for number, interventions in enumerate(variants):
-        for intervention in interventions:
-            lowering.add(number, intervention)
-    return lowering.edits(donor)
 
+    def __init__(
+        self,
+        model: Editable,
+        interventions: Sequence[Intervention],
+        batch: Batch,
+        *,
+        means: Means | None = None,
+        donor: Int[Tensor, "#member batch"] | None = None,
+    ):
+        """Work out which rows are meant.
 
-class _Lowering:
-    """Edits under construction, all switches off at first."""
+        Args:
+            model: that will be edited.
+            interventions: what to change.
+            batch: the samples, with a member axis; roles and relations say which rows are meant.
+            means: needed by every `"mean"`.
+            donor: sample that each sample resamples from; by default the next one of the batch.
 
-    def __init__(self, config: TransformerConfig, batch: Batch, means: Means | None, variants: int):
-        self.config, self.batch, self.means = config, batch, means
-        self._owned: set[str] = set()
-        members, samples, positions = batch.inputs.shape[:3]
+        Raises:
+            ValueError: a layer, head, role or relation does not exist, a site is not one position, means are missing,
+                or different values are swapped for different heads of one layer.
+        """
+        self.config, self._model, self._batch, self._means = model.config, model, batch, means
         device = batch.inputs.device
-        lead = (members, variants, samples, config.layers)
-        heads, size, width = config.heads, config.head_size, config.width
-        most = members if means is None else max(members, means.heads.shape[0])
-        off = torch.zeros((), dtype=torch.bool, device=device)
-        kept = torch.tensor(KEPT, dtype=torch.int8, device=device)
-        here = torch.arange(positions, device=device)
-        self.pattern_on = off.expand(*lead, heads, positions)
-        self.pattern = torch.zeros((), device=device).expand(most, *lead[1:], heads, positions, positions)
-        self.weight_source = here.expand(*lead, heads, positions, positions)
-        self.equal = off.expand(*lead, heads, positions, positions)
-        self.value_on = torch.zeros(variants, config.layers, heads, dtype=torch.bool, device=device)
-        self.value_source = here.expand(*lead, 3, positions)
-        self.head_by = kept.expand(*lead, heads, positions)
-        self.mlp_by = kept.expand(*lead, positions)
-        if means is None:
-            self.head_mean = torch.zeros(1, config.layers, heads, positions, size, device=device)
-            self.mlp_mean = torch.zeros(1, config.layers, positions, width, device=device)
-        else:
-            self.head_mean, self.mlp_mean = means.heads, means.mlps
+        self._donor = (
+            torch.arange(batch.inputs.shape[1], device=device).roll(-1)[None] if donor is None else donor
+        )
+        self._resolved = Resolved(batch, causal=self.config.causal)
+        self.replaced: dict[int, tuple[Tensor, Tensor]] = {}
+        self._weight_source: dict[int, Tensor] = {}
+        self._equal: dict[int, Tensor] = {}
+        self._values: dict[int, _SwappedValues] = {}
+        self._head_by: dict[int, Tensor] = {}
+        self._mlp_by: dict[int, Tensor] = {}
+        self._seen: dict[str, Tensor] = {}
+        for intervention in interventions:
+            self._add(intervention)
+        self.sites = self._sites()
 
-    def edits(self, donor: Tensor) -> Edits:
-        return Edits(
-            self.pattern_on, self.pattern, self.weight_source, self.equal, self.value_on, self.value_source,
-            self.head_by, self.head_mean, self.mlp_by, self.mlp_mean, donor,
-        )  # fmt: skip
+    # A forward pass.
 
-    def _writable(self, name: str) -> Tensor:
-        """The tensor of this name, with memory of its own from the first time on."""
-        tensor: Tensor = getattr(self, name)
-        if name not in self._owned:
-            tensor = tensor.clone(memory_format=torch.contiguous_format)
-            setattr(self, name, tensor)
-            self._owned.add(name)
+    def __call__(self, name: str, tensor: Tensor) -> Tensor:
+        """The tensor of a site after the interventions there; see `hopscope.models.sites`."""
+        if name not in self.sites:
+            return tensor
+        changed = self.sites[name](tensor if self._model.member_axis else tensor[None])
+        return changed if self._model.member_axis else changed[0]
+
+    def _sites(self) -> dict[str, Callable[[Tensor], Tensor]]:
+        """What is called at each site where something is changed or must be remembered."""
+        found: dict[str, Callable[[Tensor], Tensor]] = {}
+        for layer in {*self.replaced, *self._weight_source, *self._equal}:
+            found[f"blocks.{layer}.attn.hook_pattern"] = partial(self._pattern, layer)
+        for layer in self._values:
+            found[f"blocks.{layer}.attn.hook_v"] = partial(self._value, layer)
+            for name in ("hook_embed", "hook_pos_embed", f"blocks.{layer}.hook_resid_pre"):
+                found[name] = partial(self._remembered, name)
+        for layer in self._head_by:
+            found[f"blocks.{layer}.attn.hook_z"] = partial(self._heads, layer)
+        for layer in self._mlp_by:
+            found[f"blocks.{layer}.hook_mlp_out"] = partial(self._mlp, layer)
+        return found
+
+    def _remembered(self, name: str, tensor: Tensor) -> Tensor:
+        self._seen[name] = tensor
         return tensor
 
-    def add(self, variant: int, intervention: Intervention) -> None:
+    def _pattern(
+        self, layer: int, pattern: Float[Tensor, "member batch head row key"]
+    ) -> Float[Tensor, "member batch head row key"]:
+        """Rows replaced, then weights exchanged between keys, then made equal."""
+        rows = self._rows(pattern.shape[3])
+        if layer in self.replaced:
+            on, new = self.replaced[layer]
+            pattern = torch.where(on[..., rows, None], new[..., rows, :], pattern)
+        if layer in self._weight_source:
+            pattern = torch.take_along_dim(pattern, self._weight_source[layer][..., rows, :], dim=-1)
+        if layer in self._equal:
+            equal = self._equal[layer][..., rows, :]
+            mass = torch.where(equal, pattern, 0.0).sum(-1, keepdim=True)
+            pattern = torch.where(equal, mass / equal.sum(-1, keepdim=True).clamp(min=1), pattern)
+        return pattern
+
+    def _rows(self, count: int) -> slice | list[int]:
+        """Positions that a site has: all, or in the last layer those that are read out."""
+        every = count == self._batch.inputs.shape[2]
+        return slice(None) if every else list(self.config.readout_positions)
+
+    def _value(
+        self, layer: int, value: Float[Tensor, "member batch position head head_dim"]
+    ) -> Float[Tensor, "member batch position head head_dim"]:
+        """Values of which the chosen heads read those of an edited stream."""
+        swapped, seen = self._values[layer], self._seen
+        stream, symbol = seen[f"blocks.{layer}.hook_resid_pre"], seen["hook_embed"]
+        edited = _taken(stream, swapped.source["stream"]) + _taken(symbol, swapped.source["symbol"]) - symbol
+        if "hook_pos_embed" in seen:
+            position = seen["hook_pos_embed"]
+            edited = edited + _taken(position, swapped.source["position"]) - position
+        plain = not self._model.member_axis
+        made = self._model.values(layer, edited[0])[None] if plain else self._model.values(layer, edited)
+        return torch.where(swapped.heads[:, None], made, value)
+
+    def _heads(
+        self, layer: int, out: Float[Tensor, "member batch row head head_dim"]
+    ) -> Float[Tensor, "member batch row head head_dim"]:
+        mean = None if self._means is None else self._means.heads[:, layer].transpose(1, 2)
+        return self._ablated(out, self._head_by[layer], mean)
+
+    def _mlp(
+        self, layer: int, out: Float[Tensor, "member batch row model"]
+    ) -> Float[Tensor, "member batch row model"]:
+        return self._ablated(
+            out, self._mlp_by[layer], None if self._means is None else self._means.mlps[:, layer]
+        )
+
+    def _ablated(
+        self,
+        out: Float[Tensor, "member batch row *head size"],
+        by: Int[Tensor, "#member batch query *head"],
+        mean: Float[Tensor, "#member query *head size"] | None,
+    ) -> Float[Tensor, "member batch row *head size"]:
+        """Outputs as `by` says: kept, zero, the mean, or the donor sample's."""
+        rows = self._rows(out.shape[2])
+        by = by[:, :, rows][..., None]
+        new = torch.where(
+            by == RESAMPLED, out[torch.arange(len(out), device=out.device)[:, None], self._donor], 0.0
+        )
+        if mean is not None:
+            new = torch.where(by == MEAN, mean[:, None, rows], new)
+        return torch.where(by == KEPT, out, new)
+
+    # Which rows are meant.
+
+    def _add(self, intervention: Intervention) -> None:
         if intervention.layer >= self.config.layers:
             raise ValueError(f"layer: expected 0 to {self.config.layers - 1}, found {intervention.layer}")
         if isinstance(intervention, ReplacePattern):
-            self._replace_pattern(variant, intervention)
+            self._replace_pattern(intervention)
         elif isinstance(intervention, SwapAttention):
-            self._swap_attention(variant, intervention)
+            self._swap_attention(intervention)
         elif isinstance(intervention, EqualizeAttention):
-            self._equalize_attention(variant, intervention)
+            self._equalize_attention(intervention)
         elif isinstance(intervention, SwapValues):
-            self._swap_values(variant, intervention)
+            self._swap_values(intervention)
         elif isinstance(intervention, AblateHead):
-            self._ablate_head(variant, intervention)
+            self._ablate_head(intervention)
         else:
-            self._ablate_mlp(variant, intervention)
+            self._ablate_mlp(intervention)
 
-    def _heads(self, heads: tuple[int, ...] | None) -> list[int]:
+    def _chosen(self, heads: tuple[int, ...] | None) -> Bool[Tensor, " head"]:
+        """Which heads are meant."""
         chosen = list(range(self.config.heads)) if heads is None else list(heads)
         if not chosen or not all(0 <= head < self.config.heads for head in chosen):
             raise ValueError(f"heads: expected some of 0 to {self.config.heads - 1}, found {heads}")
-        return chosen
+        return torch.isin(torch.arange(self.config.heads), torch.tensor(chosen)).to(self._batch.inputs.device)
 
-    def _replace_pattern(self, variant: int, by: ReplacePattern) -> None:
-        rows = selected(self.batch, by.rows)
+    def _replace_pattern(self, by: ReplacePattern) -> None:
+        heads, rows = self._chosen(by.heads), selected(self._batch, by.rows)
+        pattern, exists = self._stand_in(by, rows)
+        here = heads[:, None] & (rows[:, :, None] & exists)
+        on, new = self.replaced.get(by.layer, (torch.zeros_like(here), torch.zeros_like(pattern)))
+        self.replaced[by.layer] = on | here, torch.where(here[..., None], pattern, new)
+
+    def _stand_in(
+        self, by: ReplacePattern, rows: Bool[Tensor, "#member batch query"]
+    ) -> tuple[Float[Tensor, "#member #batch #head query key"], Bool[Tensor, "#member #batch #head query"]]:
+        """What rows of the heads read instead, and which have something to read."""
+        positions = self._batch.inputs.shape[2]
+        every = torch.ones(1, 1, 1, positions, dtype=torch.bool, device=rows.device)
         if by.by == "mean":
-            replacement = self._needed_means().patterns[:, by.layer, :, None].movedim(1, 0)
-        else:
-            replacement, exists = self._rows_of(by)
-            rows = rows & exists
-        on, pattern = self._writable("pattern_on"), self._writable("pattern")
-        for head in self._heads(by.heads):
-            where = (slice(None), variant, slice(None), by.layer, head)
-            on[where] |= rows
-            new = replacement[head] if by.by == "mean" else replacement
-            pattern[where] = torch.where(rows[..., None], new, pattern[where])
-
-    def _rows_of(self, by: ReplacePattern) -> tuple[Tensor, Tensor]:
-        """Replacement `[member, batch, query, key]` and whether each row `[member, batch, query]` has one."""
-        positions = self.batch.inputs.shape[2]
-        everywhere = torch.ones(
-            self.batch.inputs.shape[:3], dtype=torch.bool, device=self.batch.inputs.device
-        )
-        visible = self._visible()
-        if by.by == "identity":
-            return torch.eye(positions, device=everywhere.device).expand(*everywhere.shape, -1), everywhere
+            return self._needed_means().patterns[:, by.layer, None], every
         if by.by == "matrix":
-            matrix = torch.tensor(by.matrix, dtype=torch.float32, device=everywhere.device)
+            matrix = torch.tensor(by.matrix, dtype=torch.float32, device=rows.device)
             if matrix.shape != (positions, positions):
                 raise ValueError(
                     f"matrix: expected shape {(positions, positions)}, found {tuple(matrix.shape)}"
                 )
-            return matrix.expand(*everywhere.shape[:2], -1, -1), everywhere
-        if by.by == "one_hot":
-            key = related(self.batch, by.relation or "")
-            seen = visible[torch.arange(positions, device=key.device), key.clamp(min=0)]
-            return torch.nn.functional.one_hot(key.clamp(min=0), positions).float(), (key >= 0) & seen
-        keys = (visible & selected(self.batch, by.keys)[:, :, None, :]).float()
-        total = keys.sum(-1, keepdim=True)
-        return keys / total.clamp(min=1.0), total[..., 0] > 0
+            return matrix[None, None, None], every
+        assert by.rule is not None
+        if isinstance(by.rule, Learned):
+            return self._own(by.layer), every
+        weighted = weights_by(by.rule)
+        if weighted is None:
+            pattern, exists = self._resolved(by.rule)
+            return pattern[:, :, None], exists[:, :, None]
+        of_heads = [
+            self._resolved(by.rule, mean) for mean in self._mean_weights(weighted, by.layer, rows).unbind(2)
+        ]
+        pattern, exists = (torch.stack(parts, 2) for parts in zip(*of_heads, strict=True))
+        return pattern, exists
 
-    def _swap_attention(self, variant: int, swap: SwapAttention) -> None:
-        first, second = located(self.batch, swap.first), located(self.batch, swap.second)
+    def _mean_weights(
+        self, by: By, layer: int, rows: Bool[Tensor, "#member batch query"]
+    ) -> Float[Tensor, "member batch head query key"]:
+        """Mean weights of every head in the unedited model, over the rows that are meant."""
+        own, inputs = self._own(layer), self._batch.inputs
+        rows, inputs = (x.expand(len(own), *x.shape[1:]) for x in (rows, inputs))
+        of_members = [
+            torch.stack([mean_weights(by, head, *of_samples) for head in heads.unbind(1)], 1)
+            for heads, *of_samples in zip(own, rows, inputs, strict=True)
+        ]
+        return torch.stack(of_members)
+
+    def _own(self, layer: int) -> Float[Tensor, "member batch head query key"]:
+        """Patterns of the unedited model."""
+        return sites_of(self._model, self._batch.inputs)[f"blocks.{layer}.attn.hook_pattern"]
+
+    def _swap_attention(self, swap: SwapAttention) -> None:
+        first, second = located(self._batch, swap.first), located(self._batch, swap.second)
         both = ((first >= 0) & (second >= 0))[..., None]
         first, second = first.clamp(min=0), second.clamp(min=0)
-        seen_by = self._visible().T
-        rows = selected(self.batch, swap.rows) & both & seen_by[first] & seen_by[second]
-        source = self._writable("weight_source")
-        for head in self._heads(swap.heads):
-            where = (slice(None), variant, slice(None), swap.layer, head)
-            swapped = _exchanged(source[where], first[..., None], second[..., None])
-            source[where] = torch.where(rows[..., None], swapped, source[where])
+        seen_by = self._resolved.visible.T
+        rows = selected(self._batch, swap.rows) & both & seen_by[first] & seen_by[second]
+        here = self._chosen(swap.heads)[:, None] & rows[:, :, None]
+        keys = torch.arange(here.shape[-1], device=here.device)
+        source = self._weight_source.get(swap.layer, keys.expand(*here.shape, -1))
+        swapped = _exchanged(source, first[..., None, None], second[..., None, None])
+        self._weight_source[swap.layer] = torch.where(here[..., None], swapped, source)
 
-    def _equalize_attention(self, variant: int, equal: EqualizeAttention) -> None:
-        keys = self._visible() & selected(self.batch, equal.keys)[:, :, None, :]
-        rows = selected(self.batch, equal.rows) & keys.any(-1)
-        on = self._writable("equal")
-        for head in self._heads(equal.heads):
-            where = (slice(None), variant, slice(None), equal.layer, head)
-            on[where] = torch.where(rows[..., None], keys, on[where])
+    def _equalize_attention(self, equal: EqualizeAttention) -> None:
+        keys = self._resolved.visible & selected(self._batch, equal.keys)[:, :, None, :]
+        rows = selected(self._batch, equal.rows) & keys.any(-1)
+        here = (self._chosen(equal.heads)[:, None] & rows[:, :, None])[..., None]
+        on = self._equal.get(equal.layer, torch.zeros_like(here))
+        self._equal[equal.layer] = torch.where(here, keys[:, :, None], on)
 
-    def _visible(self) -> Tensor:
-        return visible_keys(self.batch.inputs.shape[2], self.config.causal, self.batch.inputs.device)
-
-    def _swap_values(self, variant: int, swap: SwapValues) -> None:
-        heads = self._heads(swap.heads)
-        chosen = torch.zeros(self.config.heads, dtype=torch.bool, device=self.value_on.device)
-        chosen[heads] = True
-        present = self.value_on[variant, swap.layer]
-        if bool(present.any()) and not torch.equal(present, chosen):
+    def _swap_values(self, swap: SwapValues) -> None:
+        heads, positions = self._chosen(swap.heads), self._batch.inputs.shape[2]
+        if swap.layer not in self._values:
+            here = torch.arange(positions, device=heads.device).expand(self._batch.inputs.shape[:3])
+            every = dict.fromkeys(("symbol", "position", "stream"), here)
+            self._values[swap.layer] = _SwappedValues(heads, every)
+        present = self._values[swap.layer]
+        if not torch.equal(present.heads, heads):
             raise ValueError(
-                f"swap_values: expected the same heads for every swap of layer {swap.layer} in one variant, "
-                f"found {heads}; put the swaps into different variants"
+                f"swap_values: expected the same heads for every swap of layer {swap.layer}, "
+                f"found {heads.nonzero()[:, 0].tolist()}; intervene once for each"
             )
-        self.value_on[variant, swap.layer] = chosen
-        first, second = located(self.batch, swap.first), located(self.batch, swap.second)
+        first, second = located(self._batch, swap.first), located(self._batch, swap.second)
         both = ((first >= 0) & (second >= 0))[..., None]
-        where = (slice(None), variant, slice(None), swap.layer, _COMPONENT[swap.what])
-        source = self._writable("value_source")
-        swapped = _exchanged(source[where], first.clamp(min=0), second.clamp(min=0))
-        source[where] = torch.where(both, swapped, source[where])
+        source = present.source[swap.what]
+        swapped = _exchanged(source, first.clamp(min=0), second.clamp(min=0))
+        present.source[swap.what] = torch.where(both, swapped, source)
 
-    def _ablate_head(self, variant: int, ablation: AblateHead) -> None:
-        rows = selected(self.batch, ablation.rows)
-        for head in self._heads(ablation.heads):
-            self._ablate(self._writable("head_by")[:, variant, :, ablation.layer, head], rows, ablation.by)
+    def _ablate_head(self, ablation: AblateHead) -> None:
+        here = selected(self._batch, ablation.rows)[..., None] & self._chosen(ablation.heads)
+        self._ablate(self._head_by, ablation, here)
 
-    def _ablate_mlp(self, variant: int, ablation: AblateMLP) -> None:
+    def _ablate_mlp(self, ablation: AblateMLP) -> None:
         if not self.config.mlp_size:
             raise ValueError("ablate_mlp: expected a model with an MLP, found mlp_ratio = 0")
-        rows = selected(self.batch, ablation.rows)
-        self._ablate(self._writable("mlp_by")[:, variant, :, ablation.layer], rows, ablation.by)
+        self._ablate(self._mlp_by, ablation, selected(self._batch, ablation.rows))
 
-    def _ablate(self, view: Tensor, rows: Tensor, by: str) -> None:
-        if by == "mean":
+    def _ablate(self, of_layers: dict[int, Tensor], ablation: AblateHead | AblateMLP, here: Tensor) -> None:
+        if ablation.by == "mean":
             self._needed_means()
-        view.masked_fill_(rows, _ABLATION[by])
+        kept = torch.full(here.shape, KEPT, device=here.device)
+        before = of_layers.get(ablation.layer, kept)
+        of_layers[ablation.layer] = before.masked_fill(here, _ABLATION[ablation.by])
 
     def _needed_means(self) -> Means:
-        if self.means is None:
+        if self._means is None:
             raise ValueError("by = 'mean': expected means of a reference batch, found none; give means=")
-        return self.means
+        return self._means
 
 
 def _exchanged(
@@ -289,49 +396,11 @@ def _exchanged(
     return source.scatter(-1, one, source.gather(-1, other)).scatter(-1, other, source.gather(-1, one))
 
 
-def visible_keys(positions: int, causal: bool, device: torch.device) -> Bool[Tensor, "query key"]:
-    """Keys that each query may see."""
-    everything = torch.ones(positions, positions, dtype=torch.bool, device=device)
-    return everything.tril() if causal else everything
-
-
-def selected(batch: Batch, roles: Roles) -> Bool[Tensor, "member batch position"]:
-    """Rows that have all these roles.
-
-    Raises:
-        ValueError: the batch has no such role.
-    """
-    rows = torch.ones(batch.inputs.shape[:3], dtype=torch.bool, device=batch.inputs.device)
-    for name, value in roles.items():
-        if name not in batch.roles:
-            raise ValueError(f"role: expected one of {sorted(batch.roles)}, found {name!r}")
-        rows = rows & (batch.roles[name] == value)
-    return rows
-
-
-def related(batch: Batch, relation: str) -> Int[Tensor, "member batch position"]:
-    """Partner of every position under a relation.
-
-    Raises:
-        ValueError: the batch has no such relation.
-    """
-    if relation not in batch.relations:
-        raise ValueError(f"relation: expected one of {sorted(batch.relations)}, found {relation!r}")
-    return batch.relations[relation]
-
-
-def located(batch: Batch, site: Site) -> Int[Tensor, "member batch"]:
-    """Position of a site in every sample, -1 where its relation leads nowhere.
-
-    Raises:
-        ValueError: the roles do not pick exactly one position of every sample.
-    """
-    rows = selected(batch, site.roles)
-    if not bool((rows.sum(-1) == 1).all()):
-        raise ValueError(
-            f"site: expected roles that exactly one position of every sample has, found {site.roles}"
-        )
-    position = rows.int().argmax(-1)
-    if site.relation is None:
-        return position
-    return related(batch, site.relation).gather(-1, position[..., None])[..., 0]
+def _taken(
+    x: Float[Tensor, "member batch position model"], source: Int[Tensor, "#member batch position"]
+) -> Float[Tensor, "member batch position model"]:
+    """Position p of the result is position `source[..., p]` of `x`."""
+    members, samples, positions = x.shape[:3]
+    first = torch.arange(members * samples, device=x.device).view(members, samples, 1) * positions
+    # Whole vectors are copied, which is much faster than to gather their elements.
+    return functional.embedding(first + source, x.flatten(0, 2))

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
-from hopscope.models.edits import Edits, Means, lower
+from hopscope.models.edits import Editable, Edits, Means
 from hopscope.models.interventions import Intervention
-from hopscope.models.sites import site_names, unknown_site
+from hopscope.models.sites import Visit, in_turn, site_names, unknown_site
 from hopscope.tasks.batch import Batch
 
 SiteFunction = Callable[[Tensor], Tensor]
@@ -99,42 +99,41 @@ def parted(
     return values, SiteFunctions(functions) if functions else None
 
 
-def lowered(
-    values: Sequence[Intervention],
-    config: TransformerConfig,
+def visit_of(
+    interventions: Interventions,
+    model: Editable,
     batch: Batch,
-    members: int,
-    means_of: Callable[[Tensor], Means],
     reference: Reference,
-) -> Edits | None:
-    """The values as one variant of this batch (`None` where there are none).
+) -> Visit:
+    """Interventions on this batch as one visit: at each site values come first, then functions in their order.
 
     Args:
-        values: what to change.
-        config: of the model.
+        interventions: what to change.
+        model: that will be edited.
         batch: the samples, with a member axis.
-        members: how many the model has.
-        means_of: means over inputs with a member axis; called only where a value needs them.
         reference: the samples of the means.
 
     Raises:
-        UserError: as `lower` where it raises a `ValueError`; the reference does not fit the batch or the model.
+        UserError: something does not exist, or the reference does not fit the batch or the model.
     """
+    values, functions = parted(interventions, model.config)
     if not values:
-        return None
+        return in_turn(functions)
     means = None
     if any(getattr(value, "by", None) == "mean" for value in values):
-        means = means_of(_reference_inputs(reference, config, batch, members))
+        means = Means.of(model, _reference_inputs(reference, model, batch))
     try:
-        return lower([values], config, batch, means=means)
+        return in_turn(Edits(model, values, batch, means=means), functions)
     except ValueError as error:
         raise UserError(str(error)) from None
 
 
-def _reference_inputs(reference: Reference, config: TransformerConfig, batch: Batch, members: int) -> Tensor:
+def _reference_inputs(reference: Reference, model: Editable, batch: Batch) -> Tensor:
     if reference is None:
         return batch.inputs
-    inputs = checked(reference.inputs if isinstance(reference, Batch) else reference, config, members)
+    inputs = checked(
+        reference.inputs if isinstance(reference, Batch) else reference, model.config, model.members
+    )
     if inputs.shape[2] != batch.inputs.shape[2]:
         raise UserError(
             f"means: expected samples of {batch.inputs.shape[2]} positions, as the batch has, "

@@ -1,8 +1,9 @@
 """Interventions as values: what to change in a forward pass, said in layers, heads and roles.
 
-A user writes a list of the values below; `lower` (in `edits`) turns it, for one batch, into tensors of fixed shape
-that the transformer applies without branching.  The same value serves evaluation and a clamp during training.
-What no value says, a function of a named site can do (`sites`; `intervene` of a member or an ensemble takes both).
+A user writes a list of the values below; `Edits` (in `edits`) turns it, for one batch, into functions of named sites,
+which a forward pass calls.  The same values serve evaluation, a clamp during training, and a circuit that was read
+(`Circuit.interventions`): what a row reads is said in one language (`patterns`).  What no value says, another function
+of a named site can do (`sites`; `intervene` of a member or an ensemble takes both).
 """
 
 from typing import Annotated, Literal, Self
@@ -10,9 +11,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from hopscope.config import Config
-
-Roles = dict[str, int]
-"""Rows by role: name → the integer that the role must have; an empty one means every row."""
+from hopscope.models.patterns import Identity, OverRole, Related, Rule, Uniform
+from hopscope.models.patterns import Roles as Roles
 
 
 class Site(Config):
@@ -33,17 +33,18 @@ class ReplacePattern(Config):
     Attributes:
         layer, heads: which heads; `None` means all heads of the layer.
         rows: query rows by role.
-        by: `"uniform"` over the keys that the row may see (only those with the roles `keys`, if given; a row that
-            sees none of them is left alone), `"identity"` (the row itself), `"one_hot"` (its partner under
-            `relation`; rows without one, or whose partner is masked, are left alone), `"mean"` (the head's mean
-            pattern over a reference batch), or `"matrix"` (rows of `matrix` `[query][key]`).
+        by: a rule of `hopscope.models.patterns`; a row on which it leads nowhere is left alone.  Some have short names:
+            `"uniform"` over the keys that the row may see (only those with the roles `keys`, if given), `"identity"`
+            (the row itself), `"one_hot"` (its partner under `relation`, if the row has one that is not masked).  Or
+            numbers: `"mean"` (the head's mean pattern over a reference batch), or `"matrix"` (rows of `matrix`
+            `[query][key]`).
     """
 
     kind: Literal["replace_pattern"] = "replace_pattern"
     layer: int = Field(ge=0)
     heads: tuple[int, ...] | None = None
     rows: Roles = {}
-    by: Literal["uniform", "identity", "one_hot", "mean", "matrix"]
+    by: Literal["uniform", "identity", "one_hot", "mean", "matrix"] | Rule
     keys: Roles = {}
     relation: str | None = None
     matrix: tuple[tuple[float, ...], ...] | None = None
@@ -57,6 +58,17 @@ class ReplacePattern(Config):
         if self.keys and self.by != "uniform":
             raise ValueError(f"keys: expected with by = 'uniform' only, found by = {self.by!r}")
         return self
+
+    @property
+    def rule(self) -> Rule | None:
+        """The rule that stands in; `None` for `"mean"` and `"matrix"`, which are numbers."""
+        if not isinstance(self.by, str):
+            return self.by
+        if self.by == "uniform":
+            return OverRole(keys=self.keys) if self.keys else Uniform()
+        if self.by == "one_hot":
+            return Related(relation=self.relation or "")
+        return Identity() if self.by == "identity" else None
 
 
 class SwapAttention(Config):
@@ -115,7 +127,7 @@ class AblateHead(Config):
 
     Attributes:
         by: `"zero"`; `"mean"` (over a reference batch, per position); `"resample"` (the same head and position in
-            the sample's donor, see `lower`).
+            the sample's donor, see `Edits`).
     """
 
     kind: Literal["ablate_head"] = "ablate_head"

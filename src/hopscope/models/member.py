@@ -1,7 +1,7 @@
 """One transformer as plain modules, read from top to bottom: the reference of the ensemble, and what is exported."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -11,51 +11,17 @@ from torch.nn import functional
 from hopscope.errors import UserError
 from hopscope.models.cache import Cache, Recorder
 from hopscope.models.config import TransformerConfig
-from hopscope.models.edits import Means
 from hopscope.models.intervening import (
     Interventions,
     Reference,
     checked,
     checked_batch,
-    lowered,
     of_member,
-    parted,
+    visit_of,
 )
-from hopscope.models.layer_editor import MemberEditor
 from hopscope.models.lazy_task import LazyTask, TaskSource
 from hopscope.models.sites import PREDICTIONS, Visit, at_layer, has_position_code, readout_rows, unchanged
 from hopscope.tasks.batch import Batch
-
-
-@runtime_checkable
-class Editing(Protocol):
-    """Interventions as values, applied to one member: what each changes at its place.
-
-    Attributes:
-        layer: the layer that is running.
-    """
-
-    layer: int
-
-    def start(self, symbol: Tensor, position: Tensor) -> None:
-        """Remember the two parts of the embedded input, `[batch, position, model]`."""
-        ...
-
-    def pattern(self, pattern: Tensor) -> Tensor:
-        """Attention patterns `[batch, head, query, key]`."""
-        ...
-
-    def values(self, value: Tensor, project: Callable[[Tensor], Tensor], stream: Tensor) -> Tensor:
-        """Values `[batch, head, position, head_dim]`; `project` turns a stream into values."""
-        ...
-
-    def heads(self, out: Tensor) -> Tensor:
-        """Head outputs `[batch, head, query, head_dim]`."""
-        ...
-
-    def mlp(self, out: Tensor) -> Tensor:
-        """MLP outputs `[batch, query, model]`."""
-        ...
 
 
 class Attention(nn.Module):
@@ -121,35 +87,39 @@ class Block(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch position model"],
-        edited: Editing | None = None,
         visit: Visit = unchanged,
     ) -> Tensor:
         """The stream after this layer."""
         pre = self.config.norm == "pre"
         x = visit("hook_resid_pre", x)
-        x = x + visit("hook_attn_out", self._attended(x, edited, visit))
+        x = x + visit("hook_attn_out", self._attended(x, visit))
         x = x if pre else self.attention_norm(x)
         if self.config.mlp_size:
             x = visit("hook_resid_mid", x)
             out = self.mlp(self.mlp_norm(x) if pre else x, visit)
-            x = x + visit("hook_mlp_out", out if edited is None else edited.mlp(out))
+            x = x + visit("hook_mlp_out", out)
             x = x if pre else self.mlp_norm(x)
         return visit("hook_resid_post", x)
 
-    def _attended(self, x: Tensor, edited: Editing | None, visit: Visit) -> Tensor:
+    def _read(self, stream: Tensor) -> Tensor:
+        """The stream as attention reads it."""
+        normed: Tensor = self.attention_norm(stream) if self.config.norm == "pre" else stream
+        return normed
+
+    def values(
+        self, stream: Float[Tensor, "batch position model"]
+    ) -> Float[Tensor, "batch head position head_dim"]:
+        """Values made of a stream."""
+        return self.attention.split(self.attention.value(self._read(stream)))
+
+    def _attended(self, x: Tensor, visit: Visit) -> Tensor:
         """What attention adds to the stream."""
-        attention, read = self.attention, self.attention_norm if self.config.norm == "pre" else nn.Identity()
-        normed = read(x)
-        pattern, value = attention.pattern(normed, visit), attention.split(attention.value(normed))
-        if edited is not None:
-            value = edited.values(value, lambda stream: attention.split(attention.value(read(stream))), x)
-            pattern = edited.pattern(pattern)
-        value = _visited(visit, "attn.hook_v", value)
+        attention, normed = self.attention, self._read(x)
+        pattern = attention.pattern(normed, visit)
+        value = _visited(visit, "attn.hook_v", attention.split(attention.value(normed)))
         pattern = visit("attn.hook_pattern", pattern)
         # Head by head, so that recorded answers of exported members keep their last digits.
         heads = torch.stack([pattern[:, head] @ value[:, head] for head in range(value.shape[1])], 1)
-        if edited is not None:
-            heads = edited.heads(heads)
         heads = _visited(visit, "attn.hook_z", heads)
         return attention.output(heads.transpose(1, 2).flatten(-2))
 
@@ -224,7 +194,11 @@ class MemberTransformer(nn.Module):
 
     Attributes:
         config: its shape.
+        member_axis: tensors of its sites have none.
+        members: it is one.
     """
+
+    member_axis, members = False, 1
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
@@ -250,27 +224,21 @@ class MemberTransformer(nn.Module):
         module.load_state_dict({name: tensor.cpu() for name, tensor in state.items()})
         return module
 
-    def forward(
-        self, inputs: Tensor, edited: Editing | None = None, visit: Visit = unchanged
-    ) -> Float[Tensor, "batch position output"]:
+    def forward(self, inputs: Tensor, visit: Visit = unchanged) -> Float[Tensor, "batch position output"]:
         """Predictions at every position.
 
         Args:
             inputs: token ids `[batch, position]` or vectors `[batch, position, feature]`.
-            edited: interventions as values, for this batch; none by default.
-            visit: called at every named site but `predictions`; the pass goes on with what it returns.
+            visit: called at every named site but `predictions`, such as `Edits`; the pass goes on with what it
+                returns.
         """
         symbol, position = self.embed(inputs)
         symbol = visit("hook_embed", symbol)
         if has_position_code(self.config):
             position = visit("hook_pos_embed", position)
-        if edited is not None:
-            edited.start(symbol, position)
         x = symbol + position
         for layer, block in enumerate(self.layers):
-            if edited is not None:
-                edited.layer = layer
-            x = block(x, edited, at_layer(visit, layer))
+            x = block(x, at_layer(visit, layer))
         x = self.final_norm(x)
         return self.readout(visit("ln_final.hook_normalized", x) if self.config.norm == "pre" else x)
 
@@ -322,7 +290,7 @@ class MemberTransformer(nn.Module):
         """
         recorder = Recorder()
         with torch.no_grad():
-            self._at_readout(checked(inputs, self.config, 1)[0], None, recorder)
+            self._at_readout(checked(inputs, self.config, 1)[0], recorder)
         return Cache(recorder.kept)
 
     def intervene(
@@ -339,28 +307,21 @@ class MemberTransformer(nn.Module):
         Raises:
             UserError: something does not exist, or a function returns something of another shape.
         """
-        values, functions = parted(interventions, self.config)
         batch = checked_batch(batch, self.config, 1)
         with torch.no_grad():
-            edits = lowered(values, self.config, batch, 1, self._means, means)
-            editor = None if edits is None else MemberEditor(edits)
-            return self._at_readout(batch.inputs[0], editor, functions or unchanged)
+            return self._at_readout(batch.inputs[0], visit_of(interventions, self, batch, means))
 
-    def _at_readout(self, inputs: Tensor, edited: Editing | None, visit: Visit) -> Tensor:
+    def _at_readout(self, inputs: Tensor, visit: Visit) -> Tensor:
         rows = readout_rows(self.config, inputs.shape[1])
-        return visit(PREDICTIONS, self(inputs, edited, visit)[:, rows])
+        return visit(PREDICTIONS, self(inputs, visit)[:, rows])
 
-    def _means(self, inputs: Tensor) -> Means:
-        """Means over inputs `[1, batch, position(, feature)]`."""
-        cache = self.cache(inputs)
-
-        def each(site: str) -> Tensor:
-            names = (f"blocks.{layer}.{site}" for layer in range(self.config.layers))
-            return torch.stack([cache[name].mean(0) for name in names])[None]
-
-        streams = each("hook_resid_post")
-        mlps = each("hook_mlp_out") if self.config.mlp_size else torch.zeros_like(streams)
-        return Means(each("attn.hook_pattern"), each("attn.hook_z").transpose(2, 3), mlps)
+    def values(
+        self, layer: int, stream: Float[Tensor, "batch position model"]
+    ) -> Float[Tensor, "batch position head head_dim"]:
+        """Values that a layer makes of a stream."""
+        block = self.layers[layer]
+        assert isinstance(block, Block)
+        return block.values(stream).transpose(1, 2)
 
 
 def _is_table(name: str) -> bool:

@@ -91,6 +91,18 @@ def unchanged(name: str, tensor: Tensor) -> Tensor:
     return tensor
 
 
+def in_turn(*visits: Visit | None) -> Visit:
+    """One visit after another, those that are `None` left out."""
+    several = [visit for visit in visits if visit is not None]
+
+    def visit_all(name: str, tensor: Tensor) -> Tensor:
+        for visit in several:
+            tensor = visit(name, tensor)
+        return tensor
+
+    return visit_all
+
+
 def at_layer(visit: Visit, layer: int) -> Visit:
     """The visit of one layer, which knows its sites by short names such as `attn.hook_pattern`."""
     return lambda name, tensor: visit(f"blocks.{layer}.{name}", tensor)

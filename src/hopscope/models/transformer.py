@@ -21,13 +21,13 @@ from hopscope.models import lookup
 from hopscope.models.block import AttentionKind, Block, Stream
 from hopscope.models.cache import Cache, Captured, Recorder
 from hopscope.models.config import TransformerConfig
-from hopscope.models.edits import Edits, Means, visible_keys
-from hopscope.models.intervening import Interventions, Reference, checked, checked_batch, lowered, parted
-from hopscope.models.layer_editor import LayerEditor
+from hopscope.models.edits import Means
+from hopscope.models.intervening import Interventions, Reference, checked, checked_batch, visit_of
 from hopscope.models.linear import Precision, linear, norm, position_codes, product
 from hopscope.models.member import MemberTransformer
 from hopscope.models.parameters import Parameters, parameter_specs
-from hopscope.models.sites import PREDICTIONS, Visit, at_layer, readout_rows
+from hopscope.models.resolving import visible_keys
+from hopscope.models.sites import PREDICTIONS, Visit, at_layer, in_turn, readout_rows
 from hopscope.tasks.batch import Batch
 
 
@@ -41,7 +41,10 @@ class Transformer:
         attention: how attention is done where patterns are neither asked for nor edited.
         blocks: the layers.
         rows: readout positions, as the last layer computes them.
+        member_axis: tensors of its sites have one.
     """
+
+    member_axis = True
 
     def __init__(
         self,
@@ -113,27 +116,42 @@ class Transformer:
         return self if precision == self.precision else Transformer(self.config, self.parameters, precision)
 
     def __call__(
-        self, inputs: Tensor, edits: Edits | None = None, *, every_position: bool = False
-    ) -> Float[Tensor, "*variant member batch readout output"]:
+        self, inputs: Tensor, visit: Visit | None = None, *, every_position: bool = False
+    ) -> Float[Tensor, "member batch readout output"]:
         """Predictions at the readout positions (or at every position).
 
         Args:
             inputs: token ids `[member, batch, position]` or vectors `[member, batch, position, feature]`; a member
                 axis of 1 hands the same batch to every member.  Fewer positions than `config.length` are allowed
                 where every position is read out.
-            edits: interventions; then the result has a leading variant axis.
+            visit: called at every named site but `predictions`, such as `Edits`; the pass goes on with what it
+                returns.  The last layer's sites have those rows alone that are read out.
             every_position: predictions at all positions, not only at the readout ones.
         """
         if (
-            edits is None
+            visit is None
             and not every_position
             and inputs.shape[2] == self.config.length
             and self.precision == "float32"
             and lookup.fits(self.config)
         ):
             return self._looked_up(inputs)
-        predictions, _ = self._run(inputs, edits, every_position, None)
-        return predictions
+        return self._passed(inputs, visit, every_position, apart=visit is not None)
+
+    def _passed(self, inputs: Tensor, visit: Visit | None, every_position: bool, apart: bool) -> Tensor:
+        """Predictions; `apart`: the position code is told apart and visited too, which rounds differently."""
+        symbol, position = self._embed(inputs, apart)
+        if visit is not None and apart:
+            symbol = visit("hook_embed", symbol)
+            if position is not None:
+                # A copy, because a code of all samples is a view of the weights.
+                position = visit("hook_pos_embed", position.expand_as(symbol).clone())
+        stream = symbol if position is None else symbol + position
+        for layer, block in enumerate(self.blocks):
+            last = not every_position and layer == self.config.layers - 1
+            inside = None if visit is None else at_layer(visit, layer)
+            stream = block(stream, self.rows if last else None, inside)
+        return self.read_out(stream, visit)
 
     def _looked_up(self, inputs: Int[Tensor, "#member batch position"]) -> Tensor:
         """The same predictions by the faster way for one-layer token models."""
@@ -164,16 +182,17 @@ class Transformer:
             if name.startswith(prefix)
         }
 
+    def values(self, layer: int, stream: Stream) -> Float[Tensor, "member batch position head head_dim"]:
+        """Values that a layer makes of a stream."""
+        return self.blocks[layer].values(stream).transpose(2, 3)
+
     def capture(
-        self, inputs: Tensor, edits: Edits | None = None
-    ) -> tuple[Float[Tensor, "*variant member batch position output"], Captured]:
-        """Predictions at every position, and what happened inside.  Arguments as for a call."""
+        self, inputs: Tensor, visit: Visit | None = None
+    ) -> tuple[Float[Tensor, "member batch position output"], Captured]:
+        """Predictions at every position, and what happened inside, after what the visit changes."""
         recorder = Captured.recorder()
-        predictions, variants = self._run(inputs, edits, True, recorder)
-        kept = recorder.kept
-        if variants is not None:
-            kept = {name: _unfold(tensor, variants) for name, tensor in kept.items()}
-        return predictions, Captured.of(kept, self.config.layers)
+        predictions = self._passed(inputs, in_turn(visit, recorder), True, apart=visit is not None)
+        return predictions, Captured.of(recorder.kept, self.config.layers)
 
     def cache(self, inputs: Tensor) -> Cache:
         """The tensors of every named site (see `sites`), each with a leading member axis, without gradients.
@@ -186,7 +205,7 @@ class Transformer:
         """
         recorder = Recorder()
         with torch.no_grad():
-            self._visited(checked(inputs, self.config, self.members), None, recorder)
+            self._at_readout(checked(inputs, self.config, self.members), recorder)
         return Cache(recorder.kept)
 
     def intervene(
@@ -203,60 +222,18 @@ class Transformer:
         Raises:
             UserError: something does not exist, or a function returns something of another shape.
         """
-        values, functions = parted(interventions, self.config)
         batch = checked_batch(batch, self.config, self.members)
         with torch.no_grad():
-            edits = lowered(values, self.config, batch, self.members, self.means, means)
-            return self._visited(batch.inputs, edits, functions)
+            return self._at_readout(batch.inputs, visit_of(interventions, self, batch, means))
 
-    def _visited(self, inputs: Tensor, edits: Edits | None, visit: Visit | None) -> Tensor:
-        """Predictions at the readout positions of a pass that visits every site; of one variant at most."""
-        predictions, variants = self._run(inputs, edits, True, visit, apart=True)
+    def _at_readout(self, inputs: Tensor, visit: Visit) -> Tensor:
+        """Predictions at the readout positions, of a pass that visits every site at every position."""
         rows = readout_rows(self.config, inputs.shape[2])
-        predictions = (predictions if variants is None else predictions[0])[:, :, rows]
-        return predictions if visit is None else visit(PREDICTIONS, predictions)
+        return visit(PREDICTIONS, self(inputs, visit, every_position=True)[:, :, rows])
 
     def means(self, inputs: Tensor) -> Means:
         """Means over a reference batch, for mean ablations."""
-        with torch.no_grad():
-            _, captured = self.capture(inputs)
-        mlps = captured.mlps or [torch.zeros_like(captured.streams[0])] * self.config.layers
-        patterns, heads, mlp_means = (
-            torch.stack([tensor.mean(1) for tensor in part], 1)
-            for part in (captured.patterns, captured.heads, mlps)
-        )
-        return Means(patterns, heads, mlp_means)
-
-    def _run(
-        self,
-        inputs: Tensor,
-        edits: Edits | None,
-        every: bool,
-        visit: Visit | None,
-        apart: bool = False,
-    ) -> tuple[Tensor, int | None]:
-        """Predictions and the number of variants; `apart`: the position code is told apart and visited too."""
-        symbol, position = self._embed(inputs, apart=apart or edits is not None)
-        if visit is not None and apart:
-            symbol = visit("hook_embed", symbol)
-            if position is not None:
-                # A copy, because a code of all samples is a view of the weights.
-                position = visit("hook_pos_embed", position.expand_as(symbol).clone())
-        stream = symbol if position is None else symbol + position
-        if edits is not None:
-            position = None if position is None else _fold(position.expand_as(symbol), edits.variants)
-            symbol, stream = _fold(symbol, edits.variants), _fold(stream, edits.variants)
-        for layer, block in enumerate(self.blocks):
-            last = not every and layer == self.config.layers - 1
-            editor = None
-            if edits is not None:
-                editor = LayerEditor(edits, layer, symbol, position, self._readout if last else None)
-            inside = None if visit is None else at_layer(visit, layer)
-            stream = block(stream, self.rows if last else None, editor, inside)
-        predictions = self.read_out(stream, visit)
-        if edits is None:
-            return predictions, None
-        return _unfold(predictions, edits.variants), edits.variants
+        return Means.of(self, inputs)
 
     def _embed(self, inputs: Tensor, apart: bool) -> tuple[Stream, Tensor | None]:
         """The symbol's part of the stream, and the position code's (`[member, 1 or batch, position, model]`).
@@ -294,14 +271,3 @@ def _as_slice(positions: tuple[int, ...]) -> slice | None:
     if len(steps) > 1:
         return None
     return slice(positions[0], positions[-1] + 1, *steps)
-
-
-def _fold(x: Float[Tensor, "member batch *rest"], variants: int) -> Float[Tensor, "member rows *rest"]:
-    """Variants become rows of one batch: `[member, variant · batch, …]`."""
-    return x[:, None].expand(-1, variants, *x.shape[1:]).flatten(1, 2)
-
-
-def _unfold(
-    x: Float[Tensor, "member rows *rest"], variants: int
-) -> Float[Tensor, "variant member batch *rest"]:
-    return x.unflatten(1, (variants, -1)).transpose(0, 1)

@@ -1,4 +1,7 @@
-"""Probes of the tasks on vectors: partial losses, and how often the nearest candidate is the right one."""
+"""Probes of the tasks on vectors: partial losses, and how often the nearest candidate is the right one.
+
+What every probe needs stands here too: numbers of a tensor for a JSON record.
+"""
 
 import math
 from typing import Any
@@ -8,7 +11,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from hopscope.models.transformer import Transformer
-from hopscope.probes.permutation import json_numbers
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.vector_task import VectorTask
 
@@ -55,3 +57,14 @@ def measure_retrieval(model: Transformer, task: VectorTask, count: int) -> dict[
 def _standard_error(of_samples: Float[Tensor, "member batch *axes"]) -> Float[Tensor, " member *axes"]:
     """Of a mean over samples; the queries of one sample are not independent, so a sample counts once."""
     return of_samples.std(1) / math.sqrt(of_samples.shape[1])
+
+
+def json_numbers(values: Tensor) -> Any:
+    """Nested lists for a JSON record, with None for what does not exist (NaN, infinity)."""
+    return _finite(values.double().tolist())
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(entry) for entry in value]
+    return value if math.isfinite(value) else None

@@ -148,7 +148,7 @@ class Task(Config):
     def faithfulness_criterion(
         self, predictions: "torch.Tensor", batch: "Batch", threshold: float | None
     ) -> Any:
-        """A criterion of one's own for circuits: an object like `hopscope.circuits.goal.Goal`.
+        """A criterion of one's own for circuits: an object like `hopscope.circuits.criteria.FaithfulnessCriterion`.
 
         By default (`None`) a circuit must keep those parts of the loss that the model has learned.
 

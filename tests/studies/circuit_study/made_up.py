@@ -10,9 +10,9 @@ import pytest
 from tests.story import user_run
 
 from hopscope.circuits import circuit
-from hopscope.circuits.path_history import DIVERGED, FollowedPath
-from hopscope.circuits.rules import OwnChain
+from hopscope.circuits.path_history import DIVERGED, PathHistory
 from hopscope.claims import Claim, JudgedClaim, Ledger, judge
+from hopscope.models.patterns import OwnChain
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence, Row
 from hopscope.runs.metrics import GATHERED
@@ -64,7 +64,9 @@ def training(members: Sequence[Member]) -> Iterator[Row]:
         ]
         for name, split, (steps, values) in every:
             for step, value in zip(steps[::20], values[::20], strict=True):
-                yield Row(each.member, "training", name, None if each.frozen and step else value, split, step)
+                yield Row(
+                    each.member, "training", name, None if each.diverged and step else value, split, step
+                )
 
 
 def presented(
@@ -131,9 +133,9 @@ def falling(at: float | None, low: float = 0.05) -> tuple[list[int], list[float]
 
 def path(
     layer: int, query: str, target: str, formed: float | None, needed_for: int | None, **removed: float
-) -> FollowedPath:
+) -> PathHistory:
     """A path of head 0 whose attention rises from 0.1 to 0.9 between the checkpoints around a step."""
-    return FollowedPath(
+    return PathHistory(
         layer=layer,
         head=0,
         query=query,
@@ -147,7 +149,7 @@ def path(
     )
 
 
-def _of_circuit(found: FollowedPath) -> circuit.Path:
+def _of_circuit(found: PathHistory) -> circuit.Path:
     query, target = ROLES[found.query], ROLES[found.target.removeprefix("all ")]
     return circuit.Path(
         layer=found.layer,
@@ -159,7 +161,7 @@ def _of_circuit(found: FollowedPath) -> circuit.Path:
     )
 
 
-def _written(found: FollowedPath) -> dict[str, Any]:
+def _written(found: PathHistory) -> dict[str, Any]:
     """A path as a reading has it."""
     return {
         "layer": found.layer,
@@ -177,7 +179,7 @@ def _written(found: FollowedPath) -> dict[str, Any]:
 
 def member(
     number: int = 0,
-    paths: Sequence[FollowedPath] = (),
+    paths: Sequence[PathHistory] = (),
     *,
     falls: Mapping[int, float | None] | None = None,
     loss: float | None = 0.005,
@@ -191,21 +193,21 @@ def member(
 ) -> Member:
     """A member of a task of two steps; by default one that learned both and was read."""
     falls = {1: 300.0, 2: 600.0} if falls is None else falls
-    frozen = loss is None
-    paths = () if frozen else paths
+    diverged = loss is None
+    paths = () if diverged else paths
     smallest = circuit.Circuit(paths=tuple(map(_of_circuit, paths)))
     return MadeUp(
         member=number,
         seed=number if init is None else init,
         init_seed=number if init is None else init,
         data_seed=number if data is None else data,
-        frozen=frozen,
+        diverged=diverged,
         loss=loss,
-        partial={} if frozen else {step: 0.05 if at is not None else 0.75 for step, at in falls.items()},
+        partial={} if diverged else {step: 0.05 if at is not None else 0.75 for step, at in falls.items()},
         curves={step: falling(at) for step, at in falls.items()},
         reading={
-            "learned": [] if frozen else [f"step_{step}" for step in learned],
-            "verdict": DIVERGED if frozen else verdict,
+            "learned": [] if diverged else [f"step_{step}" for step in learned],
+            "verdict": DIVERGED if diverged else verdict,
             "threshold": 0.05,
             "checkpoint": 1000,
             "circuit": smallest.model_dump(mode="json"),
@@ -229,7 +231,7 @@ def member(
     )  # fmt: skip
 
 
-def induction(formed: float = 150.0, later: float = 450.0) -> list[FollowedPath]:
+def induction(formed: float = 150.0, later: float = 450.0) -> list[PathHistory]:
     """Three paths: a pair is linked, the query reads x₁, then x₂."""
     return [
         path(0, "second 1", "first 1", formed, 1, rules=0.07),
@@ -238,7 +240,7 @@ def induction(formed: float = 150.0, later: float = 450.0) -> list[FollowedPath]
     ]
 
 
-def reflected(formed: float = 150.0, later: float = 450.0) -> list[FollowedPath]:
+def reflected(formed: float = 150.0, later: float = 450.0) -> list[PathHistory]:
     """Another circuit for the same: the query first reads the first token that holds its symbol."""
     return [
         path(0, "query", "first 1", formed, 1, rules=0.08),

@@ -70,11 +70,11 @@ def judged(study, members, by_rules=None, unseen=None, losses=None, again=0):
         add = adding(each.member, config.training_steps)
         for step in (1, 2):
             at = 0.05 if losses is None else losses[number]
-            value = None if each.frozen else at
+            value = None if each.diverged else at
             rows.append(
                 Row(each.member, "retrieval", "checkpoint_loss", value, step=1000, part=f"step_{step}")
             )
-        if each.frozen:
+        if each.diverged:
             rows.append(add("proof", "rules_was_read", None))
             continue
         rules = each if by_rules is None else by_rules[number]

@@ -6,10 +6,10 @@ import pytest
 import torch
 from tests.zoo.suites import suite
 
+from hopscope.circuits.built_in_tasks import VectorCircuits
 from hopscope.circuits.config import ReaderConfig, reading_name
 from hopscope.circuits.reader import read_circuit
 from hopscope.circuits.record import as_json
-from hopscope.circuits.vector_goal import VectorSetting
 from hopscope.studies.circuit_study.config import ChainsConfig
 from hopscope.studies.circuit_study.proof import reader_of
 from hopscope.studies.circuit_study.proofs import _Losses, unseen_losses
@@ -61,7 +61,7 @@ def test_readings_of_both_proofs_have_names_of_their_own():
 @pytest.mark.parametrize("proof", ["both", "rules"])
 def test_losses_are_those_that_the_reader_reports_on_its_own_sequences(proof):
     plant, found = induction(), reading(proof)
-    on = _Losses(plant.model, VectorSetting(RetrievalTask(plant.task)), list(found.learned), "report", 32)
+    on = _Losses(plant.model, VectorCircuits(RetrievalTask(plant.task)), list(found.learned), "report", 32)
     whole = on.assigned(found.circuit)
     assert on.of(whole, "rules") == pytest.approx(found.loss["rules"], abs=1e-6)
     assert on.of(whole, "recomputed") == pytest.approx(found.loss["recomputed"], abs=1e-6)
@@ -70,14 +70,14 @@ def test_losses_are_those_that_the_reader_reports_on_its_own_sequences(proof):
 
 
 def test_unseen_sequences_are_no_others():
-    setting = VectorSetting(RetrievalTask(induction().task))
+    setting = VectorCircuits(RetrievalTask(induction().task))
     drawn = [setting.batch(0, 7, use).inputs for use in ("search", "report", "watch", "check", "unseen")]
     assert all(not torch.equal(one, other) for place, one in enumerate(drawn) for other in drawn[place + 1 :])
 
 
 def test_unseen_losses_of_a_circuit_and_without_its_reads():
     plant = induction()
-    setting = VectorSetting(RetrievalTask(plant.task))
+    setting = VectorCircuits(RetrievalTask(plant.task))
     found = unseen_losses(plant.model, setting, as_json(reading("both"), 0, 0), samples=64)
     assert found["loss"]["rules"] < 0.1 < min(each["without"]["recomputed"] for each in found["paths"])
     first = min(found["paths"], key=lambda each: each["layer"])
@@ -86,7 +86,7 @@ def test_unseen_losses_of_a_circuit_and_without_its_reads():
 
 def test_an_unread_member_counts_with_the_circuit_that_came_nearest():
     plant = induction()
-    setting = VectorSetting(RetrievalTask(plant.task))
+    setting = VectorCircuits(RetrievalTask(plant.task))
     read = as_json(reading("both"), 0, 0)
     worse = {**read["circuit"], "paths": []}
     unread = {
@@ -98,5 +98,5 @@ def test_an_unread_member_counts_with_the_circuit_that_came_nearest():
 
 def test_a_member_that_learned_nothing_has_no_losses():
     plant = induction()
-    setting = VectorSetting(RetrievalTask(plant.task))
+    setting = VectorCircuits(RetrievalTask(plant.task))
     assert unseen_losses(plant.model, setting, {"learned": []}) == {}

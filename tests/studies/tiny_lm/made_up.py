@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hopscope.circuits.path_history import DIVERGED, followed_paths
+from hopscope.circuits.path_history import DIVERGED, path_histories
 from hopscope.claims import Ledger, judge
 from hopscope.language.questions.answers import Tally, share
 from hopscope.runs import RunFolder, content_hash
@@ -46,7 +46,7 @@ def members_of(config, right):
         tallies = [tally(depth, score, 97) for depth, score in zip(config.depths, scores, strict=True)]
         members += [
             Member(
-                member=each.member, seed=each.seed, mixture=unit.label, frozen=False,
+                member=each.member, seed=each.seed, mixture=unit.label, diverged=False,
                 file=f"units/{content_hash(record(unit))}/analysis/exam.json",
                 tallies={one["depth"]: one for one in tallies},
                 accuracy={depth: ([0, 5], [0.25, 0.95]) for depth in config.depths},
@@ -62,7 +62,7 @@ def members_of(config, right):
 def diverged(member):
     """The member as it is told if its training broke off."""
     reading = {**member.reading, "verdict": DIVERGED, "learned": [], "paths": [], "minimal_circuits": []}
-    return replace(member, frozen=True, tallies={}, reading=reading, paths=())
+    return replace(member, diverged=True, tallies={}, reading=reading, paths=())
 
 
 # Circuits of models with a loss at steps 0, 4 and 8.
@@ -106,7 +106,7 @@ def read(member):
     """The member with a circuit that was read."""
     tokens = [{"role": role, "chain": -1 if "word" in role else 0, "label": "a"} for role in ROLES[:8]]
     return replace(
-        member, reading=READING, checkpoints=STEPS, paths=followed_paths(READING, FOLLOWED),
+        member, reading=READING, checkpoints=STEPS, paths=path_histories(READING, FOLLOWED),
         loss={depth: (list(STEPS), [1.4, 0.7, 0.1]) for depth in member.loss},
         accuracy={depth: (list(STEPS), [0.25, 0.5, 1.0]) for depth in member.accuracy},
         tokens=tokens, rows=ROLES, unit=Unit(),
@@ -133,7 +133,7 @@ def training_rows(members):
                   for depth, curve in getattr(each, name).items()}  # fmt: skip
         for metric, (steps, values) in curves.items():
             for step, value in zip(steps, values, strict=True):
-                gone = each.frozen and step == steps[-1]
+                gone = each.diverged and step == steps[-1]
                 yield Row(each.member, "training", metric, None if gone else value, step=step)
 
 

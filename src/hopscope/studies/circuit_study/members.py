@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from hopscope.circuits.config import ReaderConfig, followed_names, maps_name
 from hopscope.circuits.history_rows import Add, member_rows, time_rows
-from hopscope.circuits.path_history import FollowedMember, FollowedPath, history_of, number_of
+from hopscope.circuits.path_history import MemberHistory, PathHistory, history_of, number_of
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.claims.precedence import earliest, latest
 from hopscope.runs import RunFolder, UnitFolder, diverged_members
@@ -90,8 +90,8 @@ def follow_members(
         TimeBudgetReached: between two members.
         UserError: a checkpoint is damaged, or a file cannot be written.
     """
-    from hopscope.circuits.following import read_and_follow
-    from hopscope.circuits.settings import setting_of, task_of
+    from hopscope.circuits.built_in_tasks import circuit_task_of, task_of
+    from hopscope.circuits.path_formation import read_and_follow
 
     def example(grammar: "Grammar") -> dict[str, Any]:
         roles = [grammar.words(each) for each in grammar.roles]
@@ -103,7 +103,7 @@ def follow_members(
         ]
         return {"tokens": tokens, "rows": [grammar.words(each) for each in sorted(grammar.roles, key=order)]}
 
-    setting = setting_of(task_of(plan.task))
+    setting = circuit_task_of(task_of(plan.task))
     for index, member in enumerate(plan.members):
         budget.check()
         read_and_follow(unit, index, member.member, plan.training.steps, reader, setting, example)
@@ -113,7 +113,7 @@ def follow_members(
 
 
 @dataclass(frozen=True)
-class Member(FollowedMember):
+class Member(MemberHistory):
     """One member of a run.
 
     Attributes:
@@ -145,7 +145,7 @@ class Member(FollowedMember):
     @property
     def learned_all(self) -> bool:
         """Whether it has learned the whole chain."""
-        return not self.frozen and len(self.learned) == len(self.curves)
+        return not self.diverged and len(self.learned) == len(self.curves)
 
     @property
     def crossed(self) -> bool:
@@ -153,7 +153,7 @@ class Member(FollowedMember):
         return self.init_seed != self.data_seed
 
     @property
-    def first_reads(self) -> list[FollowedPath]:
+    def first_reads(self) -> list[PathHistory]:
         """Reads of single tokens by the first head that does any; none in a circuit without."""
         sharp = [path for path in self.paths if path.to_one_token]
         return [path for path in sharp if path.place == sharp[0].place]
@@ -162,7 +162,7 @@ class Member(FollowedMember):
         """When the partial loss of a step fell under 0.5."""
         return first_crossing(*self.curves[step], FALLEN, rising=False)
 
-    def hop(self, step: int) -> list[FollowedPath]:
+    def hop(self, step: int) -> list[PathHistory]:
         """Reads of single tokens without which a step of the chain is the first that is lost.
 
         Rows that read all tokens of a role alike do so by position, many of them from the first step on.
@@ -187,7 +187,7 @@ class Member(FollowedMember):
         return latest([earliest(times) for times in by_read.values()]) if by_read else None
 
 
-def links_a_pair(path: FollowedPath) -> bool:
+def links_a_pair(path: PathHistory) -> bool:
     """Whether a path joins the two tokens of a pair: the second reads the first, or the other way round."""
     query, target = path.query.split(), path.target.split()
     return (
@@ -235,7 +235,7 @@ def of_members(members: Sequence[Member], config: ChainsConfig) -> Iterator[Row]
     targets = {f"step_{step}": f"step_{step}" for member in members[:1] for step in member.curves}
     for member, add, rows in member_rows(members, config.training_steps, targets, "circuit_loss"):
         yield from rows
-        if member.frozen:
+        if member.diverged:
             continue
         file = member.reading_file
         if member.reading["paths"]:

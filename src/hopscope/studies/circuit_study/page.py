@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hopscope.circuits.on_page import CircuitsOnPage
+from hopscope.circuits.path_history import CircuitsOnPage
 from hopscope.circuits.places import first_reads, followed_paths
 from hopscope.story.blocks import chain_example
 from hopscope.story.functions import PageFunctions

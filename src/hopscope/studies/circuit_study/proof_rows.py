@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 from hopscope.circuits.config import reading_name
 from hopscope.circuits.history_rows import LOSSES, Add, adding, time_rows
-from hopscope.circuits.path_history import followed_paths
+from hopscope.circuits.path_history import path_histories
 from hopscope.claims.crossings import last_crossing
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
@@ -69,7 +69,7 @@ def measurements(run: RunFolder, config: ChainsConfig) -> Iterator[Row]:
         add, file = adding(member.member, step), unit.file_of(proofs_name(member.member), step)
         if member.crossed or not unit.analysis_path(proofs_name(member.member), step).is_file():
             continue  # not measured: such a run is from before there were two proofs
-        if member.frozen:
+        if member.diverged:
             yield add("proof", "rules_was_read", None, file=file)
             continue
         found = unit.read_analysis(proofs_name(member.member), step)
@@ -128,7 +128,7 @@ def _by_rules(member: Member, found: Mapping[str, Any], config: ChainsConfig) ->
     return replace(
         member,
         reading=reading,
-        paths=followed_paths(reading, found["formation"]),
+        paths=path_histories(reading, found["formation"]),
         checkpoints=tuple(found["formation"]["checkpoints"]),
         reading_file=member.unit.file_of(name, config.training_steps),
     )

@@ -7,16 +7,15 @@ are recomputed.  The first finds fewer heads.  Claims about circuits are judged 
 from collections.abc import Mapping
 from typing import Any
 
+from hopscope.circuits.built_in_tasks import VectorCircuits, task_of
 from hopscope.circuits.circuit import Circuit, Path
+from hopscope.circuits.circuit_task import Use
 from hopscope.circuits.config import SEQUENCES, reads_one_token
-from hopscope.circuits.emergence import formation
 from hopscope.circuits.execution import Assignment, Execution, Mode, Slot
-from hopscope.circuits.goal import Use
+from hopscope.circuits.path_formation import formation
 from hopscope.circuits.read_model import quickest
 from hopscope.circuits.record import path_json, read_member
-from hopscope.circuits.rules import Learned, Rule, Uniform
-from hopscope.circuits.settings import task_of
-from hopscope.circuits.vector_goal import VectorSetting
+from hopscope.models.patterns import Learned, Rule, Uniform
 from hopscope.models.transformer import Transformer
 from hopscope.runs import UnitFolder
 from hopscope.studies.circuit_study.config import ChainsConfig
@@ -54,7 +53,7 @@ def analyse(
         return
     read = task_of(task.config)
     assert isinstance(read, RetrievalTask)
-    setting, step = VectorSetting(read), plan.training.steps
+    setting, step = VectorCircuits(read), plan.training.steps
     for index, member in enumerate(plan.members):
         crossed = member.init_seed != member.data_seed
         if not crossed and not unit.analysis_path(proofs_name(member.member), step).is_file():
@@ -68,7 +67,7 @@ def _of_member(
     unit: UnitFolder,
     index: int,
     member: MemberPlan,
-    setting: VectorSetting,
+    setting: VectorCircuits,
     *,
     step: int,
     read_again: bool,
@@ -98,7 +97,7 @@ def _of_member(
 
 
 def _followed(
-    reading: Mapping[str, Any], models: list[tuple[int, Transformer]], setting: VectorSetting
+    reading: Mapping[str, Any], models: list[tuple[int, Transformer]], setting: VectorCircuits
 ) -> dict[str, Any]:
     """Attention on the paths of a circuit at every checkpoint, as the analysis `formation` has it."""
     watched = setting.batch(0, SEQUENCES, "watch")
@@ -113,7 +112,7 @@ def _followed(
 
 
 def unseen_losses(
-    model: Transformer, setting: VectorSetting, reading: Mapping[str, Any], samples: int = UNSEEN
+    model: Transformer, setting: VectorCircuits, reading: Mapping[str, Any], samples: int = UNSEEN
 ) -> dict[str, Any]:
     """What a circuit reaches on sequences that played no part in admitting it, and without its reads of single tokens.
 
@@ -147,7 +146,7 @@ def unseen_losses(
     }
 
 
-def _nearest(model: Transformer, setting: VectorSetting, reading: Mapping[str, Any]) -> Circuit:
+def _nearest(model: Transformer, setting: VectorCircuits, reading: Mapping[str, Any]) -> Circuit:
     """The circuit of a member: the one that was read, or the one with the least loss under the rules."""
     if reading["verdict"] == "read":
         return Circuit.model_validate(reading["circuit"])
@@ -160,7 +159,7 @@ class _Losses:
     """Losses of one model over the targets that it learned, under circuits, on sequences of one use."""
 
     def __init__(
-        self, model: Transformer, setting: VectorSetting, learned: list[str], use: Use, samples: int
+        self, model: Transformer, setting: VectorCircuits, learned: list[str], use: Use, samples: int
     ):
         self.setting, self.learned = setting, learned
         grammar = setting.grammar(setting.batch(0, samples, use), causal=model.config.causal)

@@ -7,9 +7,9 @@ from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.clamping import Clamp, clamp_of, controls_of, rerun
 from hopscope.circuits.config import FORMED, READ, formation_name
 from hopscope.circuits.record import StoredStages, read_member
-from hopscope.circuits.rules import OwnChain, Related
 from hopscope.claims.crossings import first_crossing
 from hopscope.models.interventions import ReplacePattern, Roles
+from hopscope.models.patterns import OwnChain, Related
 from hopscope.runs import UnitFolder
 from hopscope.studies.emergence.config import CONTROL, LEFT_ALONE, EmergenceConfig, candidates, clamps_name
 from hopscope.tasks.retrieval import RetrievalTask

@@ -7,18 +7,18 @@ from torch import Tensor
 
 from hopscope.models.packing import explorer_model
 from hopscope.models.transformer import Transformer
-from hopscope.probes import permutation as probes
-from hopscope.probes.causal import measure_battery
-from hopscope.probes.causal_cases import LIMIT
-from hopscope.probes.decoding import measure_answer, measure_decoding
-from hopscope.probes.formation import measure_formation, order_of_formation
-from hopscope.probes.permutation import json_numbers
-from hopscope.probes.posterior import measure_posteriors
-from hopscope.probes.roles import measure_roles
-from hopscope.probes.slots import recall_by_slot_pair
-from hopscope.probes.worked import worked_sequence
+from hopscope.probes.retrieval import json_numbers
 from hopscope.runs import UnitFolder
 from hopscope.studies.permutation.config import PermutationStudyConfig, analyses
+from hopscope.studies.permutation.probes import predictions as probes
+from hopscope.studies.permutation.probes.causal_cases import LIMIT
+from hopscope.studies.permutation.probes.causal_tests import measure_causal_tests
+from hopscope.studies.permutation.probes.decoding import measure_answer, measure_decoding
+from hopscope.studies.permutation.probes.formation import measure_formation, order_of_formation
+from hopscope.studies.permutation.probes.head_roles import measure_roles
+from hopscope.studies.permutation.probes.posterior import measure_posteriors
+from hopscope.studies.permutation.probes.slots import recall_by_slot_pair
+from hopscope.studies.permutation.probes.worked import worked_sequence
 from hopscope.studies.permutation.published import worked_examples
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.permutation import PermutationTask
@@ -166,7 +166,7 @@ _MEASURES: dict[str, Callable[[_Trained], dict[str, Any]]] = {
     "patterns": _patterns,
     "posteriors": lambda t: measure_posteriors(t.model, t.task, t.limit),
     "slots": lambda t: recall_by_slot_pair(t.model, t.task, t.limit),
-    "battery": lambda t: measure_battery(t.model, t.task, min(t.limit, LIMIT)),
+    "battery": lambda t: measure_causal_tests(t.model, t.task, min(t.limit, LIMIT)),
     "roles": lambda t: measure_roles(t.model, t.task, min(t.limit, LIMIT)),
     "decoding": _decoding,
     "formation": _formation,

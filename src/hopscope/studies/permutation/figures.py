@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from hopscope.figures import Figure, cells, chart, dots, lines, sweep
 from hopscope.figures.series import SHARE, Axis, Mark, Series, where_measured
-from hopscope.probes.onsets import FINAL_EVALUATIONS
 from hopscope.runs.evidence_table import TRAINING
 from hopscope.studies.analysis import deferred
 from hopscope.studies.permutation.config import PUBLISHED, Configuration, PermutationStudyConfig
+from hopscope.studies.permutation.probes.change_points import FINAL_EVALUATIONS
 from hopscope.studies.permutation.published import BY_STEP, VALUES
 from hopscope.tasks.config import training_mappings
 from hopscope.theory.posteriors import (

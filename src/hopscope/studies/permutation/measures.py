@@ -30,13 +30,19 @@ from typing import Any
 import numpy as np
 
 from hopscope.errors import UserError
-from hopscope.probes.onsets import transition
-from hopscope.probes.spreads import MISSING, NEITHER, ONE_DOES_BOTH, ONE_EACH, SHARED
 from hopscope.runs import RunFolder, diverged_members
 from hopscope.runs.curves import Curve, Metrics
 from hopscope.runs.evidence import Row
 from hopscope.runs.metrics import GATHERED
 from hopscope.studies.permutation.config import Configuration, PermutationStudyConfig, analyses
+from hopscope.studies.permutation.probes.change_points import transition
+from hopscope.studies.permutation.probes.head_specialization import (
+    MISSING,
+    NEITHER,
+    ONE_DOES_BOTH,
+    ONE_EACH,
+    SHARED,
+)
 from hopscope.training.config import UnitPlan, unit_plan
 
 FACTS = frozenset(

@@ -22,7 +22,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hopscope.circuits.history_rows import member_rows, time_rows
-from hopscope.circuits.path_history import FollowedMember, history_of
+from hopscope.circuits.path_history import MemberHistory, history_of
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.config import validation_line
 from hopscope.errors import UserError
@@ -36,7 +36,7 @@ from hopscope.studies.tiny_lm.config import EXAM, LEARNED, TinyLmConfig, part_of
 
 
 @dataclass(frozen=True)
-class Member(FollowedMember):
+class Member(MemberHistory):
     """One model.
 
     Attributes:
@@ -76,7 +76,7 @@ class Member(FollowedMember):
     def learned_at(self, depth: int) -> Crossing | None:
         """When its held-out accuracy reached 90 %; a model that diverged says nothing."""
         steps, values = self.accuracy[depth]
-        return None if self.frozen or not steps else first_crossing(steps, values, LEARNED, rising=True)
+        return None if self.diverged or not steps else first_crossing(steps, values, LEARNED, rising=True)
 
 
 def gather(run: RunFolder, config: TinyLmConfig) -> list[Member]:
@@ -88,18 +88,18 @@ def gather(run: RunFolder, config: TinyLmConfig) -> list[Member]:
     metrics, diverged, step = Metrics(run), diverged_members(run), config.training_steps
     members = []
     for record in run.members:
-        unit, number, frozen = run.unit(record.unit), record.member, record.member in diverged
+        unit, number, gone = run.unit(record.unit), record.member, record.member in diverged
         file, exam = unit.file_of(EXAM, step), unit.read_analysis(EXAM, step)
         found = next((each for each in exam["members"] if each["member"] == number), None)
         if found is None:
             raise UserError(f"{file}: expected member {number}, found others; delete the file and run again")
         members.append(
             Member(
-                **history_of(run, record, config.reader(), step, frozen),
+                **history_of(run, record, config.reader(), step, gone),
                 mixture=record.overrides["mixture"],
                 file=file,
                 # What the last weights of a member that diverged answer says nothing of its mixture.
-                tallies={} if frozen else {tally["depth"]: tally for tally in found["tallies"]},
+                tallies={} if gone else {tally["depth"]: tally for tally in found["tallies"]},
                 accuracy={
                     depth: metrics.curve(f"accuracy_{part_of(depth)}", number) for depth in config.depths
                 },
@@ -138,7 +138,7 @@ def _exam_rows(member: Member, config: TinyLmConfig) -> Iterator[Row]:
     """
     row = partial(Row, member.member, EXAM, step=config.training_steps, file=member.file)
     for depth in config.depths:
-        if member.frozen:
+        if member.diverged:
             for name in SHARES:
                 yield row(metric=name, value=None, part=part_of(depth))
         else:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from hopscope.circuits.on_page import CircuitsOnPage
+from hopscope.circuits.path_history import CircuitsOnPage
 from hopscope.story.functions import PageFunctions
 from hopscope.studies.tiny_lm.config import TinyLmConfig
 from hopscope.studies.tiny_lm.corpus import shares
