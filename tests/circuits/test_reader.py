@@ -146,7 +146,7 @@ def test_what_is_lost_is_judged_against_the_plateau():
 def test_the_suite_is_large():
     assert len(suite()) >= 100
     root = Path(__file__).resolve().parents[2]
-    assert f"\n{len(suite())} of them" in (root / "docs" / "circuits.md").read_text(encoding="utf-8")
+    assert f"{len(suite())} of them" in (root / "docs" / "circuits.md").read_text(encoding="utf-8")
     assert f"{len(suite())} models whose circuit was built" in (root / "README.md").read_text(
         encoding="utf-8"
     )
