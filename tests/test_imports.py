@@ -70,7 +70,6 @@ TORCH_FREE = [
     "story",
     "report",
     "tasks/config",
-    "tasks/declared",
     "tasks/task",
     "tasks/text",
     "models/config",

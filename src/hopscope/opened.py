@@ -21,7 +21,7 @@ from hopscope.runs.evidence_table import field_of
 from hopscope.runs.files import listed
 from hopscope.studies.program import Program
 from hopscope.studies.record import check_source, program_of
-from hopscope.tasks.declared import TaskReference
+from hopscope.tasks.config import TaskReference
 from hopscope.tasks.device import TaskOnDevice
 from hopscope.tasks.task import Task
 from hopscope.training import restore

@@ -14,7 +14,7 @@ from hopscope.circuits.config import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfi
 from hopscope.circuits.reader import Reading, read_circuit
 from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
-from hopscope.tasks.declared import TaskReference
+from hopscope.tasks.config import TaskReference
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.zoo.permutation import planted_permutations
 

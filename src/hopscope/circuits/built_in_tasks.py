@@ -17,8 +17,7 @@ from hopscope.circuits.read_model import ReadModel
 from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch, joined
-from hopscope.tasks.config import LINE, TaskConfig
-from hopscope.tasks.declared import TaskReference
+from hopscope.tasks.config import LINE, TaskConfig, TaskReference
 from hopscope.tasks.device import TaskOnDevice
 from hopscope.tasks.equations import EquationsTask
 from hopscope.tasks.equations_layout import KINDS

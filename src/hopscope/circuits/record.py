@@ -12,7 +12,7 @@ from hopscope.circuits.reader import Reading, read_circuit
 from hopscope.models.patterns import said
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.files import remove
-from hopscope.tasks.declared import TaskReference
+from hopscope.tasks.config import TaskReference
 from hopscope.training.config import unit_plan
 from hopscope.training.restore import load_ensemble, member_record
 

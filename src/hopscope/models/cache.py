@@ -1,7 +1,6 @@
 """What happened inside a forward pass: every named site, or the few that probes need."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from jaxtyping import Float
@@ -44,6 +43,31 @@ class Cache(Mapping[str, Tensor]):
         """The tensor of a site, or `default` where the model has no such site."""
         return self._tensors.get(name, default)
 
+    # The same tensors layer by layer, for probes.
+
+    @property
+    def patterns(self) -> list[Float[Tensor, "*lead head query key"]]:
+        """Attention patterns of each layer."""
+        return self._layers("attn.hook_pattern")
+
+    @property
+    def heads(self) -> list[Float[Tensor, "*lead head query head_dim"]]:
+        """Head outputs of each layer before the output projection."""
+        return [z.transpose(-3, -2) for z in self._layers("attn.hook_z")]
+
+    @property
+    def mlps(self) -> list[Float[Tensor, "*lead query model"]]:
+        """MLP outputs of each layer; none for a model without MLP."""
+        return self._layers("hook_mlp_out")
+
+    @property
+    def streams(self) -> list[Float[Tensor, "*lead position model"]]:
+        """Residual stream that enters each layer, and the one that leaves the last."""
+        return [*self._layers("hook_resid_pre"), *self._layers("hook_resid_post")[-1:]]
+
+    def _layers(self, site: str) -> list[Tensor]:
+        return [tensor for name, tensor in self._tensors.items() if name.endswith(f".{site}")]
+
     def __repr__(self) -> str:
         longest = max(map(len, self._tensors), default=0)
         lines = [f"{name:<{longest}}  {list(tensor.shape)}" for name, tensor in self._tensors.items()]
@@ -67,39 +91,3 @@ class Recorder:
         if name.endswith(self._endings):
             self.kept[name] = tensor
         return tensor
-
-
-@dataclass(frozen=True)
-class Captured:
-    """What probes need of one forward pass, one tensor per layer.
-
-    Attributes:
-        patterns: attention patterns, after edits.
-        heads: head outputs before the output projection, after edits.
-        mlps: MLP outputs, after edits (none for a model without MLP).
-        streams: residual stream that enters each layer, and the one that leaves the last.
-    """
-
-    patterns: list[Float[Tensor, "*lead head query key"]]
-    heads: list[Float[Tensor, "*lead head query head_dim"]]
-    mlps: list[Float[Tensor, "*lead query model"]]
-    streams: list[Float[Tensor, "*lead position model"]]
-
-    @classmethod
-    def recorder(cls) -> Recorder:
-        """A visit that keeps what `of` needs."""
-        return Recorder(
-            "attn.hook_pattern", "attn.hook_z", "hook_mlp_out", "hook_resid_pre", "hook_resid_post"
-        )
-
-    @classmethod
-    def of(cls, sites: Mapping[str, Tensor], layers: int) -> "Captured":
-        """What a recorder kept, layer by layer."""
-
-        def each(site: str) -> list[Tensor]:
-            names = (f"blocks.{layer}.{site}" for layer in range(layers))
-            return [sites[name] for name in names if name in sites]
-
-        heads = [z.transpose(-3, -2) for z in each("attn.hook_z")]
-        streams = [*each("hook_resid_pre"), *each("hook_resid_post")[-1:]]
-        return cls(each("attn.hook_pattern"), heads, each("hook_mlp_out"), streams)

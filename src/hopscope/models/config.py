@@ -1,4 +1,4 @@
-"""The configuration of a transformer: a value without torch."""
+"""The configuration of a transformer, without and with the task that it is for: values without torch."""
 
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -10,23 +10,20 @@ if TYPE_CHECKING:
     from hopscope.tasks.task import Shape
 
 
-class TransformerConfig(Config):
-    """Everything that decides the shape and the starting point of a transformer.
+class Model(Config):
+    """A transformer as a study declares it: everything but what the task decides (public name `hs.Model`).
 
     Attributes:
-        layers, heads, width: number of layers, heads per layer, size of the residual stream.
-        head_dim: size of one head; `None` means width / heads, which must then be whole.
-        mlp_ratio: hidden size of the MLP as a multiple of the width; 0 means no MLP.
+        layers: number of layers.
+        heads: heads per layer.
+        width: size of the residual stream.
+        head_dim: size of one head; by default width / heads, which must then be whole.
+        mlp_ratio: hidden size of the MLP in widths; 0 means no MLP.
         activation: of the MLP.
-        norm: layer norm before each block (with one more after the last), after each residual sum, or nowhere.
+        norm: layer norm before each block, after each residual sum, or nowhere.
         causal: whether a position is kept from attending to later ones.
-        positions: a learned code is added to the input (`"learned"`: one for each position; `"pair"`: one for each
-            two positions 2j and 2j + 1), or there is none, or the input vectors carry it.
-        position_size: how many of an input vector's last features are its position code (`"carried"` only).
-        length: number of positions.
-        input_kind, input_size: `"tokens"` and the vocabulary, or `"vectors"` and the number of features.
-        output_size: size of a prediction.
-        readout: positions whose predictions are wanted; `None` means all.
+        positions: a learned code for each position, one for each pair, none, or carried by the input vectors; by
+            default carried where the task says so, and learned where it does not.
         init: `"torch"` starts as `torch.nn.TransformerEncoderLayer` and `torch.nn.Embedding` do; `"gpt2"` draws
             N(0, 0.02) and divides the projections into the residual stream by √(2·layers); `"mimetic"` is `"torch"`,
             but keys start with the weights of queries, so that equal tokens attend to each other, and learned position
@@ -41,6 +38,40 @@ class TransformerConfig(Config):
     activation: Literal["relu", "gelu"] = "gelu"
     norm: Literal["pre", "post", "none"] = "pre"
     causal: bool = True
+    positions: Literal["learned", "pair", "none", "carried"] | None = None
+    init: Literal["torch", "gpt2", "mimetic"] = "gpt2"
+
+    def for_task(self, shape: "Shape") -> "TransformerConfig":
+        """The whole configuration of a transformer for a task of this shape.
+
+        Raises:
+            ValidationError: the two do not fit (such as a position code where the inputs are tokens).
+        """
+        carried = bool(shape.position_size) and self.positions in (None, "carried")
+        return TransformerConfig(
+            **self.model_dump(include=set(Model.model_fields) - {"positions"}),
+            positions="carried" if carried else self.positions or "learned",
+            position_size=shape.position_size if carried else 0,
+            length=shape.positions,
+            input_kind=shape.inputs,
+            input_size=shape.input_size,
+            output_size=shape.output_size,
+            readout=shape.readout,
+        )
+
+
+class TransformerConfig(Model):
+    """A transformer whose task is known: everything that decides its shape and its starting point.
+
+    Attributes:
+        positions: as of a `Model`, decided.
+        position_size: how many of an input vector's last features are its position code (`"carried"` only).
+        length: number of positions.
+        input_kind, input_size: `"tokens"` and the vocabulary, or `"vectors"` and the number of features.
+        output_size: size of a prediction.
+        readout: positions whose predictions are wanted; `None` means all.
+    """
+
     positions: Literal["learned", "pair", "none", "carried"] = "learned"
     position_size: int = Field(0, ge=0)
     length: int = Field(ge=1)
@@ -48,7 +79,6 @@ class TransformerConfig(Config):
     input_size: int = Field(ge=1)
     output_size: int = Field(ge=1)
     readout: tuple[int, ...] | None = None
-    init: Literal["torch", "gpt2", "mimetic"] = "gpt2"
 
     @property
     def head_size(self) -> int:
@@ -98,50 +128,3 @@ class TransformerConfig(Config):
                     f"readout: expected ascending positions from 0 to {self.length - 1}, found {self.readout}"
                 )
         return self
-
-
-class Model(Config):
-    """A transformer as a study declares it: everything but what the task decides (public name `hs.Model`).
-
-    Attributes:
-        layers: number of layers.
-        heads: heads per layer.
-        width: size of the residual stream.
-        head_dim: size of one head; by default width / heads, which must then be whole.
-        mlp_ratio: hidden size of the MLP in widths; 0 means no MLP.
-        activation: of the MLP.
-        norm: layer norm before each block, after each residual sum, or nowhere.
-        causal: whether a position is kept from attending to later ones.
-        positions: a learned code for each position, one for each pair, none, or carried by the input vectors; by
-            default carried where the task says so, and learned where it does not.
-        init: how weights begin.
-    """
-
-    layers: int = Field(1, ge=1)
-    heads: int = Field(1, ge=1)
-    width: int = Field(16, ge=1)
-    head_dim: int | None = Field(None, ge=1)
-    mlp_ratio: float = Field(4.0, ge=0.0)
-    activation: Literal["relu", "gelu"] = "gelu"
-    norm: Literal["pre", "post", "none"] = "pre"
-    causal: bool = True
-    positions: Literal["learned", "pair", "none", "carried"] | None = None
-    init: Literal["torch", "gpt2", "mimetic"] = "gpt2"
-
-    def for_task(self, shape: "Shape") -> TransformerConfig:
-        """The whole configuration of a transformer for a task of this shape.
-
-        Raises:
-            ValidationError: the two do not fit (such as a position code where the inputs are tokens).
-        """
-        carried = bool(shape.position_size) and self.positions in (None, "carried")
-        return TransformerConfig(
-            **self.model_dump(exclude={"positions"}),
-            positions="carried" if carried else self.positions or "learned",
-            position_size=shape.position_size if carried else 0,
-            length=shape.positions,
-            input_kind=shape.inputs,
-            input_size=shape.input_size,
-            output_size=shape.output_size,
-            readout=shape.readout,
-        )

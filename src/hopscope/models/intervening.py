@@ -4,9 +4,7 @@ A member and an ensemble share this file: their forward passes are two, but what
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -202,23 +200,4 @@ def checked_batch(batch: Batch, config: TransformerConfig, members: int) -> Batc
     inputs = checked(batch.inputs, config, members)
     if inputs is batch.inputs:
         return batch
-    return _on_every_tensor(batch, lambda tensor: tensor[None])
-
-
-def of_member(batch: Batch, row: int) -> Batch:
-    """The samples of one member, without a member axis; where all members share them, these."""
-    return _on_every_tensor(batch, lambda tensor: tensor[row if tensor.shape[0] > 1 else 0])
-
-
-def _on_every_tensor(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
-    def later(named: Mapping[str, Tensor], name: str) -> Tensor:
-        return change(named[name])
-
-    named: dict[str, Any] = {
-        kind: {name: partial(later, getattr(batch, kind), name) for name in getattr(batch, kind)}
-        for kind in ("groups", "roles", "relations")
-    }
-    weights = None if batch.weights is None else change(batch.weights)
-    return replace(
-        batch, inputs=change(batch.inputs), targets=change(batch.targets), weights=weights, **named
-    )
+    return batch.changed(lambda tensor: tensor[None])

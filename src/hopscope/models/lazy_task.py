@@ -1,29 +1,15 @@
 """The task that a model was trained on, found when somebody first asks for it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from hopscope.errors import UserError
 from hopscope.tasks.batch import Batch
+from hopscope.tasks.device import TaskOnDevice
 
-
-@runtime_checkable
-class Sampling(Protocol):
-    """What a model needs of its task on a device: samples to be shown."""
-
-    def sample(self, seeds: Tensor, stream: str, step: int, batch: int) -> Batch:
-        """Samples of one step."""
-        ...
-
-    def evaluation(self, count: int) -> Batch:
-        """Held-out samples."""
-        ...
-
-
-TaskSource = Sampling | Callable[[], Sampling] | None
+TaskSource = TaskOnDevice | Callable[[], TaskOnDevice] | None
 """A task on a device, or a function that finds it (or raises a `UserError` that says why it cannot), or none."""
 
 
@@ -40,7 +26,7 @@ class LazyTask:
         Raises:
             UserError: it cannot be found, such as when a study's file has changed.
         """
-        if callable(self._source) and not isinstance(self._source, Sampling):
+        if callable(self._source):
             self._source = self._source()
         return self._source
 

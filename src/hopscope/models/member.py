@@ -16,7 +16,6 @@ from hopscope.models.intervening import (
     Reference,
     checked,
     checked_batch,
-    of_member,
     visit_of,
 )
 from hopscope.models.lazy_task import LazyTask, TaskSource
@@ -276,7 +275,8 @@ class MemberTransformer(nn.Module):
             UserError: the task is not known, or a use does not exist.
         """
         seeds = None if self._seed is None else [self._seed]
-        return of_member(self._task.batch(n, use, seeds, self.readout.weight.device), self._row)
+        drawn = self._task.batch(n, use, seeds, self.readout.weight.device)
+        return drawn.changed(lambda tensor: tensor[self._row if tensor.shape[0] > 1 else 0])
 
     def cache(self, inputs: Tensor) -> Cache:
         """The tensors of every named site, without gradients: `cache["blocks.0.attn.hook_pattern"]` is

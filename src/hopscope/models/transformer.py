@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from hopscope.models import lookup
 from hopscope.models.block import AttentionKind, Block, Stream
-from hopscope.models.cache import Cache, Captured, Recorder
+from hopscope.models.cache import Cache, Recorder
 from hopscope.models.config import TransformerConfig
 from hopscope.models.edits import Means
 from hopscope.models.intervening import Interventions, Reference, checked, checked_batch, visit_of
@@ -188,11 +188,13 @@ class Transformer:
 
     def capture(
         self, inputs: Tensor, visit: Visit | None = None
-    ) -> tuple[Float[Tensor, "member batch position output"], Captured]:
-        """Predictions at every position, and what happened inside, after what the visit changes."""
-        recorder = Captured.recorder()
+    ) -> tuple[Float[Tensor, "member batch position output"], Cache]:
+        """Predictions at every position, and the sites that probes read, after what the visit changes."""
+        recorder = Recorder(
+            "attn.hook_pattern", "attn.hook_z", "hook_mlp_out", "hook_resid_pre", "hook_resid_post"
+        )
         predictions = self._passed(inputs, in_turn(visit, recorder), True, apart=visit is not None)
-        return predictions, Captured.of(recorder.kept, self.config.layers)
+        return predictions, Cache(recorder.kept)
 
     def cache(self, inputs: Tensor) -> Cache:
         """The tensors of every named site (see `sites`), each with a leading member axis, without gradients.

@@ -19,7 +19,7 @@ from hopscope.studies.loading import BUILT_IN, is_file, load_module, naming, spl
 from hopscope.studies.record import DeclaredConfig, as_run, described
 from hopscope.studies.study import Study
 from hopscope.studies.units import floors_of, grid_units
-from hopscope.tasks.declared import TaskReference
+from hopscope.tasks.config import TaskReference
 from hopscope.tasks.task import Task
 from hopscope.training.config import UnitPlan
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from hopscope.config import in_words, validation_line
 from hopscope.errors import UserError
 from hopscope.studies.study import Configuration, Study
-from hopscope.tasks.declared import TaskReference
+from hopscope.tasks.config import TaskReference
 from hopscope.tasks.task import Shape, Task
 from hopscope.training.config import Cell, UnitPlan, units_of
 

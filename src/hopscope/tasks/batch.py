@@ -91,12 +91,7 @@ class Batch:
         weights = self.weights
         if weights is not None and weights.shape[axis] == self.inputs.shape[axis]:
             weights = weights[where]
-        return Batch(
-            self.inputs[where],
-            self.targets[where],
-            weights=weights,
-            **self._each(lambda named, name: named[name][where]),
-        )
+        return self._with(lambda tensor: tensor[where], weights)
 
     def member(self, number: int) -> "Batch":
         """The samples of one member, with a member axis of 1."""
@@ -104,32 +99,33 @@ class Batch:
         weights = self.weights
         if weights is not None and len(weights) > 1:
             weights = weights[one]
-        return Batch(
-            self.inputs[one],
-            self.targets[one],
-            weights=weights,
-            **self._each(lambda named, name: named[name][one]),
-        )
+        return self._with(lambda tensor: tensor[one], weights)
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same samples on a device."""
         if self.inputs.device == torch.device(device):
             return self
-        return Batch(
-            self.inputs.to(device),
-            self.targets.to(device),
-            weights=None if self.weights is None else self.weights.to(device),
-            **self._each(lambda named, name: named[name].to(device)),
-        )
+        return self.changed(lambda tensor: tensor.to(device))
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """A batch in which every tensor is changed; a named one is changed when somebody reads it."""
+        return self._with(change, None if self.weights is None else change(self.weights))
 
     def plain(self) -> "Batch":
         """The same samples without groups, roles and relations."""
         return Batch(self.inputs, self.targets, weights=self.weights)
 
-    def _each(self, part: Callable[[Mapping[str, Tensor], str], Tensor]) -> dict[str, Mapping[str, Any]]:
-        """What becomes of all named tensors, worked out when somebody reads it."""
+    def _with(self, change: Callable[[Tensor], Tensor], weights: Tensor | None) -> "Batch":
+        def later(named: Mapping[str, Tensor], name: str) -> Tensor:
+            return change(named[name])
+
         every = {"groups": self.groups, "roles": self.roles, "relations": self.relations}
-        return {kind: {name: partial(part, named, name) for name in named} for kind, named in every.items()}
+        return Batch(
+            change(self.inputs),
+            change(self.targets),
+            weights=weights,
+            **{kind: {name: partial(later, named, name) for name in named} for kind, named in every.items()},
+        )
 
 
 def given(named: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from operator import attrgetter
 import torch
 
 from hopscope.tasks.config import ConditionalConfig
-from hopscope.tasks.plan import Partner, Plan
+from hopscope.tasks.sequence_layout import Partner, SequenceLayout
 from hopscope.tasks.vector_task import VectorTask
 
 
@@ -41,26 +41,26 @@ class ConditionalTask(VectorTask):
     config: ConditionalConfig
 
     def __init__(self, config: ConditionalConfig, device: torch.device | str = "cpu"):
-        plan = Plan(config.parents, config.chains)
+        layout = SequenceLayout(config.parents, config.chains)
         number = {name: node for node, name in enumerate(config.names)}
         order = config.tables_in_time
         relations: dict[str, Partner] = {
-            "pair_mate": plan.pair_mate,
-            "same_symbol": plan.same_symbol,
-            **{f"to_{name}": partial(plan.to_node, node=number[name]) for name in config.tables},
+            "pair_mate": layout.pair_mate,
+            "same_symbol": layout.same_symbol,
+            **{f"to_{name}": partial(layout.to_node, node=number[name]) for name in config.tables},
         }
         if config.is_path:
-            relations |= {f"hop_{hop}": partial(plan.hop, steps=hop) for hop in range(1, len(config.nodes))}
+            relations |= {f"hop_{hop}": partial(layout.hop, steps=hop) for hop in range(1, len(config.nodes))}
         super().__init__(
             config,
-            plan,
+            layout,
             order=None if order is None else [number[name] for name in order],
             asked={name: number[name] for name in config.asked},
             roles={
-                "kind": plan.kind,
+                "kind": layout.kind,
                 "node": attrgetter("node"),
                 "slot": attrgetter("slot"),
-                "chain": plan.chain_of,
+                "chain": layout.chain_of,
             },
             relations=relations,
             device=device,

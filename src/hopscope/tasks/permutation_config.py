@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hopscope.tasks.built_in import BuiltInTask, made
-from hopscope.tasks.task import Floors, Shape, Use
+from hopscope.tasks.task import BuiltInTask, Floors, Shape, Use, made
 
 if TYPE_CHECKING:
     import torch

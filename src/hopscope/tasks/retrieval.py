@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hopscope.tasks.config import RetrievalConfig, Targets
 from hopscope.tasks.draws import Draws
-from hopscope.tasks.plan import Plan
+from hopscope.tasks.sequence_layout import SequenceLayout
 from hopscope.tasks.vector_config import FIRST as FIRST
 from hopscope.tasks.vector_config import KINDS as KINDS
 from hopscope.tasks.vector_config import QUERY as QUERY
@@ -35,17 +35,17 @@ class RetrievalTask(VectorTask):
     config: RetrievalConfig
 
     def __init__(self, config: RetrievalConfig, device: torch.device | str = "cpu"):
-        plan = Plan(((), *((step - 1,) for step in range(1, config.steps + 1))), config.chains)
+        layout = SequenceLayout(((), *((step - 1,) for step in range(1, config.steps + 1))), config.chains)
         super().__init__(
             config,
-            plan,
+            layout,
             order=config.steps_in_time,
             asked={f"step_{step}": step for step in config.asked},
-            roles={"kind": plan.kind, "step": attrgetter("node"), "chain": plan.chain_of},
+            roles={"kind": layout.kind, "step": attrgetter("node"), "chain": layout.chain_of},
             relations={
-                "pair_mate": plan.pair_mate,
-                "same_symbol": plan.same_symbol,
-                **{f"hop_{hop}": partial(plan.hop, steps=hop) for hop in range(1, config.steps + 1)},
+                "pair_mate": layout.pair_mate,
+                "same_symbol": layout.same_symbol,
+                **{f"hop_{hop}": partial(layout.hop, steps=hop) for hop in range(1, config.steps + 1)},
             },
             device=device,
         )

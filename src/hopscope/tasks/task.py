@@ -4,7 +4,8 @@ A subclass of `Task` needs torch only inside `sample`, `parts` and `loss_gradien
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from hopscope.tasks.device import DeviceTask
     from hopscope.tasks.draws import Draws
     from hopscope.tasks.plain_draws import PlainDraws
+
+_Made = TypeVar("_Made")
 
 Use = Literal["train", "held-out", "probe"]
 """What samples are for."""
@@ -195,3 +198,38 @@ def token_words(task: Task) -> Callable[[int], str]:
 def role_words(task: Task) -> dict[str, tuple[str, ...]]:
     """Words of a task's roles; a role that is a plain number has no entry."""
     return {name: tuple(words) for name, words in _words(task).get("roles", {}).items()}
+
+
+class BuiltInTask(Task):
+    """A task of this package: `on` gives its device class, which draws samples and knows the losses."""
+
+    def sample(self, draws: "Draws") -> "Batch":
+        """Samples at the addresses of some draws."""
+        return self.on(draws.device).drawn(draws)
+
+    def parts(self, predictions: "torch.Tensor", batch: "Batch") -> "Mapping[str, torch.Tensor]":
+        """Losses by name, each `[member]`."""
+        return self.on(predictions.device).losses(predictions, batch)
+
+    def loss_gradient(self, predictions: "torch.Tensor", batch: "Batch") -> "torch.Tensor":
+        """Derivative of the sum of the members' `"loss"` by the predictions."""
+        return self.on(predictions.device).slope(predictions, batch)
+
+    @property
+    def held_out_seed(self) -> int:
+        """The split seed."""
+        return int(getattr(self, "split_seed", 0))
+
+
+def made(kind: Callable[..., _Made], task: Task, device: "torch.device | str", *more: Any) -> _Made:
+    """The device class of a task, whose tables are kept for the next call."""
+    try:
+        return _kept(kind, task, str(device), *more)
+    except TypeError:
+        # Somebody's subclass may have a field that cannot be a key.
+        return kind(task, device, *more)
+
+
+@lru_cache(maxsize=8)
+def _kept(kind: Callable[..., _Made], task: Task, device: str, *more: Any) -> _Made:
+    return kind(task, device, *more)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from hopscope.config import Config
-from hopscope.tasks.built_in import BuiltInTask, made
-from hopscope.tasks.plan import Plan
-from hopscope.tasks.task import Floors, Shape
+from hopscope.tasks.sequence_layout import SequenceLayout
+from hopscope.tasks.task import BuiltInTask, Floors, Shape, made
 
 if TYPE_CHECKING:
     import torch
@@ -350,7 +349,7 @@ class ConditionalConfig(VectorTaskConfig):
     @property
     def words(self) -> Mapping[str, Any]:
         """Words of the roles `kind` and `node`."""
-        return {"roles": {"kind": Plan(self.parents, self.chains).kinds, "node": self.names}}
+        return {"roles": {"kind": SequenceLayout(self.parents, self.chains).kinds, "node": self.names}}
 
     @model_validator(mode="after")
     def _nodes_exist(self) -> Self:

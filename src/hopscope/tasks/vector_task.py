@@ -1,6 +1,6 @@
-"""What the tasks on vectors have in common: a plan of tokens, shuffled anew in every sample, and what is asked of it.
+"""What the tasks on vectors have in common: a layout of tokens, shuffled anew in every sample, and what is asked of it.
 
-Whatever is the same in all samples stands in tables over the tokens of the plan.  A sample is the position that each
+Whatever is the same in all samples stands in tables over the tokens of the layout.  A sample is the position that each
 token is given.
 """
 
@@ -17,7 +17,7 @@ from hopscope.tasks.batch import NO_RELATION, Batch
 from hopscope.tasks.config import VectorTaskConfig
 from hopscope.tasks.device import DeviceTask
 from hopscope.tasks.draws import Draws, pooled
-from hopscope.tasks.plan import Partner, Plan, Role
+from hopscope.tasks.sequence_layout import Partner, Role, SequenceLayout
 
 
 class VectorTask(DeviceTask):
@@ -25,7 +25,7 @@ class VectorTask(DeviceTask):
 
     Attributes:
         config: symbols, position codes and pool.
-        plan: tokens and symbols before anything is shuffled.
+        layout: tokens and symbols before anything is shuffled.
         names: of the symbols of a prediction, one after another.
         codes: position codes, by position, or by tuple in the order of time where all tokens of one share a code.
     """
@@ -33,7 +33,7 @@ class VectorTask(DeviceTask):
     def __init__(
         self,
         config: VectorTaskConfig,
-        plan: Plan,
+        layout: SequenceLayout,
         *,
         order: Sequence[int] | None,
         asked: Mapping[str, int],
@@ -45,7 +45,7 @@ class VectorTask(DeviceTask):
 
         Args:
             config: symbols, position codes and pool.
-            plan: the tokens.
+            layout: the tokens.
             order: nodes with parents in the order of time, `None` for another order in every sample.
             asked: names and nodes of the symbols of a prediction.
             roles: of a token; to these `place`, the rank of its tuple within the block, and `holds`, the node whose
@@ -54,20 +54,20 @@ class VectorTask(DeviceTask):
             device: where samples are made.
         """
         super().__init__(config, device)
-        self.config, self.plan, self.names = config, plan, tuple(asked)
-        chains, self._query_size = plan.blocks[0]
+        self.config, self.layout, self.names = config, layout, tuple(asked)
+        chains, self._query_size = layout.blocks[0]
         self._first_query = self.positions - chains * self._query_size
-        self._holds = self._table([plan.symbols[token.holds] for token in plan.tokens])
-        answers = [[plan.on_chain(node, chain) for node in asked.values()] for chain in range(chains)]
-        self._answers = self._table([[plan.symbols[symbol] for symbol in symbols] for symbols in answers])
+        self._holds = self._table([layout.symbols[token.holds] for token in layout.tokens])
+        answers = [[layout.on_chain(node, chain) for node in asked.values()] for chain in range(chains)]
+        self._answers = self._table([[layout.symbols[symbol] for symbol in symbols] for symbols in answers])
         self._set_places(order)
         self._roles = {
-            name: self._table([role(token) for token in plan.tokens]) for name, role in roles.items()
+            name: self._table([role(token) for token in layout.tokens]) for name, role in roles.items()
         }
-        self._roles["holds"] = self._table([token.holds[0] for token in plan.tokens])
+        self._roles["holds"] = self._table([token.holds[0] for token in layout.tokens])
         # Who has no partner has one beyond the last token, which is given the position NO_RELATION.
-        nobody = len(plan.tokens)
-        partners = {name: [partner(token) for token in plan.tokens] for name, partner in relations.items()}
+        nobody = len(layout.tokens)
+        partners = {name: [partner(token) for token in layout.tokens] for name, partner in relations.items()}
         self._partners = {
             name: self._table([nobody if number is None else number for number in numbers])
             for name, numbers in partners.items()
@@ -77,17 +77,17 @@ class VectorTask(DeviceTask):
         return torch.tensor(values, device=self.device)
 
     def _set_places(self, order: Sequence[int] | None) -> None:
-        plan, blocks = self.plan, self.plan.blocks
-        self._block = self._table([token.block for token in plan.tokens])
-        self._row = self._table([token.row for token in plan.tokens])
-        self._slot = self._table([token.slot for token in plan.tokens])
-        self._width = self._table([blocks[token.block][1] for token in plan.tokens])
+        layout, blocks = self.layout, self.layout.blocks
+        self._block = self._table([token.block for token in layout.tokens])
+        self._row = self._table([token.row for token in layout.tokens])
+        self._slot = self._table([token.slot for token in layout.tokens])
+        self._width = self._table([blocks[token.block][1] for token in layout.tokens])
         self._tuples = self._table([tuples for tuples, _ in blocks])
         self._lengths = self._table([tuples * width for tuples, width in blocks])
-        self._groups = [tuples for tuples, _ in blocks] + ([len(plan.tables)] if order is None else [])
+        self._groups = [tuples for tuples, _ in blocks] + ([len(layout.tables)] if order is None else [])
         self._in_time: Tensor | None = None
         if order is not None:
-            self._in_time = self._table([list(order).index(node) for node in plan.tables])
+            self._in_time = self._table([list(order).index(node) for node in layout.tables])
         count = sum(tuples for tuples, _ in blocks) if self.config.position == "pair" else self.positions
         self.codes = vectors.position_codes(self.config, count).to(self.device)
 
@@ -96,9 +96,9 @@ class VectorTask(DeviceTask):
     def drawn(self, draws: Draws, *, annotate: bool = True) -> Batch:
         """Samples of the pool, where there is one and they are for training; else fresh ones."""
         address = pooled(draws.address, self.config.pool)
-        symbols = vectors.draw_symbols(address, len(self.plan.symbols), self.config.symbol_dim)
+        symbols = vectors.draw_symbols(address, len(self.layout.symbols), self.config.symbol_dim)
         ranks = vectors.draw_ranks(address, self._groups)
-        in_time = ranks[..., -len(self.plan.tables) :] if self._in_time is None else self._in_time
+        in_time = ranks[..., -len(self.layout.tables) :] if self._in_time is None else self._in_time
         rank = ranks.index_select(-1, self._row)
         first = _starts(in_time, self._lengths).index_select(-1, self._block)
         place = first + rank * self._width + self._slot
@@ -126,7 +126,7 @@ class VectorTask(DeviceTask):
     def _targets(
         self, symbols: Float[Tensor, "member batch symbol dim"], token: Int[Tensor, "member batch position"]
     ) -> Float[Tensor, "member batch readout target"]:
-        # The queries are the first tokens of the plan, chain by chain.
+        # The queries are the first tokens of the layout, chain by chain.
         chain = token[..., self._first_query :: self._query_size] // self._query_size
         right = vectors.selected(symbols, self._answers[chain].flatten(2))
         return right.unflatten(2, (*chain.shape[2:], -1)).flatten(3)

@@ -43,7 +43,7 @@ Partner = Callable[[Token], int | None]
 
 
 @dataclass(frozen=True)
-class Plan:
+class SequenceLayout:
     """Tokens and symbols of one sample, numbered: the queries chain by chain, then the tables tuple by tuple.
 
     Attributes:
