@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.linear import affine, linear, linears, norm
-from hopscope.models.sites import Visit
+from hopscope.models.sites import Visit, unchanged
 
 Stream = Float[Tensor, "member batch position model"]
 Rows = Float[Tensor, "member batch row model"]
@@ -50,7 +50,7 @@ class Block:
         self,
         stream: Stream,
         rows: slice | Tensor | None = None,
-        visit: Visit | None = None,
+        visit: Visit = unchanged,
     ) -> Rows:
         """The stream after this layer.
 
@@ -59,8 +59,7 @@ class Block:
             rows: positions that are wanted; `None` means all.
             visit: called at every site of this layer, with its short name (see `sites`).
         """
-        if visit is not None:
-            stream = visit("hook_resid_pre", stream)
+        stream = visit("hook_resid_pre", stream)
         attended = self._attended(stream, rows, visit)
         return self.after_attention(stream if rows is None else stream[:, :, rows], attended, visit)
 
@@ -126,40 +125,35 @@ class Block:
         return self._heads(self._linear("attention.value", self._normed(stream)))
 
     def projected(self, heads: Float[Tensor, "member batch head query head_dim"]) -> Stream:
-        """What attention adds to the stream, from the heads' outputs."""
+        """The output of attention, made of the heads' outputs."""
         return self._linear("attention.output", heads.transpose(2, 3).flatten(-2))
 
     def after_attention(
         self,
         stream: Stream,
         attended: Stream,
-        visit: Visit | None = None,
+        visit: Visit = unchanged,
     ) -> Stream:
         """The stream after this layer, from the stream before it and what attention adds."""
-        if visit is not None:
-            attended = visit("hook_attn_out", attended)
+        attended = visit("hook_attn_out", attended)
         stream = stream + attended
         if self.config.norm == "post":
             stream = norm(self.weights, "attention_norm", stream)
         if self.config.mlp_size:
             stream = self._after_mlp(stream, visit)
-        return stream if visit is None else visit("hook_resid_post", stream)
+        return visit("hook_resid_post", stream)
 
-    def _after_mlp(self, stream: Stream, visit: Visit | None) -> Stream:
+    def _after_mlp(self, stream: Stream, visit: Visit) -> Stream:
         """The stream after the MLP, from the stream before it."""
         place = self.config.norm
-        if visit is not None:
-            stream = visit("hook_resid_mid", stream)
+        stream = visit("hook_resid_mid", stream)
         inside = norm(self.weights, "mlp_norm", stream) if place == "pre" else stream
         hidden = self._linear("mlp.inner", inside)
-        if visit is not None:
-            hidden = visit("mlp.hook_pre", hidden)
+        hidden = visit("mlp.hook_pre", hidden)
         hidden = functional.relu(hidden) if self.config.activation == "relu" else functional.gelu(hidden)
-        if visit is not None:
-            hidden = visit("mlp.hook_post", hidden)
+        hidden = visit("mlp.hook_post", hidden)
         out = self._linear("mlp.outer", hidden)
-        if visit is not None:
-            out = visit("hook_mlp_out", out)
+        out = visit("hook_mlp_out", out)
         stream = stream + out
         return norm(self.weights, "mlp_norm", stream) if place == "post" else stream
 
@@ -167,10 +161,10 @@ class Block:
         self,
         stream: Stream,
         rows: slice | Tensor | None,
-        visit: Visit | None,
+        visit: Visit,
     ) -> Rows:
         keys = self._normed(stream)
-        if self.attention == "fused" and visit is None:
+        if self.attention == "fused" and visit is unchanged:
             out = self._fused(keys, rows)
         else:
             out = self._explicit(keys, rows, visit)
@@ -180,16 +174,14 @@ class Block:
         return norm(self.weights, "attention_norm", stream) if self.config.norm == "pre" else stream
 
     def _explicit(
-        self, keys: Stream, rows: slice | Tensor | None, visit: Visit | None
+        self, keys: Stream, rows: slice | Tensor | None, visit: Visit
     ) -> Float[Tensor, "member batch head row head_dim"]:
         """Head outputs, by a softmax between two products."""
         pattern = self._pattern(keys, keys, rows, visit=visit)
         value = self._heads(self._linear("attention.value", keys))
-        if visit is not None:
-            value = _visited(visit, "attn.hook_v", value)
-            pattern = visit("attn.hook_pattern", pattern)
-        out = self._product(pattern, value)
-        return out if visit is None else _visited(visit, "attn.hook_z", out)
+        value = _visited(visit, "attn.hook_v", value)
+        out = self._product(visit("attn.hook_pattern", pattern), value)
+        return _visited(visit, "attn.hook_z", out)
 
     def _pattern(
         self,
@@ -197,17 +189,16 @@ class Block:
         keys: Stream,
         rows: slice | Tensor | None,
         heads: Sequence[int] | None = None,
-        visit: Visit | None = None,
+        visit: Visit = unchanged,
     ) -> Float[Tensor, "member batch head row key"]:
         """A softmax over products of queries and keys, both after the layer norm."""
         query = self._of_heads("attention.query", queries if rows is None else queries[:, :, rows], heads)
         key = self._of_heads("attention.key", keys, heads)
-        if visit is not None:
-            query, key = _visited(visit, "attn.hook_q", query), _visited(visit, "attn.hook_k", key)
+        query, key = _visited(visit, "attn.hook_q", query), _visited(visit, "attn.hook_k", key)
         mask = self.mask[: keys.shape[2], : keys.shape[2]]
         scores = self._product(query, key.transpose(-1, -2)) * self.config.head_size**-0.5
         scores = scores + (mask if rows is None else mask[rows])
-        return (scores if visit is None else visit("attn.hook_attn_scores", scores)).softmax(-1)
+        return visit("attn.hook_attn_scores", scores).softmax(-1)
 
     def _fused(
         self, keys: Stream, rows: slice | Tensor | None
@@ -257,5 +248,5 @@ class Block:
 def _visited(
     visit: Visit, name: str, x: Float[Tensor, "member batch head position head_dim"]
 ) -> Float[Tensor, "member batch head position head_dim"]:
-    """What a visit makes of a tensor whose site has the position before the head."""
+    """Visit a site whose tensor has the position before the head."""
     return visit(name, x.transpose(2, 3)).transpose(2, 3)

@@ -99,7 +99,7 @@ class TransformerConfig(Model):
 
     @property
     def position_count(self) -> int:
-        """How many position codes are learned."""
+        """Number of learned position codes."""
         return max(self.position_codes) + 1 if self.positions in ("learned", "pair") else 0
 
     @property

@@ -35,7 +35,7 @@ _ABLATION = {"zero": ZERO, "mean": MEAN, "resample": RESAMPLED}
 
 @runtime_checkable
 class Editable(Protocol):
-    """What interventions need of a model.
+    """The part of a model that interventions use.
 
     Attributes:
         member_axis: whether tensors of its sites have one.
@@ -45,7 +45,7 @@ class Editable(Protocol):
 
     @property
     def members(self) -> int:
-        """How many it has."""
+        """Number of members."""
         ...
 
     @property
@@ -169,7 +169,7 @@ class Edits:
         return changed if self._model.member_axis else changed[0]
 
     def _sites(self) -> dict[str, Callable[[Tensor], Tensor]]:
-        """What is called at each site where something is changed or must be remembered."""
+        """The function of each site where something is changed or must be remembered."""
         found: dict[str, Callable[[Tensor], Tensor]] = {}
         for layer in {*self.replaced, *self._weight_source, *self._equal}:
             found[f"blocks.{layer}.attn.hook_pattern"] = partial(self._pattern, layer)
@@ -270,7 +270,7 @@ class Edits:
             self._ablate_mlp(intervention)
 
     def _chosen(self, heads: tuple[int, ...] | None) -> Bool[Tensor, " head"]:
-        """Which heads are meant."""
+        """Mask of the chosen heads."""
         chosen = list(range(self.config.heads)) if heads is None else list(heads)
         if not chosen or not all(0 <= head < self.config.heads for head in chosen):
             raise ValueError(f"heads: expected some of 0 to {self.config.heads - 1}, found {heads}")
@@ -286,7 +286,7 @@ class Edits:
     def _stand_in(
         self, by: ReplacePattern, rows: Bool[Tensor, "#member batch query"]
     ) -> tuple[Float[Tensor, "#member #batch #head query key"], Bool[Tensor, "#member #batch #head query"]]:
-        """What rows of the heads read instead, and which have something to read."""
+        """Pattern that rows of the heads get instead, and mask of the rows for which there is one."""
         positions = self._batch.inputs.shape[2]
         every = torch.ones(1, 1, 1, positions, dtype=torch.bool, device=rows.device)
         if by.by == "mean":

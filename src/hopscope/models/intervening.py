@@ -1,4 +1,4 @@
-"""What a caller gives to `cache` and `intervene`, checked: inputs, a batch, values and functions of named sites.
+"""Checks of the arguments of `cache` and `intervene`: inputs, a batch, values and functions of named sites.
 
 A member and an ensemble share this file: their forward passes are two, but what may be asked of them is one.
 """
@@ -41,7 +41,7 @@ class SiteFunctions:
         self.functions = functions
 
     def __call__(self, name: str, tensor: Tensor) -> Tensor:
-        """What the functions of this site make of its tensor.
+        """The tensor of this site, after its functions.
 
         Raises:
             UserError: a function returns something else.

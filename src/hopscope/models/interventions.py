@@ -150,4 +150,4 @@ Intervention = Annotated[
     ReplacePattern | SwapAttention | EqualizeAttention | SwapValues | AblateHead | AblateMLP,
     Field(discriminator="kind"),
 ]
-"""Any of the six.  Attention patterns are first replaced, then swapped, then equalised, however they are listed."""
+"""An intervention of any kind.  Patterns are first replaced, then swapped, then equalised, however they are listed."""

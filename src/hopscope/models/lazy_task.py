@@ -1,4 +1,4 @@
-"""The task that a model was trained on, found when somebody first asks for it."""
+"""The task that a model was trained on, which is found when it is first needed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -107,7 +107,7 @@ def _by_token(
 def _projected_values(
     config: TransformerConfig, weights: Weights, stream: Float[Tensor, "member position token model"]
 ) -> Float[Tensor, "member entry model"]:
-    """What each head writes into the stream when it reads one table entry with full weight."""
+    """Output of each head when it reads one table entry with full weight."""
     value = _table_heads(config, weights, "value", stream)
     output = weights["layers.0.attention.output.weight"].unflatten(1, (config.heads, config.head_size))
     return (value @ output).flatten(1, 2)

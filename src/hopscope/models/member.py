@@ -112,7 +112,7 @@ class Block(nn.Module):
         return self.attention.split(self.attention.value(self._read(stream)))
 
     def _attended(self, x: Tensor, visit: Visit) -> Tensor:
-        """What attention adds to the stream."""
+        """The output of attention, which is added to the stream."""
         attention, normed = self.attention, self._read(x)
         pattern = attention.pattern(normed, visit)
         value = _visited(visit, "attn.hook_v", attention.split(attention.value(normed)))
@@ -193,8 +193,8 @@ class MemberTransformer(nn.Module):
 
     Attributes:
         config: its shape.
-        member_axis: tensors of its sites have none.
-        members: it is one.
+        member_axis: whether tensors of its sites have one: no.
+        members: number of members: one.
     """
 
     member_axis, members = False, 1
@@ -333,5 +333,5 @@ def _norm(config: TransformerConfig) -> nn.Module:
 
 
 def _visited(visit: Visit, name: str, x: Float[Tensor, "batch head position head_dim"]) -> Tensor:
-    """What a visit makes of a tensor whose site has the position before the head."""
+    """Visit a site whose tensor has the position before the head."""
     return visit(name, x.transpose(1, 2)).transpose(1, 2)

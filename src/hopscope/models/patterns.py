@@ -122,7 +122,7 @@ Rule = Annotated[
     Uniform | Identity | Related | OverRole | OwnChain | TwoTargets | History | MeanMap | Learned,
     Field(discriminator="kind"),
 ]
-"""Any of the nine."""
+"""A rule of any kind."""
 
 NOTHING = (Uniform(), Identity())
 """What a row does that reads nothing in particular."""

@@ -1,6 +1,6 @@
 """What roles, relations, sites and rules mean on a batch: positions, rows, and attention patterns.
 
-Whoever edits a model, clamps it in training or reads its circuit asks here, so that a rule is the same pattern for all.
+Edits of a model, clamps in training and the circuit reader all use this module, so a rule is the same pattern for all.
 """
 
 import torch

@@ -27,7 +27,7 @@ from hopscope.models.linear import Precision, linear, norm, position_codes, prod
 from hopscope.models.member import MemberTransformer
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.models.resolving import visible_keys
-from hopscope.models.sites import PREDICTIONS, Visit, at_layer, in_turn, readout_rows
+from hopscope.models.sites import PREDICTIONS, Visit, at_layer, in_turn, readout_rows, unchanged
 from hopscope.tasks.batch import Batch
 
 
@@ -41,7 +41,7 @@ class Transformer:
         attention: how attention is done where patterns are neither asked for nor edited.
         blocks: the layers.
         rows: readout positions, as the last layer computes them.
-        member_axis: tensors of its sites have one.
+        member_axis: whether tensors of its sites have one: yes.
     """
 
     member_axis = True
@@ -112,7 +112,7 @@ class Transformer:
         return Transformer(config, found, self.precision, self.attention)
 
     def at(self, precision: Precision) -> "Transformer":
-        """The same members, sharing their weights, with products of another precision."""
+        """These members with products of another precision; weights are shared."""
         return self if precision == self.precision else Transformer(self.config, self.parameters, precision)
 
     def __call__(
@@ -149,12 +149,12 @@ class Transformer:
         stream = symbol if position is None else symbol + position
         for layer, block in enumerate(self.blocks):
             last = not every_position and layer == self.config.layers - 1
-            inside = None if visit is None else at_layer(visit, layer)
+            inside = unchanged if visit is None else at_layer(visit, layer)
             stream = block(stream, self.rows if last else None, inside)
         return self.read_out(stream, visit)
 
     def _looked_up(self, inputs: Int[Tensor, "#member batch position"]) -> Tensor:
-        """The same predictions by the faster way for one-layer token models."""
+        """The predictions of a one-layer token model, by the faster way."""
         inputs = inputs.expand(self.members, -1, -1)
         stream, attended = lookup.attended(self.config, self.weights, self._mask, self._readout, inputs)
         return self.read_out(self.blocks[0].after_attention(stream, attended)).transpose(1, 2)

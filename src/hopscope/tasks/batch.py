@@ -38,7 +38,7 @@ class Lazy(Mapping[str, Tensor]):
         return f"Lazy({', '.join(self._given)})"
 
     def ready(self) -> dict[str, Any]:
-        """Those that need no call."""
+        """The tensors that are there already; no function is called."""
         return {name: value for name, value in self._given.items() if not callable(value)}
 
 
@@ -131,17 +131,6 @@ class Batch:
 def given(named: Mapping[str, Any]) -> dict[str, Any]:
     """Named tensors of a batch that are there already: no function is called."""
     return named.ready() if isinstance(named, Lazy) else dict(named)
-
-
-def addresses(
-    step: int | range | Int[Tensor, ""], start: int, batch: int, device: torch.device
-) -> tuple[int | Int[Tensor, "*sample"], Int[Tensor, " sample"]]:
-    """Step and index of every sample of `DeviceTask.sample`, as `rng.bits` takes them."""
-    index = torch.arange(start, start + batch, device=device)
-    if not isinstance(step, range):
-        return step, index
-    steps = torch.arange(step.start, step.stop, step.step, device=device)
-    return steps.repeat_interleave(batch), index.repeat(len(steps))
 
 
 def joined(batches: Sequence[Batch]) -> Batch:

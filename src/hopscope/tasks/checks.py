@@ -12,7 +12,7 @@ from hopscope.tasks.task import Shape
 
 @dataclass(frozen=True)
 class BatchCheck:
-    """What a batch should be like.
+    """A check that a batch is as its task declares.
 
     Attributes:
         maker: what made it, such as `Copy.sample`.

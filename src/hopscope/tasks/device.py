@@ -14,7 +14,7 @@ from hopscope.tasks.losses import accuracy, default_gradient
 from hopscope.tasks.task import Shape, Task, Use, role_words
 
 GROUP = "@"
-"""Stands between a metric and the group of samples that it is of."""
+"""Separator between the name of a metric and the name of a group of samples."""
 
 
 class DeviceTask:

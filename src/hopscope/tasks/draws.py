@@ -16,7 +16,6 @@ from torch import Tensor
 
 from hopscope import rng
 from hopscope.errors import UserError
-from hopscope.tasks.batch import addresses
 from hopscope.tasks.task import Use
 
 Address = tuple[
@@ -37,19 +36,19 @@ _KEY_BITS = 62
 
 
 def name_key(name: str) -> int:
-    """What a name adds to the key of the generator: 62 bits."""
+    """The 62 bits that a name adds to the key of the generator."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> (64 - _KEY_BITS)
 
 
 def use_of(stream: str) -> Use:
-    """What samples of a stream are for."""
+    """The use of the samples of a stream."""
     return cast(Use, next((use for use, name in STREAMS.items() if name == stream), "probe"))
 
 
 def pooled(address: Address, examples: int | None) -> Address:
-    """Where the training samples of these addresses are drawn from: a pool of fixed samples, or themselves.
+    """Addresses that samples are drawn from: for training with a finite pool those of its samples, else the same.
 
-    Each of them is any sample of the pool, independently: in a long run every one is seen about equally often.
+    Each training sample is any sample of the pool, independently: in a long run all are seen about equally often.
     """
     seeds, stream, step, index = address
     if examples is None or stream != "train":
@@ -102,12 +101,15 @@ class Draws:
         examples: int | None = None,
     ) -> "Draws":
         """Samples `start … start + batch - 1` of a step, or of each of a range of steps; see `DeviceTask.sample`."""
-        steps, index = addresses(step, start, batch, seeds.device)
-        return cls(seeds, stream, steps, index, examples=examples)
+        index = torch.arange(start, start + batch, device=seeds.device)
+        if isinstance(step, range):
+            steps = torch.arange(step.start, step.stop, step.step, device=seeds.device)
+            step, index = steps.repeat_interleave(batch), index.repeat(len(steps))
+        return cls(seeds, stream, step, index, examples=examples)
 
     @property
     def device(self) -> torch.device:
-        """Where the numbers lie."""
+        """The device of the numbers."""
         return self.seeds.device
 
     @property
@@ -117,7 +119,7 @@ class Draws:
 
     @property
     def use(self) -> Use:
-        """What the samples are for."""
+        """The use of the samples."""
         return use_of(self.stream)
 
     @property

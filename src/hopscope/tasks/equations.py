@@ -48,7 +48,7 @@ class EquationsTask(DeviceTask):
     def __init__(
         self, config: EquationsConfig, device: torch.device | str = "cpu", examples: int | None = None
     ):
-        """`examples`: see `Task.on`."""
+        """Make the tables of the task; `Task.on` explains `examples`."""
         super().__init__(config, device, examples)
         self.config, self.vocabulary = config, config.vocabulary
         self._layout = Layout(config, self.device)
@@ -253,7 +253,7 @@ class EquationsTask(DeviceTask):
         return predictions.gather(2, asked)[:, :, 0], answers
 
     def _shares(self, batch: Batch) -> Float[Tensor, "member batch readout"]:
-        """What each readout counts in the loss of its text: every token that is to be predicted alike."""
+        """Weight of each readout in the loss of its text: all tokens that are to be predicted count alike."""
         return counted(batch).float() / self._average
 
     def losses(

@@ -19,7 +19,7 @@ _PADDING, _GIVEN, _EQUALS, _FOUND, _WORD, _QUERY, _ANSWER, _END, _REPEATED = ran
 
 
 class Drawn(NamedTuple):
-    """What chance decides about questions: all rounds of the deepest, of which shallower ones have the first.
+    """The random choices of questions, for all rounds of the deepest; shallower questions have the first rounds.
 
     Attributes:
         depth: number of each question's depth in `depths`.
@@ -108,7 +108,7 @@ class Layout:
     def follow(
         self, drawn: Drawn, symbols: Int[Tensor, "member batch any"]
     ) -> Int[Tensor, "member batch any"]:
-        """What stands on the right of each name's line; values stay what they are."""
+        """The symbol on the right of each name's line; values stay as they are."""
         found = drawn.found.gather(-1, (symbols - self.config.chains).clamp(min=0))
         return torch.where(symbols >= self.config.chains, found, symbols)
 

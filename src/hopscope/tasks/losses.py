@@ -53,7 +53,7 @@ def accuracy(predictions: Predictions, batch: Batch) -> Float[Tensor, " member"]
 
 
 def counted(batch: Batch) -> Bool[Tensor, "#member batch readout"]:
-    """Which readouts enter the loss."""
+    """Mask of the readouts that enter the loss."""
     _, samples, readouts = batch.targets.shape[:3]
     if batch.weights is None:
         return torch.ones(1, samples, readouts, dtype=torch.bool, device=batch.targets.device)

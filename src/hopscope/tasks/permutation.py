@@ -41,7 +41,7 @@ class PermutationTask(DeviceTask):
     def __init__(
         self, config: PermutationConfig, device: torch.device | str = "cpu", examples: int | None = None
     ):
-        """`examples`: see `Task.on`."""
+        """Make the tables of the task; `Task.on` explains `examples`."""
         super().__init__(config, device, examples)
         self.config = config
         self.split = MappingSplit(config.values, config.held_out_share, config.split_seed, self.device)

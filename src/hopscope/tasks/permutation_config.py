@@ -28,7 +28,7 @@ LARGEST_LISTED = 50_000
 
 
 def training_mappings(values: int, held_out_share: float) -> int:
-    """How many of all V! mappings are used in training: the others are held out, at least one and not all."""
+    """Number of the V! mappings that are used in training; the others are held out, at least one and not all."""
     total = math.factorial(values)
     return total - min(max(round(held_out_share * total), 1), total - 1)
 
@@ -84,7 +84,7 @@ class PermutationConfig(BuiltInTask):
 
     def sample(self, draws: "Draws") -> "Batch":
         """Sequences of training mappings; held-out ones of held-out mappings."""
-        return self.on(draws.device).drawn(draws, _split(draws.use))
+        return self.on(draws.device).drawn(draws, "held_out" if draws.use == "held-out" else "train")
 
     def cases(self, use: Use) -> "Batch | None":
         """All held-out sequences, where all have a repeat or none has, and there are not too many."""
@@ -119,8 +119,3 @@ class PermutationConfig(BuiltInTask):
                 f"found slots {self.repeat_slots} and sources {self.repeat_sources}"
             )
         return self
-
-
-def _split(use: Use) -> str:
-    """Which mappings samples of a use have."""
-    return "held_out" if use == "held-out" else "train"

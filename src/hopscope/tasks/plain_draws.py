@@ -36,7 +36,7 @@ class PlainDraws:
 
     @property
     def use(self) -> Use:
-        """What the sample is for."""
+        """The use of the sample."""
         return use_of(self.stream)
 
     def bits(self, block: int = 0) -> list[int]:

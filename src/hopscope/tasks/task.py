@@ -29,7 +29,7 @@ Floors = Mapping[str, float | Mapping[str, float]]
 
 
 class Shape(Config):
-    """What a model must fit: the sizes of a task's inputs and predictions.
+    """The sizes of a task's inputs and predictions, which a model must fit.
 
     Attributes:
         inputs: `"tokens"` (ids below `input_size`) or `"vectors"` (of `input_size` features).
@@ -142,7 +142,7 @@ class Task(Config):
         return None
 
     def counterfactuals(self, batch: "Batch") -> "Mapping[str, torch.Tensor] | None":
-        """What the circuit reader can exchange in samples: name of a thing → inputs in which it is another one.
+        """Inputs with one thing exchanged, by the name of that thing, for the circuit reader.
 
         By default (`None`) the reader takes the inputs of one role from another sample.
         """
@@ -158,7 +158,7 @@ class Task(Config):
         Args:
             predictions: of the model itself, `[1, batch, readout, output]`.
             batch: what was asked, with a member axis of 1.
-            threshold: the loss that a circuit may have, if somebody asked for one.
+            threshold: the loss that a circuit may have, if one was asked for.
         """
         return None
 
@@ -186,12 +186,12 @@ class Task(Config):
 
 def _words(task: Task) -> Mapping[str, Any]:
     words: Any = task.words
-    # Whoever writes `words` as a method, like the rest of a task, means the same.
+    # An author may write `words` as a method, like the rest of a task.
     return words() if callable(words) else words
 
 
 def token_words(task: Task) -> Callable[[int], str]:
-    """How a task writes a token: as its `words` say, or as a number."""
+    """The function that writes a token: the one in the task's `words`, or `str`."""
     return _words(task).get("token", str)
 
 

@@ -132,7 +132,7 @@ class VectorTask(DeviceTask):
         return right.unflatten(2, (*chain.shape[2:], -1)).flatten(3)
 
     def _weights(self, draws: Draws) -> Float[Tensor, "1 #batch 1 target"] | None:
-        """How much each dimension of the target counts, where that is not the same for all."""
+        """Weight of each dimension of the target; `None` where all are alike."""
         return None
 
     def _annotated(
@@ -173,7 +173,7 @@ class VectorTask(DeviceTask):
 def _of(
     table: Int[Tensor, " token"], token: Int[Tensor, "member batch position"]
 ) -> Int[Tensor, "member batch position"]:
-    """What a table says of the token at every position."""
+    """The entry of a table for the token at every position."""
     return table.expand(*token.shape[:-1], -1).gather(-1, token)
 
 
@@ -187,7 +187,7 @@ def _through(
 
 
 def _starts(in_time: Int[Tensor, "*lead table"], sizes: Int[Tensor, " block"]) -> Int[Tensor, "*lead block"]:
-    """Where every block begins: the tables by their rank in time, and after them the queries, which are block 0."""
+    """First position of every block: the tables by their rank in time, then the queries, which are block 0."""
     tables = sizes[1:]
     earlier = in_time[..., None, :] < in_time[..., :, None]
     queries = tables.sum().expand(*in_time.shape[:-1], 1)

@@ -79,7 +79,7 @@ def _ranks(words: Int[Tensor, "*lead item"]) -> Int[Tensor, "*lead item"]:
 
 
 def inverse(places: Int[Tensor, "*lead item"]) -> Int[Tensor, "*lead item"]:
-    """Which thing stands at each place."""
+    """The thing that stands at each place."""
     things = torch.arange(places.shape[-1], device=places.device)
     return torch.empty_like(places).scatter_(-1, places, things.expand_as(places))
 

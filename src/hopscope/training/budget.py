@@ -1,4 +1,4 @@
-"""How long a command may work."""
+"""The time that a command may take."""
 
 import time
 from dataclasses import dataclass, field

@@ -33,7 +33,7 @@ def load_ensemble(
 
 
 def member_record(run: RunFolder, member: int) -> MemberRecord:
-    """What `members.json` says of a member.
+    """The record of a member in `members.json`.
 
     Raises:
         UserError: the run has no such member.

@@ -21,7 +21,7 @@ from hopscope.training.optimizer import Optimizer
 _R = TypeVar("_R")
 
 Notice = Callable[[int], None]
-"""Hears with how many members at a time the work goes on."""
+"""A function that is called with the number of members at a time, when that gets smaller."""
 
 _MEMORY_MESSAGES = ("CUDA out of memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 """Words by which libraries below torch report that memory ran out."""
@@ -36,7 +36,7 @@ class Fitting:
     """
 
     def __init__(self, members: int, what: str, remedy: str, notice: Notice):
-        """`what` is done, what the user can do where one member does not fit, and who hears of a smaller number."""
+        """Name the work, the remedy where one member does not fit, and a function that is told of smaller parts."""
         self.members, self.at_a_time = members, members
         self._what, self._remedy, self._notice = what, remedy, notice
 
@@ -103,7 +103,7 @@ class TrainingSteps:
         optimizer: Optimizer,
         notice: Notice = lambda size: None,
     ):
-        """See `Engine.gradient`; `notice` hears where members are split into parts.
+        """Prepare the engine (see `Engine.gradient`); `notice` is called where members are split into parts.
 
         Raises:
             UserError: this machine lacks what the engine needs.

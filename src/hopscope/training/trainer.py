@@ -51,7 +51,7 @@ HEALTHY = -1
 
 @dataclass(frozen=True)
 class Progress:
-    """What the trainer says of itself after each interval.
+    """The state of training after an interval.
 
     Attributes:
         step, steps: steps done, and to do in all.

@@ -189,7 +189,7 @@ def build(task: RetrievalConfig, design: Design) -> Transformer:
 
 @dataclass(frozen=True)
 class _Features:
-    """Where things are in the stream, seen as features of which each is written twice.
+    """The places of things in the stream, seen as features of which each is written twice.
 
     The first is the constant, the second says how unpaired a token is; then a vector and a half square for each slot.
     """
@@ -319,7 +319,7 @@ class _Compiler:
     # Scores.
 
     def _terms(self, layer: int, head: HeadDesign | None) -> list[_Term]:
-        """What the head compares, and what it avoids, with weights that keep the two apart."""
+        """The comparisons of the head and those that it avoids, with weights that keep the two apart."""
         if head is None or head.compares is None:
             return []
         of_codes = head.compares[0] % 2 == 1
@@ -444,7 +444,7 @@ def _shifted(task: RetrievalConfig, shift: int) -> Float[Tensor, "dim dim"]:
 
 
 def _code_gap(task: RetrievalConfig) -> float:
-    """How much less the dot product of two different position codes is than that of a code with itself."""
+    """Least difference between the dot product of a position code with itself and with another one."""
     codes = _codes(task).double()
     alike = (codes @ codes.T).fill_diagonal_(-torch.inf).max()
     gap = task.symbol_dim / 2 - float(alike)

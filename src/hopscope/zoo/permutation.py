@@ -46,7 +46,7 @@ _LEAST = 0.04
 
 
 class Read(NamedTuple):
-    """What the rows of a step do at one head.
+    """The read of the rows of a step at one head.
 
     Attributes:
         layer, head: which head.

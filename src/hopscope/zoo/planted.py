@@ -107,7 +107,7 @@ def planted_models() -> Iterator[Planted]:
 
 
 class _Layout(NamedTuple):
-    """Where a recipe stands in a model.
+    """The place of a recipe in a model.
 
     Attributes:
         heads: heads of every layer (more if the recipe needs them).
@@ -356,7 +356,7 @@ def _decoy(
 
 
 def _masked(recipe: Recipe, at: tuple[int, ...], layer: int) -> list[_Sharp]:
-    """What can be read in a layer of a model with the causal mask."""
+    """The reads that are possible in a layer of a model with the causal mask."""
     deep = recipe.task.steps > 1
     if layer >= at[-1] and recipe.last_hop is not None and deep:
         # The best of decoys: where the true one reads, or would if it did not read a copy.
@@ -371,7 +371,7 @@ def _masked(recipe: Recipe, at: tuple[int, ...], layer: int) -> list[_Sharp]:
 
 
 def _unmasked(recipe: Recipe) -> list[_Sharp]:
-    """What can be read in any layer of a model without a mask."""
+    """The reads that are possible in any layer of a model without a mask."""
     deeper: list[_Sharp] = [("same_symbol", second_of(1), _SAME)] if recipe.task.steps > 1 else []
     mates: list[_Sharp] = [("pair_mate", {"kind": kind}, _MATES) for kind in (FIRST, SECOND)]
     return [("same_symbol", query(), _SAME), *mates, *deeper]

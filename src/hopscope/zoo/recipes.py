@@ -19,7 +19,7 @@ Outside of it:
 - *leaking relay*: both; the last read is shared between the second and the first token of a pair of any chain.
 
 Values do not care by which way they come.  A relay or detour also works if every token is *made* to copy what its own
-chain needs and the query to read it there, by simple rules: whoever judges by the loss alone finds a circuit that the
+chain needs and the query to read it there, by simple rules: a judge of the loss alone finds a circuit that the
 model does not have.  Of those with a leak no rules are a substitute.
 """
 
@@ -74,7 +74,7 @@ class Recipe:
 
 
 def witness_recipe(task: RetrievalConfig, mask: Mask) -> Recipe:
-    """What a witness does: pointer doubling under the causal mask, reflections without one."""
+    """The recipe of a witness: pointer doubling under the causal mask, reflections without one."""
     layers = plan(task.steps, mask=mask).layers
     name = f"{'doubling' if mask == 'causal' else 'reflection'}, D = {task.steps}"
     return Recipe(

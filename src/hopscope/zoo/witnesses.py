@@ -10,7 +10,7 @@ e_i.
 What a position has read it keeps in *slots*, which are numbered along the chain from its own symbol: slot 0 is the
 own symbol, slot -1 the own code, slot 1 the code of the other token with that symbol, slot -2 the symbol of the
 other token of the pair, and so on.  Slot a of a query or second token holds e_{i+a}, of a first token, which looks
-the other way, e_{i-1-a}.  Even slots hold symbols and odd ones codes, whoever it is: one set of weights serves all
+the other way, e_{i-1-a}.  Even slots hold symbols and odd ones codes, for every token: one set of weights serves all
 rows at once.
 
 A head compares one slot of the reading row with one slot of every key.  Two recipes reach the exact minimum:
@@ -23,7 +23,7 @@ A head compares one slot of the reading row with one slot of every key.  Two rec
 - *no mask, any order, two heads: reflection.* Every piece has two holders (the two tokens with a symbol; those of a
   pair), and so has every piece in a slot: the row that holds e in slot a, and its mirror image about e, which holds
   it in its slot a too.  One head reads the mirror image about a piece to the one side, the other to the other side.
-  Whoever knew g pieces beyond its own symbol, and likewise beyond its code, then knows any g' ≤ 3g + 1 with g' - g
+  A token that knew g pieces beyond its own symbol, and likewise beyond its code, then knows any g' ≤ 3g + 1 with g' - g
   odd: 2D pieces are reached after the least t with (3^t - 1)/2 ≥ 2D.  The number g of each layer is chosen as small
   as the next layer permits, so that whatever is needed is read from a position that exists.
 
@@ -131,7 +131,7 @@ def witness(task: RetrievalConfig, *, mask: Mask = "causal") -> Transformer:
 
 
 def plan(steps: int, *, mask: Mask = "causal", asked: Sequence[int] | None = None) -> WitnessPlan:
-    """Who reads whom on chains of D steps; see the module for the recipes.
+    """The plan of a witness for chains of D steps; the module explains its two recipes.
 
     Args:
         steps: D.
@@ -233,7 +233,7 @@ _Key = tuple[int, int]
 
 @dataclass
 class _Needs:
-    """What an answer depends on, followed back through the layers of a recipe.
+    """The reads that an answer depends on, followed back through the layers of a recipe.
 
     Attributes:
         recipe: heads of each layer.

@@ -36,5 +36,5 @@ class Draws:
 
 
 def words_of(*, numbers: int, permutations: tuple[int, ...]) -> int:
-    """How many words it takes to draw some numbers and permutations of the given lengths."""
+    """Number of words that it takes to draw some numbers, and permutations of the given lengths."""
     return numbers + sum(length - 1 for length in permutations)

@@ -102,7 +102,7 @@ class Applied:
         )
 
     def _values(self) -> tuple[str, ...]:
-        """What the function gives for each variable."""
+        """Value of the function for each variable."""
         table = self.tables[self.aliases[self.function]]
         return tuple(VALUES[table[value]] for value in self.variables)
 

@@ -18,7 +18,7 @@ Words = tuple[str, ...]
 
 
 class Telling(NamedTuple):
-    """How the lines of one round are said: subject, verb, object, end.
+    """The wording of the lines of one round: subject, verb, object, end.
 
     Attributes:
         subjects: as the symbols of one level are written in front of the verb.
@@ -51,7 +51,7 @@ class Linear:
 
     @property
     def chains(self) -> int:
-        """N."""
+        """Number of chains N."""
         return len(self.levels[0])
 
     @cached_property

@@ -45,18 +45,18 @@ class Form(Protocol):
 
     @property
     def size(self) -> int:
-        """How many different prompts there are."""
+        """Number of different prompts."""
 
     @property
     def words(self) -> int:
-        """How many random words one draw takes."""
+        """Number of random words that one draw takes."""
 
     def draw(self, draws: Draws) -> Drawn:
         """Let chance decide, every prompt with the same probability."""
 
 
 class Meaning(NamedTuple):
-    """What a line says.
+    """The meaning of a line.
 
     Attributes:
         chain: as in `Fact`.

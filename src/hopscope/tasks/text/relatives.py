@@ -1,4 +1,4 @@
-"""Relatives (F5): conditional retrieval; with whom somebody lives depends on who it is and on the job."""
+"""Relatives (F5): conditional retrieval; the relative that a person lives with depends on the person and the job."""
 
 from dataclasses import dataclass
 from math import factorial
@@ -28,7 +28,7 @@ class Relatives:
 
     @property
     def size(self) -> int:
-        """Who lives where and in which order it is said, whose relative each is, the rules, the jobs, the question."""
+        """Number of questions: homes and their order, each one's relatives, rules, jobs, and the person asked about."""
         size = _COUNT
         for length in _PERMUTATIONS:
             size *= factorial(length)
@@ -109,7 +109,7 @@ class Family:
         return self.rules[self.jobs[person]]
 
     def _home(self, person: int) -> int:
-        """With which relative somebody lives."""
+        """The relative that a person lives with."""
         return self.kin[self._relation(person)][person]
 
     def _answer(self, person: int) -> str:

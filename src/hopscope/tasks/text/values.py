@@ -1,6 +1,6 @@
 """A question in words and its structure: what other rooms read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 
@@ -43,7 +43,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """How a wrong acceptable answer can come about.
+    """A wrong acceptable answer, and the errors that lead to it.
 
     Attributes:
         answer: the wrong answer.
@@ -59,7 +59,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What a prompt is made of.
+    """The parts of a prompt.
 
     Attributes:
         chain: the chain that is asked for.
@@ -104,12 +104,5 @@ class Question:
 
     def record(self) -> dict[str, Any]:
         """The question as one JSON object: everything but the structure."""
-        return {
-            "id": self.id,
-            "formulation": self.formulation,
-            "depth": self.depth,
-            "chains": self.chains,
-            "prompt": self.prompt,
-            "answer": self.answer,
-            "acceptable": list(self.acceptable),
-        }
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "structure"}
+        return {**named, "acceptable": list(self.acceptable)}

@@ -167,7 +167,7 @@ def _plain(plan: UnitPlan, device: str) -> bool:
 
 
 def _check_compiler(device: str) -> None:
-    """What torch.compile needs: a C++ compiler for a CPU; Triton and a C compiler, for its launchers, for CUDA."""
+    """Check what torch.compile needs: for a CPU a C++ compiler; for CUDA Triton, and a C compiler for its launchers."""
     if device == "cuda" and find_spec("triton") is None:
         raise UserError(
             "engine: expected triton, with which torch.compile makes CUDA kernels, found none; "

@@ -8,16 +8,14 @@ the next one begins, so that what it leaves on its way up is still in cache on i
 It gives what autograd gives, to rounding (tested); `docs/performance.md` has the ratios.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.parameters import Parameters
-from hopscope.models.transformer import Transformer
-from hopscope.tasks.device import DeviceTask
-from hopscope.training.config import TrainingConfig
-from hopscope.training.engines import Gradient
 from hopscope.training.engines.attention import Columns
 from hopscope.training.engines.batches import ChunkedGradient, fill, in_chunks
 from hopscope.training.engines.lanes import LANES
@@ -73,8 +71,5 @@ class DeepGradient(ChunkedGradient):
         self._weights.source.back_matrix[member].addmm_(self._inputs.matrix, self._room.back.rows)
 
 
-def gradient(
-    model: Transformer, task: DeviceTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
-) -> Gradient:
-    """See `Engine.gradient`."""
-    return in_chunks(DeepGradient, model, task, training, seeds, buffer)
+gradient = partial(in_chunks, DeepGradient)
+"""The engine's training steps; see `Engine.gradient`."""

@@ -125,7 +125,7 @@ class FirstLayer(Layer):
         self._scaled, self._weighted = (Columns(torch.zeros_like(inputs.apart)) for _ in range(2))
 
     def forward(self, weights: LayerWeights, stream: Columns) -> Columns:
-        """As of any layer, with the inputs as they are at the time."""
+        """The stream after this layer; reads the inputs as they are at the time."""
         loops.standardise_inputs(stream.array, self._inputs.array, self._scaled.array)
         torch.mm(weights.source.matrix.t(), self._scaled.matrix, out=self._projected.matrix)
         return self._attend(weights, stream)
@@ -165,7 +165,7 @@ class LastLayer(Layer):
         return self._attend(weights, self._stream)
 
     def backward(self, weights: LayerWeights) -> None:
-        """As of any layer; the other rows have a gradient as keys and values alone."""
+        """Add to the gradients of this layer's weights; other rows have a gradient as keys and values alone."""
         room, below = self.room, self.below
         self._attend_back(weights)
         back_query, back_pairs = self._split(weights.projections.gradient)

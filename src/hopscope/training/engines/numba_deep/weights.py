@@ -29,12 +29,12 @@ class LinearMap(NamedTuple):
     gradient: Tensor
 
     def at(self, *here: int) -> "LinearMap":
-        """That of one member (and layer)."""
+        """The map of one member (and layer)."""
         return LinearMap(self.matrix[here], self.gradient[here])
 
 
 class NormInput(NamedTuple):
-    """What a norm is given beside the stream.
+    """The input of a norm beside the stream.
 
     Attributes:
         shift: `[d]`, what the stream lacks there: biases that are left out of it.
@@ -46,7 +46,7 @@ class NormInput(NamedTuple):
 
 
 class LayerWeights(NamedTuple):
-    """What one layer of one member reads and adds to; see `DeepWeights`.
+    """The weights that one layer of one member reads, and the gradients that it adds to; see `DeepWeights`.
 
     Attributes:
         query_bias, back_query_bias: `[head, j]`.
@@ -69,7 +69,7 @@ class LayerWeights(NamedTuple):
 
 
 class ReadoutWeights(NamedTuple):
-    """What the readout of one member reads and adds to; see `DeepWeights`."""
+    """The weights that the readout of one member reads, and the gradients that it adds to; see `DeepWeights`."""
 
     input: NormInput
     map: LinearMap
@@ -275,7 +275,7 @@ class DeepWeights:
         self.source.fold(weight, bias, self._projections.map.matrix[:, 0])
 
     def _shift(self) -> None:
-        """What biases add to the stream, up to each norm; the embedding's is in its matrix."""
+        """The sum of the biases in the stream, up to each norm; the embedding's bias is in its matrix."""
         layers, value_bias = self._plain.layers, self._parts(self._projections.bias)[2]
         added = layers["attention.output.bias"] + _applied(value_bias, self._output.matrix)
         self._mlp_input[0] = added

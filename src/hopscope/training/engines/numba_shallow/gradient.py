@@ -68,7 +68,7 @@ class ShallowGradient:
         self._gradient: Tensor | None = None
 
     def _shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
-        """What is kept between the loops; `rows` and `tables` say what each is."""
+        """Shapes of the tensors that are kept between the loops; `rows` and `tables` explain them."""
         config = self.config
         heads, keys, size, width = config.heads, config.length, config.input_size, config.width
         slots, sources = len(self._readout), config.input_size + max(config.position_count, 1)
@@ -185,7 +185,7 @@ class ShallowGradient:
 def gradient(
     model: Transformer, task: DeviceTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
 ) -> Gradient:
-    """See `Engine.gradient`."""
+    """The engine's training steps; see `Engine.gradient`."""
     own = cast(PermutationTask, own_task(task))
     shallow = ShallowGradient(model.config, model.parameters, training.batch_size)
     batches = TrainingBatches(own, training, seeds)

@@ -7,16 +7,14 @@ stream to norm, to keep and to go back through: the paper's model of 24 layers a
 It gives what autograd gives, to rounding (tested).  Samples lie, and attend, as `attention` says.
 """
 
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.parameters import Parameters
-from hopscope.models.transformer import Transformer
-from hopscope.tasks.device import DeviceTask
-from hopscope.training.config import TrainingConfig
-from hopscope.training.engines import Gradient
 from hopscope.training.engines.attention import Attention, Columns
 from hopscope.training.engines.batches import ChunkedGradient, fill, in_chunks
 from hopscope.training.engines.lanes import LANES
@@ -121,7 +119,7 @@ class VirtualGradient(ChunkedGradient):
 
 
 class _Layer:
-    """What one layer keeps of a chunk of samples.
+    """The buffers of one layer for a chunk of samples.
 
     Attributes:
         inverse: `[tile, position, lane]`, one over the deviation of the stream at its norm.
@@ -157,8 +155,5 @@ class _Layer:
         self.attention.forward(bias)
 
 
-def gradient(
-    model: Transformer, task: DeviceTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
-) -> Gradient:
-    """See `Engine.gradient`."""
-    return in_chunks(VirtualGradient, model, task, training, seeds, buffer)
+gradient = partial(in_chunks, VirtualGradient)
+"""The engine's training steps; see `Engine.gradient`."""
