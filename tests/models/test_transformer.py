@@ -196,7 +196,8 @@ def test_captured_tensors_have_the_shapes_they_say(model):
     config = model.config
     predictions, captured = model.capture(inputs(config))
     lead, heads = (MEMBERS, BATCH), config.heads
-    shapes = {name: [tensor.shape for tensor in tensors] for name, tensors in vars(captured).items()}
+    names = ("patterns", "heads", "mlps", "streams")
+    shapes = {name: [tensor.shape for tensor in getattr(captured, name)] for name in names}
     assert predictions.shape == (*lead, POSITIONS, OUTPUT)
     assert shapes == {
         "patterns": [(*lead, heads, POSITIONS, POSITIONS)] * config.layers,
