@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-CHECKED_ROOMS = ("rng", "tasks", "models", "training", "probes", "circuits", "language")
+CHECKED_ROOMS = ("rng", "tasks", "models", "training", "probes", "circuits", "studies", "zoo", "language")
 """Rooms whose annotations are checked at every call, so that the shapes in their signatures are tested facts."""
 
 
