@@ -9,7 +9,7 @@ def symbol(step: int) -> str:
 
 
 def symbols(steps: Iterable[int]) -> list[str]:
-    """Several of them."""
+    """The names of several symbols, such as x₁ and x₂."""
     return [symbol(step) for step in steps]
 
 

@@ -136,5 +136,5 @@ def maps(
 
 
 def in_255ths(attention: Float[Tensor, "*axes"]) -> UInt8[Tensor, "*axes"]:
-    """Attention as bytes."""
+    """Attention as bytes: 255 stands for attention 1."""
     return (attention * 255.0).round().to(torch.uint8)

@@ -1,4 +1,4 @@
-"""`hopscope bench`."""
+"""The command `hopscope bench`: measure speed with the scripts of a source tree."""
 
 import dataclasses
 import subprocess
@@ -43,7 +43,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
+    """Run the command; returns the script's exit status."""
     options = parse(Options, arguments, "bench")
     script = BENCHMARKS / _script(options)
     if not script.is_file():

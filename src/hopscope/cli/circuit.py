@@ -1,4 +1,4 @@
-"""`hopscope circuit`."""
+"""The command `hopscope circuit`: read a member's circuit."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""`hopscope heads`."""
+"""The command `hopscope heads`: score heads of a pretrained model."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""`hopscope new study NAME`."""
+"""The command `hopscope new study NAME`: begin a study."""
 
 import dataclasses
 import re

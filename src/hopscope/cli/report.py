@@ -1,4 +1,4 @@
-"""`hopscope report`."""
+"""The command `hopscope report`: build the page of runs."""
 
 import dataclasses
 from pathlib import Path
@@ -24,7 +24,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
+    """Run the command; returns the exit status."""
     options = parse(Options, arguments, "report")
     if not options.paths:
         raise UserError(

@@ -1,4 +1,4 @@
-"""`hopscope run STUDY`."""
+"""The command `hopscope run STUDY`: train and conclude a study."""
 
 import dataclasses
 import sys
@@ -32,7 +32,7 @@ class RunOptions:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
+    """Run the command; returns the exit status."""
     if not arguments or arguments[0].startswith("-"):
         asked_for_help = bool(arguments) and arguments[0] in ("-h", "--help")
         names = ", ".join(study_names())

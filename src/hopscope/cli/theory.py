@@ -1,4 +1,4 @@
-"""`hopscope theory`."""
+"""The command `hopscope theory`: count the layers that a chain needs."""
 
 import dataclasses
 import json
@@ -45,7 +45,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
+    """Run the command; returns the exit status."""
     options = parse(Options, arguments, "theory")
     order = _order(options.order)
     found = _found(options, order)

@@ -52,7 +52,7 @@ class TransformerConfig(Config):
 
     @property
     def head_size(self) -> int:
-        """Size of one head."""
+        """Features of one attention head."""
         return self.head_dim if self.head_dim is not None else self.width // self.heads
 
     @property

@@ -45,12 +45,12 @@ class Editable(Protocol):
 
     @property
     def members(self) -> int:
-        """How many it has."""
+        """Number of members in the model."""
         ...
 
     @property
     def config(self) -> TransformerConfig:
-        """Its shape."""
+        """The shape of every member: layers, heads and widths."""
         ...
 
     def cache(self, inputs: Tensor) -> Mapping[str, Tensor]:

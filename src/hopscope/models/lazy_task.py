@@ -15,11 +15,11 @@ class Sampling(Protocol):
     """What a model needs of its task on a device: samples to be shown."""
 
     def sample(self, seeds: Tensor, stream: str, step: int, batch: int) -> Batch:
-        """Samples of one step."""
+        """Draw the samples of one step."""
         ...
 
     def evaluation(self, count: int) -> Batch:
-        """Held-out samples."""
+        """Draw a number of held-out samples."""
         ...
 
 

@@ -75,7 +75,7 @@ def path_colour(path: CircuitPath) -> str:
 
 
 def edge_width(attention: float, share: float) -> float:
-    """Width of an edge."""
+    """Width of an edge at an attention."""
     return THINNEST + (THICKEST - THINNEST) * attention * share
 
 

@@ -28,7 +28,7 @@ def symbol(name: str) -> str:
 
 
 def head_name(path: ListedPath) -> str:
-    """`layer.head`."""
+    """A path's head, written as `layer.head`."""
     return f"{path.layer}.{path.head}"
 
 

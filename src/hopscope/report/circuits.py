@@ -119,7 +119,7 @@ class ListedPath(Config):
 
     @property
     def place(self) -> tuple[int, int]:
-        """Layer and head."""
+        """Layer and head of the path."""
         return self.layer, self.head
 
     @property

@@ -209,7 +209,7 @@ class ExplorerBlock(Config):
 
     @property
     def values(self) -> int:
-        """V."""
+        """V, the number of values of the models' task."""
         return self.models[0].config.values
 
     @model_validator(mode="after")
@@ -264,7 +264,7 @@ class Story(Config):
 
 
 class RunConfig(BaseModel):
-    """config.json: what was asked."""
+    """The content of config.json: study, preset and configuration."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 

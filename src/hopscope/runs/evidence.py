@@ -128,17 +128,17 @@ class Evidence:
 
     @property
     def members(self) -> list[int]:
-        """Numbers of the members."""
+        """Run-global numbers of the members."""
         return list(self._kept)
 
     @property
     def seeds(self) -> dict[int, int]:
-        """Each member's seed."""
+        """Each member's seed, by the member's number."""
         return {member.member: member.seed for member in self._present}
 
     @property
     def configurations(self) -> dict[int, str]:
-        """Each member's configuration: the label of its unit."""
+        """Each member's configuration (its unit's label), by the member's number."""
         return {member.member: member.configuration for member in self._present}
 
     @property

@@ -97,7 +97,7 @@ class RunFolder:
 
     @property
     def study(self) -> str:
-        """The study's name."""
+        """Name of the run's study."""
         return str(self._record["study"])
 
     @property
@@ -113,7 +113,7 @@ class RunFolder:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The whole configuration."""
+        """The run's whole configuration, as JSON values."""
         return dict(self._record["config"])
 
     @property

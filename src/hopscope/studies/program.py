@@ -64,7 +64,7 @@ class Program:
 
     @property
     def presets(self) -> dict[str, Any]:
-        """Named configurations."""
+        """The study's named configurations, by preset."""
         return {name: self.configured(name, {}) for name in self.study.presets}
 
     @property
@@ -271,7 +271,7 @@ class Program:
         return numbered(self.as_run(config).all_figures())
 
     def present(self, run: RunFolder, config: Any, evidence: "Evidence", ledger: Ledger) -> None:
-        """Write figures and story."""
+        """Write the figures and the story of a run."""
         run.write_json("story.json", self.story(run, config, evidence, ledger, draw=True))
 
     def story(

@@ -39,7 +39,7 @@ class BuiltInTask(Task):
 
     @property
     def held_out_seed(self) -> int:
-        """The split seed."""
+        """Seed that chooses the held-out samples."""
         return int(getattr(self, "split_seed", 0))
 
 

@@ -107,7 +107,7 @@ class Draws:
 
     @property
     def device(self) -> torch.device:
-        """Where the numbers lie."""
+        """The device that holds the drawn numbers."""
         return self.seeds.device
 
     @property

@@ -15,7 +15,7 @@ from hopscope.training.engines.batches import TrainingBatches
 def gradient(
     model: Transformer, task: DeviceTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
 ) -> Gradient:
-    """See `Engine.gradient`."""
+    """Losses and gradients by autograd; see `Engine.gradient`."""
     weights = [weight.requires_grad_() for weight in model.weights.values()]
     views = model.parameters.views(buffer)
     # A declared task may be slow to draw, one small batch after another; those of this package are quick.

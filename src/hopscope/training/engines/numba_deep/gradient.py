@@ -76,5 +76,5 @@ class DeepGradient(ChunkedGradient):
 def gradient(
     model: Transformer, task: DeviceTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
 ) -> Gradient:
-    """See `Engine.gradient`."""
+    """Losses and gradients of deep stacks; see `Engine.gradient`."""
     return in_chunks(DeepGradient, model, task, training, seeds, buffer)

@@ -185,7 +185,7 @@ class ShallowGradient:
 def gradient(
     model: Transformer, task: DeviceTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
 ) -> Gradient:
-    """See `Engine.gradient`."""
+    """Losses and gradients of one encoder layer; see `Engine.gradient`."""
     own = cast(PermutationTask, own_task(task))
     shallow = ShallowGradient(model.config, model.parameters, training.batch_size)
     batches = TrainingBatches(own, training, seeds)

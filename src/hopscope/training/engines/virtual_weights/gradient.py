@@ -160,5 +160,5 @@ class _Layer:
 def gradient(
     model: Transformer, task: DeviceTask, training: TrainingConfig, seeds: Tensor, buffer: Tensor
 ) -> Gradient:
-    """See `Engine.gradient`."""
+    """Losses and gradients by virtual weights; see `Engine.gradient`."""
     return in_chunks(VirtualGradient, model, task, training, seeds, buffer)
