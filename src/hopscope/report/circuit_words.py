@@ -3,8 +3,8 @@
 import re
 
 from hopscope.report.circuits import CircuitPath, ListedPath, Target, Use
+from hopscope.words import lowered
 
-_LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 _PARTS = {"Q": "queries", "K": "keys", "V": "values"}
 
@@ -24,7 +24,7 @@ _RULES = {
 def symbol(name: str) -> str:
     """`x_2` as x₂; other names stay as they are."""
     found = re.fullmatch(r"([A-Za-z]+)_(\d+)", name)
-    return f"{found[1]}{found[2].translate(_LOWERED)}" if found else name
+    return lowered(f"{found[1]}{found[2]}") if found else name
 
 
 def head_name(path: ListedPath) -> str:

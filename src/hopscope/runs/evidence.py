@@ -29,7 +29,7 @@ from hopscope.runs.evidence_table import (
     varied_fields,
 )
 from hopscope.runs.evidence_table import Row as Row
-from hopscope.runs.evidence_write import EVIDENCE, members_of, run_table
+from hopscope.runs.evidence_write import EVIDENCE, members_of
 from hopscope.runs.evidence_write import diverged_members as diverged_members
 from hopscope.runs.evidence_write import write_evidence as write_evidence
 from hopscope.runs.files import is_file, listed
@@ -86,18 +86,6 @@ class Evidence:
         if table.schema.names != names:
             found = listed(table.schema.names, 40)
             raise UserError(f"{path}: expected the columns {listed(names, 40)}, found {found}: {remedy}")
-        return cls(table, members, run.config, varied, folder=run.path)
-
-    @classmethod
-    def of_run(cls, run: "RunFolder", rows: Iterable[Row]) -> "Evidence":
-        """The table of a run's training record and of further rows, in memory alone.
-
-        Raises:
-            UserError: a file is damaged, or the rows do not fit the run.
-        """
-        members = members_of(run)
-        varied = varied_fields(members, run.config)
-        table = run_table(run, rows, members, varied)
         return cls(table, members, run.config, varied, folder=run.path)
 
     @classmethod

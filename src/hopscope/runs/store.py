@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from hopscope.errors import UserError
-from hopscope.runs.events import append_event, read_events
+from hopscope.runs.events import EVENTS, append_event, read_events
 from hopscope.runs.evidence_write import training_rows
 from hopscope.runs.files import (
     canonical_json,
@@ -169,7 +169,7 @@ class RunFolder:
         Raises:
             ValueError: a field holds a NaN or an infinity.
         """
-        append_event(self.path / "events.jsonl", kind, fields)
+        append_event(self.path / EVENTS, kind, fields)
 
     def events(self) -> list[dict[str, Any]]:
         """The events so far, each with `time` (ISO 8601, UTC), `kind` and its own fields.
@@ -177,7 +177,7 @@ class RunFolder:
         Raises:
             UserError: the file cannot be read.
         """
-        return read_events(self.path / "events.jsonl")
+        return read_events(self.path / EVENTS)
 
     def metrics(self) -> pa.Table:
         """The training record of all members so far; columns as `read_metrics` says.

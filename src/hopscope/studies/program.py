@@ -179,7 +179,7 @@ class Program:
 
         for analysis in self._analyses(UnitAnalysis):
             if analysis.evaluate is not None:
-                return analysis.evaluate(self.recorded(unit.run), task)
+                return analysis.evaluate(self.recorded(RunFolder(unit.run_path)), task)
         return evaluator(self, unit, plan)
 
     # What is measured.
@@ -222,7 +222,7 @@ class Program:
         from hopscope.studies.measuring import analyse
 
         for analysis in self._analyses(UnitAnalysis):
-            analysis.work(self.recorded(unit.run), unit, plan, task, budget, device)
+            analysis.work(self.recorded(RunFolder(unit.run_path)), unit, plan, task, budget, device)
         analyse(self, unit, plan, budget, device)
 
     @property
