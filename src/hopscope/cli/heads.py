@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -79,7 +77,7 @@ def _found(options: Options) -> dict[str, Any]:
     from hopscope.language.heads.scoring import score
 
     formulation: Any = options.formulation and options.formulation.replace("-", "_")
-    try:
+    with progress() as tell:
         return score(
             options.model,
             formulation,
@@ -87,7 +85,7 @@ def _found(options: Options) -> dict[str, Any]:
             pretrained=options.pretrained or None,
             device=_device(options.device),
             precision=options.precision,
-            progress=progress(),
+            progress=tell,
             depth=options.depth,
             chains=options.chains,
             count=options.count,
@@ -98,9 +96,6 @@ def _found(options: Options) -> dict[str, Any]:
             top=options.top,
             draws=options.draws,
         )
-    finally:
-        if os.isatty(2):
-            print("\r\x1b[2K", end="", file=sys.stderr)
 
 
 def _device(asked: str) -> str:

@@ -31,8 +31,7 @@ def main(arguments: list[str]) -> int:
             "report: expected at least one PATH, found none; name a run folder; see hopscope report --help"
         )
     runs = find_runs(options.paths)
-    from hopscope.report.page import build_report
-    from hopscope.report.pictures import render_all
+    from hopscope.report.page import build_report, render_all
 
     for run in runs:
         if not _conclude(run):

@@ -123,7 +123,8 @@ def _plans_by_unit(study: Program, config: Config) -> dict[str, UnitPlan]:
 def complete(run: RunFolder, study: Program, config: Config, **how: Unpack[How]) -> RunFolder:
     """Do the rest of a run whose folder is there; arguments, result and errors as of `run_study`."""
     device, engine, time_budget = how.get("device", "auto"), how.get("engine", "auto"), how.get("time_budget")
-    listen, say = how.get("listen", lambda unit, message: None), how.get("say", lambda words: None)
+    listen: Listener = how.get("listen", lambda unit, message: None)
+    say: Callable[[str], None] = how.get("say", lambda words: None)
     deadline = None if time_budget is None else time.monotonic() + time_budget
     check_source(run, study)
     by_unit = _plans_by_unit(study, config)

@@ -262,6 +262,11 @@ class Story(Config):
     claims: dict[str, ClaimWords] = Field(default_factory=dict)
     sections: list[Section]
 
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks of all sections, in order."""
+        return [block for section in self.sections for block in section.blocks]
+
 
 class RunConfig(BaseModel):
     """The content of config.json: study, preset and configuration."""

@@ -20,11 +20,10 @@ from hopscope.runs.files import (
     write_atomic,
     write_json,
 )
-from hopscope.runs.hashing import RESULTS_VERSION, SCHEMA_VERSION, config_hash
+from hopscope.runs.hashing import RESULTS_VERSION, SCHEMA_VERSION, check_schema, config_hash
 from hopscope.runs.locks import folder_lock
 from hopscope.runs.members import MemberRecord, read_members
 from hopscope.runs.metrics import GATHERED, read_metrics
-from hopscope.runs.schema import check_schema
 from hopscope.runs.units import SLIM, UnitFolder
 
 _FIELDS: dict[str, type | tuple[type, ...]] = {

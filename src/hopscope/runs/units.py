@@ -15,9 +15,8 @@ from hopscope.runs.arrays import Array, npz_bytes, read_arrays
 from hopscope.runs.checkpoints import CheckpointDamaged, load_checkpoint
 from hopscope.runs.events import EVENTS, append_event
 from hopscope.runs.files import is_file, listed, read_json, remove, write_atomic, write_json
-from hopscope.runs.hashing import SCHEMA_VERSION
+from hopscope.runs.hashing import SCHEMA_VERSION, check_schema
 from hopscope.runs.locks import folder_lock
-from hopscope.runs.schema import check_schema
 
 _CHECKPOINT = re.compile(r"step-(\d{9,})\.safetensors")
 _AGAIN = "delete it and run the same command again"
