@@ -10,7 +10,7 @@ from hopscope.cli.parsing import parse
 from hopscope.errors import UserError
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
-"""They are part of the source tree only."""
+"""Folder of the measuring scripts, which only the source tree has."""
 
 _TAKEN = {
     "compare.py": ("model", "rounds", "seconds", "out"),

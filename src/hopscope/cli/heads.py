@@ -37,7 +37,7 @@ class Options:
     chat: bool = False
     """Put prompts through the tokenizer's chat template."""
     ablation: Literal["mean", "zero", "resample"] = "mean"
-    """What stands in a head's place: its mean at the same role in other questions, zero, or an example of it."""
+    """The replacement of a head: its mean at the same role in other questions, zero, or an example of it."""
     rank: str = "any"
     """Target by which heads are ranked, such as answer:hop_1 (default: the best of all)."""
     top: tuple[int, ...] = ()
@@ -49,7 +49,7 @@ class Options:
     device: str = "auto"
     """auto, cpu or cuda."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of weights and activations."""
+    """Number format of weights and activations."""
     figures: Path | None = None
     """Folder for heat maps, layers × heads, of each target (SVG, PNG, CSV)."""
     json: bool = False

@@ -1,4 +1,4 @@
-"""What several commands print the same way."""
+"""Output that several commands share: console, status line, and lines on standard error."""
 
 import shutil
 import sys
@@ -36,7 +36,7 @@ def progress() -> Iterator[Callable[[str], None]]:
 
 
 def ledger_words(run: RunFolder) -> dict[str, str]:
-    """What the story of an older run says about each claim; the records of newer ones say it themselves."""
+    """Words about each claim from the story of an older run; newer records hold their own."""
     if not (run.path / "story.json").is_file():
         return {}
     story = run.read_json("story.json")

@@ -14,7 +14,7 @@ from hopscope.studies.program import Program
 from hopscope.studies.record import program_of
 
 _CONCLUSIONS = ("metrics.parquet", "evidence.parquet", "claims.json", "story.json", "report.html")
-"""What `finish` writes and a command reads: one that was deleted is made anew."""
+"""Files that `finish` writes and a command reads: one that was deleted is made anew."""
 
 _REGISTRATION, _CONCLUSION = "registration.json", "conclusion.json"
 

@@ -269,7 +269,7 @@ def _whole(study: Program, config: Config, unit: UnitFolder, plan: Any) -> bool:
 
 
 def layout(units: int, threads: int, device: str) -> tuple[int, int]:
-    """How many workers at a time, and threads for each: one-thread workers while there are units enough."""
+    """Number of workers at a time and threads of each: one-thread workers while there are units enough."""
     if device == "cuda":
         return 1, threads
     workers = max(1, min(units, threads))
@@ -308,7 +308,7 @@ def _threads_begun(run: RunFolder) -> int | None:
 
 
 def workers_at_a_time(layouts: Sequence[Mapping[str, Any]], cores: int, on_gpu: int = 1) -> int:
-    """How many units are at work together: `on_gpu`, or as many as the threads they began with leave room for."""
+    """Number of units at work together: `on_gpu`, or as many as their recorded threads leave room for."""
     if any(each["device"] == "cuda" for each in layouts):
         return on_gpu
     return max(1, min(len(layouts), cores // max((each["threads"] for each in layouts), default=1)))

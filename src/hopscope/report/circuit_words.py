@@ -43,12 +43,12 @@ def rule_words(rule: str) -> str:
 
 
 def target_words(target: Target) -> str:
-    """What is read, in words: `second 1`, `all first 2`."""
+    """A target in words: `second 1`, `all first 2`."""
     return f"all {target.role}" if target.every else target.role
 
 
 def reads_words(path: ListedPath) -> str:
-    """What a path reads, and how it finds it: `second 1 (one hop on along the same chain)`."""
+    """Targets of a path with their rules: `second 1 (one hop on along the same chain)`."""
     said = []
     for target in path.targets:
         share = f"{target.share:.0%} " if len(path.targets) > 1 else ""
@@ -60,7 +60,7 @@ def reads_words(path: ListedPath) -> str:
 
 
 def carries_words(path: ListedPath) -> str:
-    """What a path brings: `x₁, x₂ and position`."""
+    """Things that a path carries: `x₁, x₂ and position`."""
     names = [symbol(name) for name in path.brings]
     if not names:
         return "nothing that could be measured alone"
@@ -77,7 +77,7 @@ def use_words(use: Use) -> str:
 
 
 def use_sign(use: Use) -> str:
-    """The same in short: `readout`, or `4.1 K`."""
+    """One use of a path in short: `readout`, or `4.1 K`."""
     if use.reader == "readout":
         return "readout"
     return f"{use.reader.layer}.{use.reader.head} {(use.part or '')[:1].upper()}".rstrip()

@@ -1,4 +1,4 @@
-"""Where the templates are filled: their language, their filters, and the plain files that lie beside them."""
+"""The templates' environment: their filters, and the plain files beside them."""
 
 import json
 from importlib import resources

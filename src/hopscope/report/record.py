@@ -246,14 +246,14 @@ class Section(Config):
 
 
 class ClaimWords(Config):
-    """What the story of an older run says about a claim: its record in ``claims.json`` did not say it then."""
+    """Words about a claim in the story of an older run, whose ``claims.json`` had none."""
 
     words: str = ""
     per_seed: dict[str, list[float | str | None]] = Field(default_factory=dict)
 
 
 class Story(Config):
-    """What the page says, in order."""
+    """Everything that the page says, in order."""
 
     schema_version: Literal[1]
     title: str

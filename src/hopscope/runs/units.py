@@ -22,7 +22,7 @@ _CHECKPOINT = re.compile(r"step-(\d{9,})\.safetensors")
 _AGAIN = "delete it and run the same command again"
 
 SLIM = "units.json"
-"""What stands in a slim run folder in place of `units/`: what every `unit.json` says, by the unit's hash."""
+"""File of a slim run folder in place of `units/`: the content of every `unit.json`, by the unit's hash."""
 
 
 class CheckpointWarning(UserWarning):
@@ -54,7 +54,7 @@ class UnitFolder:
         append_event(self.run_path / EVENTS, kind, fields)
 
     def create(self, unit_record: Mapping[str, Any]) -> "UnitFolder":
-        """Records what the unit is, unless it is on record: what a resumed unit started with holds.
+        """Records the unit's label, plan and layout, unless they are on record: a resumed unit keeps its own.
 
         Args:
             unit_record: label, plan, layout, versions, source hash; schema version and hash are added.
@@ -71,7 +71,7 @@ class UnitFolder:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What `unit.json` says; in a slim run folder, what `units.json` says of the unit.
+        """Content of `unit.json`; in a slim run folder, the unit's entry in `units.json`.
 
         Raises:
             UserError: the file is missing, damaged, or made by a newer Hopscope.
@@ -97,7 +97,7 @@ class UnitFolder:
         return is_file(self._slim_path)
 
     def checkpoint_path(self, step: int) -> Path:
-        """Where the checkpoint of a step is, or would be."""
+        """Path of the checkpoint of a step, whether or not it is there."""
         return self.path / "checkpoints" / f"step-{step:09d}.safetensors"
 
     def checkpoints(self) -> list[tuple[int, Path]]:
@@ -169,15 +169,15 @@ class UnitFolder:
         warnings.warn(message, CheckpointWarning, stacklevel=3)
 
     def analysis_path(self, name: str, step: int, suffix: str = "json") -> Path:
-        """Where the analysis `name` of a checkpoint is, or would be; `suffix` is json or npz."""
+        """Path of an analysis of a checkpoint, whether or not it is there; `suffix` is json or npz."""
         return self.path / "analysis" / f"{name}-step-{step:09d}.{suffix}"
 
     def file_of(self, name: str, step: int, suffix: str = "json") -> str:
-        """The same, relative to the run, as rows of the evidence name it."""
+        """Path of an analysis relative to the run, as rows of the evidence name it."""
         return self.analysis_path(name, step, suffix).relative_to(self.run_path).as_posix()
 
     def write_analysis(self, name: str, step: int, value: Mapping[str, Any]) -> Path:
-        """Writes what one analysis found at one checkpoint.
+        """Writes the findings of one analysis at one checkpoint.
 
         Args:
             name: the analysis.
@@ -201,7 +201,7 @@ class UnitFolder:
         return path
 
     def read_analysis(self, name: str, step: int) -> dict[str, Any]:
-        """What `write_analysis` was given.
+        """The value that was given to `write_analysis`.
 
         Raises:
             UserError: the file is missing or damaged.
