@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import pytest
+from pydantic import BeforeValidator
 
 from hopscope.claims import Samples
 from hopscope.sources import normalised_source, source_hash
