@@ -35,7 +35,7 @@ def collect(home: Path, results: Path) -> list[str]:
         if model["steps"] not in dict(unit.checkpoints()):
             continue
         for name in _OF_RUN:
-            _copy(unit.run.path / name, to / name)
+            _copy(unit.run_path / name, to / name)
         if not (to / "units" / unit.hash / "collected.json").is_file():
             _keep(unit, model, to)
             added.append(f"{model['reading']} seed {model['member']}")

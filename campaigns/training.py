@@ -126,16 +126,7 @@ class Trainer:
         folder = self.home.path / "logs"
         folder.mkdir(exist_ok=True)
         log = (folder / f"{model.unit}.jsonl").open("ab")
-        layout = model.run.unit(model.unit).record["layout"]
         command = [sys.executable, "-m", "hopscope.executors.worker", str(model.run.path), model.unit]
-        command += [
-            "--device",
-            layout["device"],
-            "--threads",
-            str(layout["threads"]),
-            "--engine",
-            layout["engine"],
-        ]
         command += ["--parent", str(os.getpid())]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.workers.append(Worker(model, process, log))

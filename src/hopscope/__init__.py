@@ -43,110 +43,53 @@ if TYPE_CHECKING:
     from hopscope.tasks.draws import Draws as Draws
     from hopscope.tasks.task import Shape as Shape
     from hopscope.tasks.task import Task as Task
-    from hopscope.training.config import TrainingConfig as Training
+    from hopscope.training.config import TrainingConfig
+
+    Training = TrainingConfig
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "run": "api",
-    "open_run": "api",
-    "load_member": "api",
-    "read_circuit": "api",
-    "show": "api",
-    "train": "opened",
-    "Run": "opened",
-    "load_module": "models.export",
-    "Task": "tasks.task",
-    "Shape": "tasks.task",
-    "Draws": "tasks.draws",
-    "Batch": "tasks.batch",
-    "Model": "models.config",
-    "Ensemble": "models.ensemble",
-    "Training": "training.config",
-    "Study": "studies.study",
-    "Configuration": "studies.study",
-    "measure": "measures",
-    "Context": "measures.context",
-    "Evidence": "runs.evidence",
-    "Claim": "claims",
-    "Samples": "claims",
-    "at_least": "claims",
-    "at_most": "claims",
-    "between": "claims",
-    "UserError": "errors",
-    "TimeBudgetReached": "errors",
-    **dict.fromkeys(
-        (
-            "AblateHead",
-            "AblateMLP",
-            "EqualizeAttention",
-            "ReplacePattern",
-            "Site",
-            "SwapAttention",
-            "SwapValues",
-        ),
-        "models.interventions",
+_NAMES = {
+    "api": ("run", "open_run", "load_member", "read_circuit", "show"),
+    "opened": ("train", "Run"),
+    "models.export": ("load_module",),
+    "tasks.task": ("Task", "Shape"),
+    "tasks.draws": ("Draws",),
+    "tasks.batch": ("Batch",),
+    "models.config": ("Model",),
+    "models.ensemble": ("Ensemble",),
+    "training.config": ("Training",),
+    "studies.study": ("Study", "Configuration"),
+    "measures": ("measure",),
+    "measures.context": ("Context",),
+    "runs.evidence": ("Evidence",),
+    "claims": ("Claim", "Samples", "at_least", "at_most", "between"),
+    "errors": ("UserError", "TimeBudgetReached"),
+    "models.interventions": (
+        "AblateHead",
+        "AblateMLP",
+        "EqualizeAttention",
+        "ReplacePattern",
+        "Site",
+        "SwapAttention",
+        "SwapValues",
     ),
 }
-"""Public name → the module that has it."""
+"""Module → the public names that it has."""
 
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 _RENAMED = {"Training": "TrainingConfig"}
-
-_MODULES = {
-    "measures": "measures",
-    "figures": "figures",
-    "tasks": "tasks",
-    "testing": "testing",
-}
+_MODULES = ("figures", "measures", "tasks", "testing")
 """Public modules."""
 
-__all__ = [
-    "AblateHead",
-    "AblateMLP",
-    "Batch",
-    "Claim",
-    "Configuration",
-    "Context",
-    "Draws",
-    "Ensemble",
-    "EqualizeAttention",
-    "Evidence",
-    "Model",
-    "ReplacePattern",
-    "Run",
-    "Samples",
-    "Shape",
-    "Site",
-    "Study",
-    "SwapAttention",
-    "SwapValues",
-    "Task",
-    "TimeBudgetReached",
-    "Training",
-    "UserError",
-    "at_least",
-    "at_most",
-    "between",
-    "figures",
-    "load_member",
-    "load_module",
-    "measure",
-    "measures",
-    "open_run",
-    "read_circuit",
-    "run",
-    "show",
-    "tasks",
-    "testing",
-    "train",
-]
+__all__ = sorted([*_HOMES, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
     import importlib
 
     if name in _MODULES:
-        return importlib.import_module(f"hopscope.{_MODULES[name]}")
+        return importlib.import_module(f"hopscope.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'hopscope' has no attribute {name!r}")
     return getattr(importlib.import_module(f"hopscope.{_HOMES[name]}"), _RENAMED.get(name, name))

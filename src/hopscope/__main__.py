@@ -1,4 +1,4 @@
-"""`python -m hopscope`."""
+"""Run the command line: `python -m hopscope`."""
 
 import sys
 

@@ -31,7 +31,7 @@ class Config(BaseModel):
 
 
 def unknown_field(name: str, known: Iterable[str]) -> str:
-    """What is said of a field that does not exist: the name that was probably meant, or all that there are."""
+    """Error words for a field that does not exist: the name that was probably meant, or all fields."""
     known = list(known)
     close = difflib.get_close_matches(name, known, n=1)
     if close:

@@ -262,11 +262,8 @@ def train(
     Raises:
         UserError: the model does not fit the task.
     """
-    import torch
-
-    from hopscope.training.engines import ENGINES, chosen_engine
-    from hopscope.training.optimizer import Optimizer
-    from hopscope.training.steps import TrainingSteps
+    from hopscope.executors.timing import Steps
+    from hopscope.training.engines import chosen_engine
 
     if isinstance(seeds, int):
         check_seeds("seeds", seeds)
@@ -276,22 +273,14 @@ def train(
     plan = program.plan(config)[0].model_copy(
         update={"members": tuple(MemberPlan(member=n, seed=seed) for n, seed in enumerate(numbers))}
     )
+    steps = Steps(plan, task.on(device, training.examples), chosen_engine(plan, device), device)
+    for _ in range(training.steps):
+        steps.take()
+    steps.model.parameters.flat.requires_grad_(False)
     on_device = TaskOnDevice(task, device, training.examples)
-    data = torch.tensor(numbers, device=device)
-    members = Transformer.initial(plan.model, data, device)
-    optimizer = Optimizer(members.parameters, training)
-    steps = TrainingSteps(
-        ENGINES[chosen_engine(plan, device)],
-        members,
-        task.on(device, training.examples),
-        training,
-        data,
-        optimizer,
+    return Ensemble(
+        steps.model, on_device, members=list(range(len(numbers))), seeds=numbers, step=training.steps
     )
-    for step in range(training.steps):
-        steps.take(step)
-    members.parameters.flat.requires_grad_(False)
-    return Ensemble(members, on_device, members=list(range(len(numbers))), seeds=numbers, step=training.steps)
 
 
 def _study(task: Task, model: Model, training: TrainingConfig) -> Any:

@@ -2,14 +2,21 @@
 
 from collections.abc import Iterable
 
+_LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+
+def lowered(name: str) -> str:
+    """A name with its digits as an index: `x2` as x₂."""
+    return name.translate(_LOWERED)
+
 
 def symbol(step: int) -> str:
     """The name of a chain's symbol, such as x₃."""
-    return "x" + str(step).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+    return lowered(f"x{step}")
 
 
 def symbols(steps: Iterable[int]) -> list[str]:
-    """Several of them."""
+    """The names of several symbols, such as x₁ and x₂."""
     return [symbol(step) for step in steps]
 
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopscope.report.numbers import format_estimate, format_number, tie
+from hopscope.claims.numbers import format_estimate, format_number
+from hopscope.report.numbers import tie
 
 shares = st.floats(min_value=0, max_value=1)
 

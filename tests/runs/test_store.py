@@ -61,7 +61,7 @@ def test_another_question_makes_another_run(run, make_run):
 def test_units_are_in_member_order(run):
     assert [unit.hash for unit in run.units] == ["bbb", "aaa"]
     assert run.unit("aaa").path == run.path / "units" / "aaa"
-    assert run.unit("aaa").run == run
+    assert run.unit("aaa").run_path == run.path
     with pytest.raises(UserError, match="expected one of the units bbb, aaa, found ccc"):
         run.unit("ccc")
 

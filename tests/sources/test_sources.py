@@ -6,8 +6,10 @@ import importlib.util
 import statistics
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+from pydantic import BeforeValidator
 
 from hopscope.claims import Samples
 from hopscope.sources import normalised_source, source_hash
@@ -365,3 +367,12 @@ def test_a_file_that_was_written_anew_is_read_anew(files):
     spec.loader.exec_module(again)
     assert again.one(0) == 31
     assert source_hash(again.one) != before
+
+
+def test_an_annotated_type_is_written_without_addresses():
+    def annotated():
+        return Annotated[tuple[int, ...], BeforeValidator(lambda value: value)]
+
+    first, second = annotated(), annotated()
+    assert repr(first) != repr(second)
+    assert source_hash(first) == source_hash(second)

@@ -146,7 +146,11 @@ def rows(run):
 
 @pytest.fixture(scope="module")
 def found(run, rows):
-    return Evidence.of_run(run, rows)
+    members = [
+        {**record.model_dump(), "configuration": run.unit(record.unit).record["label"]}
+        for record in run.members
+    ]
+    return Evidence.of(members, rows, run.config)
 
 
 NAME = "d32/2 repeats"

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from hopscope.errors import UserError
-from hopscope.runs import CheckpointDamaged
+from hopscope.runs import CheckpointDamaged, RunFolder
 from hopscope.training.config import unit_plan
 from hopscope.training.restore import load_ensemble, load_member, member_record
 
@@ -24,7 +24,7 @@ def test_ensemble_is_the_trained_one(trained):
 
 
 def test_member_is_a_row_of_it(trained):
-    module = load_member(trained.unit.run, 2)
+    module = load_member(RunFolder(trained.unit.run_path), 2)
     expected = trained.model.member(2).state_dict()
     assert {name: tensor.tolist() for name, tensor in module.state_dict().items()} == {
         name: tensor.tolist() for name, tensor in expected.items()
@@ -41,8 +41,8 @@ def test_refusals(trained):
     with pytest.raises(UserError, match=r"step 2000, found steps 0, 1, 2, 3"):
         load_ensemble(trained.unit, 2000)
     with pytest.raises(UserError, match=r"member: expected 0 to 2 .* found 3"):
-        member_record(trained.unit.run, 3)
+        member_record(RunFolder(trained.unit.run_path), 3)
     path = trained.unit.checkpoint_path(3)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CheckpointDamaged):
-        load_member(trained.unit.run, 0)
+        load_member(RunFolder(trained.unit.run_path), 0)

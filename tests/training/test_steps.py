@@ -6,6 +6,7 @@ import torch
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
+from hopscope.runs import RunFolder
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.retrieval import RetrievalTask
@@ -143,8 +144,8 @@ def test_a_unit_that_was_split_has_the_record_of_one_that_was_not(tmp_path, plan
         unit = make_unit(tmp_path / str(memory.room), plan)
         trainer = Trainer(plan, task, unit, memory.evaluator(task), engine=memory)
         finish(trainer)
-        splits = [event for event in unit.run.events() if event["kind"] == "unit split"]
-        table = unit.run.metrics().to_pylist()
+        splits = [event for event in RunFolder(unit.run_path).events() if event["kind"] == "unit split"]
+        table = RunFolder(unit.run_path).metrics().to_pylist()
         ends.append((splits, load_ensemble(unit).parameters.flat))
         tables.append({tuple(list(row.values())[:-1]): row["value"] for row in table})
     (none, expected), (splits, found) = ends

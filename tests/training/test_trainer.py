@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from hopscope.errors import TimeBudgetReached
-from hopscope.runs import CheckpointWarning
+from hopscope.runs import CheckpointWarning, RunFolder
 from hopscope.training import trainer as module
 from hopscope.training.restore import load_ensemble
 
 
 def rows(trainer):
     """The record as (step, member, split, metric) → value."""
-    table = trainer.unit.run.metrics().to_pylist()
+    table = RunFolder(trainer.unit.run_path).metrics().to_pylist()
     return {(row["step"], row["member"], row["split"], row["metric"]): row["value"] for row in table}
 
 
@@ -43,7 +43,9 @@ def test_writes_what_it_promises(start, finish, plan_of):
         ("held_out", "loss"),
         *(("train", name) for name in names),
     }
-    samples = {(row["step"], row["samples"]) for row in trainer.unit.run.metrics().to_pylist()}
+    samples = {
+        (row["step"], row["samples"]) for row in RunFolder(trainer.unit.run_path).metrics().to_pylist()
+    }
     assert samples == {(step, 7 * step) for step in plan.training.evaluation_steps()}
 
 
@@ -58,7 +60,7 @@ def test_groups_and_places_are_recorded_apart(start, finish, plan_of):
     finish(trainer)
     last = [
         row
-        for row in trainer.unit.run.metrics().to_pylist()
+        for row in RunFolder(trainer.unit.run_path).metrics().to_pylist()
         if row["step"] == 13 and row["split"] == "held_out"
     ]
     places = ("metric", "measure", "part", "layer", "head")
@@ -164,7 +166,7 @@ def test_a_diverging_member_stops_alone(start, finish, plan_of, failing, factor)
     before = load_ensemble(spoilt.unit, 5)
     assert not torch.equal(spoilt.model.parameters.flat[1], before.parameters.flat[1])
     assert bool(spoilt.model.parameters.flat.isfinite().all())
-    frozen = [event for event in spoilt.unit.run.events() if event["kind"] == "member frozen"]
+    frozen = [event for event in RunFolder(spoilt.unit.run_path).events() if event["kind"] == "member frozen"]
     assert [(event["member"], event["step"]) for event in frozen] == [(3, 8)]
     assert [report.diverged for report in reports] == [[3] if report.step >= 8 else [] for report in reports]
     expected = {key: value for key, value in rows(healthy).items() if key[1] != 3 or key[0] < 8}

@@ -78,7 +78,7 @@ class VectorCriterion(LossCriterion):
         return {name: float(losses[f"loss_{name}"]) for name in self.floors}
 
     def on(self, predictions: Predictions, batch: Batch) -> LossCriterion:
-        """The same criterion."""
+        """This criterion itself: it holds for any predictions."""
         return self
 
     def loss_words(self, loss: float) -> str:

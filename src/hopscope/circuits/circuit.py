@@ -115,7 +115,7 @@ class Circuit(Config):
         return "\n".join(map(str, self.paths)) or "no path"
 
     def rules(self, grammar: Grammar, slots: Iterable[Slot]) -> dict[Slot, Rule]:
-        """What every slot does."""
+        """The rule of every slot, uniform where no path names one."""
         found: dict[Slot, Rule] = {slot: Uniform() for slot in slots}
         for place in self.identities:
             found[place.layer, place.head, grammar.roles.index(place.roles)] = Identity()

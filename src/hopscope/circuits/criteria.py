@@ -170,7 +170,7 @@ class LossCriterion:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The learned parts."""
+        """Names of the parts that were learned."""
         return tuple(self.floors)
 
     @property
@@ -301,7 +301,7 @@ class SkillCriterion:
 
     @property
     def searched(self) -> float:
-        """See `Skills`."""
+        """Share of what may be lost that a search may use up, as in `Skills`."""
         return self.skills.searched
 
     def on(self, predictions: Predictions, batch: Batch) -> "SkillCriterion":

@@ -46,7 +46,7 @@ class Assignment:
 
     @property
     def circuit(self) -> list[Slot]:
-        """Slots that read something."""
+        """Slots whose rule reads at least one token."""
         return [slot for slot, rule in self.rules.items() if not reads_nothing(rule)]
 
 

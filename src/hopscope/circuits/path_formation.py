@@ -21,7 +21,7 @@ from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.record import path_json, read_member
 from hopscope.models.patterns import Learned, MeanMap
 from hopscope.models.transformer import Transformer
-from hopscope.runs import UnitFolder
+from hopscope.runs import RunFolder, UnitFolder
 from hopscope.tasks.batch import Batch
 from hopscope.training.restore import load_ensemble
 
@@ -55,7 +55,7 @@ def read_and_follow(
     Raises:
         UserError: a checkpoint is damaged, or a file cannot be written.
     """
-    reading = read_member(unit.run, member, step, config)
+    reading = read_member(RunFolder(unit.run_path), member, step, config)
     if unit.analysis_path(formation_name(member), step).is_file():
         return
     batch = task.batch(0, SEQUENCES, "watch")
@@ -136,5 +136,5 @@ def maps(
 
 
 def in_255ths(attention: Float[Tensor, "*axes"]) -> UInt8[Tensor, "*axes"]:
-    """Attention as bytes."""
+    """Attention as bytes: 255 stands for attention 1."""
     return (attention * 255.0).round().to(torch.uint8)

@@ -68,7 +68,7 @@ class PathHistory:
 
     @property
     def read(self) -> str:
-        """What it reads."""
+        """The read in short: query role → target role or rule."""
         return f"{self.query} → {self.target or self.rule}"
 
     @property
@@ -236,15 +236,15 @@ class HistoryOptions(Protocol):
 
     @property
     def training_steps(self) -> int:
-        """Of the last checkpoint."""
+        """Training step of the last checkpoint."""
 
     @property
     def layers(self) -> int:
-        """Of the model."""
+        """Number of layers of the model."""
 
     @property
     def heads(self) -> int:
-        """Of each layer."""
+        """Number of heads of each layer."""
 
 
 def player(

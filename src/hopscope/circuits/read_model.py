@@ -34,7 +34,7 @@ class ReadBlock(Protocol):
         rows: Rows = None,
         heads: Sequence[int] | None = None,
     ) -> Pattern:
-        """Attention patterns."""
+        """Attention patterns of all heads, or of some."""
         ...
 
     def under(self, stream: Stream, pattern: Pattern, rows: Rows = None) -> Stream:
@@ -56,17 +56,17 @@ class ReadModel(Protocol):
 
     @property
     def config(self) -> TransformerConfig:
-        """Its shape."""
+        """The shape of the model: layers, heads and widths."""
         ...
 
     @property
     def blocks(self) -> Sequence[ReadBlock]:
-        """Its layers."""
+        """The layers of the model, first to last."""
         ...
 
     @property
     def rows(self) -> slice | Tensor:
-        """Readout positions."""
+        """Positions at which the model is read out."""
         ...
 
     def embedded(self, inputs: Tensor) -> Stream:

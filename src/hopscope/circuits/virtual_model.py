@@ -115,7 +115,7 @@ class VirtualBlock:
         rows: slice | Tensor | None = None,
         heads: Sequence[int] | None = None,
     ) -> Float[Tensor, "1 batch head row key"]:
-        """Attention patterns; see `Block.pattern`."""
+        """Attention patterns of all heads, or of some; see `Block.pattern`."""
         inner = self._inner
         if keys is None:
             query, key = self._read(queries, 0, 2 * inner).view(2, inner, -1)

@@ -96,7 +96,7 @@ class Claim:
 
     @property
     def rules(self) -> dict[str, Rule]:
-        """Part → rule."""
+        """The rule of each part, by the part's name."""
         if isinstance(self.rule, str):
             return dict.fromkeys(self.criteria, self.rule)
         return dict(self.rule)

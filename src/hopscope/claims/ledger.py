@@ -79,7 +79,7 @@ class Ledger(Sequence[JudgedClaim]):
         return cls(parse_ledger(data, where))
 
     def to_json(self) -> list[dict[str, object]]:
-        """What ``claims.json`` holds."""
+        """The entries of ``claims.json``, one for each claim."""
         return [claim.to_json() for claim in self._claims]
 
     def table(self, words: Mapping[str, str] | None = None) -> "Table":

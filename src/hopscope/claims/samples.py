@@ -20,12 +20,12 @@ class MembersOfARun(Protocol):
 
     @property
     def members(self) -> Sequence[int]:
-        """Numbers of the members."""
+        """Run-global numbers of the members."""
         ...
 
     @property
     def seeds(self) -> Mapping[int, int]:
-        """Member → seed."""
+        """Each member's seed, by the member's number."""
         ...
 
 

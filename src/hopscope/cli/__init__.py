@@ -1,1 +1,1 @@
-"""The door: one module for each command; no science."""
+"""The command line: one module for each command; no science."""

@@ -1,4 +1,4 @@
-"""`hopscope bench`."""
+"""The command `hopscope bench`: measure speed with the scripts of a source tree."""
 
 import dataclasses
 import subprocess
@@ -10,15 +10,25 @@ from hopscope.cli.parsing import parse
 from hopscope.errors import UserError
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
-"""They are part of the source tree only."""
+"""Folder of the measuring scripts, which only the source tree has."""
 
-
-_HANDED_ON = ("model", "seeds", "rounds", "seconds", "run", "member", "out")
+_TAKEN = {
+    "compare.py": ("model", "rounds", "seconds", "out"),
+    "growth.py": ("growth", "model", "rounds", "seconds", "out"),
+    "reading.py": ("reading", "rounds", "out"),
+    "reading_of_run.py": ("reading", "run", "member", "rounds", "out"),
+    "gpu.py": ("rounds", "seconds", "out"),
+    "solved.py": ("model", "seeds", "rounds", "out"),
+}
+"""Script → the options that it takes."""
 
 
 @dataclasses.dataclass
 class Options:
-    """Measure training: its speed beside other ways or as the work grows, the time to a result; or reading."""
+    """Measure training: its speed beside other ways or as the work grows, the time to a result; or reading.
+
+    The measuring scripts are in benchmarks/ of the source tree, so this command needs a clone of hopscope.
+    """
 
     suite: Literal["cpu", "gpu", "solved"] = "cpu"
     """Speed beside other programs on this CPU, Figure 4's models on its GPU, or the time until seeds have learned."""
@@ -43,51 +53,43 @@ class Options:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
+    """Run the command; returns the script's exit status."""
     options = parse(Options, arguments, "bench")
     script = BENCHMARKS / _script(options)
     if not script.is_file():
         raise UserError(
             "bench: expected the source tree with benchmarks/, found none; run it from a clone of hopscope"
         )
-    given = {name: getattr(options, name) for name in _HANDED_ON}
-    words = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+    given = {name: getattr(options, name) for name in _TAKEN[script.name]}
+    words = [
+        word
+        for name, value in given.items()
+        if value is not None and not isinstance(value, bool)
+        for word in (f"--{name}", str(value))
+    ]
     return subprocess.run([sys.executable, str(script), *words], check=False).returncode
 
 
 def _script(options: Options) -> str:
-    if options.suite == "solved":
-        return _solved(options)
-    if options.seeds is not None:
-        raise UserError("--seeds: expected it with --suite solved only, found it without; leave it out")
-    if options.reading:
-        if options.suite == "gpu" or options.growth or options.model or options.seconds is not None:
+    """The script that was asked for.
+
+    Raises:
+        UserError: an option is given that it does not take.
+    """
+    if options.suite != "cpu":
+        script, asked = f"{options.suite}.py", f"--suite {options.suite}"
+    elif options.reading:
+        script, asked = ("reading.py" if options.run is None else "reading_of_run.py"), "--reading"
+    else:
+        script, asked = ("growth.py", "--growth") if options.growth else ("compare.py", "--suite cpu")
+    for name, value in vars(options).items():
+        if value not in (None, False) and name not in ("suite", *_TAKEN[script]):
             raise UserError(
-                "--reading: expected none of --suite gpu, --growth, --model and --seconds, found one; leave it out"
+                f"--{name}: expected {asked} with {', '.join(f'--{taken}' for taken in _TAKEN[script])} only, found "
+                f"--{name} too; leave it out, or see hopscope bench --help"
             )
-        if options.member is not None and options.run is None:
-            raise UserError("--member: expected it with --run only, found it without; add --run FOLDER")
-        return "reading.py" if options.run is None else "reading_of_run.py"
-    if options.run is not None or options.member is not None:
+    if script in ("growth.py", "solved.py") and options.model not in (None, "permutation", "depth"):
         raise UserError(
-            "--run, --member: expected them with --reading only, found them without; add --reading"
+            f"--model: expected permutation or depth with {asked}, found {options.model}; choose one of them"
         )
-    if options.suite == "gpu":
-        if options.growth or options.model is not None:
-            raise UserError("--suite gpu: expected neither --growth nor --model, found one; leave it out")
-        return "gpu.py"
-    if options.growth and options.model not in (None, "permutation", "depth"):
-        raise UserError(f"--model: expected permutation or depth with --growth, found {options.model}")
-    return "growth.py" if options.growth else "compare.py"
-
-
-def _solved(options: Options) -> str:
-    if options.growth or options.reading or options.run is not None or options.seconds is not None:
-        raise UserError(
-            "--suite solved: expected none of --growth, --reading, --run and --seconds, found one; leave it out"
-        )
-    if options.model not in (None, "permutation", "depth"):
-        raise UserError(
-            f"--model: expected permutation or depth with --suite solved, found {options.model}; choose one of them"
-        )
-    return "solved.py"
+    return script

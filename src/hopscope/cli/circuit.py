@@ -1,9 +1,7 @@
-"""`hopscope circuit`."""
+"""The command `hopscope circuit`: read a member's circuit."""
 
 import dataclasses
 import json
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,7 +43,8 @@ def main(arguments: list[str]) -> int:
 
     prepare(threads=1)  # the passes are many and small: more threads mostly wait for each other
     member = run.members[0].member if options.member is None else options.member
-    read = Run(run.path).circuit(member, options.step, threshold=options.tau, progress=progress())
+    with progress() as tell:
+        read = Run(run.path).circuit(member, options.step, threshold=options.tau, progress=tell)
     found = dict(read.record)
     if options.json:
         print(json.dumps(found, indent=1, ensure_ascii=False))
@@ -55,8 +54,6 @@ def main(arguments: list[str]) -> int:
 
 
 def _show(found: dict[str, Any]) -> None:
-    if os.isatty(2):
-        print("\r\x1b[2K", end="", file=sys.stderr)
     screen = console()
     screen.print(
         f"member {found['member']}, step {found['checkpoint']:,}: {found['verdict']}", highlight=False

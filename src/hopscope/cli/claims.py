@@ -1,4 +1,4 @@
-"""`hopscope claims`."""
+"""The command `hopscope claims`: print the ledger."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""`hopscope corpus`."""
+"""The command `hopscope corpus`: count retrieval steps of a text."""
 
 import dataclasses
 import json
@@ -43,7 +43,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
+    """Run the command; returns the exit status."""
     options = parse(Options, arguments, "corpus")
     found = {
         "file": str(options.file),

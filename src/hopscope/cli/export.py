@@ -1,4 +1,4 @@
-"""`hopscope export`."""
+"""The command `hopscope export`: write a trained member."""
 
 import dataclasses
 from pathlib import Path
@@ -26,7 +26,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
+    """Run the command; returns the exit status."""
     options = parse(Options, arguments, "export")
     run = find_run(options.path)
     from hopscope.models.export import export_module

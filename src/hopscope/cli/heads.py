@@ -1,9 +1,7 @@
-"""`hopscope heads`."""
+"""The command `hopscope heads`: score heads of a pretrained model."""
 
 import dataclasses
 import json
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,7 +37,7 @@ class Options:
     chat: bool = False
     """Put prompts through the tokenizer's chat template."""
     ablation: Literal["mean", "zero", "resample"] = "mean"
-    """What stands in a head's place: its mean at the same role in other questions, zero, or an example of it."""
+    """The replacement of a head: its mean at the same role in other questions, zero, or an example of it."""
     rank: str = "any"
     """Target by which heads are ranked, such as answer:hop_1 (default: the best of all)."""
     top: tuple[int, ...] = ()
@@ -51,7 +49,7 @@ class Options:
     device: str = "auto"
     """auto, cpu or cuda."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of weights and activations."""
+    """Number format of weights and activations."""
     figures: Path | None = None
     """Folder for heat maps, layers × heads, of each target (SVG, PNG, CSV)."""
     json: bool = False
@@ -79,7 +77,7 @@ def _found(options: Options) -> dict[str, Any]:
     from hopscope.language.heads.scoring import score
 
     formulation: Any = options.formulation and options.formulation.replace("-", "_")
-    try:
+    with progress() as tell:
         return score(
             options.model,
             formulation,
@@ -87,7 +85,7 @@ def _found(options: Options) -> dict[str, Any]:
             pretrained=options.pretrained or None,
             device=_device(options.device),
             precision=options.precision,
-            progress=progress(),
+            progress=tell,
             depth=options.depth,
             chains=options.chains,
             count=options.count,
@@ -98,9 +96,6 @@ def _found(options: Options) -> dict[str, Any]:
             top=options.top,
             draws=options.draws,
         )
-    finally:
-        if os.isatty(2):
-            print("\r\x1b[2K", end="", file=sys.stderr)
 
 
 def _device(asked: str) -> str:

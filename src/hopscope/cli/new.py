@@ -1,4 +1,4 @@
-"""`hopscope new study NAME`."""
+"""The command `hopscope new study NAME`: begin a study."""
 
 import dataclasses
 import re
@@ -11,7 +11,7 @@ from hopscope.errors import UserError
 from hopscope.runs.files import write_atomic
 
 KINDS = ("study",)
-"""What can be begun."""
+"""Kinds of things that can be begun."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 

@@ -27,7 +27,7 @@ def _filled_path(words: list[str]) -> Path:
 
 
 def _path_rule(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Path] | None:
-    """How a path is read wherever an option holds one."""
+    """The rule by which tyro reads paths: an empty one is an error."""
     if info.type is not Path:
         return None
     return PrimitiveConstructorSpec(
@@ -107,7 +107,7 @@ def joined(arguments: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def _sentence(box: str) -> str:
-    """What a box of tyro says, without frame, heading and the help text that it repeats."""
+    """The message in tyro's error box, without frame, heading and repeated help text."""
     lines = [_FRAME.sub(" ", line).strip() for line in box.splitlines()]
     body: list[str] = []
     for line in lines[1:]:

@@ -20,7 +20,7 @@ from hopscope.training.config import UnitPlan
 SECONDS_BETWEEN_LINES = 30.0
 
 _PARTS = 10_000
-"""How finely a bar is divided."""
+"""Number of parts of a full bar."""
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Bars:
 
     @property
     def _share(self) -> float:
-        """How much of the work of all units is done."""
+        """Share of the work of all units that is done."""
         return self._of_all({name: unit.share for name, unit in self.units.items()})
 
     def _of_all(self, shares: Mapping[str, float]) -> float:

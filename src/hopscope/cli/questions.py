@@ -1,4 +1,4 @@
-"""`hopscope questions`."""
+"""The command `hopscope questions`: print questions in words."""
 
 import dataclasses
 import json
@@ -34,7 +34,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
+    """Run the command; returns the exit status."""
     options = parse(Options, arguments, "questions")
     try:
         config = TextConfig(

@@ -1,4 +1,4 @@
-"""`hopscope report`."""
+"""The command `hopscope report`: build the page of runs."""
 
 import dataclasses
 from pathlib import Path
@@ -24,15 +24,14 @@ class Options:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
+    """Run the command; returns the exit status."""
     options = parse(Options, arguments, "report")
     if not options.paths:
         raise UserError(
             "report: expected at least one PATH, found none; name a run folder; see hopscope report --help"
         )
     runs = find_runs(options.paths)
-    from hopscope.report.page import build_report
-    from hopscope.report.pictures import render_all
+    from hopscope.report.page import build_report, render_all
 
     for run in runs:
         if not _conclude(run):

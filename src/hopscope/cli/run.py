@@ -1,5 +1,6 @@
-"""`hopscope run STUDY`."""
+"""The command `hopscope run STUDY`: train and conclude a study."""
 
+import argparse
 import dataclasses
 import sys
 from pathlib import Path
@@ -32,7 +33,7 @@ class RunOptions:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
+    """Run the command; returns the exit status."""
     if not arguments or arguments[0].startswith("-"):
         asked_for_help = bool(arguments) and arguments[0] in ("-h", "--help")
         names = ", ".join(study_names())
@@ -64,13 +65,10 @@ def read_options(study: Program, arguments: list[str], called: str | None = None
 
 
 def _preset(arguments: list[str]) -> str | None:
-    """The preset's fields are the defaults of everything else, so it must be known before the rest is read."""
-    preset = None
-    for position, argument in enumerate(arguments):
-        if argument == "--preset" and position + 1 < len(arguments):
-            preset = arguments[position + 1]
-        elif argument.startswith("--preset="):
-            preset = argument.removeprefix("--preset=")
+    """The preset's name: its fields are the defaults of everything else, so it must be known first."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--preset", nargs="?")
+    preset: str | None = parser.parse_known_args(arguments)[0].preset
     return preset
 
 
@@ -81,19 +79,7 @@ def _run(study: Program, options: RunOptions, config: Any) -> int:
     from hopscope.executors.local import run_study
 
     with Bars(study.plan(config)) as bars:
-        run = run_study(
-            study,
-            config,
-            out=options.out,
-            preset=options.preset,
-            device=options.device,
-            threads=options.threads,
-            time_budget=options.time_budget,
-            engine=options.engine,
-            gpu_workers=options.gpu_workers,
-            listen=bars.hear,
-            say=say,
-        )
+        run = run_study(study, config, **vars(options), listen=bars.hear, say=say)
     ledger = read_ledger(run)
     if len(ledger):
         print_brief(ledger)

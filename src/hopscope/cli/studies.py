@@ -1,4 +1,4 @@
-"""`hopscope studies`."""
+"""The command `hopscope studies`: list studies and presets."""
 
 import dataclasses
 import json

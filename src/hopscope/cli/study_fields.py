@@ -89,7 +89,7 @@ def _section(section: str, value: BaseModel, study: Study) -> type:
 
 
 def _dotted(section: str, name: str) -> str:
-    """What a field is called where it is varied: one of the options has no section in front."""
+    """Name of a field in `vary`: those of the options have no section in front."""
     return name if section == "options" else f"{section}.{name}"
 
 
@@ -98,7 +98,7 @@ def _same(value: Any) -> Any:
 
 
 def _helps(kind: type) -> dict[str, str]:
-    """What a class's docstring says of its fields."""
+    """Help texts of the fields, from the class's docstring."""
     import docstring_parser
 
     found: dict[str, str] = {}

@@ -1,10 +1,9 @@
-"""What several commands print the same way."""
+"""Output that several commands share: console, status line, and lines on standard error."""
 
-import os
 import shutil
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from hopscope.runs import RunFolder
@@ -26,19 +25,18 @@ def console() -> "Console":
     return Console(width=shutil.get_terminal_size((PIPE_WIDTH, 24)).columns)
 
 
-def progress() -> Callable[[str], None]:
-    """A function that shows, on a terminal's standard error, what is being done; each word replaces the one before."""
-    if not os.isatty(2):
-        return lambda _: None
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """A function that shows the stage of the work on a terminal's standard error; the line goes when the work ends."""
+    from rich.console import Console
+    from rich.text import Text
 
-    def show(stage: str) -> None:
-        print(f"\r\x1b[2K{stage} …", end="", file=sys.stderr, flush=True)
-
-    return show
+    with Console(stderr=True).status("") as status:
+        yield lambda stage: status.update(Text(f"{stage} …"))
 
 
 def ledger_words(run: RunFolder) -> dict[str, str]:
-    """What the story of an older run says about each claim; the records of newer ones say it themselves."""
+    """Words about each claim from the story of an older run; newer records hold their own."""
     if not (run.path / "story.json").is_file():
         return {}
     story = run.read_json("story.json")

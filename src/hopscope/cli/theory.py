@@ -1,4 +1,4 @@
-"""`hopscope theory`."""
+"""The command `hopscope theory`: count the layers that a chain needs."""
 
 import dataclasses
 import json
@@ -17,6 +17,7 @@ from hopscope.theory.information_flow import (
     pair_order,
     theorem_bound,
 )
+from hopscope.words import lowered, symbol
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,7 +28,6 @@ PICTURED_STEPS = 10
 
 _HAD, _NEW, _NOT = "■", "◆", "·"
 _NAME_WIDTH = 24
-_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 @dataclasses.dataclass
@@ -45,7 +45,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
+    """Run the command; returns the exit status."""
     options = parse(Options, arguments, "theory")
     order = _order(options.order)
     found = _found(options, order)
@@ -85,13 +85,11 @@ def _found(options: Options, order: Order) -> dict[str, Any]:
 
 def _heading(options: Options, order: Order) -> str:
     pairs = pair_order(options.steps, order)
-    shown = [f"{_x(pair - 1)}{_x(pair)}" for pair in pairs]
+    shown = [f"{symbol(pair - 1)}{symbol(pair)}" for pair in pairs]
     if len(shown) > PICTURED_STEPS:
         shown = [*shown[:3], "…", *shown[-3:]]
     sees = "itself and what is before it" if options.mask == "causal" else "everything"
-    return (
-        f"Chain of {options.steps}, in time: {'  '.join(shown)}  {_x(0)} (query).  A position sees {sees}.\n"
-    )
+    return f"Chain of {options.steps}, in time: {'  '.join(shown)}  {symbol(0)} (query).  A position sees {sees}.\n"
 
 
 def _table(found: dict[str, Any]) -> "Table":
@@ -107,7 +105,7 @@ def _table(found: dict[str, Any]) -> "Table":
     ]
     for counts, steps in groupby(rows, key=lambda row: row[1]):
         group = [step for step, _ in steps]
-        symbols = _x(group[0]) if len(group) == 1 else f"{_x(group[0])} … {_x(group[-1])}"
+        symbols = symbol(group[0]) if len(group) == 1 else f"{symbol(group[0])} … {symbol(group[-1])}"
         table.add_row(symbols, *map(str, counts))
     return table
 
@@ -115,7 +113,7 @@ def _table(found: dict[str, Any]) -> "Table":
 def _sentences(found: dict[str, Any]) -> str:
     steps, exact, single = found["steps"], found["exact_layers"], found["exact_layers_single_target"]
     return (
-        f"{exact} layers can bring {_x(steps)} to the query, fewer cannot.  The published bound alone, "
+        f"{exact} layers can bring {symbol(steps)} to the query, fewer cannot.  The published bound alone, "
         f"log₃(2·{steps}) = {found['bound']:.3f}, says: at least {found['bound_layers']}.\n"
         f"If each position reads one other in a layer (one head, one-hot), {single} are needed and enough; two "
         "targets always do as well as any number.\n"
@@ -161,14 +159,10 @@ def _row(position: int, before: Run, after: Run, last: int) -> "Text":
 
 def _position(position: int) -> str:
     if position == 0:
-        return f"  {_x(0)} query"
+        return f"  {symbol(0)} query"
     token = "second" if position % 2 == 0 else "first"
-    return f"  {_x(position // 2)} {token} of pair {(position + 1) // 2}"
+    return f"  {symbol(position // 2)} {token} of pair {(position + 1) // 2}"
 
 
 def _piece(piece: int) -> str:
-    return f"p{(piece + 1) // 2}".translate(_SUBSCRIPTS) if piece % 2 else _x(piece // 2)
-
-
-def _x(step: int) -> str:
-    return f"x{step}".translate(_SUBSCRIPTS)
+    return lowered(f"p{(piece + 1) // 2}") if piece % 2 else symbol(piece // 2)

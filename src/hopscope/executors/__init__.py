@@ -1,1 +1,1 @@
-"""Where it runs: units of a study, on this machine."""
+"""Execution: a study's units run on this machine, and the run is concluded."""

@@ -14,7 +14,7 @@ from hopscope.studies.program import Program
 from hopscope.studies.record import program_of
 
 _CONCLUSIONS = ("metrics.parquet", "evidence.parquet", "claims.json", "story.json", "report.html")
-"""What `finish` writes and a command reads: one that was deleted is made anew."""
+"""Files that `finish` writes and a command reads: one that was deleted is made anew."""
 
 _REGISTRATION, _CONCLUSION = "registration.json", "conclusion.json"
 
@@ -38,8 +38,7 @@ def finish(run: RunFolder, program: Program, config: Any) -> None:
     Raises:
         UserError: a claim, a figure or the page asks for something that there is not; what was trained is kept.
     """
-    from hopscope.report.page import build_report
-    from hopscope.report.pictures import render_all
+    from hopscope.report.page import build_report, render_all
 
     with naming(program):
         write_evidence(run, program.measurements(run, config))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypedDict, Unpack, cast
 
 from hopscope.config import Config
 from hopscope.errors import UserError
@@ -34,33 +34,44 @@ CHOICES = ("auto", "general", "compiled")
 """Engines to ask for: those that train any unit on any device."""
 
 
+class How(TypedDict, total=False):
+    """Where and how a study runs; none of it changes the results.
+
+    Attributes:
+        device: `"cpu"`, `"cuda"`, or `"auto"` (default) for CUDA where there is one.
+        threads: cores to use; by default all that this process may use.
+        time_budget: seconds; what is done by then is kept.
+        engine: how units that have not begun are trained: `"general"`, `"compiled"`, or `"auto"` (default) for the
+            fastest.
+        gpu_workers: units that share a GPU at a time, by default 1.
+        listen: hears the workers.
+        say: hears, in words, how work beside the units goes.
+    """
+
+    device: str
+    threads: int | None
+    time_budget: float | None
+    engine: str
+    gpu_workers: int
+    listen: Listener
+    say: Callable[[str], None]
+
+
 def run_study(
     study: Program,
     config: Config,
     *,
     out: Path,
     preset: str | None = None,
-    device: str = "auto",
-    threads: int | None = None,
-    time_budget: float | None = None,
-    engine: str = "auto",
-    gpu_workers: int = 1,
-    listen: Listener = lambda unit, message: None,
-    say: Callable[[str], None] = lambda words: None,
+    **how: Unpack[How],
 ) -> RunFolder:
-    """Train, analyse and conclude, or go on where an earlier call stopped.
+    """Train, analyse and conclude a study, or go on where an earlier call stopped.
 
     Args:
-        study, config: what is asked.
+        study, config: the study and its configuration.
         out: root of the runs.
         preset: name of the preset, for the record.
-        device: `"cpu"`, `"cuda"`, or `"auto"` for CUDA where there is one.
-        threads: cores to use; by default all that this process may use.
-        time_budget: seconds; what is done by then is kept.
-        engine: how units that have not begun are trained: `"general"`, `"compiled"`, or `"auto"` for the fastest.
-        gpu_workers: units that share a GPU at a time.
-        listen: hears the workers.
-        say: hears, in words, how work beside the units goes.
+        how: where and how to work, as in `How`.
 
     Returns:
         The finished run.
@@ -69,21 +80,9 @@ def run_study(
         TimeBudgetReached: the same call goes on.
         UserError: something the user can mend.
     """
-    _check_options(device, threads, time_budget, engine, gpu_workers)  # before anything is written
+    _check_options(how)  # before anything is written
     study.check(config)
-    run = _folder(study, config, out, preset)
-    return complete(
-        run,
-        study,
-        config,
-        device=device,
-        threads=threads,
-        time_budget=time_budget,
-        engine=engine,
-        gpu_workers=gpu_workers,
-        listen=listen,
-        say=say,
-    )
+    return complete(_folder(study, config, out, preset), study, config, **how)
 
 
 def prepare(study: Program, config: Config, *, out: Path, preset: str | None = None) -> RunFolder:
@@ -121,20 +120,11 @@ def _plans_by_unit(study: Program, config: Config) -> dict[str, UnitPlan]:
     return {content_hash(plan.model_dump(mode="json")): plan for plan in study.plan(config)}
 
 
-def complete(
-    run: RunFolder,
-    study: Program,
-    config: Config,
-    *,
-    device: str = "auto",
-    threads: int | None = None,
-    time_budget: float | None = None,
-    engine: str = "auto",
-    gpu_workers: int = 1,
-    listen: Listener = lambda unit, message: None,
-    say: Callable[[str], None] = lambda words: None,
-) -> RunFolder:
-    """Do what is left of a run whose folder is there; arguments, result and errors as of `run_study`."""
+def complete(run: RunFolder, study: Program, config: Config, **how: Unpack[How]) -> RunFolder:
+    """Do the rest of a run whose folder is there; arguments, result and errors as of `run_study`."""
+    device, engine, time_budget = how.get("device", "auto"), how.get("engine", "auto"), how.get("time_budget")
+    listen: Listener = how.get("listen", lambda unit, message: None)
+    say: Callable[[str], None] = how.get("say", lambda words: None)
     deadline = None if time_budget is None else time.monotonic() + time_budget
     check_source(run, study)
     by_unit = _plans_by_unit(study, config)
@@ -150,7 +140,7 @@ def complete(
         run.clear_done()
         note_origin(run, study)
         register_claims(run, study, config)
-        cores = threads or available_cores()
+        cores = how.get("threads") or available_cores()
         _begin_units(run, by_unit, device, engine, cores, deadline)
         layouts = [layout_of(unit_folder) for unit_folder in pending]
         for found in by_unit.keys() - {unit.hash for unit in pending}:
@@ -160,11 +150,12 @@ def complete(
         if study.reference is None:
             _work_here(study, pending, deadline, listen)
         else:
-            Pool(run, pending, workers_at_a_time(layouts, cores, gpu_workers), deadline, listen).work()
+            Pool(
+                run, pending, workers_at_a_time(layouts, cores, how.get("gpu_workers", 1)), deadline, listen
+            ).work()
         if study.gathered:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
             with naming(study):
-                study.gather(run, config, TimeBudget(left), say)
+                study.gather(run, config, _budget(deadline), say)
         finish(run, study, config)
     return run
 
@@ -209,26 +200,26 @@ def _work_here(
     study: Program, pending: Sequence[UnitFolder], deadline: float | None, listen: Listener
 ) -> None:
     """Train units one after another in this process: another one could not load a study of a notebook."""
-    from hopscope.executors.unit import Layout, train_unit
+    from hopscope.executors.unit import train_unit
     from hopscope.training import threads as arithmetic
 
     for unit in pending:
-        recorded = layout_of(unit)
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
         with arithmetic.kept():
-            layout = Layout(
-                device=recorded["device"],
-                threads=recorded["threads"],
-                engine=recorded["engine"],
-                flushes_subnormals=arithmetic.prepare(recorded["threads"]),
-            )
-            train_unit(study, unit, layout, TimeBudget(left), partial(listen, unit))
+            train_unit(study, unit, _budget(deadline), partial(listen, unit))
         listen(unit, {"kind": "done"})
 
 
-def _check_options(
-    device: str, threads: int | None, time_budget: float | None, engine: str, gpu_workers: int
-) -> None:
+def _budget(deadline: float | None) -> TimeBudget:
+    return TimeBudget(None if deadline is None else max(0.0, deadline - time.monotonic()))
+
+
+def _check_options(how: How) -> None:
+    device, engine, gpu_workers = (
+        how.get("device", "auto"),
+        how.get("engine", "auto"),
+        how.get("gpu_workers", 1),
+    )
+    threads, time_budget = how.get("threads"), how.get("time_budget")
     if device not in DEVICES:
         raise UserError(f"device: expected one of {', '.join(DEVICES)}, found {device!r}")
     if threads is not None and threads < 1:
@@ -278,7 +269,7 @@ def _whole(study: Program, config: Config, unit: UnitFolder, plan: Any) -> bool:
 
 
 def layout(units: int, threads: int, device: str) -> tuple[int, int]:
-    """How many workers at a time, and threads for each: one-thread workers while there are units enough."""
+    """Number of workers at a time and threads of each: one-thread workers while there are units enough."""
     if device == "cuda":
         return 1, threads
     workers = max(1, min(units, threads))
@@ -317,7 +308,7 @@ def _threads_begun(run: RunFolder) -> int | None:
 
 
 def workers_at_a_time(layouts: Sequence[Mapping[str, Any]], cores: int, on_gpu: int = 1) -> int:
-    """How many units are at work together: `on_gpu`, or as many as the threads they began with leave room for."""
+    """Number of units at work together: `on_gpu`, or as many as their recorded threads leave room for."""
     if any(each["device"] == "cuda" for each in layouts):
         return on_gpu
     return max(1, min(len(layouts), cores // max((each["threads"] for each in layouts), default=1)))

@@ -90,13 +90,8 @@ class Pool:
     def __init__(
         self, run: RunFolder, pending: list[UnitFolder], size: int, deadline: float | None, listen: Listener
     ):
-        self.run, self.pending, self.size, self.deadline, self.listen = (
-            run,
-            list(pending),
-            size,
-            deadline,
-            listen,
-        )
+        self.run, self.pending, self.size = run, list(pending), size
+        self.deadline, self.listen = deadline, listen
         self.active: list[_Worker] = []
         self.messages: Queue[tuple[_Worker, Mapping[str, Any]]] = Queue()
         self.late = False
@@ -123,10 +118,7 @@ class Pool:
 
     def _start(self, unit: UnitFolder) -> None:
         left = None if self.deadline is None else self.deadline - time.monotonic()
-        recorded = layout_of(unit)
         command = [sys.executable, "-m", "hopscope.executors.worker", str(self.run.path), unit.hash]
-        command += ["--device", recorded["device"], "--threads", str(recorded["threads"])]
-        command += ["--engine", recorded["engine"]]
         command += ["--parent", str(os.getpid())]
         command += [] if left is None else ["--time-budget", f"{max(left, 0.0):.3f}"]
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""How many workers share the cores: measured, where that pays.
+"""Measure how many workers share the cores best, where that pays.
 
 Whether many one-thread workers or one worker with all threads trains faster depends on the model, on torch and on the
 machine.  So before a long run every layout trains a unit for a second, in as many fresh processes as it has workers,
@@ -36,7 +36,7 @@ WINDOW_SECONDS = 1.0
 """Training that is timed."""
 
 LIMIT_SECONDS = 60.0
-"""What one layout may take, imports included."""
+"""Seconds that one layout may take, imports included."""
 
 _OPERATIONS_PER_SECOND = 2e10
 """One core's multiplications and additions; by a guess that is right to a factor of about three."""
@@ -73,7 +73,7 @@ def operations(plan: UnitPlan) -> float:
 
 
 def expected_seconds(plans: Collection[UnitPlan], cores: int) -> float:
-    """A first guess, without measuring anything."""
+    """Estimated seconds of training, without measuring anything."""
     return sum(map(operations, plans)) / (_OPERATIONS_PER_SECOND * cores)
 
 
@@ -159,7 +159,7 @@ class _Runner(NamedTuple):
     def start(
         cls, stack: ExitStack, command: list[str], environment: Mapping[str, str], complaints: IO[str]
     ) -> "_Runner":
-        """Start it; it is gone when the stack is left."""
+        """Start a process; leaving the stack ends it."""
         pipe = subprocess.PIPE
         process = stack.enter_context(
             subprocess.Popen(
@@ -183,7 +183,7 @@ class _Runner(NamedTuple):
             raise NotMeasured(f"expected a message of a process, found {line or self._end()!r}") from None
 
     def release(self) -> None:
-        """Let it train."""
+        """Let the process begin to train."""
         assert self.process.stdin is not None
         self.process.stdin.close()
 

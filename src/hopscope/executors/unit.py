@@ -1,7 +1,6 @@
 """Training and analysing one unit, in whatever process."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -9,48 +8,31 @@ from torch import Tensor
 
 from hopscope.config import in_words
 from hopscope.errors import HopscopeError, UserError
+from hopscope.executors.pool import layout_of
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.runs import UnitFolder
 from hopscope.studies.loading import naming
 from hopscope.studies.program import Program
+from hopscope.training import threads as arithmetic
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import UnitPlan, unit_plan
-from hopscope.training.engines import ENGINES, EngineName
+from hopscope.training.engines import ENGINES
 from hopscope.training.trainer import Progress, Trainer
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a unit is computed.
-
-    Attributes:
-        device: `"cpu"` or `"cuda"`.
-        threads: of this process.
-        engine: how gradients are made.
-        flushes_subnormals: whether this process takes subnormal numbers for zero.
-    """
-
-    device: str
-    threads: int
-    engine: EngineName
-    flushes_subnormals: bool
 
 
 def train_unit(
     program: Program,
     unit: UnitFolder,
-    layout: Layout,
     budget: TimeBudget,
     say: Callable[[Mapping[str, Any]], None],
     *,
     analyse: bool = True,
 ) -> None:
-    """Train and analyse a unit, going on where it stopped.
+    """Train and analyse a unit in this process, with the layout on record, going on where it stopped.
 
     Args:
         program: the study.
         unit: its folder.
-        layout: how it is computed.
         budget: seconds that it may take.
         say: hears of the progress.
         analyse: whether the unit is analysed once it is trained; one that is not counts as unfinished.
@@ -58,11 +40,13 @@ def train_unit(
     Raises:
         TimeBudgetReached, UserError: see `Trainer.run`.
     """
+    layout = layout_of(unit)
+    flushes = arithmetic.prepare(layout["threads"])
     with unit.lock(patience=10.0):
         plan = unit_plan(unit)
         with naming(program):
-            task = program.task(plan, layout.device)
-        unit.run.event("unit started", unit=unit.hash, **asdict(layout))
+            task = program.task(plan, layout["device"])
+        unit.event("unit started", unit=unit.hash, **layout, flushes_subnormals=flushes)
 
         def report(progress: Progress) -> None:
             say(
@@ -77,16 +61,16 @@ def train_unit(
 
         with naming(program):
             evaluate, initial = program.evaluator(unit, plan, task), _start(program, plan)
-        trainer = Trainer(plan, task, unit, evaluate, layout.device, ENGINES[layout.engine], initial)
+        trainer = Trainer(plan, task, unit, evaluate, layout["device"], ENGINES[layout["engine"]], initial)
         with naming(program):
             trainer.run(budget, report)
         if not analyse:
             return
         say({"kind": "phase", "name": "analysing"})
         with naming(program):
-            program.analyse(unit, plan, task, budget, layout.device)
+            program.analyse(unit, plan, task, budget, layout["device"])
         unit.mark_done()
-        unit.run.event("unit done", unit=unit.hash)
+        unit.event("unit done", unit=unit.hash)
 
 
 def _start(program: Program, plan: UnitPlan) -> Mapping[str, Tensor] | None:

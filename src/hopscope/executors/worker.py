@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from hopscope.errors import HopscopeError, UserError
-from hopscope.training.engines import ENGINES, EngineName
 
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of Linux's prctl."""
@@ -26,9 +25,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="hopscope.executors.worker")
     parser.add_argument("run", type=Path)
     parser.add_argument("unit")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--engine", default="general", choices=ENGINES)
     parser.add_argument("--time-budget", type=float)
     parser.add_argument("--parent", type=int)
     parser.add_argument("--train-only", action="store_true", help="leave the analyses to a later command")
@@ -38,15 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means and ends its workers
     warnings.showwarning = lambda message, *_, **__: _say(kind="warning", message=str(message))
     try:
-        run_unit(
-            options.run,
-            options.unit,
-            options.device,
-            options.threads,
-            options.engine,
-            options.time_budget,
-            analyse=not options.train_only,
-        )
+        run_unit(options.run, options.unit, options.time_budget, analyse=not options.train_only)
     except HopscopeError as error:
         _say(kind="error", message=str(error), status=error.exit_status)
         return error.exit_status
@@ -64,33 +52,26 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def run_unit(
-    path: Path,
-    unit_hash: str,
-    device: str,
-    threads: int,
-    engine: EngineName,
-    time_budget: float | None,
-    *,
-    analyse: bool = True,
-) -> None:
+def run_unit(path: Path, unit_hash: str, time_budget: float | None, *, analyse: bool = True) -> None:
     """Train one unit of a run and analyse it (unless told not to), going on where it stopped.
 
     Raises:
         TimeBudgetReached, UserError: see `Trainer.run`.
     """
-    from hopscope.executors.unit import Layout, train_unit
+    from hopscope.executors.pool import layout_of
+    from hopscope.executors.unit import train_unit
     from hopscope.runs import RunFolder
     from hopscope.studies.record import program_of
-    from hopscope.training import threads as arithmetic
+    from hopscope.training import threads
     from hopscope.training.budget import TimeBudget
 
     budget = TimeBudget(time_budget)
-    flushes = arithmetic.prepare(threads)
     run = RunFolder.open(path)
-    layout = Layout(device=device, threads=threads, engine=engine, flushes_subnormals=flushes)
-    unit, program = run.unit(unit_hash), program_of(run)
-    train_unit(program, unit, layout, budget, lambda message: _say(**message), analyse=analyse)
+    unit = run.unit(unit_hash)
+    threads.prepare(
+        layout_of(unit)["threads"]
+    )  # before the study's file is loaded: it may start torch's threads
+    train_unit(program_of(run), unit, budget, lambda message: _say(**message), analyse=analyse)
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:

@@ -67,12 +67,12 @@ class Chosen:
 
     @property
     def labels(self) -> list[str]:
-        """Of the groups."""
+        """Labels of the groups, in their order."""
         return [group.label for group in self.groups]
 
     @property
     def title(self) -> str:
-        """The metric in words."""
+        """The title: the metric in words."""
         return metric_words(self.figure.metric, self.figure.split, self.figure.part)
 
 

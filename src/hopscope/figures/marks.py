@@ -21,7 +21,7 @@ def colour(field: str, order: Sequence[str], **options: Any) -> alt.Color:
 
 
 def shape(field: str, order: Sequence[str], **options: Any) -> alt.Shape:
-    """Shape by a field."""
+    """Encode a field as the shape of marks."""
     shapes = ["circle", "diamond", "square", "triangle-up", "cross", "triangle-down"][: len(order)]
     return alt.Shape(
         f"{field}:N", scale=alt.Scale(domain=list(order), range=shapes), legend=legend(**options)

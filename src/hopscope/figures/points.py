@@ -70,7 +70,7 @@ def matrix(data: alt.UrlData, x: alt.X, y: alt.Y, share: str, words: str, title:
 
 
 def blues(share: str, title: str) -> alt.Color:
-    """Colour by a share."""
+    """Encode a share as a shade of blue."""
     bar = alt.Legend(title=title, orient="top", gradientLength=160)
     return alt.Color(f"{share}:Q", scale=alt.Scale(domain=[0.0, 1.0], scheme="blues"), legend=bar)
 

@@ -82,7 +82,7 @@ class TransformerConfig(Model):
 
     @property
     def head_size(self) -> int:
-        """Size of one head."""
+        """Features of one attention head."""
         return self.head_dim if self.head_dim is not None else self.width // self.heads
 
     @property

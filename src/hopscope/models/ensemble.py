@@ -48,7 +48,7 @@ class Ensemble:
 
     @property
     def config(self) -> TransformerConfig:
-        """Shape of every member."""
+        """The shape of every member: layers, heads and widths."""
         return self.transformer.config
 
     @property

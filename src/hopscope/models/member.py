@@ -38,7 +38,7 @@ class Attention(nn.Module):
     def split(
         self, x: Float[Tensor, "batch position inner"]
     ) -> Float[Tensor, "batch head position head_dim"]:
-        """Separate the heads."""
+        """Separate the features into heads."""
         return x.unflatten(-1, (self.config.heads, self.config.head_size)).transpose(1, 2)
 
     def pattern(

@@ -28,7 +28,7 @@ class Uniform(Config):
 
 
 class Identity(Config):
-    """The row itself."""
+    """Each row reads itself and nothing else."""
 
     kind: Literal["identity"] = "identity"
 

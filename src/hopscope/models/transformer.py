@@ -79,7 +79,7 @@ class Transformer:
 
     @property
     def members(self) -> int:
-        """Number of members."""
+        """Number of members of the ensemble."""
         return self.parameters.flat.shape[0]
 
     def member(self, index: int) -> MemberTransformer:

@@ -26,7 +26,7 @@ PNG_SCALE = 2
 """Pixels per unit of the picture in PNG files."""
 
 CASING = 3.0
-"""How much wider the white line under an edge is, which parts it from what it crosses."""
+"""Extra width of the white line under an edge, which sets it off from the lines that it crosses."""
 
 _ROOT = {
     "class": "circuit-graph",
@@ -43,7 +43,7 @@ _LOOSE_WORDS = {
     "learned": "no rule fits",
     "": "reads tokens of several roles",
 }
-"""What a path reads that comes from no column, by its rule; the last is for all other rules."""
+"""Words for a path that comes from no column, by its rule; the last entry is for all other rules."""
 
 _CORNER = 9.0
 """Radius of an edge's corners."""
@@ -61,7 +61,7 @@ def symbol_colour(name: str) -> str:
 
 
 def _index(name: str) -> int | None:
-    """How far along the chain a symbol is: k of x_k; `None` of what is on no chain."""
+    """Number of steps from the chain's start to a symbol: k of x_k; `None` for other names."""
     if name == "value":
         return 0
     found = re.fullmatch(r"(?:[A-Za-z]+_|name |D = )(\d+)", name)
@@ -75,7 +75,7 @@ def path_colour(path: CircuitPath) -> str:
 
 
 def edge_width(attention: float, share: float) -> float:
-    """Width of an edge."""
+    """Width of an edge at an attention."""
     return THINNEST + (THICKEST - THINNEST) * attention * share
 
 
@@ -173,7 +173,7 @@ def _background(view: CircuitView, graph: Layout) -> Iterable[str]:
 
 
 def _held(view: CircuitView) -> dict[str, str]:
-    """What the tokens of a role hold, where that is the same for all of them."""
+    """Label of the tokens of each role that all hold the same."""
     labels: dict[str, set[str]] = {}
     for token in view.tokens:
         labels.setdefault(token.role, set()).add(token.label)
@@ -267,7 +267,7 @@ def _tag(tag: Tag, path: CircuitPath, graph: Layout) -> str:
 
 
 def _loose_mark(x: float, y: float, rule: str) -> str:
-    """What stands where no role is named: a diamond for a mean map, a question mark for no rule, else a star."""
+    """The sign where no role is named: a diamond for a mean map, a question mark for no rule, else a star."""
     if rule == "mean_map":
         return stroke(f"M{number(x)} {number(y - 4.5)}l4.5 4.5l-4.5 4.5l-4.5 -4.5z", INK, 1.3)
     return text(x, y + 4.0, "?" if rule == "learned" else "∗", weight=700, anchor="middle")

@@ -32,7 +32,7 @@ _SLOT, _GAP = 11.0, 3.0
 """Room between two edges at one node, and around a tag."""
 
 _BOW = 34.0
-"""How far an edge from a column to itself goes to the right."""
+"""Distance that an edge from a column to itself goes to the right."""
 
 Point = tuple[float, float]
 
@@ -170,7 +170,7 @@ def _columns(roles: Sequence[str]) -> dict[str, float]:
 
 
 def _width(role: str) -> float:
-    """Of a role's column: long names have wide ones."""
+    """Width of a role's column, wide enough for its name."""
     return max(COLUMN, text_width(role) + _BETWEEN_NAMES)
 
 

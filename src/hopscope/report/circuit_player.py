@@ -34,7 +34,7 @@ from hopscope.report.circuits import (
 
 _MOST_USES = 4
 _LEAST_SCALE = 0.69
-"""Of the graph's letters on a narrow screen: one of five narrow columns just fits a phone, wider ones are scrolled."""
+"""Least scale of the graph's letters: a graph of five narrow columns just fits a phone, wider ones are scrolled."""
 
 _WIDE = 740.0
 """A graph that is wider has the page's width for itself: beside the chosen path its letters would be too small."""
@@ -123,7 +123,7 @@ def _row(path: ListedPath) -> PathRow:
 
 
 def _found(view: CircuitView) -> str:
-    """What was read, and how well it does, in words."""
+    """The circuit that was read and its losses, in words."""
     heads = "one head" if view.heads == 1 else f"{view.heads} heads"
     where = f"Seed {view.seed}, read at step {view.checkpoint:,}, {view.layers} layers, {heads} each. "
     verdict = "The circuit was read." if view.verdict == "read" else f"Verdict: {view.verdict}."
@@ -140,7 +140,7 @@ def _found(view: CircuitView) -> str:
 
 
 def _undrawn(view: CircuitView) -> str:
-    """That the picture is not the whole circuit, where it is not."""
+    """A sentence about the paths that the picture leaves out; empty where it shows all."""
     if not view.undrawn:
         return ""
     drawn, heads = len(view.paths), len({path.place for path in view.paths})

@@ -3,8 +3,8 @@
 import re
 
 from hopscope.report.circuits import CircuitPath, ListedPath, Target, Use
+from hopscope.words import lowered
 
-_LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 _PARTS = {"Q": "queries", "K": "keys", "V": "values"}
 
@@ -24,11 +24,11 @@ _RULES = {
 def symbol(name: str) -> str:
     """`x_2` as x₂; other names stay as they are."""
     found = re.fullmatch(r"([A-Za-z]+)_(\d+)", name)
-    return f"{found[1]}{found[2].translate(_LOWERED)}" if found else name
+    return lowered(f"{found[1]}{found[2]}") if found else name
 
 
 def head_name(path: ListedPath) -> str:
-    """`layer.head`."""
+    """A path's head, written as `layer.head`."""
     return f"{path.layer}.{path.head}"
 
 
@@ -43,12 +43,12 @@ def rule_words(rule: str) -> str:
 
 
 def target_words(target: Target) -> str:
-    """What is read, in words: `second 1`, `all first 2`."""
+    """A target in words: `second 1`, `all first 2`."""
     return f"all {target.role}" if target.every else target.role
 
 
 def reads_words(path: ListedPath) -> str:
-    """What a path reads, and how it finds it: `second 1 (one hop on along the same chain)`."""
+    """Targets of a path with their rules: `second 1 (one hop on along the same chain)`."""
     said = []
     for target in path.targets:
         share = f"{target.share:.0%} " if len(path.targets) > 1 else ""
@@ -60,7 +60,7 @@ def reads_words(path: ListedPath) -> str:
 
 
 def carries_words(path: ListedPath) -> str:
-    """What a path brings: `x₁, x₂ and position`."""
+    """Things that a path carries: `x₁, x₂ and position`."""
     names = [symbol(name) for name in path.brings]
     if not names:
         return "nothing that could be measured alone"
@@ -77,7 +77,7 @@ def use_words(use: Use) -> str:
 
 
 def use_sign(use: Use) -> str:
-    """The same in short: `readout`, or `4.1 K`."""
+    """One use of a path in short: `readout`, or `4.1 K`."""
     if use.reader == "readout":
         return "readout"
     return f"{use.reader.layer}.{use.reader.head} {(use.part or '')[:1].upper()}".rstrip()

@@ -119,7 +119,7 @@ class ListedPath(Config):
 
     @property
     def place(self) -> tuple[int, int]:
-        """Layer and head."""
+        """Layer and head of the path."""
         return self.layer, self.head
 
     @property
@@ -129,7 +129,7 @@ class ListedPath(Config):
 
     @property
     def targets(self) -> list[Target]:
-        """What is read: two where there are two targets."""
+        """Targets of the path: one, or two where the rule names two."""
         roles = (self.target_role or "").split(" + ")
         two = _TWO.fullmatch(self.rule)
         if two is None or len(roles) != 2:

@@ -1,4 +1,4 @@
-"""Where the templates are filled: their language, their filters, and the plain files that lie beside them."""
+"""The templates' environment: their filters, and the plain files beside them."""
 
 import json
 from importlib import resources
@@ -7,8 +7,9 @@ import jinja2
 from markupsafe import Markup
 from pydantic import JsonValue
 
+from hopscope.claims.numbers import format_number
 from hopscope.report.circuit_player import shown_circuits
-from hopscope.report.numbers import format_number, tie
+from hopscope.report.numbers import tie
 from hopscope.report.worked import format_probability, format_published, in_words, marks, pairs
 
 

@@ -2,9 +2,6 @@
 
 import re
 
-from hopscope.claims.numbers import format_estimate as format_estimate
-from hopscope.claims.numbers import format_number as format_number
-
 _UNTIED = re.compile(r"(?<=[≤≥<>=±|−]) (?=\d)|(?<=\d) (?=%)|(?<=\b[A-Za-z]) (?=[≤≥<>=] \d)")
 
 

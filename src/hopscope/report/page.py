@@ -1,4 +1,4 @@
-"""One HTML file from run folders: no network, clock or chance, so the same folders give the same bytes."""
+"""One HTML file from run folders, and its pictures as files: no network, and the same folders give the same bytes."""
 
 import json
 import shlex
@@ -11,8 +11,10 @@ from markupsafe import Markup
 from pydantic import JsonValue
 
 from hopscope.errors import UserError
+from hopscope.report.circuit_graph import write_circuit_picture
+from hopscope.report.circuits import CircuitBlock
 from hopscope.report.environment import asset, environment
-from hopscope.report.figures import inline_figure
+from hopscope.report.figures import figure_names, inline_figure, render_figure
 from hopscope.report.libraries import libraries
 from hopscope.report.prose import Prose
 from hopscope.report.record import FigureBlock, RunRecord, read_run
@@ -63,8 +65,7 @@ def build_report(runs: Sequence[Path], to: Path) -> None:
 
 def _view(record: RunRecord, anchor: str) -> RunView:
     prose = Prose(record.story.numbers)
-    blocks = [block for section in record.story.sections for block in section.blocks]
-    names = dict.fromkeys(block.name for block in blocks if isinstance(block, FigureBlock))
+    names = dict.fromkeys(block.name for block in record.story.blocks if isinstance(block, FigureBlock))
     return RunView(
         anchor=anchor,
         record=record,
@@ -107,8 +108,7 @@ def _styles(views: list[RunView]) -> list[str]:
 
 
 def _kinds(views: list[RunView]) -> set[str]:
-    sections = (section for view in views for section in view.record.story.sections)
-    return {block.kind for section in sections for block in section.blocks}
+    return {block.kind for view in views for block in view.record.story.blocks}
 
 
 def _title(views: list[RunView]) -> str:
@@ -123,3 +123,18 @@ def _flatten(config: JsonValue, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield from _flatten(value, f"{prefix}.{key}" if prefix else key)
     else:
         yield prefix, config if isinstance(config, str) else json.dumps(config, ensure_ascii=False)
+
+
+def render_all(run_path: Path) -> list[Path]:
+    """Draw every figure of a run, and every circuit as ``circuit-<member>``; returns the paths written.
+
+    Raises:
+        UserError: as `render_figure`, or the story is missing or damaged.
+    """
+    figures_dir = run_path / "figures"
+    drawn = [path for name in figure_names(figures_dir) for path in render_figure(figures_dir, name)]
+    blocks = read_run(run_path).story.blocks
+    views = [named.view for block in blocks if isinstance(block, CircuitBlock) for named in block.circuits]
+    return drawn + [
+        path for view in views for path in write_circuit_picture(view, figures_dir, f"circuit-{view.member}")
+    ]

@@ -209,7 +209,7 @@ class ExplorerBlock(Config):
 
     @property
     def values(self) -> int:
-        """V."""
+        """V, the number of values of the models' task."""
         return self.models[0].config.values
 
     @model_validator(mode="after")
@@ -246,14 +246,14 @@ class Section(Config):
 
 
 class ClaimWords(Config):
-    """What the story of an older run says about a claim: its record in ``claims.json`` did not say it then."""
+    """Words about a claim in the story of an older run, whose ``claims.json`` had none."""
 
     words: str = ""
     per_seed: dict[str, list[float | str | None]] = Field(default_factory=dict)
 
 
 class Story(Config):
-    """What the page says, in order."""
+    """Everything that the page says, in order."""
 
     schema_version: Literal[1]
     title: str
@@ -262,9 +262,14 @@ class Story(Config):
     claims: dict[str, ClaimWords] = Field(default_factory=dict)
     sections: list[Section]
 
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks of all sections, in order."""
+        return [block for section in self.sections for block in section.blocks]
+
 
 class RunConfig(BaseModel):
-    """config.json: what was asked."""
+    """The content of config.json: study, preset and configuration."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 

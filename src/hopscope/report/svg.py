@@ -41,7 +41,7 @@ def box(
 def line(
     start: tuple[float, float], end: tuple[float, float], *, stroke: str, width: float = 1.0, dash: str = ""
 ) -> str:
-    """A straight line."""
+    """A straight line between two points."""
     (x1, y1), (x2, y2) = start, end
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     ends = f'x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}"'

@@ -27,7 +27,7 @@ _RECALL, _ELIMINATION = Mark("recall", "â†", "recall"), Mark("elimination", "â†
 
 
 def marks(step: WorkedStep, value: int) -> list[Mark]:
-    """What a value is at a step: the target, used before, what recall answers, what elimination answers."""
+    """Marks of a value at a step: the target, used before, the answer of recall, the answer of elimination."""
     found = {
         _TARGET: value == step.target,
         _USED: value in step.used,

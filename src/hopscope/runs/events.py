@@ -12,6 +12,9 @@ from typing import Any
 
 from hopscope.runs.files import canonical_json, is_file, parse_json, read_bytes
 
+EVENTS = "events.jsonl"
+"""The log's name in a run's folder."""
+
 
 def append_event(path: Path, kind: str, fields: dict[str, Any]) -> None:
     """Appends one line with the time (UTC), the kind and the fields, if the system lets it.

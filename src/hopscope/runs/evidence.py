@@ -29,7 +29,7 @@ from hopscope.runs.evidence_table import (
     varied_fields,
 )
 from hopscope.runs.evidence_table import Row as Row
-from hopscope.runs.evidence_write import EVIDENCE, members_of, run_table
+from hopscope.runs.evidence_write import EVIDENCE, members_of
 from hopscope.runs.evidence_write import diverged_members as diverged_members
 from hopscope.runs.evidence_write import write_evidence as write_evidence
 from hopscope.runs.files import is_file, listed
@@ -89,18 +89,6 @@ class Evidence:
         return cls(table, members, run.config, varied, folder=run.path)
 
     @classmethod
-    def of_run(cls, run: "RunFolder", rows: Iterable[Row]) -> "Evidence":
-        """The table of a run's training record and of further rows, in memory alone.
-
-        Raises:
-            UserError: a file is damaged, or the rows do not fit the run.
-        """
-        members = members_of(run)
-        varied = varied_fields(members, run.config)
-        table = run_table(run, rows, members, varied)
-        return cls(table, members, run.config, varied, folder=run.path)
-
-    @classmethod
     def of(
         cls,
         members: Iterable[MemberRecord | Mapping[str, Any] | Described],
@@ -128,17 +116,17 @@ class Evidence:
 
     @property
     def members(self) -> list[int]:
-        """Numbers of the members."""
+        """Run-global numbers of the members."""
         return list(self._kept)
 
     @property
     def seeds(self) -> dict[int, int]:
-        """Each member's seed."""
+        """Each member's seed, by the member's number."""
         return {member.member: member.seed for member in self._present}
 
     @property
     def configurations(self) -> dict[int, str]:
-        """Each member's configuration: the label of its unit."""
+        """Each member's configuration (its unit's label), by the member's number."""
         return {member.member: member.configuration for member in self._present}
 
     @property

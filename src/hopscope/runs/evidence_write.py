@@ -4,7 +4,7 @@ The training record is a part of it, and so is the silence of members that diver
 configuration have a last number, they have a null.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,6 @@ from hopscope.runs.evidence_table import (
     ROW_SCHEMA,
     TRAINING,
     Described,
-    Field,
     Row,
     evidence_table,
     rows_table,
@@ -52,9 +51,14 @@ def write_evidence(run: "RunFolder", rows: Iterable[Row]) -> None:
         UserError: a file is damaged or cannot be written, or the rows do not fit the run.
     """
     members, training = members_of(run), _training_rows(run)
-    known = training, _diverged(run, training), members, varied_fields(members, run.config)
-    write_table(run.path / GATHERED, _table((), *known))
-    write_table(run.path / EVIDENCE, _table(rows, *known))
+    varied, diverged = varied_fields(members, run.config), _diverged(run, training)
+
+    def write(name: str, further: Iterable[Row]) -> None:
+        both = with_nulls(training, rows_table(further, members), members, diverged)
+        write_table(run.path / name, evidence_table(pa.concat_tables(both), members, varied))
+
+    write(GATHERED, ())
+    write(EVIDENCE, rows)
 
 
 def training_rows(run_path: Path) -> pa.Table:
@@ -88,30 +92,6 @@ def members_of(run: "RunFolder") -> list[Described]:
 
 def _record(unit: UnitFolder) -> dict[str, Any]:
     return unit.record if unit.is_recorded else {}
-
-
-def run_table(
-    run: "RunFolder", rows: Iterable[Row], members: Sequence[Described], varied: Sequence[Field]
-) -> pa.Table:
-    """The evidence table of a run.
-
-    Raises:
-        UserError: a file is damaged, or the rows do not fit the run.
-    """
-    training = _training_rows(run)
-    return _table(rows, training, _diverged(run, training), members, varied)
-
-
-def _table(
-    rows: Iterable[Row],
-    training: pa.Table,
-    diverged: set[int],
-    members: Sequence[Described],
-    varied: Sequence[Field],
-) -> pa.Table:
-    """The training record and further rows, with the nulls of the members that diverged."""
-    both = with_nulls(training, rows_table(rows, members), members, diverged)
-    return evidence_table(pa.concat_tables(both), members, varied)
 
 
 def diverged_members(run: "RunFolder") -> set[int]:

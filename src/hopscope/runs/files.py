@@ -50,7 +50,7 @@ def listed(names: Iterable[object], limit: int = 10) -> str:
 
 
 def temporary_name(path: Path) -> Path:
-    """Where `path` is written before it is renamed; always the same, so that leftovers are overwritten."""
+    """Temporary path of a file before it is renamed; always the same, so that leftovers are overwritten."""
     return path.with_name(f".{path.name}.tmp")
 
 

@@ -1,8 +1,10 @@
-"""Names made of content: equal questions find the same run, changed ones make a new run."""
+"""Names made of content, and versions of layout: equal questions find the same run, changed ones make a new run."""
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
+from hopscope.errors import UserError
 from hopscope.runs.files import canonical_json
 
 SCHEMA_VERSION = 1
@@ -38,3 +40,21 @@ def source_hash(package: Path | None = None) -> str:
     files = {file.relative_to(root).as_posix(): file for file in root.rglob("*.py")}
     digests = [[name, hashlib.sha256(files[name].read_bytes()).hexdigest()] for name in sorted(files)]
     return content_hash(digests)
+
+
+def check_schema(path: Path, value: Any, remedy: str) -> dict[str, Any]:
+    """The value that was read from `path`, if it is a record whose layout we know.
+
+    Raises:
+        UserError: it is no record, or a newer Hopscope made it.
+    """
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise UserError(f"{path}: expected a record with a schema version, found none: {remedy}")
+    if version > SCHEMA_VERSION:
+        raise UserError(
+            f"{path}: expected schema {SCHEMA_VERSION} or older, found {version}, made by a newer Hopscope: "
+            "upgrade Hopscope"
+        )
+    record: dict[str, Any] = value
+    return record

@@ -1,4 +1,4 @@
-"""Nulls of members that diverged.
+"""Nulls in the evidence of members that diverged.
 
 A diverged member is frozen: its weights are those from before it broke off, and whatever is measured on them says
 nothing of the trained model.  So its numbers end where it broke off, and a null stands where the others of its
@@ -49,7 +49,7 @@ def with_nulls(
 
 
 def _training_ends(training: pa.Table, group: Sequence[Described], frozen: Sequence[int]) -> Ends:
-    """Where the training record of a configuration ends: as others' does, or at its last step if all diverged."""
+    """Last steps of a configuration's training record: those of healthy members, or the plan's if all diverged."""
     healthy = [member.member for member in group if member.member not in frozen]
     if healthy:
         return _ends(_of(training, healthy))

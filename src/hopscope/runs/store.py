@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from hopscope.errors import UserError
-from hopscope.runs.events import append_event, read_events
+from hopscope.runs.events import EVENTS, append_event, read_events
 from hopscope.runs.evidence_write import training_rows
 from hopscope.runs.files import (
     canonical_json,
@@ -20,11 +20,10 @@ from hopscope.runs.files import (
     write_atomic,
     write_json,
 )
-from hopscope.runs.hashing import RESULTS_VERSION, SCHEMA_VERSION, config_hash
+from hopscope.runs.hashing import RESULTS_VERSION, SCHEMA_VERSION, check_schema, config_hash
 from hopscope.runs.locks import folder_lock
 from hopscope.runs.members import MemberRecord, read_members
 from hopscope.runs.metrics import GATHERED, read_metrics
-from hopscope.runs.schema import check_schema
 from hopscope.runs.units import SLIM, UnitFolder
 
 _FIELDS: dict[str, type | tuple[type, ...]] = {
@@ -97,7 +96,7 @@ class RunFolder:
 
     @property
     def study(self) -> str:
-        """The study's name."""
+        """Name of the run's study."""
         return str(self._record["study"])
 
     @property
@@ -113,7 +112,7 @@ class RunFolder:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The whole configuration."""
+        """The run's whole configuration, as JSON values."""
         return dict(self._record["config"])
 
     @property
@@ -169,7 +168,7 @@ class RunFolder:
         Raises:
             ValueError: a field holds a NaN or an infinity.
         """
-        append_event(self.path / "events.jsonl", kind, fields)
+        append_event(self.path / EVENTS, kind, fields)
 
     def events(self) -> list[dict[str, Any]]:
         """The events so far, each with `time` (ISO 8601, UTC), `kind` and its own fields.
@@ -177,7 +176,7 @@ class RunFolder:
         Raises:
             UserError: the file cannot be read.
         """
-        return read_events(self.path / "events.jsonl")
+        return read_events(self.path / EVENTS)
 
     def metrics(self) -> pa.Table:
         """The training record of all members so far; columns as `read_metrics` says.

@@ -37,7 +37,7 @@ def save_rounded(source: Path, to: Path) -> None:
 def note_thinned(
     folder: Path, rounded: Iterable[int], left_out: Iterable[int], frozen: Iterable[int]
 ) -> None:
-    """Say of the unit in a folder what it lost.
+    """Note which checkpoints a unit lost.
 
     Args:
         folder: of the unit.

@@ -6,26 +6,23 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hopscope.errors import UserError
 from hopscope.runs.arrays import Array, npz_bytes, read_arrays
 from hopscope.runs.checkpoints import CheckpointDamaged, load_checkpoint
+from hopscope.runs.events import EVENTS, append_event
 from hopscope.runs.files import is_file, listed, read_json, remove, write_atomic, write_json
-from hopscope.runs.hashing import SCHEMA_VERSION
+from hopscope.runs.hashing import SCHEMA_VERSION, check_schema
 from hopscope.runs.locks import folder_lock
-from hopscope.runs.schema import check_schema
-
-if TYPE_CHECKING:
-    from hopscope.runs.store import RunFolder
 
 _CHECKPOINT = re.compile(r"step-(\d{9,})\.safetensors")
 _AGAIN = "delete it and run the same command again"
 
 SLIM = "units.json"
-"""What stands in a slim run folder in place of `units/`: what every `unit.json` says, by the unit's hash."""
+"""File of a slim run folder in place of `units/`: the content of every `unit.json`, by the unit's hash."""
 
 
 class CheckpointWarning(UserWarning):
@@ -48,14 +45,16 @@ class UnitFolder:
         return self.path.name
 
     @property
-    def run(self) -> "RunFolder":
-        """The run that the unit belongs to."""
-        from hopscope.runs.store import RunFolder  # a run makes units: at the top this would be a circle
+    def run_path(self) -> Path:
+        """The folder of the run that the unit belongs to."""
+        return self.path.parent.parent
 
-        return RunFolder(self.path.parent.parent)
+    def event(self, kind: str, **fields: Any) -> None:
+        """Note in the run's log that something happened; see `append_event`."""
+        append_event(self.run_path / EVENTS, kind, fields)
 
     def create(self, unit_record: Mapping[str, Any]) -> "UnitFolder":
-        """Records what the unit is, unless it is on record: what a resumed unit started with holds.
+        """Records the unit's label, plan and layout, unless they are on record: a resumed unit keeps its own.
 
         Args:
             unit_record: label, plan, layout, versions, source hash; schema version and hash are added.
@@ -72,7 +71,7 @@ class UnitFolder:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What `unit.json` says; in a slim run folder, what `units.json` says of the unit.
+        """Content of `unit.json`; in a slim run folder, the unit's entry in `units.json`.
 
         Raises:
             UserError: the file is missing, damaged, or made by a newer Hopscope.
@@ -91,14 +90,14 @@ class UnitFolder:
 
     @property
     def _slim_path(self) -> Path:
-        return self.path.parent.parent / SLIM
+        return self.run_path / SLIM
 
     @property
     def _is_slim(self) -> bool:
         return is_file(self._slim_path)
 
     def checkpoint_path(self, step: int) -> Path:
-        """Where the checkpoint of a step is, or would be."""
+        """Path of the checkpoint of a step, whether or not it is there."""
         return self.path / "checkpoints" / f"step-{step:09d}.safetensors"
 
     def checkpoints(self) -> list[tuple[int, Path]]:
@@ -120,7 +119,7 @@ class UnitFolder:
         found = dict(self.checkpoints())
         if not found and self._is_slim:
             raise UserError(
-                f"{self.run.path}: expected a run with its checkpoints, found only what it concluded ({SLIM}): "
+                f"{self.run_path}: expected a run with its checkpoints, found only what it concluded ({SLIM}): "
                 "make the run again with the command that made it"
             )
         if not found:
@@ -163,22 +162,22 @@ class UnitFolder:
         return point
 
     def _report(self, error: CheckpointDamaged, instead: str | None) -> None:
-        file = error.path.relative_to(self.run.path).as_posix()
-        self.run.event("checkpoint_damaged", file=file, reason=error.reason, instead=instead)
+        file = error.path.relative_to(self.run_path).as_posix()
+        self.event("checkpoint_damaged", file=file, reason=error.reason, instead=instead)
         goes_on = f"going on from {instead}" if instead else "starting from the beginning"
         message = f"{error.path}: expected a whole checkpoint, found {error.reason}: {goes_on} instead"
         warnings.warn(message, CheckpointWarning, stacklevel=3)
 
     def analysis_path(self, name: str, step: int, suffix: str = "json") -> Path:
-        """Where the analysis `name` of a checkpoint is, or would be; `suffix` is json or npz."""
+        """Path of an analysis of a checkpoint, whether or not it is there; `suffix` is json or npz."""
         return self.path / "analysis" / f"{name}-step-{step:09d}.{suffix}"
 
     def file_of(self, name: str, step: int, suffix: str = "json") -> str:
-        """The same, relative to the run, as rows of the evidence name it."""
-        return self.analysis_path(name, step, suffix).relative_to(self.run.path).as_posix()
+        """Path of an analysis relative to the run, as rows of the evidence name it."""
+        return self.analysis_path(name, step, suffix).relative_to(self.run_path).as_posix()
 
     def write_analysis(self, name: str, step: int, value: Mapping[str, Any]) -> Path:
-        """Writes what one analysis found at one checkpoint.
+        """Writes the findings of one analysis at one checkpoint.
 
         Args:
             name: the analysis.
@@ -202,7 +201,7 @@ class UnitFolder:
         return path
 
     def read_analysis(self, name: str, step: int) -> dict[str, Any]:
-        """What `write_analysis` was given.
+        """The value that was given to `write_analysis`.
 
         Raises:
             UserError: the file is missing or damaged.

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import re
 import types
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ from hopscope.sources.uses import Use, uses, uses_of_code
 
 _LONGEST = 2_000
 """Characters of a foreign value's own words that are kept."""
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class Collection:
@@ -132,7 +135,9 @@ class Collection:
         if thing is None or isinstance(thing, bool | int | float | complex | str | bytes):
             return f"{type(thing).__name__}.{thing.name}" if isinstance(thing, enum.Enum) else repr(thing)
         if type(thing).__module__ == "typing" or isinstance(thing, types.GenericAlias | types.UnionType):
-            return repr(thing)
+            return _ADDRESS.sub(
+                "", repr(thing)
+            )  # a validator of an annotated type is written with its address
         if id(thing) in self._inside:
             return "…"
         self._inside.add(id(thing))

@@ -284,7 +284,7 @@ class PageNumberFunctions:
 
     @cached_property
     def gone(self) -> list[int]:
-        """Members whose training diverged."""
+        """Numbers of the members whose training diverged."""
         return diverged(self._evidence)
 
     def _values(self, what: str, metric: str, where: Mapping[str, Any]) -> "tuple[pd.Series, str]":

@@ -66,7 +66,7 @@ class Numbers(tuple[float, ...]):
 
     @property
     def n(self) -> int:
-        """How many there are."""
+        """How many numbers there are."""
         return len(self)
 
     @property
@@ -106,12 +106,12 @@ class Learned:
 
     @property
     def all(self) -> bool:
-        """Whether every member did."""
+        """Whether every member ended below the bound."""
         return self.known and 0 < self.of == self.count
 
     @property
     def none(self) -> bool:
-        """Whether no member did."""
+        """Whether no member ended below the bound."""
         return self.known and self.count == 0
 
 

@@ -70,7 +70,7 @@ class MeasuredUnit:
     ):
         self.unit, self.plan, self.budget = unit, plan, budget
         self.task = program.measured_task(plan, device)
-        self._samples = program.as_run(program.recorded(unit.run)).held_out
+        self._samples = program.as_run(program.recorded(RunFolder(unit.run_path))).held_out
 
     @cached_property
     def held_out(self) -> Batch:
@@ -91,7 +91,7 @@ class MeasuredUnit:
         data_seeds = [member.data_seed for member in members]
         return Context(
             measure,
-            self.unit.run,
+            RunFolder(self.unit.run_path),
             self.budget,
             members=numbers,
             seeds=[member.seed for member in members],

@@ -64,7 +64,7 @@ class Program:
 
     @property
     def presets(self) -> dict[str, Any]:
-        """Named configurations."""
+        """The study's named configurations, by preset."""
         return {name: self.configured(name, {}) for name in self.study.presets}
 
     @property
@@ -179,7 +179,7 @@ class Program:
 
         for analysis in self._analyses(UnitAnalysis):
             if analysis.evaluate is not None:
-                return analysis.evaluate(self.recorded(unit.run), task)
+                return analysis.evaluate(self.recorded(RunFolder(unit.run_path)), task)
         return evaluator(self, unit, plan)
 
     # What is measured.
@@ -222,7 +222,7 @@ class Program:
         from hopscope.studies.measuring import analyse
 
         for analysis in self._analyses(UnitAnalysis):
-            analysis.work(self.recorded(unit.run), unit, plan, task, budget, device)
+            analysis.work(self.recorded(RunFolder(unit.run_path)), unit, plan, task, budget, device)
         analyse(self, unit, plan, budget, device)
 
     @property
@@ -271,7 +271,7 @@ class Program:
         return numbered(self.as_run(config).all_figures())
 
     def present(self, run: RunFolder, config: Any, evidence: "Evidence", ledger: Ledger) -> None:
-        """Write figures and story."""
+        """Write the figures and the story of a run."""
         run.write_json("story.json", self.story(run, config, evidence, ledger, draw=True))
 
     def story(

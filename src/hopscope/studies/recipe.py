@@ -120,7 +120,7 @@ class RecipeConfig(Config):
         )
 
     def adamw(self) -> TrainingConfig:
-        """The training."""
+        """The training configuration, with AdamW as optimiser."""
         return TrainingConfig(
             steps=self.training_steps,
             batch_size=self.batch_size,

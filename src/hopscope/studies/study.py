@@ -330,7 +330,7 @@ class Study(BaseModel):
                 )
 
     def seeds_of(self, configuration: Configuration) -> tuple[int, ...]:
-        """Seeds of a configuration."""
+        """Seeds of one configuration of the study."""
         seeds = self.seeds if configuration.seeds is None else configuration.seeds
         return tuple(range(seeds)) if isinstance(seeds, int) else seeds
 

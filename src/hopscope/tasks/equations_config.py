@@ -60,7 +60,7 @@ class EquationsConfig(BuiltInTask):
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Probability of each depth."""
+        """Probability of each depth in the mixture."""
         if isinstance(self.mixture, tuple):
             weights = self.mixture
         else:
@@ -69,7 +69,7 @@ class EquationsConfig(BuiltInTask):
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """Tokens by number."""
+        """All tokens, in the order of their numbers."""
         return equations_vocabulary(self.chains, self.depths[-1])
 
     def prompt_length(self, depth: int) -> int:

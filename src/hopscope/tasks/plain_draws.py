@@ -40,7 +40,7 @@ class PlainDraws:
         return use_of(self.stream)
 
     def bits(self, block: int = 0) -> list[int]:
-        """Four raw words."""
+        """Four raw words of the generator, as integers."""
         return list(rng.bits(self.seed, *self._address, self.index, block).tolist())
 
     def integers(self, name: str, high: Nested, shape: tuple[int, ...] = ()) -> Nested:
@@ -51,7 +51,7 @@ class PlainDraws:
         return _nested((((first << 32 | second) * next(limits)) >> 64 for first, second in pairs), shape)
 
     def uniform(self, name: str, shape: tuple[int, ...] = ()) -> Nested:
-        """Numbers in [0, 1)."""
+        """Uniform numbers in [0, 1), as nested lists."""
         return _nested(((word >> 8) / 2**24 for word in self._words(name, math.prod(shape))), shape)
 
     def normal(self, name: str, shape: tuple[int, ...] = ()) -> Nested:
@@ -79,7 +79,7 @@ class PlainDraws:
         return order
 
     def constant(self, value: Nested, shape: tuple[int, ...] = ()) -> Nested:
-        """One value everywhere."""
+        """One value at every place of the shape."""
         return _nested(iter(_flat(value, shape)), shape)
 
     def _words(self, name: str, count: int) -> list[int]:

@@ -56,12 +56,12 @@ class SequenceLayout:
 
     @cached_property
     def roots(self) -> list[int]:
-        """Nodes of the query."""
+        """Nodes without parents, which the query shows."""
         return [node for node, parents in enumerate(self.parents) if not parents]
 
     @cached_property
     def tables(self) -> list[int]:
-        """Nodes with parents."""
+        """Nodes with parents, each of which has a table."""
         return [node for node, parents in enumerate(self.parents) if parents]
 
     @cached_property
@@ -72,7 +72,7 @@ class SequenceLayout:
 
     @cached_property
     def symbols(self) -> dict[Symbol, int]:
-        """Number of every symbol."""
+        """The number of every symbol, in the order of nodes."""
         every = ((node, cell) for node in range(len(self.parents)) for cell in self._cells(node))
         return {symbol: number for number, symbol in enumerate(every)}
 

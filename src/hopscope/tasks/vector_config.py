@@ -199,7 +199,7 @@ class RetrievalConfig(VectorTaskConfig):
         return _in_time(self.order, tuple(range(1, self.steps + 1)))
 
     def steps_of(self, targets: Targets) -> tuple[int, ...]:
-        """Targets as step numbers."""
+        """Step numbers that a choice of targets means."""
         if targets == "ic":
             return tuple(range(1, self.steps + 1))
         return (self.steps,) if targets == "last" else tuple(targets)
@@ -280,7 +280,7 @@ class ConditionalConfig(VectorTaskConfig):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the nodes."""
+        """Names of the nodes, in their order."""
         return tuple(node.name for node in self.nodes)
 
     @property

@@ -157,7 +157,7 @@ class Trainer:
 
     def _split(self, work: str, size: int) -> None:
         """Say that memory was too short for all members at once."""
-        self.unit.run.event(
+        self.unit.event(
             "unit split",
             unit=self.unit.hash,
             work=work,
@@ -178,7 +178,7 @@ class Trainer:
             if not alive and self.diverged_at[index] == HEALTHY:
                 self.diverged_at[index] = self.step
                 member = self.plan.members[index].member
-                self.unit.run.event("member frozen", unit=self.unit.hash, member=member, step=self.step)
+                self.unit.event("member frozen", unit=self.unit.hash, member=member, step=self.step)
 
     def _diverged_members(self) -> list[int]:
         pairs = zip(self.plan.members, self.diverged_at, strict=True)

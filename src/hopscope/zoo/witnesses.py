@@ -162,7 +162,7 @@ def second_of(step: int) -> Roles:
 
 
 def query() -> Roles:
-    """The query."""
+    """The role of the query token."""
     return {"kind": QUERY, "step": 0}
 
 

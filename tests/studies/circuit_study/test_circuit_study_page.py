@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from hopscope.report.pictures import render_all
+from hopscope.report.page import render_all
 from hopscope.report.record import read_run
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study

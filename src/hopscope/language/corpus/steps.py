@@ -176,5 +176,5 @@ def histogram(labels: Iterable[str], limit: int = LIMIT) -> dict[str, int]:
 
 
 def names(limit: int = LIMIT) -> Sequence[str]:
-    """Labels in order."""
+    """All labels of `steps`, in their order."""
     return (NEW, REPEATED, *map(str, range(1, limit + 1)), UNLINKED)

@@ -67,7 +67,7 @@ class Attentive:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device that holds the model."""
         return next(self.model.parameters()).device
 
     @property

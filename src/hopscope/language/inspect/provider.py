@@ -129,5 +129,5 @@ def _seed(seed: int, prompt: str, time: int) -> int:
 
 @modelapi(name="hopscope")
 def hopscope() -> type[ModelAPI]:
-    """Register `hopscope/FOLDER`."""
+    """Register the model provider `hopscope/FOLDER` with Inspect."""
     return HopscopeAPI

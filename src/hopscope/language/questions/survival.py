@@ -43,7 +43,7 @@ def survivals(cells: list[Tally]) -> list[Survival]:
 
 
 def skill(value: float, guess: float) -> float:
-    """Accuracy above guessing."""
+    """Accuracy above guessing, as a share of what guessing leaves."""
     return (value - guess) / (1 - guess)
 
 

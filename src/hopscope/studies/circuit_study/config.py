@@ -65,23 +65,23 @@ class ChainsConfig(RecipeConfig):
         return self
 
     def task(self) -> RetrievalConfig:
-        """What is asked."""
+        """The task that members are trained on."""
         return self.task_of(self.steps, "ic")
 
     def model(self) -> TransformerConfig:
-        """Who answers."""
+        """The model that is trained on the task."""
         return self.model_of(self.task(), self.layers, self.head_size)
 
     def training(self) -> TrainingConfig:
-        """How it learns."""
+        """Optimiser, steps and batch of the training."""
         return self.adamw()
 
     def reader(self) -> ReaderConfig:
-        """How members are read."""
+        """The circuit reader's configuration for the members."""
         return ReaderConfig(orders=self.orders, random_circuits=self.random_circuits)
 
     def members(self) -> list[MemberPlan]:
-        """The members, numbered."""
+        """The members, each with its run-global number."""
         return [MemberPlan(member=seed, seed=seed) for seed in range(self.seeds)]
 
     @property
@@ -91,7 +91,7 @@ class ChainsConfig(RecipeConfig):
 
     @property
     def name(self) -> str:
-        """The configuration for people."""
+        """The configuration's name, as pages write it."""
         heads = "1 head" if self.heads == 1 else f"{self.heads} heads"
         return f"D={self.steps}, {self.layers} layers of {heads}"
 
@@ -120,7 +120,7 @@ def _written(value: float | None) -> str:
 
 
 def plan(config: ChainsConfig) -> list[UnitPlan]:
-    """Units of a configuration."""
+    """Plans of all units of a configuration."""
     members, size = config.members(), config.members_per_unit
     return [
         UnitPlan(

@@ -17,7 +17,7 @@ from hopscope.circuits.read_model import quickest
 from hopscope.circuits.record import path_json, read_member
 from hopscope.models.patterns import Learned, Rule, Uniform
 from hopscope.models.transformer import Transformer
-from hopscope.runs import UnitFolder
+from hopscope.runs import RunFolder, UnitFolder
 from hopscope.studies.circuit_study.config import ChainsConfig
 from hopscope.studies.circuit_study.proof import PROOFS, proofs_name, reader_of
 from hopscope.tasks.retrieval import RetrievalTask
@@ -74,10 +74,13 @@ def _of_member(
 ) -> dict[str, Any]:
     """What is written of one member; its readings are made where they are not there."""
     readings = {
-        proof: read_member(unit.run, member.member, step, reader_of(config, proof)) for proof in PROOFS
+        proof: read_member(RunFolder(unit.run_path), member.member, step, reader_of(config, proof))
+        for proof in PROOFS
     }
     anew = {
-        proof: read_member(unit.run, member.member, step, reader_of(config, proof, again=True))
+        proof: read_member(
+            RunFolder(unit.run_path), member.member, step, reader_of(config, proof, again=True)
+        )
         for proof in PROOFS
         if read_again
     }

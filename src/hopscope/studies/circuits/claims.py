@@ -43,7 +43,7 @@ def lacks(evidence: "Evidence") -> str:
 
 
 def final_loss(evidence: "Evidence") -> Samples:
-    """What every model reaches."""
+    """The final loss of every model, by seed."""
     return by_seed(evidence.last("final_loss"))
 
 

@@ -39,7 +39,7 @@ R7 = {
 
 
 def final_loss(evidence: "Evidence") -> Samples:
-    """What every model reaches."""
+    """The final loss of every model, by seed."""
     return by_seed(evidence.last("final_loss").reindex(independent(evidence)))
 
 

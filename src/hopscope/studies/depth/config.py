@@ -183,7 +183,7 @@ class DepthStudyConfig(RecipeConfig, Grid[Configuration]):
         ]
 
     def deepest(self) -> Configuration:
-        """The deepest IC model."""
+        """The configuration of the deepest IC model."""
         return Configuration("IC", self.steps, self.layers[-1])
 
     def by_steps(self) -> list[Configuration]:

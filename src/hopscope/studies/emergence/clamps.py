@@ -10,7 +10,7 @@ from hopscope.circuits.record import StoredStages, read_member
 from hopscope.claims.crossings import first_crossing
 from hopscope.models.interventions import ReplacePattern, Roles
 from hopscope.models.patterns import OwnChain, Related
-from hopscope.runs import UnitFolder
+from hopscope.runs import RunFolder, UnitFolder
 from hopscope.studies.emergence.config import CONTROL, LEFT_ALONE, EmergenceConfig, candidates, clamps_name
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.budget import TimeBudget
@@ -50,7 +50,7 @@ def _train_again(
     name = clamps_name(member.member)
     found: dict[str, Any] = {"member": member.member}
     stages = StoredStages(unit, f"{name}-stages", last)
-    reading = read_member(unit.run, member.member, last, config.reader())
+    reading = read_member(RunFolder(unit.run_path), member.member, last, config.reader())
     chosen = _reads(reading)
     if chosen:
         paths = [path for same in chosen.values() for path in same]

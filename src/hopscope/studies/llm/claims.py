@@ -64,7 +64,7 @@ def lacks(evidence: "Evidence") -> str:
 
 
 def nothing(evidence: "Evidence") -> Samples:
-    """No number."""
+    """No samples, where no question was asked."""
     return Samples([], unit="question", note=NOTHING)
 
 

@@ -150,7 +150,7 @@ def _worked(trained: _Trained) -> dict[str, Any]:
     first = trained.plan.members[0]
     examples = worked_examples(trained.task.config.values)
     step = trained.plan.training.steps
-    file = str(trained.unit.checkpoint_path(step).relative_to(trained.unit.run.path))
+    file = str(trained.unit.checkpoint_path(step).relative_to(trained.unit.run_path))
     packed = explorer_model(
         trained.model.member(0), f"{trained.plan.label}, seed {first.seed}", file, f"member {first.member}"
     )

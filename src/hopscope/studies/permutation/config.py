@@ -79,7 +79,7 @@ class Configuration:
 
     @property
     def name(self) -> str:
-        """Its written form."""
+        """The configuration's name, as pages write it."""
         changes = self.changes
         written = [f" {key}={_written(changes[field])}" for key, field in _KEYS.items() if field in changes]
         return f"d{self.width}/{self.heads} {self.data}{''.join(written)}"

@@ -14,7 +14,7 @@ from hopscope.language.questions.answers import rows, tallies
 from hopscope.language.questions.sets import question_set
 from hopscope.models.interventions import Roles
 from hopscope.models.transformer import Transformer
-from hopscope.runs import UnitFolder
+from hopscope.runs import RunFolder, UnitFolder
 from hopscope.studies.circuit_study.members import follow_members
 from hopscope.studies.tiny_lm.config import EXAM, TinyLmConfig
 from hopscope.tasks.batch import Batch
@@ -88,11 +88,12 @@ def _examined(
     config: TinyLmConfig, unit: UnitFolder, task: EquationsTask, member: int, step: int
 ) -> dict[str, Any]:
     """Answers of one member through Inspect, by depth; a model that diverged has none."""
-    module = load_member(unit.run, member, step)
+    run = RunFolder(unit.run_path)
+    module = load_member(run, member, step)
     if not all(bool(tensor.isfinite().all()) for tensor in module.state_dict().values()):
         return {"folder": None, "tallies": []}
-    folder = unit.run.path / "models" / f"member-{member}"
-    origin = {"study": unit.run.study, "run": unit.run.hash, "member": member, "step": step}
+    folder = unit.run_path / "models" / f"member-{member}"
+    origin = {"study": run.study, "run": run.hash, "member": member, "step": step}
     write_folder(module, task.vocabulary, folder, origin | {"task": task.config.model_dump(mode="json")})
     asked = question_set(
         formulations=("equations",),

@@ -141,11 +141,11 @@ class TinyLmConfig(Config):
         )
 
     def reader(self) -> ReaderConfig:
-        """How members are read."""
+        """The circuit reader's configuration for the members."""
         return ReaderConfig(**self._given_to(ReaderConfig))
 
     def training(self) -> TrainingConfig:
-        """The training."""
+        """The training configuration of the language models."""
         given = self._given_to(TrainingConfig)
         return TrainingConfig(steps=self.training_steps, optimizer="adamw", betas=(0.9, self.beta2), **given)
 

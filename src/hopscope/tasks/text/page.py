@@ -34,7 +34,7 @@ class Drawn(Protocol):
     """Everything that chance has decided about one question."""
 
     def page(self) -> Page:
-        """Write it down."""
+        """The sentences and the question of this draw."""
 
     def structure(self) -> Structure:
         """Say what it is made of."""

@@ -45,11 +45,11 @@ class Columns:
 
     @classmethod
     def of(cls, features: int, tiles: int, positions: int) -> "Columns":
-        """Room for them."""
+        """Columns of zeros, to be overwritten."""
         return cls(torch.zeros(features, tiles, positions, LANES))
 
     def part(self, first: int, count: int) -> "Columns":
-        """Some of the features."""
+        """A view of `count` features from `first` on."""
         return Columns(self.apart[first : first + count])
 
     def parts(self, size: int) -> list["Columns"]:

@@ -83,7 +83,7 @@ def load(typing_context: Any, array: Any, index: Any) -> Any:
 
 @_operation
 def store(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
-    """`array[index] = value`."""
+    """Store a vector: `array[index] = value`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.store(arguments[2], _pointer(context, builder, signature, arguments), align=4)
@@ -119,7 +119,7 @@ def larger(typing_context: Any, a: Any, b: Any) -> Any:
 
 @_operation
 def inverse_root(typing_context: Any, x: Any) -> Any:
-    """1 / √x."""
+    """The inverse square root, 1 / √x."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(_VECTOR, [_VECTOR])

@@ -46,7 +46,7 @@ class Norm:
         self._scale = np.zeros((tiles, rows, LANES), dtype=np.float32)
 
     def forward(self, stream: Columns, given: NormInput) -> None:
-        """Overwrite `normed`."""
+        """Standardise the stream into `normed`."""
         loops.standardise(stream.array, given.shift, self.normed.array, self._scale)
 
     def backward(self, back_normed: Columns, back: Columns, given: NormInput) -> None:
@@ -222,7 +222,7 @@ class Readout:
         self.predictions, self.slope = (Columns.of(config.output_size, tiles, rows) for _ in range(2))
 
     def forward(self, weights: ReadoutWeights, stream: Columns) -> None:
-        """Predict."""
+        """Compute the predictions from the last stream."""
         self._norm.forward(stream, weights.input)
         torch.addmm(
             weights.bias, weights.map.matrix.t(), self._norm.normed.matrix, out=self.predictions.matrix

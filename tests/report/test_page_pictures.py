@@ -2,7 +2,7 @@ import json
 import struct
 
 from hopscope.report.figures import figure_names
-from hopscope.report.pictures import render_all
+from hopscope.report.page import render_all
 
 
 def test_drawing_is_deterministic_and_png_is_twice_as_large(run_path):
