@@ -36,14 +36,14 @@ class Found(Config):
     words: str = ""
 
     @classmethod
-    def of(cls, judgement: Judgement) -> "Found":
-        """The numbers and words of a judgement."""
+    def of(cls, judged: "Judgement | JudgedClaim") -> "Found":
+        """Return the verdict, numbers and words of a judgement or of a judged claim."""
         return cls(
-            verdict=judgement.verdict,
-            value=judgement.value,
-            interval=judgement.interval,
-            n=judgement.n,
-            words=judgement.words,
+            verdict=judged.verdict,
+            value=judged.value,
+            interval=judged.interval,
+            n=judged.n,
+            words=judged.words or "",
         )
 
 
@@ -147,45 +147,26 @@ class JudgedClaim(Config):
 
     @classmethod
     def judged(
-        cls,
-        judgement: Judgement,
-        *,
-        id: str,
-        statement: str,
-        source: str,
-        protocol: str,
-        threshold: Criterion | Mapping[str, Criterion] | str,
-        trust: str | list[str],
-        **more: Any,
+        cls, judgement: Judgement, *, threshold: Criterion | Mapping[str, Criterion] | str, **fields: Any
     ) -> "JudgedClaim":
         """Return an entry with the numbers, the words and the verdict of a judgement.
 
         Args:
             judgement: verdict and numbers.
-            id, statement, source, protocol, trust: as in `JudgedClaim`.
             threshold: one criterion, several named ones, or words.
-            more: further fields of the entry.
+            fields: the other fields of the entry.
         """
-        value = judgement.value
-        fields: dict[str, Any] = {
-            "unit": None if isinstance(threshold, str) else unit_json(threshold),
+        found = {
+            "value": judgement.value,
+            "interval": judgement.interval,
+            "n": judgement.n,
+            "verdict": judgement.verdict,
             "words": judgement.words,
             "samples": _samples(judgement),
-            **more,
+            "threshold": threshold if isinstance(threshold, str) else threshold_json(threshold),
+            "unit": None if isinstance(threshold, str) else unit_json(threshold),
         }
-        return cls(
-            id=id,
-            statement=statement,
-            source=source,
-            protocol=protocol,
-            threshold=threshold if isinstance(threshold, str) else threshold_json(threshold),
-            value=dict(value) if isinstance(value, dict) else value,
-            interval=judgement.interval,
-            n=judgement.n,
-            verdict=judgement.verdict,
-            trust=trust,
-            **fields,
-        )
+        return cls(**{**found, **fields})
 
     @model_validator(mode="after")
     def _consistent(self) -> "JudgedClaim":

@@ -15,7 +15,7 @@ from hopscope.claims.judged import (
     criterion_json,
     samples_json,
 )
-from hopscope.claims.measuring import Measured, lacks, measured, readings_of, summarised, untried
+from hopscope.claims.measuring import Measured, measured, readings_of, words_of
 from hopscope.claims.parts import Leaning, Part, Scale, judge_part
 from hopscope.claims.registration import state_of
 from hopscope.claims.samples import MembersOfARun
@@ -48,7 +48,7 @@ def judge(
         name: measured(claim, f"reading {name!r}" if name else "value", function, evidence)
         for name, function in readings_of(claim, evidence).items()
     }
-    missing = lacks(claim, evidence)
+    missing = words_of(claim, "at_scale", evidence)
     controls = controls_of(claim, evidence)
     judged = _judged(claim, readings, controls, evidence, Scale(claim.source_n, claim.seeds_needed, missing))
     here = _judged(claim, readings, controls, evidence, Scale(1, claim.seeds_needed, here=True))
@@ -87,7 +87,7 @@ def _judged(
     plain = [*judgements] == [""]
     combined = agreed_readings if claim.readings_agree else combine_readings
     judgement = judgements[""] if plain else combined(judgements)
-    if judgement.verdict is Verdict.REFUTED and not scale.here and (others := untried(claim, evidence)):
+    if judgement.verdict is Verdict.REFUTED and not scale.here and (others := words_of(claim, "untried", evidence)):
         words = (
             f"{judgement.words}; refuted only if every reading of the source refutes it, not tried: {others}"
         )
@@ -120,7 +120,7 @@ def _combined(claim: Claim, parts: dict[str, Part], scale: Scale) -> Judgement:
     judgement = combine_parts(judgements, need=claim.need)
     if claim.summary is None or judgement.verdict is Verdict.NOT_RUN:
         return judgement
-    words = summarised(claim, judgements)
+    words = words_of(claim, "summary", judgements)
     if scale.missing and not scale.here:
         words = f"below the protocol's scale: {scale.missing}; {words}"
     return judgement.model_copy(update={"words": words})

@@ -4,7 +4,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hopscope.claims.claim import Claim, Value
 from hopscope.claims.samples import MembersOfARun, Samples, is_series
@@ -33,44 +33,32 @@ def readings_of(claim: Claim, evidence: MembersOfARun) -> dict[str, Value]:
     return found if claim.value is None else {"as stated": claim.value, **found}
 
 
-def lacks(claim: Claim, evidence: MembersOfARun) -> str:
-    """What the run lacks of the protocol's scale, in words.
+_WORDS = {
+    "at_scale": "words that say what is missing, or an empty string",
+    "untried": "words that name readings, or an empty string",
+    "summary": "words that say what was seen",
+}
+
+
+def words_of(
+    claim: Claim, field: Literal["at_scale", "untried", "summary"], given: MembersOfARun | Mapping[str, Judgement]
+) -> str:
+    """Call the function of a claim that returns words; without a function they are empty.
+
+    Args:
+        claim: the claim.
+        field: the claim's field that holds the function.
+        given: the function's argument: the evidence, or for `summary` the judgements of the parts.
 
     Raises:
-        UserError: `at_scale` fails, or returns no words.
+        UserError: the function fails, or returns something else than words.
     """
-    if claim.at_scale is None:
+    function = getattr(claim, field)
+    if function is None:
         return ""
-    found = called(claim, "at_scale", claim.at_scale, evidence)
-    if not isinstance(found, str):
-        raise _expected(claim, "at_scale", "words that say what is missing, or an empty string", found)
-    return found
-
-
-def untried(claim: Claim, evidence: MembersOfARun) -> str:
-    """Readings of the source that the run did not try, in words; empty if there are none.
-
-    Raises:
-        UserError: `untried` fails, or returns no words.
-    """
-    if claim.untried is None:
-        return ""
-    found = called(claim, "untried", claim.untried, evidence)
-    if not isinstance(found, str):
-        raise _expected(claim, "untried", "words that name readings, or an empty string", found)
-    return found
-
-
-def summarised(claim: Claim, judgements: Mapping[str, Judgement]) -> str:
-    """The judgements of a claim's parts in its own summary.
-
-    Raises:
-        UserError: the function fails, or returns no words.
-    """
-    assert claim.summary is not None
-    found = called(claim, "summary", claim.summary, judgements)
-    if not isinstance(found, str) or not found:
-        raise _expected(claim, "summary", "words that say what was seen", found)
+    found = called(claim, field, function, given)
+    if not isinstance(found, str) or (field == "summary" and not found):
+        raise _expected(claim, field, _WORDS[field], found)
     return found
 
 

@@ -95,14 +95,7 @@ def noted(registered: Mapping[str, Any], judged: Sequence[JudgedClaim]) -> dict[
     entries = {name: dict(entry) for name, entry in _entries(registered).items()}
     for claim in judged:
         if claim.registration.state == "registered" and claim.id in entries:
-            found = Found(
-                verdict=claim.verdict,
-                value=claim.value,
-                interval=claim.interval,
-                n=claim.n,
-                words=claim.words or "",
-            )
-            entries[claim.id]["judged"] = found.model_dump(mode="json")
+            entries[claim.id]["judged"] = Found.of(claim).model_dump(mode="json")
     return {**registered, "claims": entries}
 
 
