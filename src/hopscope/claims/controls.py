@@ -3,7 +3,7 @@
 from hopscope.claims.claim import Claim, Rule
 from hopscope.claims.criteria import Criterion
 from hopscope.claims.intervals import Interval
-from hopscope.claims.judged import Control, Sample, samples_json
+from hopscope.claims.judged import Control, JsonSample, samples_json
 from hopscope.claims.measuring import measured_control
 from hopscope.claims.nulls import LEAST_SHARE, LEAST_WORDS
 from hopscope.claims.parts import Part, Scale, judge_part, without_number
@@ -54,7 +54,7 @@ def _control(claim: Claim, samples: dict[str, Samples], evidence: MembersOfARun)
         for name, each in samples.items()
     }  # fmt: skip
     ran = {name: part for name, part in parts.items() if part.judgement.verdict is not Verdict.NOT_RUN}
-    written: dict[str, list[Sample]] = {name: samples_json(each.values) for name, each in samples.items()}
+    written: dict[str, list[JsonSample]] = {name: samples_json(each.values) for name, each in samples.items()}
     said = {name: _words(claim, name, part, samples[name]) for name, part in parts.items()}
     words = " · ".join(f"{name}: {each}" if name else each for name, each in said.items())
     single = [*parts] == [""]

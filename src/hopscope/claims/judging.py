@@ -9,9 +9,9 @@ from hopscope.claims.controls import controls_of, with_controls
 from hopscope.claims.judged import (
     Control,
     Found,
+    JsonSample,
     JudgedClaim,
     Registration,
-    Sample,
     criterion_json,
     samples_json,
 )
@@ -87,7 +87,11 @@ def _judged(
     plain = [*judgements] == [""]
     combined = agreed_readings if claim.readings_agree else combine_readings
     judgement = judgements[""] if plain else combined(judgements)
-    if judgement.verdict is Verdict.REFUTED and not scale.here and (others := words_of(claim, "untried", evidence)):
+    if (
+        judgement.verdict is Verdict.REFUTED
+        and not scale.here
+        and (others := words_of(claim, "untried", evidence))
+    ):
         words = (
             f"{judgement.words}; refuted only if every reading of the source refutes it, not tried: {others}"
         )
@@ -171,6 +175,6 @@ def _counts(counts: dict[str, str]) -> str | dict[str, str]:
     return next(iter(counts.values())) if len({*counts.values()}) == 1 else counts
 
 
-def _samples(found: Measured) -> list[Sample] | dict[str, list[Sample]]:
+def _samples(found: Measured) -> list[JsonSample] | dict[str, list[JsonSample]]:
     named = {name: samples_json(samples.values) for name, samples in found.items()}
     return named[""] if [*named] == [""] else named

@@ -189,7 +189,8 @@ class Ledger(Sequence[JudgedClaim]):
         """The table in a notebook."""
         head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
         rows = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(claim))}</tr>" for claim in self._claims
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(claim))}</tr>"
+            for claim in self._claims
         )
         return (
             '<table style="text-align: left; white-space: pre-line">'

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from hopscope.claims.claim import Claim, Value
+from hopscope.claims.claim import Claim, ValueFunction
 from hopscope.claims.samples import MembersOfARun, Samples, is_series
 from hopscope.claims.verdicts import Judgement
 from hopscope.config import in_words
@@ -16,7 +16,7 @@ Measured = dict[str, Samples]
 """Part → what was measured; a claim without parts has one, whose name is empty."""
 
 
-def readings_of(claim: Claim, evidence: MembersOfARun) -> dict[str, Value]:
+def readings_of(claim: Claim, evidence: MembersOfARun) -> dict[str, ValueFunction]:
     """Reading → value function; a claim without readings has one, whose name is empty.
 
     Raises:
@@ -41,7 +41,9 @@ _WORDS = {
 
 
 def words_of(
-    claim: Claim, field: Literal["at_scale", "untried", "summary"], given: MembersOfARun | Mapping[str, Judgement]
+    claim: Claim,
+    field: Literal["at_scale", "untried", "summary"],
+    given: MembersOfARun | Mapping[str, Judgement],
 ) -> str:
     """Call the function of a claim that returns words; without a function they are empty.
 
@@ -62,7 +64,7 @@ def words_of(
     return found
 
 
-def measured(claim: Claim, what: str, function: Value, evidence: MembersOfARun) -> Measured:
+def measured(claim: Claim, what: str, function: ValueFunction, evidence: MembersOfARun) -> Measured:
     """Call a value function of a claim whose parts must be those of `must`.
 
     Args:
@@ -85,7 +87,7 @@ def measured(claim: Claim, what: str, function: Value, evidence: MembersOfARun) 
     return {part: _samples(claim, what, part, found[part], evidence) for part in parts}
 
 
-def measured_control(claim: Claim, name: str, function: Value, evidence: MembersOfARun) -> Measured:
+def measured_control(claim: Claim, name: str, function: ValueFunction, evidence: MembersOfARun) -> Measured:
     """Call the value function of a control: one number, or parts among those of `must` or `must_not`.
 
     Raises:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from hopscope.claims.intervals import Interval
-from hopscope.claims.judged import Bound, Found, JudgedClaim, Sample
+from hopscope.claims.judged import Bound, Found, JsonSample, JudgedClaim
 from hopscope.claims.numbers import format_estimate, format_number, format_value
 from hopscope.claims.verdicts import Verdict
 
@@ -72,7 +72,7 @@ def _together(texts: list[str]) -> list[str]:
     return [f"{count} × {text}" for text, count in counts.most_common()]
 
 
-def sample_text(value: Sample, unit: str = "number") -> str:
+def sample_text(value: JsonSample, unit: str = "number") -> str:
     """One number, or a pair of them."""
     if value is None:
         return "–"
