@@ -5,7 +5,7 @@ import math
 import altair as alt
 
 from hopscope.figures import Drawing
-from hopscope.figures.marks import INK, QUIET_INK
+from hopscope.figures.marks import INK, QUIET_INK, of_kind
 from hopscope.figures.rows import WIDTH, Row
 from hopscope.theory.information_flow import Mask, Order, Run, held_pieces, pair_order, two_target_plan
 from hopscope.words import symbol
@@ -131,8 +131,8 @@ def _read_rows(steps: int, mask: Mask, order: Order) -> list[Row]:
 
 
 def _input_panel(steps: int) -> alt.LayerChart | alt.FacetChart:
-    arcs = alt.Chart().transform_filter("datum.kind == 'arc'")
-    tokens = alt.Chart().transform_filter("datum.kind == 'token'")
+    arcs = of_kind("arc")
+    tokens = of_kind("token")
     x = _x_axis(steps, axis=None)
     y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[-2.1, 2.1]))
     layered = alt.layer(

@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any
 from hopscope.claims.intervals import Interval, bootstrap_mean, mean
 from hopscope.claims.numbers import format_number
 from hopscope.errors import UserError
-from hopscope.figures.estimates import Estimate, estimated, interval_words, unit_of
 from hopscope.figures.selection import (
     CONFIGURATION,
+    Estimate,
+    at_last_step,
     check_metric,
     configured,
     diverged,
+    estimated,
+    interval_words,
     lowest_floor,
     members_of,
     missing,
     one_measure,
+    unit_of,
     written,
 )
 from hopscope.runs.evidence_write import EVIDENCE
@@ -206,8 +210,7 @@ class PageNumberFunctions:
         if not fits:
             return []
         frame = self._evidence.rows(metric, **own).dropna(subset=["member", "value"])
-        frame = frame[frame["step"] == frame.groupby("member")["step"].transform("max")]
-        frame = frame.sort_values(["member", "layer", "head"], kind="stable")
+        frame = at_last_step(frame).sort_values(["member", "layer", "head"], kind="stable")
         unit = unit or self._unit(metric)
         return [self._row_facts(row, metric, unit) for row in frame.to_dict("records")]
 
