@@ -117,7 +117,7 @@ def _interval(criterion: Criterion, interval: Interval) -> str:
 
 
 def _criterion(claim: Claim, name: str) -> Criterion:
-    """What a control is held against: `must_not`, or, only to write its numbers, the claim's own criterion."""
+    """Return the criterion of a control: `must_not`, or the claim's own, only to write its numbers."""
     must = claim.must if claim.must_not is None else claim.must_not
     if isinstance(must, Criterion):
         return must

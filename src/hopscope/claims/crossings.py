@@ -222,7 +222,7 @@ def precedence(first: Sequence[Crossing], second: Sequence[Crossing]) -> Precede
 
 
 def earliest(crossings: Sequence[Crossing]) -> Crossing:
-    """When the first of several events happened; never, if none of them came.
+    """Return the first of several crossings; a censored one if none of them happened.
 
     Raises:
         ValueError: there is none.
@@ -233,7 +233,7 @@ def earliest(crossings: Sequence[Crossing]) -> Crossing:
 
 
 def latest(crossings: Sequence[Crossing]) -> Crossing:
-    """When all of several events had happened: the latest; never, if one of them never came.
+    """Return the latest of several crossings; a censored one if one of them never happened.
 
     Raises:
         ValueError: there is none.

@@ -48,7 +48,7 @@ class Found(Config):
 
 
 class Control(Config):
-    """What was measured where nothing should show.
+    """A measurement of a control, where no effect should show.
 
     Attributes:
         value, interval, n: mean, its 95 % interval, and how many numbers; objects of them where the claim has parts.
@@ -86,7 +86,7 @@ class Registration(Config):
     under_registered: Found | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What is known; a run without registration has its state alone."""
+        """Return the fields that are known; a run without registration has only the state."""
         found = self.model_dump(mode="json")
         return {key: value for key, value in found.items() if value not in (None, "")}
 

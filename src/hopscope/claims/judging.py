@@ -131,7 +131,7 @@ def _combined(claim: Claim, parts: dict[str, Part], scale: Scale) -> Judgement:
 
 
 def _leaning(claim: Claim, parts: dict[str, Part]) -> Leaning | None:
-    """Where the parts point: all the same way, or, where any of them is enough, one of them towards the claim."""
+    """Return the direction of all parts: their common one, or `agrees` if one agreeing part is enough."""
     leanings = {part.leaning for part in parts.values() if part.leaning is not None}
     if not leanings:
         return None

@@ -165,7 +165,7 @@ class Ledger(Sequence[JudgedClaim]):
 
     @property
     def closing_line(self) -> str:
-        """How many claims came out how: ``4 reproduced · 6 refuted · 2 agree so far``."""
+        """The number of claims with each outcome: ``4 reproduced · 6 refuted · 2 agree so far``."""
         return wording.closing_line(self)
 
     def __str__(self) -> str:

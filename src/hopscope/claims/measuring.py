@@ -1,4 +1,4 @@
-"""What a claim's functions return, checked: a mistake in one is a line that names the claim and what was expected."""
+"""Calls of a claim's functions: a mistake in one is reported in a line that names the claim and the expected value."""
 
 import traceback
 from collections import Counter
@@ -136,7 +136,7 @@ def _place(function: Any, error: BaseException) -> str:
 
 
 def _samples(claim: Claim, what: str, part: str, found: Any, evidence: MembersOfARun) -> Samples:
-    """What a function returned for one part, checked."""
+    """Check and return the samples of one part."""
     what = f"{what}, part {part!r}" if part else what
     samples = _read(claim, what, found, evidence)
     rule = claim.rules.get(part, next(iter(claim.rules.values())))

@@ -1,4 +1,4 @@
-"""How numbers are written: digits follow the uncertainty, and rounding never claims perfection."""
+"""Numbers as text: digits follow the uncertainty, and rounding never claims perfection."""
 
 import math
 

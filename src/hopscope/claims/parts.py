@@ -28,7 +28,7 @@ Leaning = Literal["agrees", "disagrees", "mixed"]
 
 @dataclass(frozen=True)
 class Scale:
-    """What a verdict needs.
+    """The scale that a verdict needs.
 
     Attributes:
         source_n, seeds_needed: as in `Claim`.
@@ -42,7 +42,7 @@ class Scale:
     here: bool = False
 
     def lacks(self, samples: Samples) -> list[str]:
-        """What the run lacks, and what these samples lack."""
+        """Return what the run and these samples lack of the protocol's scale."""
         return [] if self.here else [each for each in (self.missing, samples.missing) if each]
 
 
@@ -176,7 +176,7 @@ class _Judging:
         return middle if math.isfinite(middle) else sum(interval) / 2
 
     def leaning(self, judgement: Judgement) -> Leaning:
-        """Where the measured numbers point, whatever is lacking for a verdict."""
+        """Return the direction of the measured numbers, even if something is lacking for a verdict."""
         if judgement.verdict is not Verdict.INCONCLUSIVE:
             return "agrees" if judgement.verdict is Verdict.REPRODUCED else "disagrees"
         if self.rule == "always" or (
@@ -224,7 +224,7 @@ def _count_missing(
 
 
 def without_number(n: int, total: int, counts: str) -> str:
-    """How many numbers are missing, in words."""
+    """Return the number of missing values in words."""
     return f"{total - n} of {counted(total, counts)} {'has' if total - n == 1 else 'have'} no number"
 
 
@@ -250,7 +250,7 @@ def _measured(samples: Samples) -> Samples:
 def _clusters(
     samples: Samples, seeds: Mapping[int, int], counts: str
 ) -> tuple[Sequence[Hashable] | None, str]:
-    """What is resampled together (None: every value alone), and what it is called."""
+    """Return the cluster of each value (None: every value is resampled alone), and the noun for a cluster."""
     if samples.cluster is not None:
         return samples.cluster, "cluster"
     if samples.members is not None:

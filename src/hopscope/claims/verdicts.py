@@ -35,7 +35,7 @@ LEAST_SEEDS = 10
 
 
 class Verdict(StrEnum):
-    """What a run says about a claim."""
+    """The outcome of a claim in a run."""
 
     REPRODUCED = "reproduced"
     REFUTED = "refuted"
@@ -229,7 +229,7 @@ def judge_effect(
 def effect_verdict(
     value: float, interval: Interval | None, criterion: Criterion, noun: str = "seed"
 ) -> tuple[Verdict, str]:
-    """What an interval says of an effect: as of a mean, but an interval that holds 0 reproduces nothing."""
+    """Judge the interval of an effect like that of a mean, except that an interval with 0 in it reproduces nothing."""
     verdict, words = _by_interval(value, interval, criterion, noun)
     if verdict is Verdict.REPRODUCED and interval is not None and interval[0] <= 0.0 <= interval[1]:
         return Verdict.INCONCLUSIVE, f"{words}, but does not exclude 0"

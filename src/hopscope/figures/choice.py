@@ -1,4 +1,4 @@
-"""What a figure of a declared study shows, and the axes and colours that its kinds share."""
+"""The data of a declared study's figure, and the axes and colours that all kinds of figures share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ _SPIKE = 3.0
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a figure shows.
+    """The data that a figure shows.
 
     Attributes:
         figure: the figure.
@@ -70,7 +70,7 @@ class Chosen:
 
     @property
     def labels(self) -> list[str]:
-        """Of the groups."""
+        """The labels of the groups."""
         return [group.label for group in self.groups]
 
     @property
@@ -80,7 +80,7 @@ class Chosen:
 
 
 def choose(figure: Figure, evidence: "Evidence", floors: Floors | None) -> Chosen:
-    """What a figure shows of the evidence.
+    """Select the data of a figure from the evidence.
 
     Raises:
         UserError: the evidence has no such metric or column.

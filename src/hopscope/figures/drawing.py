@@ -1,4 +1,4 @@
-"""How the figures of a declared study are drawn: learning curves, bars of the last checkpoint, maps of heads."""
+"""Drawings of a declared study's figures: learning curves, bars of the last checkpoint, maps of heads."""
 
 from typing import TYPE_CHECKING, Any
 

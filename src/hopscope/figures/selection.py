@@ -1,4 +1,4 @@
-"""What a figure or a sentence is about: which members, in which groups, who diverged, and their mean over seeds."""
+"""Selections for figures and sentences: members, their groups, diverged members, and means over seeds."""
 
 import math
 import re
@@ -111,7 +111,7 @@ def groups(evidence: "Evidence", by: str | None, what: str) -> list[Group]:
 
 
 def group_label(by: str, value: Any) -> str:
-    """What a group is called: `layers 2` for a value of `model.layers`, a configuration by its own label."""
+    """Return the label of a group: `layers 2` for a value of `model.layers`, a configuration by its own label."""
     if by in (CONFIGURATION, "split"):
         return str(value)
     name = by.rpartition(".")[2]
@@ -143,7 +143,7 @@ def configured(evidence: "Evidence", field: str) -> tuple[Any] | None:
 
 
 def diverged(evidence: "Evidence") -> list[int]:
-    """Return the members whose training diverged: all that training recorded of them ends in nulls."""
+    """Return the members whose training diverged: all their curves of training end in nulls."""
     frame = evidence.rows(measure="training", split=None)[["member", "step", "value"]]
     last = at_last_step(frame)
     known = last["value"].notna().groupby(last["member"]).any()
@@ -246,7 +246,7 @@ class Estimate:
 
     @property
     def count(self) -> str:
-        """What the mean is over, such as `4 seeds` or `3 of 4 seeds, 1 diverged`."""
+        """The number of members behind the mean, such as `4 seeds` or `3 of 4 seeds, 1 diverged`."""
         noun = "seed" if self.seeds == self.members else "member"
         all_of = f"{self.members} {noun}{'s' * (self.members != 1)}"
         shared = f" of {self.seeds} seed{'s' * (self.seeds != 1)}" if noun == "member" else ""
@@ -259,7 +259,7 @@ class Estimate:
 
     @property
     def reason(self) -> str:
-        """Why there is no mean."""
+        """The reason why there is no mean."""
         if not self.members:
             return "no value (the run has no such member)"
         if self.diverged == self.members:

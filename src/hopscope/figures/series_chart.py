@@ -1,4 +1,4 @@
-"""How figures of series are drawn: the same four shapes for every study."""
+"""Drawings of figures of series: the same four shapes for every study."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -293,7 +293,7 @@ def _placed(marks: Iterable[Mark]) -> list[str]:
 
 
 def _outlines(x: alt.X, y: alt.Y, series: Iterable[Series], size: int) -> list[alt.Chart]:
-    """Lines within the cells that have one, told apart by their dashes."""
+    """Draw outlines inside cells; the dashes of an outline show its kind."""
     labels = list(dict.fromkeys(each.outline for each in series if each.outline))
     if not labels:
         return []
