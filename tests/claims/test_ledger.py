@@ -13,10 +13,7 @@ from hopscope.claims import (
     Ledger,
     Verdict,
     judge_always,
-    ledger_table,
     not_run,
-    parse_ledger,
-    read_ledger,
 )
 from hopscope.errors import UserError
 
@@ -99,10 +96,9 @@ def test_a_claim_in_json_has_exactly_the_ledgers_keys():
 def test_a_ledger_reads_back_as_it_was_written(tmp_path):
     path = tmp_path / "claims.json"
     path.write_text(json.dumps([claim.to_json() for claim in LEDGER], ensure_ascii=False), encoding="utf-8")
-    assert read_ledger(path) == LEDGER
     assert Ledger.read(path) == Ledger(LEDGER) == Ledger.read(tmp_path)
     path.write_text("[]", encoding="utf-8")
-    assert read_ledger(path) == []
+    assert Ledger.read(path) == Ledger()
 
 
 @pytest.mark.parametrize(
@@ -124,7 +120,7 @@ def test_a_ledger_reads_back_as_it_was_written(tmp_path):
 )
 def test_a_damaged_claim_is_named_in_one_line(changes, message):
     with pytest.raises(UserError, match=message) as caught:
-        parse_ledger([MISSING.to_json(), entry(**changes)], "run/claims.json")
+        Ledger.parse([MISSING.to_json(), entry(**changes)], "run/claims.json")
     text = str(caught.value)
     assert text.startswith(
         f"run/claims.json: claim {'number 2' if 'id' in changes else repr('P1')} is damaged: "
@@ -137,7 +133,7 @@ def test_a_damaged_claim_is_named_in_one_line(changes, message):
 
 def test_a_ledger_of_before_reads_without_the_newer_keys():
     old = {key: value for key, value in SINGLE.to_json().items() if key in OLD_KEYS}
-    (claim,) = parse_ledger([old])
+    (claim,) = Ledger.parse([old])
     assert (claim.id, claim.value, claim.words, claim.unit, claim.samples) == ("P1", 1.0, None, None, None)
     assert claim.to_json()["registration"] == {"state": "none"}
 
@@ -146,7 +142,7 @@ def test_a_ledger_of_before_reads_without_the_newer_keys():
 def test_a_claim_without_one_of_its_keys_is_damaged(key):
     incomplete = {name: value for name, value in entry().items() if name != key}
     with pytest.raises(UserError, match=f"{key}: Field required"):
-        parse_ledger([incomplete])
+        Ledger.parse([incomplete])
 
 
 @pytest.mark.parametrize(
@@ -162,7 +158,7 @@ def test_a_claim_without_one_of_its_keys_is_damaged(key):
 )
 def test_what_is_no_ledger_is_refused(data, message):
     with pytest.raises(UserError, match=message):
-        parse_ledger(data)
+        Ledger.parse(data)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +175,7 @@ def test_an_unreadable_file_is_named(tmp_path, content, message):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UserError, match=message) as caught:
-        read_ledger(path)
+        Ledger.read(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
 
@@ -187,7 +183,7 @@ def test_an_unreadable_file_is_named(tmp_path, content, message):
 def printed(claims, words=None, width=200):
     console = Console(width=width, color_system=None, force_terminal=False)
     with console.capture() as capture:
-        console.print(ledger_table(claims, words))
+        console.print(Ledger(claims).table(words))
     return capture.get()
 
 
@@ -304,7 +300,7 @@ def test_records_say_at_any_width_what_the_table_says():
 
 
 def test_verdicts_are_coloured():
-    cells = list(ledger_table(LEDGER).columns[5].cells)
+    cells = list(Ledger(LEDGER).table().columns[5].cells)
     assert [(cell.plain, str(cell.spans[0].style)) for cell in cells] == [
         ("reproduced", "green"),
         ("refuted", "red"),

@@ -8,9 +8,6 @@ from hopscope.claims.criteria import between as between
 from hopscope.claims.judged import JudgedClaim as JudgedClaim
 from hopscope.claims.judging import judge as judge
 from hopscope.claims.ledger import Ledger as Ledger
-from hopscope.claims.ledger import ledger_table as ledger_table
-from hopscope.claims.ledger import parse_ledger as parse_ledger
-from hopscope.claims.ledger import read_ledger as read_ledger
 from hopscope.claims.samples import Samples as Samples
 from hopscope.claims.verdicts import Judgement as Judgement
 from hopscope.claims.verdicts import Verdict as Verdict

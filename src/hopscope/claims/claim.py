@@ -8,7 +8,7 @@ from hopscope.claims.criteria import Criterion
 from hopscope.claims.verdicts import Judgement
 from hopscope.errors import UserError
 
-Value = Callable[[Any], Any]
+ValueFunction = Callable[[Any], Any]
 """From an evidence table to a series over members, one number for each member, `Samples`, or a mapping part → those."""
 
 Rule = Literal["always", "mean", "effect"]
@@ -58,17 +58,17 @@ class Claim:
     statement: str
     source: str
     protocol: str
-    value: Value | None = None
+    value: ValueFunction | None = None
     must: Must = _NOT_GIVEN
     need: Need = "all"
     rule: Rule | Mapping[str, Rule] = "always"
     source_n: int = 1
     seeds_needed: int = 10
     at_scale: Callable[[Any], str] | None = None
-    readings: Mapping[str, Value] | Callable[[Any], Mapping[str, Value]] | None = None
+    readings: Mapping[str, ValueFunction] | Callable[[Any], Mapping[str, ValueFunction]] | None = None
     readings_agree: bool = False
     untried: Callable[[Any], str] | None = None
-    controls: Mapping[str, Value] | None = None
+    controls: Mapping[str, ValueFunction] | None = None
     must_not: Must | None = None
     structural: bool = False
     trust: str | list[str] = ""

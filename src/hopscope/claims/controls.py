@@ -3,7 +3,7 @@
 from hopscope.claims.claim import Claim, Rule
 from hopscope.claims.criteria import Criterion
 from hopscope.claims.intervals import Interval
-from hopscope.claims.judged import Control, Sample, samples_json
+from hopscope.claims.judged import Control, JsonSample, samples_json
 from hopscope.claims.measuring import measured_control
 from hopscope.claims.nulls import LEAST_SHARE, LEAST_WORDS
 from hopscope.claims.parts import Part, Scale, judge_part, without_number
@@ -54,7 +54,7 @@ def _control(claim: Claim, samples: dict[str, Samples], evidence: MembersOfARun)
         for name, each in samples.items()
     }  # fmt: skip
     ran = {name: part for name, part in parts.items() if part.judgement.verdict is not Verdict.NOT_RUN}
-    written: dict[str, list[Sample]] = {name: samples_json(each.values) for name, each in samples.items()}
+    written: dict[str, list[JsonSample]] = {name: samples_json(each.values) for name, each in samples.items()}
     said = {name: _words(claim, name, part, samples[name]) for name, part in parts.items()}
     words = " · ".join(f"{name}: {each}" if name else each for name, each in said.items())
     single = [*parts] == [""]
@@ -117,7 +117,7 @@ def _interval(criterion: Criterion, interval: Interval) -> str:
 
 
 def _criterion(claim: Claim, name: str) -> Criterion:
-    """What a control is held against: `must_not`, or, only to write its numbers, the claim's own criterion."""
+    """Return the criterion of a control: `must_not`, or the claim's own, only to write its numbers."""
     must = claim.must if claim.must_not is None else claim.must_not
     if isinstance(must, Criterion):
         return must

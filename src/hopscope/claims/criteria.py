@@ -13,7 +13,7 @@ Unit = str
 
 
 class Criterion(Config):
-    """What a number must satisfy: exactly one of `at_least`, `at_most`, `between`; bounds are included.
+    """A bound on one number, given by exactly one of `at_least`, `at_most`, `between`; bounds are included.
 
     Attributes:
         at_least: smallest value that meets the criterion.

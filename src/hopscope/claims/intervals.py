@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Interval = tuple[float, float]
 
 _CHUNK = 1 << 20
+_TAIL = (1 - 0.95) / 2
 
 
 def mean(values: Sequence[float]) -> float:
@@ -29,9 +30,7 @@ def bootstrap_mean(
     *,
     groups: Sequence[int] | None = None,
     clusters: Sequence[Hashable] | None = None,
-    seed: int = 0,
     resamples: int = 10_000,
-    confidence: float = 0.95,
 ) -> Interval | None:
     """Return the percentile bootstrap interval of the mean (Efron 1979), the same at every call.
 
@@ -43,18 +42,14 @@ def bootstrap_mean(
         groups: for two levels, the data split that each seed belongs to: splits are resampled, then seeds
             within each drawn split (Davison and Hinkley 1997, §3.8).
         clusters: what each value belongs to, such as its seed: clusters are resampled, with all their values.
-        seed: key of the resampling generator.
         resamples: bootstrap samples.
-        confidence: nominal coverage.
 
     Returns:
         (low, high), or None for fewer than two values or clusters, which say nothing about their spread.
 
     Raises:
-        ValueError: a value is not finite, `groups` or `clusters` has another length, or `confidence` lies outside
-        (0, 1).
+        ValueError: a value is not finite, or `groups` or `clusters` has another length.
     """
-    _check_confidence(confidence)
     numbers = np.asarray(values, dtype=np.float64)
     if not np.isfinite(numbers).all():
         raise ValueError(f"measured values must be finite: expected numbers, found {list(values)}")
@@ -63,7 +58,7 @@ def bootstrap_mean(
     places = cluster_places(clusters if clusters is not None else range(len(values)), len(values))
     if len(numbers) < 2 or places.max() == 0:
         return None
-    generator = np.random.Generator(np.random.Philox(key=seed))
+    generator = np.random.Generator(np.random.Philox(key=0))
     if groups is not None:
         means = _two_level_means(numbers, np.asarray(groups), generator, resamples)
     elif places.max() + 1 == len(numbers):
@@ -71,19 +66,15 @@ def bootstrap_mean(
     else:
         sums = resampled_sums(np.stack([np.ones_like(numbers), numbers], 1), places, generator, resamples)
         means = sums[:, 1] / sums[:, 0]
-    tail = (1 - confidence) / 2
     # Rounding in a sum must not push the mean of equal values past them, and past a threshold they sit on.
-    low, high = np.clip(np.quantile(means, [tail, 1 - tail]), numbers.min(), numbers.max())
-    return float(low), float(high)
+    return _percentiles(means, numbers.min(), numbers.max())
 
 
 def bootstrap_correlation(
     pairs: Sequence[tuple[float, float]],
     *,
     clusters: Sequence[Hashable] | None = None,
-    seed: int = 0,
     resamples: int = 10_000,
-    confidence: float = 0.95,
 ) -> Interval | None:
     """Return the percentile bootstrap interval of Pearson's correlation, the same at every call.
 
@@ -91,26 +82,29 @@ def bootstrap_correlation(
 
     Args:
         pairs: two finite numbers for each seed.
-        clusters, seed, resamples, confidence: as in `bootstrap_mean`.
+        clusters, resamples: as in `bootstrap_mean`.
 
     Returns:
         (low, high), or None for fewer than two clusters.
     """
-    _check_confidence(confidence)
     numbers = np.asarray(pairs, dtype=np.float64).reshape(-1, 2)
     places = cluster_places(clusters if clusters is not None else range(len(numbers)), len(numbers))
     if len(numbers) < 2 or places.max() == 0:
         return None
     x, y = (numbers - numbers.mean(0)).T
     moments = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], 1)
-    generator = np.random.Generator(np.random.Philox(key=seed))
+    generator = np.random.Generator(np.random.Philox(key=0))
     n, sx, sy, sxx, syy, sxy = resampled_sums(moments, places, generator, resamples).T
     spread = np.sqrt(np.maximum(n * sxx - sx**2, 0.0) * np.maximum(n * syy - sy**2, 0.0))
     # Rounding leaves dust where nothing varies; whatever is that small is nothing.
     varies = spread > 1e-12 * len(numbers) ** 2 * np.sqrt(moments[:, 3].mean() * moments[:, 4].mean())
     found = np.where(varies, (n * sxy - sx * sy) / np.where(varies, spread, 1.0), 0.0)
-    tail = (1 - confidence) / 2
-    low, high = np.clip(np.quantile(found, [tail, 1 - tail]), -1.0, 1.0)
+    return _percentiles(found, -1.0, 1.0)
+
+
+def _percentiles(resampled: NDArray[np.float64], least: float, most: float) -> Interval:
+    """Ends of the central 95 % of resampled numbers, which lie between `least` and `most`."""
+    low, high = np.clip(np.quantile(resampled, [_TAIL, 1 - _TAIL]), least, most)
     return float(low), float(high)
 
 

@@ -1,7 +1,7 @@
 """One entry of a ledger: a claim with its verdict and everything that it rests on, as ``claims.json`` holds it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 Bound = float | list[float]
 Threshold = str | dict[str, Bound] | dict[str, dict[str, Bound]]
 Infinite = Literal["inf", "-inf"]
-Sample = float | Infinite | None | tuple[float | Infinite, float | Infinite]
-Value = float | dict[str, float | None] | None
+JsonSample = float | Infinite | None | tuple[float | Infinite, float | Infinite]
+JsonValue = float | dict[str, float | None] | None
 Intervals = Interval | dict[str, Interval | None] | None
 
 
@@ -30,25 +30,25 @@ class Found(Config):
     """
 
     verdict: Verdict
-    value: Value = None
+    value: JsonValue = None
     interval: Intervals = None
     n: int = Field(0, ge=0)
     words: str = ""
 
     @classmethod
-    def of(cls, judgement: Judgement) -> "Found":
-        """The numbers and words of a judgement."""
+    def of(cls, judged: "Judgement | JudgedClaim") -> "Found":
+        """Return the verdict, numbers and words of a judgement or of a judged claim."""
         return cls(
-            verdict=judgement.verdict,
-            value=judgement.value,
-            interval=judgement.interval,
-            n=judgement.n,
-            words=judgement.words,
+            verdict=judged.verdict,
+            value=judged.value,
+            interval=judged.interval,
+            n=judged.n,
+            words=judged.words or "",
         )
 
 
 class Control(Config):
-    """What was measured where nothing should show.
+    """A measurement of a control, where no effect should show.
 
     Attributes:
         value, interval, n: mean, its 95 % interval, and how many numbers; objects of them where the claim has parts.
@@ -58,12 +58,12 @@ class Control(Config):
         shows: whether the interval wholly meets `must_not`; None if nothing was measured, or nothing is ruled out.
     """
 
-    value: Value = None
+    value: JsonValue = None
     interval: Intervals = None
     n: int = Field(0, ge=0)
     n_counts: str | dict[str, str] = "member"
     words: str = ""
-    samples: list[Sample] | dict[str, list[Sample]] = Field(default_factory=list)
+    samples: list[JsonSample] | dict[str, list[JsonSample]] = Field(default_factory=list)
     shows: bool | None = None
 
 
@@ -86,7 +86,7 @@ class Registration(Config):
     under_registered: Found | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What is known; a run without registration has its state alone."""
+        """Return the fields that are known; a run without registration has only the state."""
         found = self.model_dump(mode="json")
         return {key: value for key, value in found.items() if value not in (None, "")}
 
@@ -126,7 +126,7 @@ class JudgedClaim(Config):
     source: str
     protocol: str
     threshold: Threshold
-    value: Value
+    value: JsonValue
     interval: Intervals
     n: int = Field(ge=0)
     verdict: Verdict
@@ -134,7 +134,7 @@ class JudgedClaim(Config):
     unit: str | dict[str, str] | None = None
     n_counts: str | dict[str, str] | None = None
     words: str | None = None
-    samples: list[Sample] | dict[str, list[Sample]] | None = None
+    samples: list[JsonSample] | dict[str, list[JsonSample]] | None = None
     leaning: Literal["agrees", "disagrees", "mixed"] | None = None
     here: Found | None = None
     structural: bool = False
@@ -147,45 +147,26 @@ class JudgedClaim(Config):
 
     @classmethod
     def judged(
-        cls,
-        judgement: Judgement,
-        *,
-        id: str,
-        statement: str,
-        source: str,
-        protocol: str,
-        threshold: Criterion | Mapping[str, Criterion] | str,
-        trust: str | list[str],
-        **more: Any,
+        cls, judgement: Judgement, *, threshold: Criterion | Mapping[str, Criterion] | str, **fields: Any
     ) -> "JudgedClaim":
         """Return an entry with the numbers, the words and the verdict of a judgement.
 
         Args:
             judgement: verdict and numbers.
-            id, statement, source, protocol, trust: as in `JudgedClaim`.
             threshold: one criterion, several named ones, or words.
-            more: further fields of the entry.
+            fields: the other fields of the entry.
         """
-        value = judgement.value
-        fields: dict[str, Any] = {
-            "unit": None if isinstance(threshold, str) else unit_json(threshold),
+        found = {
+            "value": judgement.value,
+            "interval": judgement.interval,
+            "n": judgement.n,
+            "verdict": judgement.verdict,
             "words": judgement.words,
             "samples": _samples(judgement),
-            **more,
+            "threshold": threshold if isinstance(threshold, str) else threshold_json(threshold),
+            "unit": None if isinstance(threshold, str) else unit_json(threshold),
         }
-        return cls(
-            id=id,
-            statement=statement,
-            source=source,
-            protocol=protocol,
-            threshold=threshold if isinstance(threshold, str) else threshold_json(threshold),
-            value=dict(value) if isinstance(value, dict) else value,
-            interval=judgement.interval,
-            n=judgement.n,
-            verdict=judgement.verdict,
-            trust=trust,
-            **fields,
-        )
+        return cls(**{**found, **fields})
 
     @model_validator(mode="after")
     def _consistent(self) -> "JudgedClaim":
@@ -211,25 +192,27 @@ class JudgedClaim(Config):
 
 
 def threshold_json(must: "Must") -> Threshold:
-    """A criterion, or several, as ``claims.json`` holds them: without units."""
-    if isinstance(must, Criterion):
-        return must.as_json()
-    return {name: criterion.as_json() for name, criterion in must.items()}
+    """Return a criterion, or several, as ``claims.json`` holds them: without units."""
+    return _each(must, Criterion.as_json)
 
 
 def unit_json(must: "Must") -> str | dict[str, str]:
-    """The unit of a criterion, or those of several."""
-    return must.unit if isinstance(must, Criterion) else {name: each.unit for name, each in must.items()}
+    """Return the unit of a criterion, or those of several."""
+    return _each(must, lambda criterion: criterion.unit)
 
 
 def criterion_json(must: "Must") -> dict[str, Any]:
-    """A criterion with its unit, or several."""
+    """Return a criterion, or several, with their units."""
+    return _each(must, lambda criterion: {**criterion.as_json(), "unit": criterion.unit})
+
+
+def _each(must: "Must", function: Callable[[Criterion], Any]) -> Any:
     if isinstance(must, Criterion):
-        return {**must.as_json(), "unit": must.unit}
-    return {name: {**each.as_json(), "unit": each.unit} for name, each in must.items()}
+        return function(must)
+    return {name: function(criterion) for name, criterion in must.items()}
 
 
-def samples_json(values: Sequence[float | tuple[float, float] | None]) -> list[Sample]:
+def samples_json(values: Sequence[float | tuple[float, float] | None]) -> list[JsonSample]:
     """Samples as JSON has them: null is missing, an infinite one is a word."""
     return [
         (_number_json(value[0]), _number_json(value[1]))
@@ -247,7 +230,7 @@ def _number_json(value: float) -> float | Infinite:
     return "inf" if value > 0 else "-inf"
 
 
-def _samples(judgement: Judgement) -> list[Sample] | dict[str, list[Sample]] | None:
+def _samples(judgement: Judgement) -> list[JsonSample] | dict[str, list[JsonSample]] | None:
     named = {name: samples_json(values) for name, values in judgement.per_seed.items()}
     if not isinstance(judgement.value, dict) and {*named} <= {"value"}:
         return named.get("value", [])

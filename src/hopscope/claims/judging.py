@@ -9,13 +9,13 @@ from hopscope.claims.controls import controls_of, with_controls
 from hopscope.claims.judged import (
     Control,
     Found,
+    JsonSample,
     JudgedClaim,
     Registration,
-    Sample,
     criterion_json,
     samples_json,
 )
-from hopscope.claims.measuring import Measured, lacks, measured, readings_of, summarised, untried
+from hopscope.claims.measuring import Measured, measured, readings_of, words_of
 from hopscope.claims.parts import Leaning, Part, Scale, judge_part
 from hopscope.claims.registration import state_of
 from hopscope.claims.samples import MembersOfARun
@@ -48,7 +48,7 @@ def judge(
         name: measured(claim, f"reading {name!r}" if name else "value", function, evidence)
         for name, function in readings_of(claim, evidence).items()
     }
-    missing = lacks(claim, evidence)
+    missing = words_of(claim, "at_scale", evidence)
     controls = controls_of(claim, evidence)
     judged = _judged(claim, readings, controls, evidence, Scale(claim.source_n, claim.seeds_needed, missing))
     here = _judged(claim, readings, controls, evidence, Scale(1, claim.seeds_needed, here=True))
@@ -87,7 +87,11 @@ def _judged(
     plain = [*judgements] == [""]
     combined = agreed_readings if claim.readings_agree else combine_readings
     judgement = judgements[""] if plain else combined(judgements)
-    if judgement.verdict is Verdict.REFUTED and not scale.here and (others := untried(claim, evidence)):
+    if (
+        judgement.verdict is Verdict.REFUTED
+        and not scale.here
+        and (others := words_of(claim, "untried", evidence))
+    ):
         words = (
             f"{judgement.words}; refuted only if every reading of the source refutes it, not tried: {others}"
         )
@@ -120,14 +124,14 @@ def _combined(claim: Claim, parts: dict[str, Part], scale: Scale) -> Judgement:
     judgement = combine_parts(judgements, need=claim.need)
     if claim.summary is None or judgement.verdict is Verdict.NOT_RUN:
         return judgement
-    words = summarised(claim, judgements)
+    words = words_of(claim, "summary", judgements)
     if scale.missing and not scale.here:
         words = f"below the protocol's scale: {scale.missing}; {words}"
     return judgement.model_copy(update={"words": words})
 
 
 def _leaning(claim: Claim, parts: dict[str, Part]) -> Leaning | None:
-    """Where the parts point: all the same way, or, where any of them is enough, one of them towards the claim."""
+    """Return the direction of all parts: their common one, or `agrees` if one agreeing part is enough."""
     leanings = {part.leaning for part in parts.values() if part.leaning is not None}
     if not leanings:
         return None
@@ -171,6 +175,6 @@ def _counts(counts: dict[str, str]) -> str | dict[str, str]:
     return next(iter(counts.values())) if len({*counts.values()}) == 1 else counts
 
 
-def _samples(found: Measured) -> list[Sample] | dict[str, list[Sample]]:
+def _samples(found: Measured) -> list[JsonSample] | dict[str, list[JsonSample]]:
     named = {name: samples_json(samples.values) for name, samples in found.items()}
     return named[""] if [*named] == [""] else named

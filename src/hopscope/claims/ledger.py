@@ -69,34 +69,103 @@ class Ledger(Sequence[JudgedClaim]):
         """Read every claim of a ``claims.json``, or of the run folder that holds one.
 
         Raises:
-            UserError: as in `read_ledger`.
+            UserError: the file is missing, is no JSON, or does not hold a list of claims with different ids.
         """
-        return cls(read_ledger(path / "claims.json" if path.is_dir() else path))
+        path = path / "claims.json" if path.is_dir() else path
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        except OSError as error:
+            raise UserError(
+                f"{path}: no claims to read: expected a readable file, found {error.strerror}; "
+                "run the study first, or name its run folder"
+            ) from None
+        except ValueError as error:
+            raise UserError(f"{path}: not a ledger: expected JSON, found {error}; {_REDO}") from None
+        return cls.parse(data, str(path))
 
     @classmethod
     def parse(cls, data: object, where: str = "claims.json") -> "Ledger":
-        """Check decoded JSON; errors as in `parse_ledger`."""
-        return cls(parse_ledger(data, where))
+        """Check the decoded JSON of a ``claims.json``; errors name the file as `where`.
+
+        Raises:
+            UserError: it is not a list of claims with different ids.
+        """
+        if not isinstance(data, list):
+            raise UserError(f"{where}: not a ledger: expected a list of claims, found {_kind(data)}; {_REDO}")
+        claims: dict[str, JudgedClaim] = {}
+        for place, entry in enumerate(data):
+            try:
+                claim = JudgedClaim.model_validate(entry)
+            except ValidationError as error:
+                raise UserError(
+                    f"{where}: claim {_name(entry, place)} is damaged: {_reason(error)}; {_REDO}"
+                ) from None
+            if claim.id in claims:
+                raise UserError(
+                    f"{where}: ids repeat: expected each id once, found {claim.id!r} twice; {_REDO}"
+                )
+            claims[claim.id] = claim
+        return cls(claims.values())
 
     def to_json(self) -> list[dict[str, object]]:
         """The entries of ``claims.json``, one for each claim."""
         return [claim.to_json() for claim in self._claims]
 
     def table(self, words: Mapping[str, str] | None = None) -> "Table":
-        """The ledger as a table for the terminal; see `ledger_table`."""
-        return ledger_table(self, words)
+        """Return the whole ledger as a table for a wide terminal.
+
+        Args:
+            words: claim id → reason of its verdict, for old records that do not hold it themselves.
+        """
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title="Claims", title_justify="left")
+        for column in COLUMNS:
+            table.add_column(column, justify="right" if column == "n" else "left", overflow="fold")
+        for claim in self._claims:
+            cells = [Text(cell) for cell in _cells(claim, words)]
+            cells[COLUMNS.index("verdict")].stylize(_COLOURS[claim.verdict])
+            # Text, not strings: an interval's brackets would be read as markup.
+            table.add_row(*cells)
+        return table
 
     def brief_table(self) -> "Table":
-        """Id, statement, value and verdict: a table that fits a terminal of 80 columns; see `brief_ledger_table`."""
-        return brief_ledger_table(self)
+        """Return id, statement, value and verdict as a table for a terminal of 80 columns."""
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table.add_column("id", no_wrap=True)
+        table.add_column("claim")
+        table.add_column("value", no_wrap=True, max_width=24)
+        table.add_column("verdict", no_wrap=True)
+        for claim in self._claims:
+            verdict = Text(wording.outcome(claim), style=_COLOURS[claim.verdict])
+            statement = shorten(claim.statement, _SHORT_STATEMENT, placeholder=" …")
+            said = "\n".join(filter(None, [statement, claim.registration.words]))
+            table.add_row(Text(claim.id), Text(said), Text("\n".join(_brief_values(claim))), verdict)
+        return table
 
     def records(self, words: Mapping[str, str] | None = None) -> "Table":
-        """All of the ledger for a terminal too narrow for the table; see `ledger_records`."""
-        return ledger_records(self, words)
+        """Return the whole ledger with a line for each column, for a narrow terminal; `words` as in `table`."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column(no_wrap=True, style="dim")
+        table.add_column(overflow="fold")
+        for claim in self._claims:
+            for column, cell in zip(COLUMNS, _cells(claim, words), strict=True):
+                style = {"id": "bold", "verdict": _COLOURS[claim.verdict]}.get(column, "")
+                table.add_row(column, Text(cell, style=style))
+            table.add_row()
+        return table
 
     @property
     def closing_line(self) -> str:
-        """How many claims came out how: ``4 reproduced · 6 refuted · 2 agree so far``."""
+        """The number of claims with each outcome: ``4 reproduced · 6 refuted · 2 agree so far``."""
         return wording.closing_line(self)
 
     def __str__(self) -> str:
@@ -119,79 +188,17 @@ class Ledger(Sequence[JudgedClaim]):
     def _repr_html_(self) -> str:
         """The table in a notebook."""
         head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
-        rows = "".join(map(_row_html, self._claims))
+        rows = "".join(
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(claim))}</tr>"
+            for claim in self._claims
+        )
         return (
             '<table style="text-align: left; white-space: pre-line">'
             f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         )
 
 
-def read_ledger(path: Path) -> list[JudgedClaim]:
-    """Read every claim of a ``claims.json``.
-
-    Raises:
-        UserError: the file is missing, is no JSON, or does not hold a list of claims with different ids.
-    """
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
-    except OSError as error:
-        raise UserError(
-            f"{path}: no claims to read: expected a readable file, found {error.strerror}; "
-            "run the study first, or name its run folder"
-        ) from None
-    except ValueError as error:
-        raise UserError(f"{path}: not a ledger: expected JSON, found {error}; {_REDO}") from None
-    return parse_ledger(data, str(path))
-
-
-def parse_ledger(data: object, where: str = "claims.json") -> list[JudgedClaim]:
-    """Check and return the claims of decoded JSON.
-
-    Args:
-        data: what ``claims.json`` holds.
-        where: name of the file in errors.
-
-    Raises:
-        UserError: it is not a list of claims with different ids.
-    """
-    if not isinstance(data, list):
-        raise UserError(f"{where}: not a ledger: expected a list of claims, found {_kind(data)}; {_REDO}")
-    claims: list[JudgedClaim] = []
-    for place, entry in enumerate(data):
-        try:
-            claim = JudgedClaim.model_validate(entry)
-        except ValidationError as error:
-            raise UserError(
-                f"{where}: claim {_name(entry, place)} is damaged: {_reason(error)}; {_REDO}"
-            ) from None
-        if any(claim.id == other.id for other in claims):
-            raise UserError(f"{where}: ids repeat: expected each id once, found {claim.id!r} twice; {_REDO}")
-        claims.append(claim)
-    return claims
-
-
-def ledger_table(claims: Sequence[JudgedClaim], words: Mapping[str, str] | None = None) -> "Table":
-    """Return the ledger as a table for the terminal.
-
-    Args:
-        claims: the rows.
-        words: for each claim id, what its numbers say, for records from before they said it themselves.
-    """
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title="Claims", title_justify="left")
-    for column in COLUMNS:
-        table.add_column(column, justify="right" if column == "n" else "left", overflow="fold")
-    for claim in claims:
-        cells = [Text(cell) for cell in ledger_cells(claim, words)]
-        cells[COLUMNS.index("verdict")].stylize(_COLOURS[claim.verdict])
-        # Text, not strings: an interval's brackets would be read as markup.
-        table.add_row(*cells)
-    return table
-
-
-def ledger_cells(claim: JudgedClaim, words: Mapping[str, str] | None = None) -> list[str]:
+def _cells(claim: JudgedClaim, words: Mapping[str, str] | None = None) -> list[str]:
     """One row of the ledger as plain text, in the order of `COLUMNS`."""
     said = claim.words if claim.words is not None else (words or {}).get(claim.id, "")
     return [
@@ -205,52 +212,12 @@ def ledger_cells(claim: JudgedClaim, words: Mapping[str, str] | None = None) -> 
     ]
 
 
-def brief_ledger_table(claims: Sequence[JudgedClaim]) -> "Table":
-    """Return the ledger as a table for a terminal of 80 columns: no thresholds, intervals or reasons."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("id", no_wrap=True)
-    table.add_column("claim")
-    table.add_column("value", no_wrap=True, max_width=24)
-    table.add_column("verdict", no_wrap=True)
-    for claim in claims:
-        verdict = Text(wording.outcome(claim), style=_COLOURS[claim.verdict])
-        statement = shorten(claim.statement, _SHORT_STATEMENT, placeholder=" …")
-        said = "\n".join(filter(None, [statement, claim.registration.words]))
-        table.add_row(Text(claim.id), Text(said), Text("\n".join(_brief_values(claim))), verdict)
-    return table
-
-
-def ledger_records(claims: Sequence[JudgedClaim], words: Mapping[str, str] | None = None) -> "Table":
-    """Return all that `ledger_table` shows, a line for each of its columns: for a terminal too narrow for a table."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True, style="dim")
-    table.add_column(overflow="fold")
-    for claim in claims:
-        for column, cell in zip(COLUMNS, ledger_cells(claim, words), strict=True):
-            style = {"id": "bold", "verdict": _COLOURS[claim.verdict]}.get(column, "")
-            table.add_row(column, Text(cell, style=style))
-        table.add_row()
-    return table
-
-
 def _brief_values(claim: JudgedClaim) -> list[str]:
     """A line for each part, the number first: it stays where there is no room for the whole name."""
     lines = [f"{text} {name}".strip() for name, text in wording.values(claim)]
     if len(lines) <= _MOST_VALUES:
         return lines
     return [*lines[: _MOST_VALUES - 1], f"and {len(lines) - _MOST_VALUES + 1} more"]
-
-
-def _row_html(claim: JudgedClaim) -> str:
-    cells = "".join(f"<td>{escape(cell)}</td>" for cell in ledger_cells(claim))
-    return f"<tr>{cells}</tr>"
 
 
 _REDO = "`hopscope claims` of its run folder makes it again from the evidence"

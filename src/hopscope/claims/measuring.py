@@ -1,12 +1,12 @@
-"""What a claim's functions return, checked: a mistake in one is a line that names the claim and what was expected."""
+"""Calls of a claim's functions: a mistake in one is reported in a line that names the claim and the expected value."""
 
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from hopscope.claims.claim import Claim, Value
+from hopscope.claims.claim import Claim, ValueFunction
 from hopscope.claims.samples import MembersOfARun, Samples, is_series
 from hopscope.claims.verdicts import Judgement
 from hopscope.config import in_words
@@ -16,7 +16,7 @@ Measured = dict[str, Samples]
 """Part → what was measured; a claim without parts has one, whose name is empty."""
 
 
-def readings_of(claim: Claim, evidence: MembersOfARun) -> dict[str, Value]:
+def readings_of(claim: Claim, evidence: MembersOfARun) -> dict[str, ValueFunction]:
     """Reading → value function; a claim without readings has one, whose name is empty.
 
     Raises:
@@ -33,48 +33,38 @@ def readings_of(claim: Claim, evidence: MembersOfARun) -> dict[str, Value]:
     return found if claim.value is None else {"as stated": claim.value, **found}
 
 
-def lacks(claim: Claim, evidence: MembersOfARun) -> str:
-    """What the run lacks of the protocol's scale, in words.
+_WORDS = {
+    "at_scale": "words that say what is missing, or an empty string",
+    "untried": "words that name readings, or an empty string",
+    "summary": "words that say what was seen",
+}
+
+
+def words_of(
+    claim: Claim,
+    field: Literal["at_scale", "untried", "summary"],
+    given: MembersOfARun | Mapping[str, Judgement],
+) -> str:
+    """Call the function of a claim that returns words; without a function they are empty.
+
+    Args:
+        claim: the claim.
+        field: the claim's field that holds the function.
+        given: the function's argument: the evidence, or for `summary` the judgements of the parts.
 
     Raises:
-        UserError: `at_scale` fails, or returns no words.
+        UserError: the function fails, or returns something else than words.
     """
-    if claim.at_scale is None:
+    function = getattr(claim, field)
+    if function is None:
         return ""
-    found = called(claim, "at_scale", claim.at_scale, evidence)
-    if not isinstance(found, str):
-        raise _expected(claim, "at_scale", "words that say what is missing, or an empty string", found)
+    found = called(claim, field, function, given)
+    if not isinstance(found, str) or (field == "summary" and not found):
+        raise _expected(claim, field, _WORDS[field], found)
     return found
 
 
-def untried(claim: Claim, evidence: MembersOfARun) -> str:
-    """Readings of the source that the run did not try, in words; empty if there are none.
-
-    Raises:
-        UserError: `untried` fails, or returns no words.
-    """
-    if claim.untried is None:
-        return ""
-    found = called(claim, "untried", claim.untried, evidence)
-    if not isinstance(found, str):
-        raise _expected(claim, "untried", "words that name readings, or an empty string", found)
-    return found
-
-
-def summarised(claim: Claim, judgements: Mapping[str, Judgement]) -> str:
-    """The judgements of a claim's parts in its own summary.
-
-    Raises:
-        UserError: the function fails, or returns no words.
-    """
-    assert claim.summary is not None
-    found = called(claim, "summary", claim.summary, judgements)
-    if not isinstance(found, str) or not found:
-        raise _expected(claim, "summary", "words that say what was seen", found)
-    return found
-
-
-def measured(claim: Claim, what: str, function: Value, evidence: MembersOfARun) -> Measured:
+def measured(claim: Claim, what: str, function: ValueFunction, evidence: MembersOfARun) -> Measured:
     """Call a value function of a claim whose parts must be those of `must`.
 
     Args:
@@ -97,7 +87,7 @@ def measured(claim: Claim, what: str, function: Value, evidence: MembersOfARun) 
     return {part: _samples(claim, what, part, found[part], evidence) for part in parts}
 
 
-def measured_control(claim: Claim, name: str, function: Value, evidence: MembersOfARun) -> Measured:
+def measured_control(claim: Claim, name: str, function: ValueFunction, evidence: MembersOfARun) -> Measured:
     """Call the value function of a control: one number, or parts among those of `must` or `must_not`.
 
     Raises:
@@ -146,7 +136,7 @@ def _place(function: Any, error: BaseException) -> str:
 
 
 def _samples(claim: Claim, what: str, part: str, found: Any, evidence: MembersOfARun) -> Samples:
-    """What a function returned for one part, checked."""
+    """Check and return the samples of one part."""
     what = f"{what}, part {part!r}" if part else what
     samples = _read(claim, what, found, evidence)
     rule = claim.rules.get(part, next(iter(claim.rules.values())))

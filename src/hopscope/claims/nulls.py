@@ -1,4 +1,4 @@
-"""Numbers that are missing: a claim is reproduced only if it would be with every one of them counted against it.
+"""Missing numbers: a claim is reproduced only if it still is when every missing number is counted against it.
 
 The rule, for a part that its measured numbers alone would reproduce:
 

@@ -1,4 +1,4 @@
-"""How numbers are written: digits follow the uncertainty, and rounding never claims perfection."""
+"""Numbers as text: digits follow the uncertainty, and rounding never claims perfection."""
 
 import math
 
@@ -22,7 +22,8 @@ def format_number(value: float, unit: str = "number", *, decimals: int | None = 
         return "never"
     if unit == "fraction":
         return f"{_share(value, decimals)} %"
-    return f"{_plain(value, decimals)}{_suffix(unit)}"
+    suffix = "" if unit == "number" else f" {unit}"
+    return f"{_plain(value, decimals)}{suffix}"
 
 
 def format_estimate(value: float | None, interval: tuple[float, float] | None, unit: str = "number") -> str:
@@ -47,17 +48,10 @@ def format_value(value: float | None, interval: tuple[float, float] | None, unit
 
 
 def _decimals_of(interval: tuple[float, float], unit: str) -> int | None:
-    low, high = interval
+    """Decimal places to the first significant digit of the half-width; None for an interval without width."""
+    half_width, least = (interval[1] - interval[0]) / 2, _LEAST_DECIMALS
     if unit == "fraction":
-        return _decimals(100 * (high - low) / 2, _LEAST_SHARE_DECIMALS)
-    return _decimals((high - low) / 2, _LEAST_DECIMALS)
-
-
-def _suffix(unit: str) -> str:
-    return "" if unit in ("number", "fraction") else f" {unit}"
-
-
-def _decimals(half_width: float, least: int) -> int | None:
+        half_width, least = 100 * (interval[1] - interval[0]) / 2, _LEAST_SHARE_DECIMALS
     if half_width <= 0:
         return None
     return min(max(-math.floor(math.log10(half_width)), least), _MOST_DECIMALS)

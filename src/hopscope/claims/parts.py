@@ -21,13 +21,14 @@ from hopscope.claims.verdicts import (
     judge_mean,
     not_run,
 )
+from hopscope.words import counted
 
 Leaning = Literal["agrees", "disagrees", "mixed"]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What a verdict needs.
+    """The scale that a verdict needs.
 
     Attributes:
         source_n, seeds_needed: as in `Claim`.
@@ -41,7 +42,7 @@ class Scale:
     here: bool = False
 
     def lacks(self, samples: Samples) -> list[str]:
-        """What the run lacks, and what these samples lack."""
+        """Return what the run and these samples lack of the protocol's scale."""
         return [] if self.here else [each for each in (self.missing, samples.missing) if each]
 
 
@@ -85,11 +86,11 @@ def judge_part(
     measured = _measured(samples)
     if not measured.values:
         return Part(not_run(_no_numbers(samples, counts)), None, counts)
-    clusters, counted = _clusters(measured, seeds, counts)
+    clusters, cluster_noun = _clusters(measured, seeds, counts)
     lacks = scale.lacks(samples)
     said = lacks if say_missing or scale.missing not in lacks else lacks[1:]
     judging = _Judging(
-        measured, criterion, rule, scale, clusters, counted, counts, not lacks, ", ".join(said)
+        measured, criterion, rule, scale, clusters, cluster_noun, counts, not lacks, ", ".join(said)
     )
     judgement = judging.judgement()
     leaning = judging.leaning(judgement)
@@ -107,7 +108,7 @@ class _Judging:
     rule: Rule
     scale: Scale
     clusters: Sequence[Hashable] | None
-    counted: str
+    cluster_noun: str
     counts: str
     at_scale: bool
     missing: str
@@ -128,16 +129,16 @@ class _Judging:
         if self.censored:
             n = len(self.numbers)
             none = "correlation" if self.samples.paired else "mean"
-            words = f"in {self.censored} of {_counted(n, self.counts)} it never happened: there is no {none}"
+            words = f"in {self.censored} of {counted(n, self.counts)} it never happened: there is no {none}"
             return Judgement(verdict=Verdict.INCONCLUSIVE, n=n, words=words)
         if self.rule == "mean":
             return judge_mean(
                 self.numbers, self.criterion, clusters=self.clusters, min_seeds=self.scale.seeds_needed,
-                at_scale=self.at_scale, missing=self.missing, noun=self.counted,
+                at_scale=self.at_scale, missing=self.missing, noun=self.cluster_noun,
             )  # fmt: skip
         return judge_effect(
             cast(list[Pair], list(self.samples.values)), self.criterion, clusters=self.clusters,
-            min_seeds=self.scale.seeds_needed, at_scale=self.at_scale, missing=self.missing, noun=self.counted,
+            min_seeds=self.scale.seeds_needed, at_scale=self.at_scale, missing=self.missing, noun=self.cluster_noun,
         )  # fmt: skip
 
     def _always(self) -> Judgement:
@@ -146,14 +147,14 @@ class _Judging:
         found = judge_always(
             values, self.criterion, source_n=self.scale.source_n, evaluation_error=errors, at_scale=self.at_scale,
             missing=self.missing, noun=self.counts, least=self.scale.seeds_needed, clusters=self.clusters,
-            cluster_noun=self.counted, count_values=self.counts in ("run", "case"), censored=True,
+            cluster_noun=self.cluster_noun, count_values=self.counts in ("run", "case"), censored=True,
         )  # fmt: skip
         if self.samples.unit == "case":
             # These are all cases that there are, not a sample of some.
             found = found.model_copy(update={"interval": None})
             if found.verdict is Verdict.REPRODUCED:
                 n = len(values)
-                words = f"{n} of {_counted(n, self.counts)} meet it, counted through one by one"
+                words = f"{n} of {counted(n, self.counts)} meet it, counted through one by one"
                 found = found.model_copy(update={"words": words})
         if self.samples.interval is not None and found.value is not None:
             found = found.model_copy(update={"interval": self.samples.interval})
@@ -163,7 +164,7 @@ class _Judging:
         count = len(self.numbers) if self.clusters is None else len(set(self.clusters))
         found = judge_interval(
             self._middle(interval), interval, self.criterion, n=count, least=self.scale.seeds_needed,
-            at_scale=self.at_scale, missing=self.missing, noun=self.counted, effect=self.rule == "effect",
+            at_scale=self.at_scale, missing=self.missing, noun=self.cluster_noun, effect=self.rule == "effect",
         )  # fmt: skip
         return found.model_copy(update={"n": len(self.numbers)})
 
@@ -175,7 +176,7 @@ class _Judging:
         return middle if math.isfinite(middle) else sum(interval) / 2
 
     def leaning(self, judgement: Judgement) -> Leaning:
-        """Where the measured numbers point, whatever is lacking for a verdict."""
+        """Return the direction of the measured numbers, even if something is lacking for a verdict."""
         if judgement.verdict is not Verdict.INCONCLUSIVE:
             return "agrees" if judgement.verdict is Verdict.REPRODUCED else "disagrees"
         if self.rule == "always" or (
@@ -223,8 +224,8 @@ def _count_missing(
 
 
 def without_number(n: int, total: int, counts: str) -> str:
-    """How many numbers are missing, in words."""
-    return f"{total - n} of {_counted(total, counts)} {'has' if total - n == 1 else 'have'} no number"
+    """Return the number of missing values in words."""
+    return f"{total - n} of {counted(total, counts)} {'has' if total - n == 1 else 'have'} no number"
 
 
 def _measured(samples: Samples) -> Samples:
@@ -249,7 +250,7 @@ def _measured(samples: Samples) -> Samples:
 def _clusters(
     samples: Samples, seeds: Mapping[int, int], counts: str
 ) -> tuple[Sequence[Hashable] | None, str]:
-    """What is resampled together (None: every value alone), and what it is called."""
+    """Return the cluster of each value (None: every value is resampled alone), and the noun for a cluster."""
     if samples.cluster is not None:
         return samples.cluster, "cluster"
     if samples.members is not None:
@@ -269,13 +270,9 @@ def _counts(samples: Samples, seeds: Mapping[int, int]) -> str:
 
 def _no_numbers(samples: Samples, counts: str) -> str:
     total = len(samples.values)
-    words = f"none of {_counted(total, counts)} has a number" if total else ""
+    words = f"none of {counted(total, counts)} has a number" if total else ""
     return "; ".join(filter(None, [words, samples.note])) or "not run"
 
 
 def _those(missing: int) -> str:
     return "that one" if missing == 1 else "those"
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"1 {noun}" if n == 1 else f"{n} {noun}s"

@@ -1,4 +1,4 @@
-"""What a claim is judged by, written down before training: a rule that was changed afterwards says so.
+"""Rules of claims, registered before training: a rule that was changed afterwards is reported.
 
 ``registration.json`` of a run holds for every claim the hash of everything that decides it, the same in readable form,
 and, once the claim was judged by that rule, the verdict.
@@ -20,7 +20,7 @@ VERSION = 1
 
 
 def register(claims: Sequence[Claim]) -> dict[str, Any]:
-    """What ``registration.json`` holds of these claims before training: hash and readable rule of each."""
+    """Return the ``registration.json`` of these claims before training: the hash and the readable rule of each."""
     rules = {claim.id: rule_of(claim) for claim in claims}
     return {
         "version": VERSION,
@@ -53,7 +53,7 @@ def rule_of(claim: Claim) -> dict[str, Any]:
 
 
 def state_of(claim: Claim, registered: Mapping[str, Any] | None) -> Registration:
-    """How a claim's rule stands to the registered one.
+    """Compare a claim's rule with the registered one.
 
     Args:
         claim: the claim as it is now.
@@ -95,14 +95,7 @@ def noted(registered: Mapping[str, Any], judged: Sequence[JudgedClaim]) -> dict[
     entries = {name: dict(entry) for name, entry in _entries(registered).items()}
     for claim in judged:
         if claim.registration.state == "registered" and claim.id in entries:
-            found = Found(
-                verdict=claim.verdict,
-                value=claim.value,
-                interval=claim.interval,
-                n=claim.n,
-                words=claim.words or "",
-            )
-            entries[claim.id]["judged"] = found.model_dump(mode="json")
+            entries[claim.id]["judged"] = Found.of(claim).model_dump(mode="json")
     return {**registered, "claims": entries}
 
 

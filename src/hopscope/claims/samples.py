@@ -1,4 +1,4 @@
-"""What a claim was measured on: one number for each member, seed, case or question, missing ones included."""
+"""Samples of a claim: one number for each member, seed, case or question, missing ones included."""
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
@@ -16,7 +16,7 @@ Sample = float | Pair | None
 
 
 class MembersOfARun(Protocol):
-    """What judging needs to know of an evidence table: its members and their seeds."""
+    """The part of an evidence table that judging needs: members and their seeds."""
 
     @property
     def members(self) -> Sequence[int]:
@@ -98,7 +98,7 @@ class Samples:
 
     @property
     def censored(self) -> int:
-        """How many values, or pairs with a number that, never happened."""
+        """The number of censored values; a pair with a censored number counts as one."""
         pairs = [
             value if isinstance(value, tuple) else (value,) for value in self.values if value is not None
         ]
@@ -106,7 +106,7 @@ class Samples:
 
 
 def is_series(values: object) -> bool:
-    """Whether this is a pandas series or table: told without importing pandas."""
+    """Whether a value is a pandas series or table; pandas is not imported for this."""
     return hasattr(values, "index") and hasattr(values, "to_numpy")
 
 

@@ -1,4 +1,4 @@
-"""How much of a number's variance is due to each of two crossed factors, such as initial weights and order of the data.
+"""Shares of a number's variance by two crossed factors, such as initial weights and order of the data.
 
 Every level of one factor is combined once with every level of the other.  The sum of squares of the table about its
 mean is split, without rest, into that of its row means, that of its column means, and what neither explains: the

@@ -28,13 +28,14 @@ from hopscope.claims.intervals import (
     mean,
 )
 from hopscope.config import Config
+from hopscope.words import counted
 
 LEAST_SEEDS = 10
 """Seeds that a sentence with "always" needs; with fewer, a bootstrap interval is much too short as well."""
 
 
 class Verdict(StrEnum):
-    """What a run says about a claim."""
+    """The outcome of a claim in a run."""
 
     REPRODUCED = "reproduced"
     REFUTED = "refuted"
@@ -116,10 +117,10 @@ def judge_always(
     refuting = sum(shortfall > error for shortfall, error in zip(shortfalls, errors, strict=True))
     needed = max(least, source_n)
     count = n if count_values else _count(values, clusters)
-    counted = noun if count == n else cluster_noun
-    of_clusters = "" if count == n else f" ({_counted(count, cluster_noun)})"
+    unit = noun if count == n else cluster_noun
+    of_clusters = "" if count == n else f" ({counted(count, cluster_noun)})"
     if not at_scale:
-        meeting = f"{n - violating} of {_counted(n, noun)} {'meets' if n == 1 else 'meet'} it"
+        meeting = f"{n - violating} of {counted(n, noun)} {'meets' if n == 1 else 'meet'} it"
         verdict, words = Verdict.INCONCLUSIVE, _below_scale(missing, meeting)
     elif refuting:
         worst = values[max(range(n), key=shortfalls.__getitem__)]
@@ -128,11 +129,11 @@ def judge_always(
         verdict, words = Verdict.REFUTED, f"{_violate(refuting, n, noun)}{beyond}; the worst {place}"
     elif not violating and count >= needed:
         bound = clopper_pearson(count, count, sided="lower")[0]
-        share = f"at least {100 * bound:.1f} % of such {counted}s do (95 % Clopper–Pearson, one-sided)"
+        share = f"at least {100 * bound:.1f} % of such {unit}s do (95 % Clopper–Pearson, one-sided)"
         verdict, words = Verdict.REPRODUCED, f"all {n} of {n} {noun}s meet it{of_clusters}; {share}"
     elif of_clusters:
         agreeing = _undecided(n, violating, 0, noun) if violating else f"all {n} of {n} {noun}s meet it"
-        words = agreeing + of_clusters + (f"; needs {needed} {counted}s" if count < needed else "")
+        words = agreeing + of_clusters + (f"; needs {needed} {unit}s" if count < needed else "")
         verdict = Verdict.INCONCLUSIVE
     else:
         verdict, words = Verdict.INCONCLUSIVE, _undecided(n, violating, needed, noun)
@@ -209,7 +210,9 @@ def judge_effect(
     value = correlation(pairs) if pairs else mean(numbers)
     count = _count(values, clusters)
     if value is None:
-        words = f"one of the two numbers is the same in all {_counted(len(values), noun)}: there is no correlation"
+        words = (
+            f"one of the two numbers is the same in all {counted(len(values), noun)}: there is no correlation"
+        )
         verdict, words = _at_scale(Verdict.INCONCLUSIVE, words, count, min_seeds, at_scale, missing, noun)
         return Judgement(verdict=verdict, n=len(values), words=words)
     found = (
@@ -226,7 +229,7 @@ def judge_effect(
 def effect_verdict(
     value: float, interval: Interval | None, criterion: Criterion, noun: str = "seed"
 ) -> tuple[Verdict, str]:
-    """What an interval says of an effect: as of a mean, but an interval that holds 0 reproduces nothing."""
+    """Judge the interval of an effect like that of a mean, except that an interval with 0 in it reproduces nothing."""
     verdict, words = _by_interval(value, interval, criterion, noun)
     if verdict is Verdict.REPRODUCED and interval is not None and interval[0] <= 0.0 <= interval[1]:
         return Verdict.INCONCLUSIVE, f"{words}, but does not exclude 0"
@@ -381,7 +384,7 @@ def _at_scale(
     if not at_scale:
         return Verdict.INCONCLUSIVE, _below_scale(missing, words)
     if count < least:
-        return Verdict.INCONCLUSIVE, f"{words}; {_counted(count, noun)}, needs {least}"
+        return Verdict.INCONCLUSIVE, f"{words}; {counted(count, noun)}, needs {least}"
     return verdict, words
 
 
@@ -435,18 +438,14 @@ def _errors(evaluation_error: float | Sequence[float], n: int) -> list[float]:
 
 
 def _undecided(n: int, violating: int, needed: int, noun: str) -> str:
-    words = f"{n - violating} of {_counted(n, noun)} {'agrees' if n == 1 else 'agree'}"
+    words = f"{n - violating} of {counted(n, noun)} {'agrees' if n == 1 else 'agree'}"
     if violating:
         words += f", {violating} {'violates' if violating == 1 else 'violate'} it within evaluation error"
     return words if n >= needed else f"{words}; needs {needed}"
 
 
 def _violate(violating: int, n: int, noun: str) -> str:
-    return f"{violating} of {_counted(n, noun)} {'violates' if violating == 1 else 'violate'} it"
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"1 {noun}" if n == 1 else f"{n} {noun}s"
+    return f"{violating} of {counted(n, noun)} {'violates' if violating == 1 else 'violate'} it"
 
 
 def _below_scale(missing: str, words: str) -> str:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from hopscope.claims.intervals import Interval
-from hopscope.claims.judged import Bound, Found, JudgedClaim, Sample
+from hopscope.claims.judged import Bound, Found, JsonSample, JudgedClaim
 from hopscope.claims.numbers import format_estimate, format_number, format_value
 from hopscope.claims.verdicts import Verdict
 
@@ -29,7 +29,7 @@ def unit_of(claim: JudgedClaim, part: str = "") -> str:
 
 
 def threshold_lines(claim: JudgedClaim) -> list[str]:
-    """What was demanded, a line for each part: ``recall ≥ 99 %``; a single line where many parts have one threshold."""
+    """Return a line for the threshold of each part, ``recall ≥ 99 %``; one line if many parts share a threshold."""
     if isinstance(claim.threshold, str):
         return [claim.threshold]
     lines = []
@@ -65,15 +65,15 @@ def sample_lists(claim: JudgedClaim) -> list[tuple[str, list[str]]]:
 
 
 def _together(texts: list[str]) -> list[str]:
-    """Hundreds of answers, each right or wrong, are told by how many there are of each."""
+    """Count equal texts if there are many texts but few different ones."""
     counts = Counter(texts)
     if len(texts) <= _MOST_SAMPLES or len(counts) > _FEW_SAMPLES:
         return texts
     return [f"{count} × {text}" for text, count in counts.most_common()]
 
 
-def sample_text(value: Sample, unit: str = "number") -> str:
-    """One number, or a pair of them."""
+def sample_text(value: JsonSample, unit: str = "number") -> str:
+    """Write one sample: a number, a pair of numbers, or a dash."""
     if value is None:
         return "–"
     if isinstance(value, tuple):
@@ -82,14 +82,14 @@ def sample_text(value: Sample, unit: str = "number") -> str:
 
 
 def counted(claim: JudgedClaim) -> str:
-    """What the numbers of a claim stand for, such as ``seed``."""
+    """Return the noun for one number of a claim, such as ``seed``."""
     if isinstance(claim.n_counts, dict):
         return " or ".join(dict.fromkeys(claim.n_counts.values()))
     return claim.n_counts or "seed"
 
 
 def leaning_words(claim: JudgedClaim) -> str:
-    """Where the numbers of an inconclusive claim point; empty for other verdicts."""
+    """Return the direction of an inconclusive claim in words; empty for other verdicts."""
     return "" if claim.leaning is None else _LEANINGS[claim.leaning]
 
 
@@ -99,7 +99,7 @@ def outcome(claim: JudgedClaim) -> str:
 
 
 def closing_line(claims: Iterable[JudgedClaim]) -> str:
-    """How many claims came out how: ``4 reproduced · 6 refuted · 2 agree so far``."""
+    """Return the number of claims with each outcome: ``4 reproduced · 6 refuted · 2 agree so far``."""
     counts = Counter(map(outcome, claims))
     order = [Verdict.REPRODUCED, Verdict.REFUTED, *_LEANINGS.values(), Verdict.INCONCLUSIVE, Verdict.NOT_RUN]
     words = [
@@ -111,7 +111,7 @@ def closing_line(claims: Iterable[JudgedClaim]) -> str:
 
 
 def remarks(claim: JudgedClaim) -> list[str]:
-    """What stands beside the words of a verdict: at the run's own scale, controls, and whether the rule was changed."""
+    """Return the remarks on a verdict: the one at the run's own scale, controls, and a changed rule."""
     lines = []
     if claim.here is not None and (claim.here.verdict, claim.here.words) != (claim.verdict, claim.words):
         lines.append(

@@ -5,7 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from hopscope.figures import Drawing, data_url
+from hopscope.figures import Drawing
 from hopscope.figures.choice import (
     HEIGHT,
     LABELS_WIDTH,
@@ -13,14 +13,13 @@ from hopscope.figures.choice import (
     axis_of,
     hue,
     last_values,
-    on_axis,
     range_of,
 )
-from hopscope.figures.estimates import estimated
 from hopscope.figures.levels import level_layers
-from hopscope.figures.marks import INK, QUIET_INK, in_lines
+from hopscope.figures.marks import INK, QUIET_INK, in_lines, numbers, of_kind, on
+from hopscope.figures.points import table
 from hopscope.figures.rows import WIDTH, Row, short
-from hopscope.figures.selection import CONFIGURATION
+from hopscope.figures.selection import CONFIGURATION, estimated
 
 BAR = 0.32
 """Half of a bar, where the distance from one to the next is 1."""
@@ -50,36 +49,30 @@ def draw_bars(chosen: Chosen) -> Drawing:
     def x(column: str) -> alt.X:
         return alt.X(f"{column}:Q", scale=place, axis=axis)
 
-    def shown(kind: str) -> alt.Chart:
-        return alt.Chart().transform_filter(f"datum.kind == '{kind}'")
-
-    bar = shown("mean").transform_calculate(left=f"datum.at - {BAR}", right=f"datum.at + {BAR}", zero="0")
-    spread = shown("mean").transform_filter("isValid(datum.low)")
-    names = ("value", "low", "high")
-    tip = ["group:N", *(alt.Tooltip(f"{name}:Q", format=".4~g") for name in names), "note:N"]
-    of_seed = ["group:N", "seed:Q", alt.Tooltip("value:Q", format=".4~g")]
+    bar = of_kind("mean").transform_calculate(left=f"datum.at - {BAR}", right=f"datum.at + {BAR}", zero="0")
+    spread = of_kind("mean").transform_filter("isValid(datum.low)")
+    tip = ["group:N", *numbers("value", "low", "high"), "note:N"]
+    of_seed = ["group:N", "seed:Q", *numbers("value")]
     note = alt.value(HEIGHT - 8)
     layers = [
         bar.mark_rect(fillOpacity=0.35).encode(
-            x=x("left"), x2="right:Q", y=on_axis(y, "zero", first=True), y2="value:Q", color=by, tooltip=tip
+            x=x("left"), x2="right:Q", y=on(y, "zero"), y2="value:Q", color=by, tooltip=tip
         ),
-        shown("seed")
+        of_kind("seed")
         .mark_point(filled=True, size=34, fillOpacity=0.75)
-        .encode(x=x("at"), y=on_axis(y, "value"), color=by, tooltip=of_seed),
+        .encode(x=x("at"), y=on(y, "value", shown=False), color=by, tooltip=of_seed),
         spread.mark_rule(strokeWidth=1.8, color=INK).encode(
-            x=x("at"), y=on_axis(y, "low"), y2="high:Q", tooltip=tip
+            x=x("at"), y=on(y, "low", shown=False), y2="high:Q", tooltip=tip
         ),
-        shown("none")
+        of_kind("none")
         .mark_text(fontSize=11, color=QUIET_INK, baseline="bottom")
         .encode(x=x("at"), y=note, text="note:N"),
     ]
     if count <= MOST_NUMBERS:
-        number = shown("mean").mark_text(dy=-9, fontSize=12, color=INK)
-        layers.append(number.encode(x=x("at"), y=on_axis(y, "top"), text="note:N"))
-    types = dict.fromkeys(("kind", "group", "note"), "string")
-    types |= dict.fromkeys(("member", "seed", "at", "value", "low", "high", "top"), "number")
+        number = of_kind("mean").mark_text(dy=-9, fontSize=12, color=INK)
+        layers.append(number.encode(x=x("at"), y=on(y, "top", shown=False), text="note:N"))
     floor = level_layers(chosen.levels, by, y, (low, high), HEIGHT, chosen.unit)
-    data = data_url(chosen.figure.name, types)
+    data = table(chosen.figure.name, "kind group note", "member seed at value low high top")
     chart = alt.layer(*layers, *floor).resolve_axis(y="independent").properties(width=width, height=HEIGHT)
     if count <= FEW_BARS:
         # A page gives a single chart all of its width, which a few bars do not fill.

@@ -1,4 +1,4 @@
-"""What a figure of a declared study shows, and the axes and colours that its kinds share."""
+"""The data of a declared study's figure, and the axes and colours that all kinds of figures share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING
 import altair as alt
 
 from hopscope.figures import Figure
-from hopscope.figures.estimates import Estimate, estimated, unit_of
 from hopscope.figures.levels import Level, levels_of
 from hopscope.figures.marks import legend
 from hopscope.figures.rows import WIDTH
 from hopscope.figures.selection import (
+    Estimate,
     Floors,
     Group,
+    at_last_step,
     check_metric,
     diverged,
+    estimated,
     groups,
     members_of,
     metric_rows,
     metric_words,
+    unit_of,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +43,7 @@ _SPIKE = 3.0
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a figure shows.
+    """The data that a figure shows.
 
     Attributes:
         figure: the figure.
@@ -77,7 +80,7 @@ class Chosen:
 
 
 def choose(figure: Figure, evidence: "Evidence", floors: Floors | None) -> Chosen:
-    """What a figure shows of the evidence.
+    """Select the data of a figure from the evidence.
 
     Raises:
         UserError: the evidence has no such metric or column.
@@ -106,8 +109,7 @@ def estimate_of(chosen: Chosen, group: Group) -> Estimate:
 
 def last_values(frame: "pd.DataFrame", group: Group) -> "pd.Series":
     """Value of each member at its last step, NaN where it has none."""
-    rows = frame[frame["member"].isin(group.members)]
-    final = rows[rows["step"] == rows.groupby("member")["step"].transform("max")]
+    final = at_last_step(frame[frame["member"].isin(group.members)])
     return final.groupby("member")["value"].mean().reindex(list(group.members))
 
 
@@ -134,12 +136,6 @@ def axis_of(chosen: Chosen) -> alt.Axis:
     if chosen.share:
         return alt.Axis(format="%", values=[0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
     return alt.Axis(format="~g", tickCount=6)
-
-
-def on_axis(axis: alt.Y, column: str, first: bool = False) -> alt.Y:
-    """The vertical axis of a column; the first layer alone draws it, because floors have an axis of their own."""
-    found = axis.copy().field(column).type("quantitative")
-    return found if first else found.axis(None)
 
 
 def hue(labels: Sequence[str], shown: alt.Legend | None) -> alt.Color:

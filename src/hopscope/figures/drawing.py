@@ -1,4 +1,4 @@
-"""How the figures of a declared study are drawn: learning curves, bars of the last checkpoint, maps of heads."""
+"""Drawings of a declared study's figures: learning curves, bars of the last checkpoint, maps of heads."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,7 +6,7 @@ import altair as alt
 
 from hopscope.claims.intervals import bootstrap_mean, mean
 from hopscope.claims.numbers import format_number
-from hopscope.figures import Drawing, Figure, data_url
+from hopscope.figures import Drawing, Figure
 from hopscope.figures.bar_chart import draw_bars
 from hopscope.figures.choice import (
     HEIGHT,
@@ -17,14 +17,14 @@ from hopscope.figures.choice import (
     estimate_of,
     hue,
     legend_of,
-    on_axis,
     range_of,
 )
 from hopscope.figures.levels import level_layers
-from hopscope.figures.marks import given, in_lines, within
+from hopscope.figures.marks import ZERO, given, in_lines, numbers, of_kind, on, within
 from hopscope.figures.own_chart import draw_own
+from hopscope.figures.points import table
 from hopscope.figures.rows import MOST_POINTS, WIDTH, Row, short
-from hopscope.figures.selection import CONFIGURATION, Floors, Group
+from hopscope.figures.selection import CONFIGURATION, Floors, Group, at_last_step
 from hopscope.figures.series_chart import draw_series
 
 if TYPE_CHECKING:
@@ -76,20 +76,17 @@ def words(figure: Figure, evidence: "Evidence", floors: Floors | None) -> tuple[
     # The alternative text names the ends, which is what a reader takes from the picture.
     ends = "; ".join(f"{group.label}: {_end(chosen, group)}" for group in chosen.groups)
     kind = {"curves": "Line chart", "bars": "Bar chart", "heads": "Heat map"}[figure.kind]
-    return shown + dashed + _pooled(chosen) + _left_out(
-        chosen
-    ), f"{kind} of {chosen.title}. At the end, {ends}."
+    caption = shown + dashed + _pooled(chosen) + _left_out(chosen)
+    return caption, f"{kind} of {chosen.title}. At the end, {ends}."
 
 
 def _pooled(chosen: Chosen) -> str:
     most = max((len(group.configurations) for group in chosen.groups), default=1)
     if most < 2:
         return ""
-    return (
-        f" Each group takes {most} configurations together."
-        if len(chosen.groups) > 1
-        else (f" All {most} configurations are taken together.")
-    )
+    if len(chosen.groups) > 1:
+        return f" Each group takes {most} configurations together."
+    return f" All {most} configurations are taken together."
 
 
 def _left_out(chosen: Chosen) -> str:
@@ -116,38 +113,37 @@ def _draw_curves(chosen: Chosen) -> Drawing:
     time = "samples" if frame["samples"].max() > 0 else "step"
     low, high = range_of(chosen)
     title = "training samples of each seed" if time == "samples" else "training step"
-    x = alt.X("at:Q", title=title, axis=_time_axis(), scale=alt.Scale(nice=False, zero=True))
+    times = alt.Axis(format="~s", labelExpr=ZERO)
+    x = alt.X("at:Q", title=title, axis=times, scale=alt.Scale(nice=False, zero=True))
     y = alt.Y(title=chosen.title, scale=alt.Scale(domain=[low, high], nice=False), axis=axis_of(chosen))
     by = hue(chosen.labels, legend_of(chosen.labels))
-    tip = ["group:N", "seed:N", alt.Tooltip("at:Q", title=time), alt.Tooltip("value:Q", format=".4~g")]
+    tip = ["group:N", "seed:N", alt.Tooltip("at:Q", title=time), *numbers("value")]
 
     def shown(kind: str, *columns: str) -> alt.Chart:
-        base = alt.Chart().transform_filter(f"datum.kind == '{kind}'")
-        return base.transform_calculate(**{f"shown_{name}": within(name, low, high) for name in columns})
+        return of_kind(kind).transform_calculate(
+            **{f"shown_{name}": within(name, low, high) for name in columns}
+        )
 
     rows = curve_rows(chosen, time)
     # One evaluation is a point, not a line.
     point = frame[time].nunique() < 2
     band = shown("mean", "low", "high").transform_filter("isValid(datum.low)")
     layers = [
-        band.mark_area(opacity=0.16).encode(
-            x=x, y=on_axis(y, "shown_low", first=True), y2="shown_high:Q", color=by
-        ),
+        band.mark_area(opacity=0.16).encode(x=x, y=on(y, "shown_low"), y2="shown_high:Q", color=by),
         shown("seed", "value")
         .mark_line(strokeWidth=1, strokeOpacity=0.45, point={"size": 22} if point else False)
-        .encode(x=x, y=on_axis(y, "shown_value"), color=by, detail="member:N", tooltip=tip),
+        .encode(x=x, y=on(y, "shown_value", shown=False), color=by, detail="member:N", tooltip=tip),
         shown("mean", "value")
         .mark_line(strokeWidth=2.6, point={"size": 40} if point else False)
-        .encode(x=x, y=on_axis(y, "shown_value"), color=by, tooltip=[tip[0], *tip[2:]]),
+        .encode(x=x, y=on(y, "shown_value", shown=False), color=by, tooltip=[tip[0], *tip[2:]]),
         shown("end", "value")
         .mark_text(text="✕", fontSize=13, fontWeight="bold")
-        .encode(x=x, y=on_axis(y, "shown_value"), color=by, tooltip=tip),
+        .encode(x=x, y=on(y, "shown_value", shown=False), color=by, tooltip=tip),
     ]
-    types = dict.fromkeys(("kind", "group", "configuration"), "string")
-    types |= dict.fromkeys(("member", "seed", "at", "value", "low", "high"), "number")
+    data = table(chosen.figure.name, "kind group configuration", "member seed at value low high")
     width = WIDTH - LABELS_WIDTH * bool(chosen.levels)
     floor = level_layers(chosen.levels, by, y, (low, high), HEIGHT, chosen.unit)
-    chart = alt.layer(*layers, *floor, data=data_url(chosen.figure.name, types)).resolve_axis(y="independent")
+    chart = alt.layer(*layers, *floor, data=data).resolve_axis(y="independent")
     return chart.properties(width=width, height=HEIGHT), rows
 
 
@@ -202,17 +198,16 @@ def _draw_heads(chosen: Chosen) -> Drawing:
     ends = (0.0, 1.0) if chosen.share or not values else (min(0.0, *values), max(0.0, *values))
     columns = max(1, min(len(chosen.groups), WIDTH // (cell * most + 60)))
     panels = [_map_of_heads(chosen, label, cell, ends) for label in chosen.labels]
-    types = dict.fromkeys(("group", "note"), "string")
-    types |= dict.fromkeys(("layer", "head", "value", "seeds"), "number")
+    data = table(chosen.figure.name, "group note", "layer head value seeds")
     # Panels side by side, and no facets: a model of two layers has a map of two rows beside one of four.
-    return alt.concat(*panels, columns=columns, data=data_url(chosen.figure.name, types)), rows
+    return alt.concat(*panels, columns=columns, data=data), rows
 
 
 def _map_of_heads(chosen: Chosen, label: str, cell: int, ends: tuple[float, float]) -> Any:
     """The map of one group; grey where no member has a value."""
     x = alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0))
     y = alt.Y("layer:O", title="layer", sort="descending")
-    tip = ["group:N", "layer:Q", "head:Q", alt.Tooltip("value:Q", format=".4~g"), "seeds:Q"]
+    tip = ["group:N", "layer:Q", "head:Q", *numbers("value"), "seeds:Q"]
     bar = alt.Legend(format="%" if chosen.share else "~g")
     hue = alt.Color(
         "value:Q",
@@ -238,8 +233,7 @@ def head_rows(chosen: Chosen) -> list[Row]:
     rows: list[Row] = []
     frame = chosen.frame
     for group in chosen.groups:
-        own = frame[frame["member"].isin(group.members)]
-        final = own[own["step"] == own.groupby("member")["step"].transform("max")]
+        final = at_last_step(frame[frame["member"].isin(group.members)])
         for (layer, head), cell in final.groupby(["layer", "head"]):
             values = cell["value"].dropna().tolist()
             value = short(mean(values)) if values else None
@@ -247,7 +241,3 @@ def head_rows(chosen: Chosen) -> list[Row]:
             rows.append({"group": group.label, "layer": int(layer), "head": int(head), "value": value,
                          "seeds": len(values), "note": note})  # fmt: skip
     return rows
-
-
-def _time_axis() -> alt.Axis:
-    return alt.Axis(format="~s", labelExpr="datum.value == 0 ? '0' : datum.label")

@@ -5,7 +5,7 @@ import math
 import altair as alt
 
 from hopscope.figures import Drawing
-from hopscope.figures.marks import INK, QUIET_INK
+from hopscope.figures.marks import INK, QUIET_INK, of_kind
 from hopscope.figures.rows import WIDTH, Row
 from hopscope.theory.information_flow import Mask, Order, Run, held_pieces, pair_order, two_target_plan
 from hopscope.words import symbol
@@ -19,7 +19,7 @@ _ARC_POINTS = 13
 
 
 def information_flow_chart(steps: int, mask: Mask, order: Order) -> Drawing:
-    """What every position can hold after each layer, until the query holds the last symbol of the chain.
+    """Draw pieces that each position can hold after each layer, until the query holds the last symbol of the chain.
 
     Positions stand in the order of the chain, not of time, so that what is shared lies between neighbours: a column
     is a piece, and its arc joins the two positions that have it from the beginning.
@@ -110,7 +110,7 @@ def _held_rows(layers: list[list[Run]]) -> list[Row]:
 
 
 def _read_rows(steps: int, mask: Mask, order: Order) -> list[Row]:
-    """Whom the query reads in the next layer, and all that this position holds after this one."""
+    """Return the positions that the query reads in the next layer, with the pieces that they hold."""
     layers, plan = held_pieces(steps, mask, order), two_target_plan(steps, mask, order)
     return [
         {
@@ -131,8 +131,8 @@ def _read_rows(steps: int, mask: Mask, order: Order) -> list[Row]:
 
 
 def _input_panel(steps: int) -> alt.LayerChart | alt.FacetChart:
-    arcs = alt.Chart().transform_filter("datum.kind == 'arc'")
-    tokens = alt.Chart().transform_filter("datum.kind == 'token'")
+    arcs = of_kind("arc")
+    tokens = of_kind("token")
     x = _x_axis(steps, axis=None)
     y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[-2.1, 2.1]))
     layered = alt.layer(

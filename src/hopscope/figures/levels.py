@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import altair as alt
 
 from hopscope.claims.numbers import format_number
-from hopscope.figures.marks import QUIET_INK, given, in_lines
+from hopscope.figures.marks import QUIET_INK, given, in_lines, numbers
 from hopscope.figures.selection import Floors, Group, floors_of
 
 LETTERS, LINE = 20, 13
@@ -81,7 +81,7 @@ def level_layers(
         chosen = [level for level in levels if bool(level.group) == own]
         if chosen:
             rows = [{"level": level.value, "floor": level.label, "group": level.group} for level in chosen]
-            tip = [alt.Tooltip("floor:N"), alt.Tooltip("level:Q", format=".4~g")]
+            tip = [alt.Tooltip("floor:N"), *numbers("level")]
             column = alt.Y("level:Q", scale=y["scale"], axis=axis, title=None)
             hue = by if own else alt.value(QUIET_INK)
             rule = given(rows).mark_rule(strokeDash=[5, 4], strokeWidth=1.3)

@@ -5,6 +5,9 @@ from typing import Any
 
 import altair as alt
 
+ZERO = "datum.value == 0 ? '0' : datum.label"
+"""Labels of large numbers: zero is `0`, and not `0M`."""
+
 INK, QUIET_INK = "#333333", "#666666"
 """Of means and intervals; of floors, thresholds and their labels."""
 
@@ -28,9 +31,26 @@ def shape(field: str, order: Sequence[str], **options: Any) -> alt.Shape:
     )
 
 
-def on(axis: alt.Y, column: str) -> alt.Y:
-    """An axis without a column, with one: axes of layers are one axis if all else is the same."""
-    return axis.copy().field(column).type("quantitative")
+def on(axis: alt.Y, column: str, shown: bool = True) -> alt.Y:
+    """Return an axis with its column: layers whose axes are equal but for the column share one axis.
+
+    Args:
+        axis: title, scale and axis, without a column.
+        column: what stands on it.
+        shown: whether this layer draws the axis; where layers have axes of their own, only the first one does.
+    """
+    found = axis.copy().field(column).type("quantitative")
+    return found if shown else found.axis(None)
+
+
+def of_kind(kind: str) -> alt.Chart:
+    """Return a chart of the rows of one kind, such as `seed` or `mean`."""
+    return alt.Chart().transform_filter(f"datum.kind == '{kind}'")
+
+
+def numbers(*columns: str) -> list[alt.Tooltip]:
+    """Return tooltips of numbers, with four digits."""
+    return [alt.Tooltip(f"{column}:Q", format=".4~g") for column in columns]
 
 
 def given(values: Sequence[Mapping[str, Any]]) -> alt.Chart:
@@ -93,13 +113,9 @@ def seeds_and_means(
     place: dict[str, Any] = {"x": x, "color": by, **({} if offset is None else {"xOffset": offset})}
 
     def tooltip(*names: str) -> list[alt.Tooltip]:
-        return [
-            *(alt.Tooltip(name) for name in extra),
-            *(alt.Tooltip(f"{name}:Q", format=".4~g") for name in names),
-        ]
+        return [*map(alt.Tooltip, extra), *numbers(*names)]
 
-    seeds = alt.Chart().transform_filter("datum.kind == 'seed'")
-    means = alt.Chart().transform_filter("datum.kind == 'mean'")
+    seeds, means = of_kind("seed"), of_kind("mean")
     spread = means.transform_filter("isValid(datum.low)")
     return [
         seeds.mark_point(filled=True, size=26, fillOpacity=0.45).encode(

@@ -11,7 +11,7 @@ from hopscope.figures.rows import Row, short
 
 
 def crossing_columns(found: Crossing, seen: str, never: str) -> Row:
-    """When something was crossed, as columns of a figure; what never was stands at the last look.
+    """Return a crossing as columns of a figure; a censored one stands at the last evaluation.
 
     Args:
         found: the crossing.

@@ -52,7 +52,7 @@ def thinned(curve: Curve, every: int) -> Curve:
 
 
 def averaged(curve: Curve, every: int) -> Curve:
-    """A curve of means since the point before, with `every` of them taken together, counted from its last one.
+    """Join every `every` points of a curve whose values are means since the previous point, counted from its end.
 
     A point remains the mean over all that was trained since the point before it; one before all training stays out.
     """

@@ -67,7 +67,7 @@ class Series:
 
 
 def where_measured(series: Sequence[Series]) -> "Callable[[Evidence], list[Series]]":
-    """What a figure shows where not every run has all of it: those of the series that the evidence has rows of.
+    """Return a function that selects the series with rows in the evidence, for runs that measured only some of them.
 
     A figure of a series without rows is an error otherwise, because its metric may be misspelt.
     """

@@ -1,4 +1,4 @@
-"""How figures of series are drawn: the same four shapes for every study."""
+"""Drawings of figures of series: the same four shapes for every study."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -12,12 +12,15 @@ from hopscope.figures import Drawing, data_url
 from hopscope.figures.marks import (
     INK,
     QUIET_INK,
+    ZERO,
     broken_labels,
     colour,
     facet,
     given,
     in_lines,
     legend,
+    numbers,
+    of_kind,
     on,
     seeds_and_means,
     shape,
@@ -39,9 +42,6 @@ ROW, LABELS = 14, 170
 HEIGHT = {"lines": 150, "sweep": 280}
 
 OUTLINE = "#d62728"
-
-_ZERO = "datum.value == 0 ? '0' : datum.label"
-"""Labels of large numbers: nought is `0`, and not `0M`."""
 
 DASHES = ([1, 0], [5, 3], [1, 2], [2, 6])
 """Of lines, for what their dashes stand for."""
@@ -74,7 +74,7 @@ def _lines(
     apart = told_apart(series, Series("")) if series else {}
     title = figure.across.title or ("training samples" if figure.time == "samples" else "training step")
     shown = within("value", *figure.value.ends) if figure.value.ends else "datum.value"
-    times = alt.Axis(format="~s", tickCount=4, labelExpr=_ZERO)
+    times = alt.Axis(format="~s", tickCount=4, labelExpr=ZERO)
     lines = (
         alt.Chart()
         .transform_calculate(shown=shown)
@@ -85,7 +85,7 @@ def _lines(
             color=_hue(_names(series), symbolType="stroke", **_columns(_names(series))),
             detail=["member:N", *(["line:N"] if "line" in apart else [])],
             tooltip=["panel:N", "name:N", *(f"{column}:N" for column in apart), "seed:N", "at:Q",
-                     alt.Tooltip("value:Q", format=".4~g")],
+                     *numbers("value")],
         )
     )  # fmt: skip
     if "dash" in apart:
@@ -182,14 +182,14 @@ def _dots(
         "stroke": alt.Stroke("name:N", scale=scale, legend=shown),
         "fill": alt.Fill("name:N", scale=scale, legend=shown),
     }
-    seeds = alt.Chart().transform_filter("datum.kind == 'seed'").mark_point(size=42, strokeOpacity=0.8).encode(
-        **y, **hue, x=_across(figure.value, "value"), tooltip=[*tip, "seed:Q", alt.Tooltip("value:Q", format=".4~g")],
+    seeds = of_kind("seed").mark_point(size=42, strokeOpacity=0.8).encode(
+        **y, **hue, x=_across(figure.value, "value"), tooltip=[*tip, "seed:Q", *numbers("value")],
         **({"shape": shape("arm", HOLLOW)} if arms else {}),
         fillOpacity=alt.condition(f"datum.arm == '{HOLLOW[1]}'", alt.value(0.0), alt.value(0.6)),
     )  # fmt: skip
     own = alt.Chart().transform_filter("datum.kind == 'seed' && isValid(datum.low)")
-    means = alt.Chart().transform_filter("datum.kind == 'mean'")
-    of_mean = [*tip, *(alt.Tooltip(f"{each}:Q", format=".4~g") for each in ("value", "low", "high"))]
+    means = of_kind("mean")
+    of_mean = [*tip, *numbers("value", "low", "high")]
     layers = [
         *_levels([replace(mark, axis="x") for mark in marks if mark.at is None], figure.value),
         *_row_levels(_across(figure.value, "value"), marks),
@@ -225,7 +225,7 @@ def _cells(
         "panel:N",
         "x:N",
         "y:N",
-        *(alt.Tooltip(f"{each}:Q", format=".4~g") for each in ("value", "low", "high")),
+        *numbers("value", "low", "high"),
     ]
     bar = alt.Legend(format=figure.value.format)
     hue = alt.Color(
@@ -269,12 +269,8 @@ def _crosses(x: alt.X, y: alt.Y, marks: Sequence[Mark]) -> list[alt.Chart]:
         return []
     scale = alt.Scale(domain=labels, range=["cross", "diamond", "triangle-down"][: len(labels)])
     symbol = alt.Shape("name:N", scale=scale, legend=legend(symbolFillColor=INK, symbolStrokeColor=INK))
-    tip = ["panel:N", "name:N", "x:N", alt.Tooltip("value:Q", format=".4~g")]
-    points = (
-        alt.Chart()
-        .transform_filter("datum.kind == 'mark'")
-        .mark_point(filled=True, size=45, fillOpacity=1, color=INK)
-    )
+    tip = ["panel:N", "name:N", "x:N", *numbers("value")]
+    points = of_kind("mark").mark_point(filled=True, size=45, fillOpacity=1, color=INK)
     return [points.encode(x=x, y=on(y, "value"), shape=symbol, tooltip=tip)]
 
 
@@ -285,8 +281,8 @@ def _row_levels(x: alt.X, marks: Sequence[Mark]) -> list[alt.Chart]:
     # Another mark than the seeds' and means', so that it has a legend of its own.
     scale = alt.Scale(domain=labels, range=[[3, 2], [6, 3], [1, 2]][: len(labels)])
     dash = alt.StrokeDash("name:N", scale=scale, legend=legend(symbolType="stroke", symbolStrokeWidth=2))
-    tip = ["y:N", "name:N", alt.Tooltip("value:Q", format=".4~g")]
-    rules = alt.Chart().transform_filter("datum.kind == 'mark'").mark_rule(color=QUIET_INK, strokeWidth=1.6)
+    tip = ["y:N", "name:N", *numbers("value")]
+    rules = of_kind("mark").mark_rule(color=QUIET_INK, strokeWidth=1.6)
     top, bottom = alt.Y("y:N", bandPosition=0), alt.Y2("y:N", bandPosition=1)
     return [rules.encode(x=x, y=top, y2=bottom, strokeDash=dash, tooltip=tip)]
 
@@ -297,7 +293,7 @@ def _placed(marks: Iterable[Mark]) -> list[str]:
 
 
 def _outlines(x: alt.X, y: alt.Y, series: Iterable[Series], size: int) -> list[alt.Chart]:
-    """Lines within the cells that have one, told apart by their dashes."""
+    """Draw outlines inside cells; the dashes of an outline show its kind."""
     labels = list(dict.fromkeys(each.outline for each in series if each.outline))
     if not labels:
         return []
@@ -343,7 +339,7 @@ def _axis(kind: type[alt.Y], axis: Axis) -> alt.Y:
 
 def _across(axis: Axis, column: str) -> alt.X:
     scale = alt.Scale(domain=list(axis.ends)) if axis.ends else alt.Scale(zero=False, padding=8)
-    labels: dict[str, Any] = {"labelExpr": _ZERO} if axis.format == "~s" else {}
+    labels: dict[str, Any] = {"labelExpr": ZERO} if axis.format == "~s" else {}
     ticks = alt.Axis(format=axis.format, tickCount=6, **labels)
     return alt.X(f"{column}:Q", title=axis.title, scale=scale, axis=ticks)
 
@@ -365,7 +361,7 @@ def _levels(marks: Sequence[Mark], axis: Axis) -> list[alt.Chart]:
     for mark in marks:
         base = _at(mark)
         rule = base.mark_rule(strokeDash=[5, 4], color=QUIET_INK, strokeWidth=1.2)
-        tip = [alt.Tooltip("label:N"), alt.Tooltip("at:Q", format=".4~g")]
+        tip = [alt.Tooltip("label:N"), *numbers("at")]
         if mark.axis == "x":
             layers.append(rule.encode(x=alt.X("at:Q", title=axis.title), tooltip=tip))
             place: dict[str, Any] = {"x": alt.X("at:Q", title=axis.title), "y": alt.value(0)}
@@ -398,7 +394,7 @@ def _own_intervals(
 def _flags(marks: Sequence[Mark], by: alt.Color) -> list[alt.Chart]:
     """Vertical lines with a flag, in the colour of what they are about; lines of one place stand side by side."""
     names = list(dict.fromkeys(mark.name for mark in marks))
-    tip = [alt.Tooltip("label:N"), alt.Tooltip("at:Q", format=".4~g")]
+    tip = [alt.Tooltip("label:N"), *numbers("at")]
     layers: list[alt.Chart] = []
     for mark in marks:
         aside = 4 * (names.index(mark.name) - (len(names) - 1) / 2)

@@ -104,7 +104,7 @@ def line_rows(evidence: "Evidence", series: Sequence[Series], time: str) -> list
 
 
 def told_apart(series: Sequence[Series], each: Series) -> dict[str, str]:
-    """What tells a line from others beside its name, in those columns that the figure needs."""
+    """Return the columns besides the name that distinguish the lines of a figure, with their values for one line."""
     used = [column for column in ("dash", "line") if any(getattr(other, column) for other in series)]
     return {column: getattr(each, column) for column in used}
 

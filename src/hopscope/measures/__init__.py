@@ -87,7 +87,7 @@ class Measure:
             ) from None
 
     def __call__(self, context: "Context") -> Any:
-        """What the function returns for a context."""
+        """Call the function with a context."""
         return self.function(context)
 
     def check(self, outputs: str) -> None:
@@ -167,7 +167,7 @@ def measure(
 
 
 def as_measure(value: Any) -> Measure:
-    """What stands in a study's `measures`, checked.
+    """Check and return an entry of a study's `measures`.
 
     Raises:
         UserError: it is no measure.
@@ -367,7 +367,7 @@ def _parts(batch: "Batch", context: "Context") -> "Iterator[Batch]":
 def _sites(
     context: "Context", part: "Batch", names: Sequence[str], kept: "Callable[[Tensor], Tensor]"
 ) -> "dict[str, Tensor]":
-    """What is kept of some sites of one forward pass; a cache would hold all sites at once."""
+    """Return reduced tensors of some sites of one forward pass; a cache would hold all sites at once."""
     found: dict[str, Tensor] = {}
 
     def visit(tensor: "Tensor", name: str) -> "Tensor":
@@ -390,7 +390,7 @@ def _readout_patterns(context: "Context", part: "Batch") -> "Tensor":
 
 
 def _groups(batch: "Batch") -> "Iterator[tuple[str, Tensor]]":
-    """What a metric's name ends with, and samples `[#member, batch]`: all of them, then each group."""
+    """Give the suffix of a metric's name and a mask of samples `[#member, batch]`: all samples, then each group."""
     import torch
 
     yield "", torch.ones(1, batch.inputs.shape[1], dtype=torch.bool, device=batch.inputs.device)

@@ -1,4 +1,4 @@
-"""What a measure is given: members at a checkpoint, their task, held-out samples, and what was measured before."""
+"""The context of a measure: members at a checkpoint, their task, held-out samples, and earlier rows."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 class Context:
-    """What a measure is given.
+    """The argument of a measure.
 
     A measure of a checkpoint (`when="end"`, `"checkpoints"` or `"training"`) has an ensemble; one of the whole run has
     `run`, `units` and `at(unit, step)`, which is the context of a checkpoint.
@@ -115,7 +115,7 @@ class Context:
         return self.ensemble.batch(n, use)
 
     def rows(self, measure: str) -> list[Row]:
-        """What a measure found that this one names in `needs`: of the same checkpoint, or in the whole run.
+        """Return the rows of a measure that this one names in `needs`: of the same checkpoint, or of the whole run.
 
         Raises:
             UserError: it is not named there.

@@ -1,4 +1,4 @@
-"""What measures returned: as rows of the evidence table, as keys of the training record, and as files to go on from."""
+"""Results of measures as rows of the evidence table, as keys of the training record, and as files to resume from."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ _DEFAULTS = {item.name: item.default for item in fields(Row)}
 
 
 def rows_of(measure: Measure, returned: Any, context: Context) -> list[Row]:
-    """What a measure returned, as rows.
+    """Convert the return value of a measure to rows.
 
     Args:
         measure: whose it is.
@@ -212,7 +212,7 @@ def keep(
 
 
 def measured(where: UnitFolder | RunFolder, measure: Measure, step: int | None = None) -> list[Row] | None:
-    """What `keep` was given; `None` where there is nothing, or the measure has changed since.
+    """Read the rows that `keep` wrote; `None` if there are none, or if the measure has changed since.
 
     Raises:
         UserError: the file is damaged.

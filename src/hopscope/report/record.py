@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
-from hopscope.claims import JudgedClaim, read_ledger
+from hopscope.claims import JudgedClaim, Ledger
 from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.report.circuits import CircuitBlock
@@ -308,7 +308,7 @@ def read_run(path: Path) -> RunRecord:
         slim=is_slim(path),
         config=_read(path / "config.json", TypeAdapter(RunConfig)),
         story=_read(path / "story.json", TypeAdapter(Story)),
-        claims=read_ledger(path / "claims.json"),
+        claims=list(Ledger.read(path)),
     )
 
 

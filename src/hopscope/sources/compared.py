@@ -78,7 +78,7 @@ def _inside(code: types.CodeType) -> Iterator[types.CodeType]:
 
 @functools.lru_cache(maxsize=4096)
 def _told(code: types.CodeType) -> tuple[object, ...]:
-    """What code does: instructions with what they name, but no lines, docstrings and numbers of constants."""
+    """Return the instructions of code with their names, but without lines, docstrings and numbers of constants."""
     kept: list[tuple[str, object, bool]] = []
     places: dict[int, int] = {}
     for each in dis.get_instructions(code):

@@ -1,4 +1,4 @@
-"""Where a live function or class is defined: its author's module, and its node in the parsed file."""
+"""Definitions of live functions and classes: the author's module, and the node in the parsed file."""
 
 import ast
 import copy
@@ -23,7 +23,7 @@ Node = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 
 
 class Home(NamedTuple):
-    """Where a piece of code stands: name and file of its module, and the names that it sees there."""
+    """The module of a piece of code: its name, its file, and the names in it."""
 
     name: str
     file: str | None

@@ -52,7 +52,7 @@ def uses(node: Node) -> tuple[Use, ...]:
 
 
 def uses_of_code(code: types.CodeType, modules: Mapping[str, str]) -> Iterator[Use]:
-    """Global names of a code object and those inside it, with the attributes taken of them at once."""
+    """Give the global names of a code object and of nested ones, each with the attributes that directly follow it."""
     chain: list[str] = []
     for instruction in [*dis.get_instructions(code), None]:
         operation = "" if instruction is None else instruction.opname

@@ -1,4 +1,4 @@
-"""What a page's template may call: numbers, tables, figures and verdicts of a run, and values for conditions."""
+"""Functions for page templates: numbers, tables, figures and verdicts of a run, and values for conditions."""
 
 import inspect
 import re

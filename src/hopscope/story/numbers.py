@@ -1,4 +1,4 @@
-"""What a page's template may call for numbers: means, ranges, counts and medians over members, and single values."""
+"""Numbers for page templates: means, ranges, counts and medians over members, and single values."""
 
 import math
 import operator
@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any
 from hopscope.claims.intervals import Interval, bootstrap_mean, mean
 from hopscope.claims.numbers import format_number
 from hopscope.errors import UserError
-from hopscope.figures.estimates import Estimate, estimated, interval_words, unit_of
 from hopscope.figures.selection import (
     CONFIGURATION,
+    Estimate,
+    at_last_step,
     check_metric,
     configured,
     diverged,
+    estimated,
+    interval_words,
     lowest_floor,
     members_of,
     missing,
     one_measure,
+    unit_of,
     written,
 )
 from hopscope.runs.evidence_write import EVIDENCE
@@ -106,7 +110,7 @@ class PageNumberFunctions:
         return Numbers.of(values)
 
     def learned(self, metric: str = "loss", below: float | None = None, **where: Any) -> Learned:
-        """How many members ended below a bound, by default a quarter of the lowest floor of their configuration.
+        """Count the members that ended below a bound, by default a quarter of the lowest floor of their configuration.
 
         Args:
             metric: a loss.
@@ -172,7 +176,7 @@ class PageNumberFunctions:
         equal: float | None = None,
         **where: Any,
     ) -> Learned:
-        """How many members with a number meet every condition at the last step, such as `5 of 6`.
+        """Count the members with a number that meet every condition at the last step, such as `5 of 6`.
 
         Args:
             metric: what was measured.
@@ -206,8 +210,7 @@ class PageNumberFunctions:
         if not fits:
             return []
         frame = self._evidence.rows(metric, **own).dropna(subset=["member", "value"])
-        frame = frame[frame["step"] == frame.groupby("member")["step"].transform("max")]
-        frame = frame.sort_values(["member", "layer", "head"], kind="stable")
+        frame = at_last_step(frame).sort_values(["member", "layer", "head"], kind="stable")
         unit = unit or self._unit(metric)
         return [self._row_facts(row, metric, unit) for row in frame.to_dict("records")]
 
@@ -314,7 +317,7 @@ class PageNumberFunctions:
         return self._whole[metric]
 
     def _numbers(self, what: str, metric: str, where: Mapping[str, Any]) -> "tuple[pd.Series, str]":
-        """As `_values`; of a metric that belongs to no member, the values of its rows."""
+        """Return the members' last values, or all rows if the metric belongs to no member, and the query."""
         if not self._of_run(metric):
             return self._values(what, metric, where)
         asked = {"split": "held_out", **where}
@@ -332,7 +335,7 @@ class PageNumberFunctions:
         return Said(self._text.number(value, text, EVIDENCE, several + key), value)
 
     def _own(self, asked: Mapping[str, Any], what: str) -> tuple[dict[str, Any], bool]:
-        """What the evidence can be asked, and whether fields that are the same in all of the run have the values."""
+        """Return the conditions on columns, and whether the conditions on fields without a column hold in this run."""
         columns = self._evidence.to_arrow().schema.names
         own: dict[str, Any] = {}
         fits = True
@@ -384,7 +387,7 @@ class PageNumberFunctions:
 
 
 def _query(metric: str, asked: Mapping[str, Any]) -> str:
-    """What the evidence is asked, in words."""
+    """Write a query of the evidence in words."""
     conditions = (f"{name} = {written(value)}" for name, value in asked.items() if value is not None)
     return ", ".join([f"metric = {metric}", *conditions])
 

@@ -40,7 +40,7 @@ _TAKEN = ("title", "record")
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """What a page says of a task.
+    """Facts about a task for its page.
 
     Attributes:
         name: of its class.
@@ -55,7 +55,7 @@ class TaskFacts:
 
 @dataclass(frozen=True)
 class StudyFacts:
-    """What a page says of a study itself, beside what was measured.
+    """Facts about a study for its page, besides the measured numbers.
 
     Attributes:
         name, question: of the study.

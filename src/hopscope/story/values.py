@@ -71,7 +71,7 @@ class Numbers(tuple[float, ...]):
 
     @property
     def mean(self) -> float:
-        """Their mean; NaN if there are none, so that no comparison holds."""
+        """The mean of the numbers; NaN if there are none, so that no comparison holds."""
         return mean(self) if all(map(math.isfinite, self)) and self else math.nan
 
     @property
@@ -87,7 +87,7 @@ class Numbers(tuple[float, ...]):
 
 @dataclass(frozen=True)
 class Learned:
-    """How many members ended below a bound.
+    """The number of members that ended below a bound.
 
     Attributes:
         count: those that did.
@@ -206,7 +206,7 @@ class ClaimFacts:
 
     @classmethod
     def of(cls, claim: "JudgedClaim") -> Self:
-        """What a template may know of a claim."""
+        """Return the facts about a claim that a template may use."""
         return cls(
             id=claim.id,
             statement=_as_text(claim.statement),

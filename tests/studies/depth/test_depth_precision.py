@@ -2,7 +2,7 @@
 
 import pytest
 
-from hopscope.claims import read_ledger
+from hopscope.claims import Ledger
 from hopscope.executors.local import run_study
 from hopscope.probes.retrieval import measure_retrieval
 from hopscope.runs.evidence import Evidence
@@ -28,7 +28,7 @@ def trained(config: DepthStudyConfig, precision: str, out):
     """The run, its verdicts, and partial losses of its deepest models."""
     config = config.model_copy(update={"precision": precision})
     run = run_study(find_study("depth"), config, out=out, device="cpu", engine="general")
-    verdicts = {claim.id: claim.verdict for claim in read_ledger(run.path / "claims.json")}
+    verdicts = {claim.id: claim.verdict for claim in Ledger.read(run.path)}
     evidence, deepest = Evidence.read(run), config.deepest()
     final = {
         step: evidence.last("final_loss", part=f"step_{step}", configuration=deepest.name).tolist()

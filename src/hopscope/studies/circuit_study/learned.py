@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hopscope.circuits.places import Place, of_places, times
 from hopscope.claims import Claim, Samples, at_most
-from hopscope.claims.crossings import Crossing
-from hopscope.claims.precedence import earliest
+from hopscope.claims.crossings import Crossing, earliest
 from hopscope.studies.circuit_study.claims import LEAST_MODELS, TRUST, by_seed, independent, last_of
 from hopscope.studies.circuit_study.proof import PREFIX, Proof
 

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, Any
 from hopscope.circuits.config import ReaderConfig, followed_names, maps_name
 from hopscope.circuits.history_rows import Add, member_rows, time_rows
 from hopscope.circuits.path_history import MemberHistory, PathHistory, history_of, number_of
-from hopscope.claims.crossings import Crossing, first_crossing
-from hopscope.claims.precedence import earliest, latest
+from hopscope.claims.crossings import Crossing, earliest, first_crossing, latest
 from hopscope.runs import RunFolder, UnitFolder, diverged_members
 from hopscope.runs.curves import Curve, Metrics
 from hopscope.runs.evidence import Row

@@ -9,8 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from hopscope.circuits.places import FELL, FORMED, of_step, times
-from hopscope.claims.crossings import Crossing, median
-from hopscope.claims.precedence import Precedence, precedence
+from hopscope.claims.crossings import Crossing, Precedence, median, precedence
 from hopscope.claims.variance import Shares, variance_shares
 from hopscope.studies.emergence.config import EmergenceConfig
 from hopscope.words import symbol
