@@ -40,6 +40,8 @@ def collect(home: Path, results: Path) -> list[str]:
             _keep(unit, model, to)
             added.append(f"{model['reading']} seed {model['member']}")
         for path in sorted((unit.path / "analysis").glob("*.json")):
+            if "-stages-" in path.name:
+                continue  # of a reading that is under way
             _copy(path, to / "units" / unit.hash / "analysis" / path.name)
     return added
 
