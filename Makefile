@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH := torch==2.13.0
 OUT ?= runs
 
-.PHONY: demo test test-extras coverage lint bench soak clean
+.PHONY: demo quick test test-extras coverage lint bench soak clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -32,6 +32,10 @@ $(VENV)/installed-llm: $(VENV)/installed
 
 demo: $(VENV)/installed
 	$(BIN)/hopscope run permutation --out $(OUT)
+
+# The heart of every room, in about a minute; nothing in these files is compiled.
+quick: $(VENV)/installed
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras" @tests/quick.txt
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras" --durations=40 --durations-min=5

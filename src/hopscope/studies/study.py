@@ -219,6 +219,8 @@ class Study(BaseModel):
         changes: dict[str, dict[str, Any]] = {}
         for name, value in fields.items():
             section, field = self._split(name)
+            if field.endswith("seeds") and isinstance(value, int):
+                check_seeds(field, value)  # options may plan every seed while they are validated
             changes.setdefault(section, {})[field] = value
         found = {}
         for section, values in changes.items():
