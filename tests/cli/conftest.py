@@ -43,6 +43,12 @@ def hopscope(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
     return run
 
 
+@pytest.fixture(autouse=True)
+def no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are as wide as where they do not go to a terminal, whatever the terminal of the tests is."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training would be a fault: it fails at once."""

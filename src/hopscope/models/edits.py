@@ -45,12 +45,12 @@ class Editable(Protocol):
 
     @property
     def members(self) -> int:
-        """Number of members."""
+        """How many members there are."""
         ...
 
     @property
     def config(self) -> TransformerConfig:
-        """Its shape."""
+        """The configuration of the transformer."""
         ...
 
     def cache(self, inputs: Tensor) -> Mapping[str, Tensor]:

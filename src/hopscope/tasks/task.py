@@ -217,7 +217,7 @@ class BuiltInTask(Task):
 
     @property
     def held_out_seed(self) -> int:
-        """The split seed."""
+        """Seed of the held-out samples: the split seed, where there is one."""
         return int(getattr(self, "split_seed", 0))
 
 

@@ -51,7 +51,7 @@ class Linear:
 
     @property
     def chains(self) -> int:
-        """Number of chains N."""
+        """The number of chains N."""
         return len(self.levels[0])
 
     @cached_property
@@ -90,7 +90,7 @@ class Chains:
     asked: int
 
     def page(self) -> Page:
-        """Write it down."""
+        """Write the question down as a page."""
         sentences: list[Sentence] = []
         for telling, (uppers, lowers) in zip(self.form.tellings, self.rounds, strict=True):
             subjects, verb, objects, end, upper_first = telling

@@ -45,7 +45,7 @@ class Form(Protocol):
 
     @property
     def size(self) -> int:
-        """Number of different prompts."""
+        """The number of different prompts."""
 
     @property
     def words(self) -> int:
