@@ -17,7 +17,9 @@ DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS / "results"
 BENCH = RESULTS / "bench"
 
-_PLACE = re.compile(r"(<!-- table: (?P<name>[a-z-]+)(?P<what>( [\w/-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
+_PLACE = re.compile(
+    r"(<!-- table: (?P<name>[a-z-]+)(?P<what>( [\w/.-]+)*) -->\n).*?(<!-- end -->)", re.DOTALL
+)
 _NUMBER = re.compile(r"\{(n\d+)\}")
 
 
@@ -319,7 +321,51 @@ def quick_shapes(run: str) -> str:
     return _markdown(["shape", "x₁ under 0.5", "x₂", "x₃", "final loss of x₃"], rows)
 
 
+def campaign(reading: str) -> str:
+    """Of each model of the paper's size that was trained and read: losses, times, heads by both proofs of a circuit."""
+    rows = [_model(unit) for unit in sorted((RESULTS / "campaign" / reading / "units").iterdir())]
+    columns = [
+        "seed", "loss, last 100 steps", "x₁ … x₄ first under 0.5 at step", "all for good from", "heads, rules alone",
+        "heads, also recomputed", "loss under the rules, rules alone", "loss under the rules, also recomputed",
+    ]  # fmt: skip
+    return _markdown(columns, sorted(rows))
+
+
+def _model(unit: Path) -> list[str]:
+    import pandas as pd
+
+    from hopscope.circuits.config import reads_one_token
+    from hopscope.claims.crossings import first_crossing, last_crossing
+
+    plan = _json(unit / "unit.json")["plan"]
+    steps, (member,) = plan["training"]["steps"], plan["members"]
+    table = pd.concat(map(pd.read_parquet, sorted(unit.glob("metrics/*.parquet"))))
+    curves = table[table["split"] == "held_out"].sort_values("step")
+    loss = curves[(curves["metric"] == "loss") & (curves["step"] > steps - 100)]["value"].mean()
+    fell, stayed = [], []
+    for metric in sorted(name for name in set(curves["metric"]) if name.startswith("loss_step_")):
+        curve = curves[curves["metric"] == metric]
+        for times, crossing in ((fell, first_crossing), (stayed, last_crossing)):
+            times.append(crossing(list(curve["step"]), list(curve["value"]), 0.5, rising=False).time)
+    (proofs,) = unit.glob("analysis/proofs-*.json")
+    found = _json(proofs)["unseen"]
+    heads = {
+        proof: {
+            (path["layer"], path["head"])
+            for path in found[proof]["circuit"]["paths"]
+            if proof == "both" or reads_one_token(path["target"])
+        }
+        for proof in ("rules", "both")
+    }
+    losses = [f"{found[proof]['loss']['rules']:.3f}" for proof in ("rules", "both")]
+    counts = [str(len(heads[proof])) for proof in ("rules", "both")]
+    first = ", ".join("never" if time is None else f"{time:,.0f}" for time in fell)
+    good = "never" if None in stayed else f"{max(time for time in stayed if time is not None):,.0f}"
+    return [str(member["seed"]), f"{loss:.3f}", first, good, *counts, *losses]
+
+
 TABLES: dict[str, Callable[..., str]] = {
+    "campaign": campaign,
     "quick-shapes": quick_shapes,
     "verdicts": verdicts,
     "story": story,
