@@ -65,7 +65,7 @@ def _keep(unit: UnitFolder, model: dict[str, Any], run: Path) -> None:
 
 def _rank(unit: UnitFolder, member: int) -> int:
     """Place of a member among those of its run."""
-    return sorted(each.member for each in unit.run.members).index(member)
+    return sorted(each.member for each in RunFolder.open(unit.run_path).members).index(member)
 
 
 def _copy(source: Path, to: Path) -> None:
