@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     # Annotations only: JAX learners are not to wait for torch.
     from torch import Tensor, nn
 
-    from hopscope.training.config import UnitPlan
+    from hopscope.training.config import TrainJob
     from hopscope_ensemble import EnsembleLoop
 
 
@@ -59,22 +59,22 @@ class Learner:
 
 
 def hopscope_ensemble(training: Training, first: int, members: int) -> Learner:
-    from hopscope_ensemble import plan_of
+    from hopscope_ensemble import job_of
 
-    return _ours(plan_of(training.batch, members, first), _recalls_of_ours)
+    return _ours(job_of(training.batch, members, first), _recalls_of_ours)
 
 
 def hopscope_depth(training: Training, first: int, members: int) -> Learner:
-    from hopscope_depth import plan_of
+    from hopscope_depth import job_of
 
-    return _ours(plan_of(training.shape, training.batch, members, first), _losses_of_ours)
+    return _ours(job_of(training.shape, training.batch, members, first), _losses_of_ours)
 
 
-def _ours(plan: "UnitPlan", scores: Callable[["EnsembleLoop"], Callable[[], list[float]]]) -> Learner:
+def _ours(job: "TrainJob", scores: Callable[["EnsembleLoop"], Callable[[], list[float]]]) -> Learner:
     from hopscope_ensemble import EnsembleLoop, engine_of
 
-    engine = engine_of("auto", plan)
-    loop = EnsembleLoop(plan, engine)
+    engine = engine_of("auto", job)
+    loop = EnsembleLoop(job, engine)
     return Learner(loop, loop.batch, loop.members, scores(loop), engine=engine)
 
 

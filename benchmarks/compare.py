@@ -75,7 +75,9 @@ class Entry:
         return [each["samples_per_second"] if each else None for each in self.rounds]
 
 
-def launch(contestant: Contestant, settings: Settings, seconds: float) -> Run:
+def launch(
+    contestant: Contestant, settings: Settings, seconds: float, start_up: float = START_UP_ALLOWANCE
+) -> Run:
     """Run the script once, in a process of its own, or in several at a time whose speeds and memory add up."""
     if not contestant.script.exists():
         return Run(failure=f"{contestant.name} is not installed: expected the file {contestant.script.name}")
@@ -85,7 +87,7 @@ def launch(contestant: Contestant, settings: Settings, seconds: float) -> Run:
         options["members"] //= count
     options = {**contestant.given, **options}
     with ThreadPoolExecutor(count) as pool:
-        runs = list(pool.map(lambda _: _launch_one(contestant, options, seconds), range(count)))
+        runs = list(pool.map(lambda _: _launch_one(contestant, options, seconds, start_up), range(count)))
     failed = next((run for run in runs if run.result is None), None)
     if failed is not None:
         return failed
@@ -96,7 +98,11 @@ def launch(contestant: Contestant, settings: Settings, seconds: float) -> Run:
 
 
 def _launch_one(
-    contestant: Contestant, settings: Settings, seconds: float, numbers: Sequence[str] = NUMBERS
+    contestant: Contestant,
+    settings: Settings,
+    seconds: float,
+    start_up: float = START_UP_ALLOWANCE,
+    numbers: Sequence[str] = NUMBERS,
 ) -> Run:
     options = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
     command = [sys.executable, str(contestant.script), "--seconds", str(seconds), *options, "--json"]
@@ -106,7 +112,7 @@ def _launch_one(
             capture_output=True,
             text=True,
             check=False,
-            timeout=seconds * 2 + START_UP_ALLOWANCE,
+            timeout=seconds * 2 + start_up,
             env=environment(),
         )
     except subprocess.TimeoutExpired as expired:
@@ -196,7 +202,7 @@ def play(
 
 def core_peak() -> Run:
     """Peak of one core, by a process of its own."""
-    return _launch_one(PEAK, {}, PEAK_SECONDS, ("gflops_per_second",))
+    return _launch_one(PEAK, {}, PEAK_SECONDS, numbers=("gflops_per_second",))
 
 
 def spread(values: Sequence[float | None]) -> dict[str, Any] | None:

@@ -31,7 +31,7 @@ from hopscope.errors import UserError
 from hopscope.executors.timing import Steps, operations
 from hopscope.studies import find_study
 from hopscope.studies.depth.config import PRESETS
-from hopscope.training.config import UnitPlan
+from hopscope.training.config import TrainJob
 from hopscope.training.engines import torch_compile
 from hopscope.training.engines.torch_compile import WARM_UP
 from hopscope.training.threads import prepare
@@ -49,12 +49,12 @@ AGREEMENT_STEPS = 20
 class GraphOne:
     """Steps of PyTorch's own kernels, recorded and replayed; without a compiler's help."""
 
-    def __init__(self, plan: UnitPlan, task: Any, device: str):
-        steps = Steps(plan, task, "general", device)
-        seeds = torch.tensor([member.data_seed for member in plan.members], device=device)
-        model = steps.model.at(plan.training.precision)
+    def __init__(self, job: TrainJob, task: Any, device: str):
+        steps = Steps(job, task, "general", device)
+        seeds = torch.tensor([member.data_seed for member in job.members], device=device)
+        model = steps.model.at(job.training.precision)
         self._gradient = torch_compile.gradient(
-            model, task, plan.training, seeds, steps.optimizer.gradient, backend="eager"
+            model, task, job.training, seeds, steps.optimizer.gradient, backend="eager"
         )
         self._update = torch_compile.update(steps.optimizer, backend="eager")
         self.step = 0
@@ -67,13 +67,13 @@ class GraphOne:
         return loss
 
 
-Make = Callable[[UnitPlan, Any, str], Any]
+Make = Callable[[TrainJob, Any, str], Any]
 
 WAYS: dict[str, tuple[bool, Make]] = {
-    "ours": (True, lambda plan, task, device: Steps(plan, task, "compiled", device)),
-    "compiled one": (False, lambda plan, task, device: Steps(plan, task, "compiled", device)),
+    "ours": (True, lambda job, task, device: Steps(job, task, "compiled", device)),
+    "compiled one": (False, lambda job, task, device: Steps(job, task, "compiled", device)),
     "graph one": (False, GraphOne),
-    "eager one": (False, lambda plan, task, device: Steps(plan, task, "general", device)),
+    "eager one": (False, lambda job, task, device: Steps(job, task, "general", device)),
 }
 """Whether all members of a unit are trained together, and what takes the steps."""
 
@@ -121,10 +121,10 @@ def seconds_per_step(take: Callable[[], Tensor], device: str, seconds: float) ->
     return elapsed / count
 
 
-def timed(plan: UnitPlan, ways: Sequence[str], device: str, rounds: int, seconds: float) -> dict[str, Timed]:
+def timed(job: TrainJob, ways: Sequence[str], device: str, rounds: int, seconds: float) -> dict[str, Timed]:
     """Every way on one unit, in turns."""
-    task = find_study("depth").task(plan, device)
-    alone = plan.model_copy(update={"members": plan.members[:1]})
+    task = find_study("depth").task(job, device)
+    alone = job.model_copy(update={"members": job.members[:1]})
     takes: dict[str, Callable[[], Tensor]] = {}
     first: dict[str, float] = {}
     peaks: dict[str, float | None] = {}
@@ -134,7 +134,7 @@ def timed(plan: UnitPlan, ways: Sequence[str], device: str, rounds: int, seconds
             torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated() if device == "cuda" else 0
         started = time.perf_counter()
-        steps = make(plan if together else alone, task, device)
+        steps = make(job if together else alone, task, device)
         takes[name] = steps.take
         for _ in range(WARM_UP + 2):
             steps.take()
@@ -146,24 +146,24 @@ def timed(plan: UnitPlan, ways: Sequence[str], device: str, rounds: int, seconds
         for name, take in takes.items():
             found[name].append(seconds_per_step(take, device, seconds))
     return {
-        name: Timed(first[name], found[name], len(plan.members) if WAYS[name][0] else 1, peaks[name])
+        name: Timed(first[name], found[name], len(job.members) if WAYS[name][0] else 1, peaks[name])
         for name in ways
     }
 
 
-def agreement(plan: UnitPlan, device: str) -> dict[str, float]:
+def agreement(job: TrainJob, device: str) -> dict[str, float]:
     """How far the members' losses are from those of float32, step by step, in parts of them; the largest of all.
 
     The same members take the same steps in three ways: by the study's engine at its precision, by autograd at its
     precision, and by autograd in float32.
     """
-    full = plan.model_copy(update={"training": plan.training.model_copy(update={"precision": "float32"})})
-    task = find_study("depth").task(plan, device)
+    full = job.model_copy(update={"training": job.training.model_copy(update={"precision": "float32"})})
+    task = find_study("depth").task(job, device)
     losses = {}
     for name, made, engine in (
         ("exact", full, "general"),
-        ("eager", plan, "general"),
-        ("ours", plan, "compiled"),
+        ("eager", job, "general"),
+        ("ours", job, "compiled"),
     ):
         steps = Steps(made, task, engine, device)  # type: ignore[arg-type]
         losses[name] = torch.stack([steps.take().double().clone() for _ in range(AGREEMENT_STEPS)])
@@ -178,7 +178,7 @@ def bytes_per_second(device: str) -> float:
     return 2 * COPIED_BYTES / seconds_per_step(lambda: target.copy_(source)[:1], device, 0.2)
 
 
-def bytes_moved(plan: UnitPlan) -> float:
+def bytes_moved(job: TrainJob) -> float:
     """Bytes that a step moves through memory if every tensor of a layer is written once and read once by each user.
 
     By width, forwards and for each position: the stream is read by the norm (4), the normed vector written and read
@@ -186,9 +186,9 @@ def bytes_moved(plan: UnitPlan) -> float:
     written (8); for an MLP the same for its norm, stream (4, 4, 8) and its hidden vectors before and after the
     activation (2, 2, 2 and 2 a unit).  The way back reads and writes about twice as much.
     """
-    model, training = plan.model, plan.training
+    model, training = job.model, job.training
     mlp = 16 * model.width + 8 * model.mlp_size if model.mlp_size else 0
-    positions = len(plan.members) * training.batch_size * model.length
+    positions = len(job.members) * training.batch_size * model.length
     return 3.0 * (32 * model.width + mlp) * model.layers * positions
 
 
@@ -197,10 +197,10 @@ def peak_operations(device_name: str) -> float | None:
 
 
 def row_of(
-    plan: UnitPlan, results: Mapping[str, Timed], bandwidth: float, peak: float | None
+    job: TrainJob, results: Mapping[str, Timed], bandwidth: float, peak: float | None
 ) -> dict[str, Any]:
     """One depth, as JSON values."""
-    per_step = operations(plan) / plan.training.steps
+    per_step = operations(job) / job.training.steps
     ways = {
         name: {
             "first_seconds": round(each.first_seconds, 2),
@@ -212,9 +212,9 @@ def row_of(
         for name, each in results.items()
     }
     row: dict[str, Any] = {
-        "label": plan.label,
-        "layers": plan.model.layers,
-        "steps": plan.training.steps,
+        "label": job.label,
+        "layers": job.model.layers,
+        "steps": job.training.steps,
         "ways": ways,
     }
     if "ours" not in results:
@@ -226,9 +226,9 @@ def row_of(
         for name, each in results.items()
         if name != "ours"
     }
-    row["of_bandwidth"] = bytes_moved(plan) / middle / bandwidth
+    row["of_bandwidth"] = bytes_moved(job) / middle / bandwidth
     row["of_peak_operations"] = None if peak is None else per_step / middle / peak
-    row["unit_minutes"] = middle * plan.training.steps / 60.0
+    row["unit_minutes"] = middle * job.training.steps / 60.0
     return row
 
 
@@ -306,16 +306,16 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def chosen_plans(preset: str, layers: Sequence[int] | None) -> tuple[list[UnitPlan], dict[str, int]]:
+def chosen_jobs(preset: str, layers: Sequence[int] | None) -> tuple[list[TrainJob], dict[str, int]]:
     """One unit of each configuration, and how many models of it the study has."""
-    plans: dict[str, UnitPlan] = {}
+    jobs: dict[str, TrainJob] = {}
     models: dict[str, int] = {}
-    for plan in find_study("depth").plan(PRESETS[preset]):
-        plans.setdefault(plan.label, plan)
-        models[plan.label] = models.get(plan.label, 0) + len(plan.members)
-    kept = [plan for plan in plans.values() if layers is None or plan.model.layers in layers]
+    for job in find_study("depth").jobs(PRESETS[preset]):
+        jobs.setdefault(job.label, job)
+        models[job.label] = models.get(job.label, 0) + len(job.members)
+    kept = [job for job in jobs.values() if layers is None or job.model.layers in layers]
     if not kept:
-        there = ", ".join(map(str, sorted({plan.model.layers for plan in plans.values()})))
+        there = ", ".join(map(str, sorted({job.model.layers for job in jobs.values()})))
         refuse(f"--layers: expected some of {there}, found none; correct the numbers")
     return kept, models
 
@@ -323,17 +323,17 @@ def chosen_plans(preset: str, layers: Sequence[int] | None) -> tuple[list[UnitPl
 def measured(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
     """Everything, as JSON values."""
     device = options.device
-    plans, models = chosen_plans(options.preset, options.layers)
+    jobs, models = chosen_jobs(options.preset, options.layers)
     name = torch.cuda.get_device_name() if device == "cuda" else "a CPU (a try; says nothing of a GPU)"
     bandwidth, peak = bytes_per_second(device), peak_operations(name)
-    deepest = {plan.label.partition(",")[0]: plan for plan in plans}
-    agreed = {plan.label: agreement(plan, device) for plan in deepest.values()}
+    deepest = {job.label.partition(",")[0]: job for job in jobs}
+    agreed = {job.label: agreement(job, device) for job in deepest.values()}
     rows = []
-    for plan in plans:
-        results = timed(plan, options.ways, device, options.rounds, options.seconds)
-        rows.append(row_of(plan, results, bandwidth, peak))
+    for job in jobs:
+        results = timed(job, options.ways, device, options.rounds, options.seconds)
+        rows.append(row_of(job, results, bandwidth, peak))
         say(
-            f"{plan.label}: "
+            f"{job.label}: "
             + ", ".join(f"{way} {max(each.member_steps):,.1f}/s" for way, each in results.items())
         )
     return {

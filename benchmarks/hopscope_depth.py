@@ -23,13 +23,13 @@ from _depth import (
 )
 from hopscope.models.config import TransformerConfig
 from hopscope.tasks.config import RetrievalConfig
-from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training.config import MemberPlan, TrainingConfig, TrainJob
 from hopscope.training.engines import ENGINES
 from hopscope_ensemble import STEPS, train
 
 
-def plan_of(shape: Shape, batch: int, members: int, seed: int) -> UnitPlan:
-    """A unit as a study would plan it; members have the seeds from ``seed`` on."""
+def job_of(shape: Shape, batch: int, members: int, seed: int) -> TrainJob:
+    """A unit as a study would have it; members have the seeds from ``seed`` on."""
     task = RetrievalConfig(chains=CHAINS, symbol_dim=SYMBOL_DIM, steps=shape.steps)
     model = TransformerConfig(
         layers=shape.layers,
@@ -54,7 +54,7 @@ def plan_of(shape: Shape, batch: int, members: int, seed: int) -> UnitPlan:
         epsilon=EPSILON,
         weight_decay=WEIGHT_DECAY,
     )
-    return UnitPlan(
+    return TrainJob(
         label="bench",
         task=task,
         model=model,
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return train(
         "hopscope_depth",
         options,
-        lambda: plan_of(shape_of(options), options.batch, options.members, options.seed),
+        lambda: job_of(shape_of(options), options.batch, options.members, options.seed),
     )
 
 

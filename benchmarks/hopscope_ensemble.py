@@ -33,7 +33,7 @@ from hopscope.models.config import TransformerConfig
 from hopscope.tasks.config import PermutationConfig, RetrievalConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.retrieval import RetrievalTask
-from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training.config import MemberPlan, TrainingConfig, TrainJob
 from hopscope.training.engines import ENGINES, EngineName, chosen_engine
 
 FOR = {
@@ -46,7 +46,7 @@ FOR = {
 STEPS = 10**8  # more than any clock allows: batches of coming steps are drawn together, up to the last
 
 
-def plan_of(
+def job_of(
     batch: int,
     members: int,
     seed: int,
@@ -54,8 +54,8 @@ def plan_of(
     layers: int = 1,
     width: int = WIDTH,
     heads: int = HEADS,
-) -> UnitPlan:
-    """A unit as a study would plan it; members have the seeds from ``seed`` on."""
+) -> TrainJob:
+    """A unit as a study would have it; members have the seeds from ``seed`` on."""
     task = PermutationConfig(values=values, repeat_ratio=REPEAT_RATIO)
     model = TransformerConfig(
         layers=layers,
@@ -70,7 +70,7 @@ def plan_of(
         output_size=values + 1,
         readout=tuple(range(0, task.positions, 2)),
     )
-    return UnitPlan(
+    return TrainJob(
         label="bench",
         task=task,
         model=model,
@@ -79,11 +79,11 @@ def plan_of(
     )
 
 
-def engine_of(asked: str, plan: UnitPlan) -> EngineName:
-    """The engine that trains the plan; one that cannot ends the contestant."""
-    name = chosen_engine(plan, "cpu") if asked == "auto" else next(e for e in ENGINES if e == asked)
+def engine_of(asked: str, job: TrainJob) -> EngineName:
+    """The engine that trains the job; one that cannot ends the contestant."""
+    name = chosen_engine(job, "cpu") if asked == "auto" else next(e for e in ENGINES if e == asked)
     engine = ENGINES[name]
-    if name in FOR and not engine.fits(plan, "cpu"):
+    if name in FOR and not engine.fits(job, "cpu"):
         stop(f"--engine: expected {name} for {FOR[name]} only, found another model; use --engine auto")
     try:
         engine.check("cpu")
@@ -95,11 +95,11 @@ def engine_of(asked: str, plan: UnitPlan) -> EngineName:
 class EnsembleLoop:
     """One training step of all members per call."""
 
-    def __init__(self, plan: UnitPlan, engine: EngineName) -> None:
-        self.batch, self.members = plan.training.batch_size, len(plan.members)
-        config = plan.task
+    def __init__(self, job: TrainJob, engine: EngineName) -> None:
+        self.batch, self.members = job.training.batch_size, len(job.members)
+        config = job.task
         task = RetrievalTask(config) if isinstance(config, RetrievalConfig) else PermutationTask(config)
-        self.steps = Steps(plan, task, engine)
+        self.steps = Steps(job, task, engine)
         self.latest = torch.full((self.members,), float("nan"))
 
     def advance(self) -> int:
@@ -124,19 +124,19 @@ def options_of(argv: Sequence[str] | None) -> argparse.Namespace:
     return parse(parser, argv, single=False)
 
 
-def train(name: str, options: argparse.Namespace, make_plan: Callable[[], UnitPlan]) -> int:
+def train(name: str, options: argparse.Namespace, make_job: Callable[[], TrainJob]) -> int:
     """Plan, choose the engine, measure; returns the exit status."""
     try:
-        plan = make_plan()
+        job = make_job()
     except ValidationError as error:
         stop(validation_line(error))
-    engine = engine_of(options.engine, plan)
+    engine = engine_of(options.engine, job)
     flushed = prepare_torch(options.threads)
     packages = ["torch", *ENGINES[engine].packages]
     return measure(
         name,
         options,
-        lambda _: EnsembleLoop(plan, engine),
+        lambda _: EnsembleLoop(job, engine),
         packages,
         engine=engine,
         subnormals_flushed=flushed,
@@ -149,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return train(
         "hopscope_ensemble",
         options,
-        lambda: plan_of(options.batch, options.members, options.seed, **shape),
+        lambda: job_of(options.batch, options.members, options.seed, **shape),
     )
 
 

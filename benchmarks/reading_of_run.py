@@ -21,13 +21,12 @@ from hopscope.circuits import reader
 from hopscope.circuits.built_in_tasks import ReadTask, task_of
 from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.config import READ
-from hopscope.circuits.read_model import quickest
 from hopscope.circuits.reader import ReaderConfig, Reading, read_circuit
-from hopscope.circuits.virtual_model import fits
+from hopscope.circuits.virtual_model import fits, quickest
 from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
 from hopscope.runs import find_run
-from hopscope.training.config import unit_plan
+from hopscope.training.config import job_of
 from hopscope.training.restore import load_ensemble, member_record
 
 SCHEMA_VERSION = 1
@@ -130,7 +129,7 @@ def main(argv: Sequence[str] | None = None, console: Console | None = None) -> i
         place = member_record(run, options.member)
         unit = run.unit(place.unit)
         step = unit.checkpoint()[0]
-        model, task = load_ensemble(unit, step).select([place.index]), task_of(unit_plan(unit).task)
+        model, task = load_ensemble(unit, step).select([place.index]), task_of(job_of(unit).task)
         if not fits(model):
             raise UserError(
                 "reading: expected a model without MLPs and with narrow heads, found another shape"

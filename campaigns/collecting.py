@@ -1,6 +1,6 @@
 """Keep what a campaign has trained: `collecting.py HOME RESULTS`, which `background.py collect` calls.
 
-For every trained model its plan, its training record in one file, the analyses that there are, and of the first two of
+For every trained model its job, its training record in one file, the analyses that there are, and of the first two of
 a reading the last weights as float16.  A model that is kept is never changed again, but for analyses that are added.
 """
 

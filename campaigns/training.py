@@ -186,13 +186,13 @@ def models_of(home: Home) -> list[Model]:
         run.write_json("campaign.json", campaign)
         runs[name] = (
             run,
-            {plan.members[0].member: plan for plan in study.plan(config) if len(plan.members) == 1},
+            {job.members[0].member: job for job in study.jobs(config) if len(job.members) == 1},
         )
     for name, members in queue["order"]:
-        run, plans = runs[name]
+        run, jobs = runs[name]
         units = {record.member: record.unit for record in run.members}
         for member in members:
-            training = plans[member].training
+            training = jobs[member].training
             found.append(Model(name, member, run, units[member], training.steps, training.batch_size))
     return found
 

@@ -14,10 +14,9 @@ from hopscope.errors import UserError
 from hopscope.runs import RunFolder, slim_copy
 
 DOCS = Path(__file__).resolve().parent
-RESULTS = DOCS / "results"
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], docs: Path = DOCS) -> int:
     """Copy a run."""
     if len(arguments) != 2:
         print(
@@ -25,9 +24,9 @@ def main(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    to = RESULTS / arguments[1]
+    to = docs / "results" / arguments[1]
     try:
-        slim_copy(RunFolder.open(Path(arguments[0])), to, shown(to))
+        slim_copy(RunFolder.open(Path(arguments[0])), to, shown(to, docs))
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
@@ -35,9 +34,9 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def shown(folder: Path) -> set[str]:
+def shown(folder: Path, docs: Path = DOCS) -> set[str]:
     """File names of the drawings of a results folder that README.md or a page of the documentation shows."""
-    pages = [DOCS.parent / "README.md", *DOCS.glob("*.md")]
+    pages = [docs.parent / "README.md", *docs.glob("*.md")]
     targets = [
         (page.parent / target).resolve()
         for page in pages

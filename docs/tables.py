@@ -64,6 +64,44 @@ def verdicts(run: str) -> str:
     return _markdown(["claim", "statement", "value [95 % interval]", "n", "verdict", "in words"], rows)
 
 
+def judged_anew(run: str) -> str:
+    """Every claim of a run as it was judged then, and by the rules of now from the same evidence table."""
+    from hopscope.claims import judge
+    from hopscope.runs import RunFolder
+    from hopscope.runs.evidence import Evidence
+    from hopscope.studies.record import program_of
+
+    folder = RunFolder.open(RESULTS / run)
+    program, evidence = program_of(folder), Evidence.read(folder)
+    then = {claim["id"]: claim["verdict"] for claim in _json(RESULTS / run / "claims.json")}
+    rows = []
+    for claim in program.claims(program.recorded(folder)):
+        now = judge(claim, evidence).to_json()
+        here = "not run" if now["here"] is None else now["here"]["verdict"]
+        values = _estimates(now["value"], now["interval"])
+        rows.append(
+            [
+                now["id"],
+                now["statement"],
+                values,
+                str(now["n"]),
+                then.get(now["id"], "–"),
+                now["verdict"],
+                here,
+            ]
+        )
+    head = [
+        "claim",
+        "statement",
+        "value [95 % interval]",
+        "n",
+        "verdict then",
+        "verdict now",
+        "in this run alone",
+    ]
+    return _markdown(head, rows)
+
+
 def story(run: str, section: str, number: str) -> str:
     """A table of a run's page: its numbers come from the run's files, which the page names one by one."""
     told = _json(RESULTS / run / "story.json")
@@ -199,6 +237,20 @@ def permutation_circuits() -> str:
     columns = ["member", "configuration", "learned", "verdict", "rows without a rule", "rules of the others",
                "model", "rules", "recomputed", "complement", "random"]  # fmt: skip
     return _markdown(columns, rows)
+
+
+def external_plants(file: str = "external_plants") -> str:
+    """What the reader says of models that other code has set."""
+    rows = []
+    for each in _json(RESULTS / f"{file}.json"):
+        cells = [_number(each[name]) if not each["outside"] else "–" for name in ("precision", "recall")]
+        said = each["verdict"].partition(":")[0]
+        right = "yes" if each["right"] else "no"
+        truth = "no rule" if each["outside"] else "rules"
+        size = f"{each['layers']} × {each['heads']}"
+        rows.append([each["plant"], each["task"], size, truth, said, right, *cells, f"{each['seconds']:.0f}"])
+    columns = ["plant", "task", "layers × heads", "truth", "verdict", "right"]
+    return _markdown([*columns, "precision", "recall", "seconds"], rows)
 
 
 def theory() -> str:
@@ -368,12 +420,14 @@ TABLES: dict[str, Callable[..., str]] = {
     "campaign": campaign,
     "quick-shapes": quick_shapes,
     "verdicts": verdicts,
+    "judged-anew": judged_anew,
     "story": story,
     "speed": speed,
     "growth": growth,
     "heads": heads,
     "reading": reading,
     "permutation-circuits": permutation_circuits,
+    "external-plants": external_plants,
     "witnesses": witnesses,
     "witness-plan": witness_plan,
     "theory": theory,

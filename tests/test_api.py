@@ -12,7 +12,7 @@ from hopscope.models.transformer import Transformer
 from hopscope.runs import RunFolder, save_checkpoint
 from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.splits import MappingSplit
-from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training.config import MemberPlan, TrainingConfig, TrainJob
 
 VALUES, STEPS = 3, (5, 11)
 BELIEFS = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.05, 0.75, 0.15, 0.05]])
@@ -23,7 +23,7 @@ UNIT = "aaaaaaaaaaaa"
 
 def make_run(root, task=None):
     length = 2 * VALUES - 1
-    plan = UnitPlan(
+    job = TrainJob(
         label="d7/1 repeats",
         task=PermutationConfig(values=VALUES, repeat_ratio=0.5),
         model=TransformerConfig(width=7, length=length, input_size=VALUES + 1, output_size=VALUES + 1),
@@ -32,15 +32,13 @@ def make_run(root, task=None):
     )
     members = [
         {"member": m.member, "unit": UNIT, "index": i, "seed": m.seed, "overrides": {}}
-        for i, m in enumerate(plan.members)
+        for i, m in enumerate(job.members)
     ]
     run = RunFolder.create(root, "permutation", {"values": VALUES}, members, None)
-    recorded = plan.model_dump(mode="json")
-    unit = run.unit(UNIT).create(
-        {"label": plan.label, "plan": {**recorded, "task": task or recorded["task"]}}
-    )
+    recorded = job.model_dump(mode="json")
+    unit = run.unit(UNIT).create({"label": job.label, "plan": {**recorded, "task": task or recorded["task"]}})
     for step in STEPS:
-        model = Transformer.initial(plan.model, torch.tensor([13, 17]))
+        model = Transformer.initial(job.model, torch.tensor([13, 17]))
         model.weights["readout.weight"].zero_()
         model.weights["readout.bias"].copy_((BELIEFS if step == STEPS[-1] else BELIEFS.flip(0)).log())
         arrays = {f"weights/{name}": view.numpy() for name, view in model.weights.items()}

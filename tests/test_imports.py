@@ -184,10 +184,10 @@ def test_rooms_are_free_of_torch() -> None:
 
 def test_importing_the_package_and_planning_a_study_take_no_torch() -> None:
     assert "torch" not in loaded_after("import hopscope")
-    plan = (
-        "from hopscope.studies import find_study\ns = find_study('permutation')\ns.plan(s.presets['paper'])"
+    planning = (
+        "from hopscope.studies import find_study\ns = find_study('permutation')\ns.jobs(s.presets['paper'])"
     )
-    loaded = loaded_after(plan)
+    loaded = loaded_after(planning)
     assert "torch" not in loaded
     assert "altair" not in loaded
 

@@ -180,7 +180,7 @@ def _run(run: RunFolder | Path | str) -> Run:
 
 
 def _permutation_task(run: RunFolder, unit: UnitFolder) -> PermutationConfig:
-    """The task of a unit, if it is permutation lookup; other tasks' plans need not even be readable here."""
+    """The task of a unit, if it is permutation lookup; other tasks' jobs need not even be readable here."""
     task = unit.record["plan"]["task"]
     if task.get("kind") != "permutation":
         raise UserError(

@@ -25,7 +25,7 @@ from hopscope.tasks.config import TaskReference
 from hopscope.tasks.device import TaskOnDevice
 from hopscope.tasks.task import Task
 from hopscope.training import restore
-from hopscope.training.config import MemberPlan, TrainingConfig, unit_plan
+from hopscope.training.config import MemberPlan, TrainingConfig, job_of
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Run(RunFolder):
         unit = self.unit(record.unit)
         found = restore.load_member(self, member, step)
         return found.with_task(
-            lambda: self._task(unit), row=0, seed=unit_plan(unit).members[record.index].data_seed
+            lambda: self._task(unit), row=0, seed=job_of(unit).members[record.index].data_seed
         )
 
     def ensemble(self, *, step: int | None = None, **where: Any) -> Ensemble:
@@ -122,7 +122,7 @@ class Run(RunFolder):
         """
         chosen = self._meant(where)
         units = [self.unit(hash) for hash in dict.fromkeys(record.unit for record in chosen)]
-        if len({unit_plan(unit).model_dump_json(exclude={"members"}) for unit in units}) > 1:
+        if len({job_of(unit).model_dump_json(exclude={"members"}) for unit in units}) > 1:
             raise UserError(_unequal(chosen, where))
         if step is None:  # of a run that is still trained, the last step that all of them have
             every = [{found for found, _ in unit.checkpoints()} for unit in units]
@@ -131,7 +131,7 @@ class Run(RunFolder):
         for unit in units:
             indices = [record.index for record in chosen if record.unit == unit.hash]
             parts.append(restore.load_ensemble(unit, step).select(indices))
-        data = {plan.member: plan.data_seed for unit in units for plan in unit_plan(unit).members}
+        data = {member.member: member.data_seed for unit in units for member in job_of(unit).members}
         return Ensemble(
             joined(parts),
             lambda: self._task(units[0]),
@@ -157,10 +157,10 @@ class Run(RunFolder):
         return ReadCircuit(Circuit.model_validate(record["circuit"]), record)
 
     def _task(self, unit: UnitFolder) -> TaskOnDevice:
-        plan = unit_plan(unit)
-        if not isinstance(plan.task, TaskReference):
-            return TaskOnDevice(plan.task, "cpu", plan.training.examples)
-        return self.program.measured_task(plan, "cpu")
+        job = job_of(unit)
+        if not isinstance(job.task, TaskReference):
+            return TaskOnDevice(job.task, "cpu", job.training.examples)
+        return self.program.measured_task(job, "cpu")
 
     def _meant(self, where: dict[str, Any]) -> list[MemberRecord]:
         """Members that have all these values.
@@ -178,7 +178,7 @@ class Run(RunFolder):
                 raise UserError(
                     f"ensemble: expected one of the fields {listed(sorted(fields))}, found {name!r}"
                 )
-        labels = {unit.hash: unit_plan(unit).label for unit in self.units} if "configuration" in where else {}
+        labels = {unit.hash: job_of(unit).label for unit in self.units} if "configuration" in where else {}
         chosen = [
             record
             for record in self.members
@@ -270,10 +270,10 @@ def train(
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     program = Program(_study(task, model, training))
     config = program.configured(None, {})
-    plan = program.plan(config)[0].model_copy(
+    job = program.jobs(config)[0].model_copy(
         update={"members": tuple(MemberPlan(member=n, seed=seed) for n, seed in enumerate(numbers))}
     )
-    steps = Steps(plan, task.on(device, training.examples), chosen_engine(plan, device), device)
+    steps = Steps(job, task.on(device, training.examples), chosen_engine(job, device), device)
     for _ in range(training.steps):
         steps.take()
     steps.model.parameters.flat.requires_grad_(False)

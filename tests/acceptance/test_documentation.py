@@ -1,7 +1,6 @@
 """What the documentation says is what the results say, and what the README shows runs."""
 
 import importlib.util
-import json
 import re
 import shutil
 import subprocess
@@ -143,29 +142,23 @@ def test_results_are_small() -> None:
 
 
 def test_readme_counts_the_verdicts() -> None:
-    words = (
-        "no",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
+    """By today's rules, which docs/permutation.md shows beside those of the run's day."""
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    words += ("eleven", "twelve", "thirteen", "fourteen")
+    table = re.search(
+        r"<!-- table: judged-anew permutation/paper -->\n(.*?)<!-- end -->",
+        (DOCS / "permutation.md").read_text(encoding="utf-8"),
+        re.DOTALL,
     )
-    ledger = json.loads(
-        (DOCS / "results" / "permutation" / "paper" / "claims.json").read_text(encoding="utf-8")
-    )
-    verdicts = [claim["verdict"] for claim in ledger]
-    told = (len(ledger), verdicts.count("reproduced"), verdicts.count("refuted"))
-    total, reproduced, refuted = (words[count] for count in told)
-    sentence = f"Of {total} claims of the source {reproduced} were reproduced and {refuted} refuted"
-    assert sentence in " ".join(README.split())
+    assert table is not None
+    rows = [line.split(" | ") for line in table[1].strip().splitlines()[2:]]
+    now, here = [row[5] for row in rows], [row[6].removesuffix(" |") for row in rows]
+    failing = sum((now, here) == ("inconclusive", "refuted") for now, here in zip(now, here, strict=True))
+    counts = (len(rows), now.count("reproduced"), now.count("refuted"), failing)
+    total, reproduced, refuted, open_yet = (words[count] for count in counts)
+    told = " ".join(README.split())
+    assert f"Of {total} claims of the source {reproduced} are reproduced and {refuted} refuted" in told
+    assert f"{open_yet} more fail in our run, but not yet under every way" in told
 
 
 def test_readme_commands_exist() -> None:

@@ -74,13 +74,13 @@ def test_the_peak_is_the_best_size_s(
 ) -> None:
     peak = load("matmul_peak")
     monkeypatch.setattr(peak, "rate", lambda size, seconds: 100 - size / 64 + seconds)
-    monkeypatch.setattr(peak, "SIZES", (64, 128))
     monkeypatch.setattr(peak, "prepare_torch", lambda threads: threads == 1)
     assert peak.main(["--seconds", "6", "--json"]) == 0
     line = json.loads(capsys.readouterr().out)
-    assert line == {"name": "matmul_peak", "gflops_per_second": 102.0, "sizes": {"64": 102.0, "128": 101.0}}
+    sizes = {"512": 94.0, "1024": 86.0, "2048": 70.0}  # each has a third of the time
+    assert line == {"name": "matmul_peak", "gflops_per_second": 94.0, "sizes": sizes}
     assert peak.main(["--seconds", "6"]) == 0
-    assert "102.0 GFLOP/s (102.0 at 64, 101.0 at 128)" in capsys.readouterr().out
+    assert "94.0 GFLOP/s (94.0 at 512, 86.0 at 1024, 70.0 at 2048)" in capsys.readouterr().out
 
 
 def test_a_rate_is_operations_over_seconds(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:

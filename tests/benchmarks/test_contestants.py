@@ -231,7 +231,7 @@ def ensemble(load: Load, engine: str, **size: int) -> Any:
     if engine == "fused":
         pytest.importorskip("numba")
     ours = load("hopscope_ensemble")
-    return ours.EnsembleLoop(ours.plan_of(**size, seed=SEED), engine)
+    return ours.EnsembleLoop(ours.job_of(**size, seed=SEED), engine)
 
 
 def loops(load: Load, name: str) -> Any:
@@ -266,9 +266,9 @@ def test_training_goes_from_guessing_towards_elimination(load: Load, name: str) 
 @pytest.mark.parametrize("engine", ["general", "fused"])
 def test_our_contestant_takes_the_trainer_s_steps(load: Load, engine: EngineName) -> None:
     loop = ensemble(load, engine, batch=BATCH, members=3)
-    plan, task = loop.steps.plan, loop.steps.task
+    job, task = loop.steps.job, loop.steps.task
     unit = object.__new__(UnitFolder)  # no step touches the folder
-    trainer = Trainer(plan, task, unit, lambda _: {}, engine=ENGINES[engine])
+    trainer = Trainer(job, task, unit, lambda _: {}, engine=ENGINES[engine])
     start = trainer.model.parameters.flat.detach().clone()
     for _ in range(2):
         losses = trainer._steps.take(trainer.step)
@@ -281,8 +281,8 @@ def test_our_contestant_takes_the_trainer_s_steps(load: Load, engine: EngineName
 
 
 def test_our_contestant_computes_the_page_s_model(load: Load) -> None:
-    plan = load("hopscope_ensemble").plan_of(batch=BATCH, members=1, seed=SEED)
-    model = Transformer.initial(plan.model, torch.tensor([SEED]))
+    job = load("hopscope_ensemble").job_of(batch=BATCH, members=1, seed=SEED)
+    model = Transformer.initial(job.model, torch.tensor([SEED]))
     page = page_model(load)
     own = {name: value[0].detach() for name, value in model.weights.items()}
     theirs = {f"encoder.layers.0.{name}": value for name, value in encoder_layer(own).items()}
@@ -315,14 +315,14 @@ def encoder_layer(own: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def test_the_engine_is_a_study_s_unless_it_is_asked_for(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = load("hopscope_ensemble")
-    plan = ours.plan_of(batch=BATCH, members=1, seed=SEED)
-    deep = ours.plan_of(batch=BATCH, members=1, seed=SEED, layers=2)
+    job = ours.job_of(batch=BATCH, members=1, seed=SEED)
+    deep = ours.job_of(batch=BATCH, members=1, seed=SEED, layers=2)
     for installed, expected in ((True, "fused"), (False, "general")):
         monkeypatch.setattr(
             Engine, "installed", lambda self, installed=installed: installed or not self.packages
         )
-        assert ours.engine_of("auto", plan) == expected
-        assert ours.engine_of("auto", deep) == ours.engine_of("general", plan) == "general"
+        assert ours.engine_of("auto", job) == expected
+        assert ours.engine_of("auto", deep) == ours.engine_of("general", job) == "general"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hopscope.studies.circuit_study.config import ChainsConfig
 from hopscope.studies.circuits.config import PRESETS as CIRCUITS
 from hopscope.studies.emergence.config import PRESETS as EMERGENCE
 from hopscope.tasks.retrieval import RetrievalTask
-from hopscope.training.config import UnitPlan
+from hopscope.training.config import TrainJob
 
 Load = Callable[[str], ModuleType]
 RunJax = Callable[[str, Path, dict[str, Any]], dict[str, np.ndarray]]
@@ -76,8 +76,8 @@ def jax_results(
 def drawn(load: Load, name: str, request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray]:
     """Inputs `[sample, position, feature]` and targets `[sample, query, number]` of a contestant's generator."""
     if name == "ours":
-        plan = load("hopscope_depth").plan_of(load("_depth").Shape(), batch=COUNT, members=1, seed=SEED)
-        batch = RetrievalTask(plan.task).sample(torch.tensor([SEED]), "train", 0, COUNT)
+        job = load("hopscope_depth").job_of(load("_depth").Shape(), batch=COUNT, members=1, seed=SEED)
+        batch = RetrievalTask(job.task).sample(torch.tensor([SEED]), "train", 0, COUNT)
         return batch.inputs[0].numpy(), batch.targets[0].numpy()
     if name == "plain_pytorch_depth":
         inputs, targets = load(name).Sampler(load("_depth").Shape(), SEED)(COUNT)
@@ -115,9 +115,9 @@ def test_chains_lead_from_queries_to_targets(load: Load, name: str, request: pyt
 # The model.
 
 
-def plan_of(load: Load, numbers: tuple[int, ...]) -> UnitPlan:
-    plan: UnitPlan = load("hopscope_depth").plan_of(load("_depth").Shape(*numbers), BATCH, 1, SEED)
-    return plan
+def job_of(load: Load, numbers: tuple[int, ...]) -> TrainJob:
+    job: TrainJob = load("hopscope_depth").job_of(load("_depth").Shape(*numbers), BATCH, 1, SEED)
+    return job
 
 
 def ours_as_plain(own: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
@@ -151,14 +151,14 @@ def ours_as_plain(own: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
 def test_plain_pytorch_computes_our_model(
     load: Load, rows: str, attention: str, numbers: tuple[int, ...]
 ) -> None:
-    plan = plan_of(load, numbers)
-    model = Transformer.initial(plan.model, torch.tensor([SEED]))
+    job = job_of(load, numbers)
+    model = Transformer.initial(job.model, torch.tensor([SEED]))
     with torch.no_grad():
         noise = torch.randn(model.parameters.flat.shape, generator=torch.Generator().manual_seed(SEED))
         model.parameters.flat.add_(0.1 * noise)
     plain = plain_model(load, rows, attention, numbers)
     own = {name: each[0].detach() for name, each in model.weights.items()}
-    plain.load_state_dict(ours_as_plain(own, plan.model.layers))
+    plain.load_state_dict(ours_as_plain(own, job.model.layers))
     ((inputs, _),) = batches(load, 1, numbers)
     torch.testing.assert_close(plain(inputs), model(inputs[None])[0], rtol=1e-4, atol=1e-4)
 
@@ -193,9 +193,9 @@ def test_the_paper_s_models_are_those_of_the_studies(
     load: Load, name: str, presets: dict[str, ChainsConfig]
 ) -> None:
     model, study = load("compare").MODELS[name], presets["paper"]
-    plan = load("hopscope_depth").plan_of(model.shape, model.batch, 1, SEED)
-    assert plan.model == study.model()
-    assert plan.task == study.task().model_copy(update={"pool": None})
+    job = load("hopscope_depth").job_of(model.shape, model.batch, 1, SEED)
+    assert job.model == study.model()
+    assert job.task == study.task().model_copy(update={"pool": None})
     assert model.batch == study.batch_size
 
 
@@ -211,21 +211,21 @@ def test_jax_has_our_number_of_parameters(load: Load, jax_results: dict[str, np.
 
 
 def own_parameters(load: Load, name: str) -> int:
-    plan = load("hopscope_depth").plan_of(load("compare").MODELS[name].shape, BATCH, 1, SEED)
+    job = load("hopscope_depth").job_of(load("compare").MODELS[name].shape, BATCH, 1, SEED)
     return sum(
-        each[0].numel() for each in Transformer.initial(plan.model, torch.tensor([SEED])).weights.values()
+        each[0].numel() for each in Transformer.initial(job.model, torch.tensor([SEED])).weights.values()
     )
 
 
 def test_initial_weights_are_as_wide_as_ours(load: Load) -> None:
-    plan = plan_of(load, USUAL)
-    ours = Transformer.initial(plan.model, torch.tensor([3, 5, 7]))
+    job = job_of(load, USUAL)
+    ours = Transformer.initial(job.model, torch.tensor([3, 5, 7]))
     torch.manual_seed(SEED)
     plain = dict(
         load("plain_pytorch_depth").PlainTransformer(load("_depth").Shape(*USUAL)).named_parameters()
     )
     own = {name: each[0].detach() for name, each in ours.weights.items()}
-    for name, expected in ours_as_plain(own, plan.model.layers).items():
+    for name, expected in ours_as_plain(own, job.model.layers).items():
         assert plain[name].shape == expected.shape
         assert abs(plain[name].std() - expected.std()) <= 0.15 * expected.std()
 
@@ -237,8 +237,8 @@ def test_training_leaves_the_zero_prediction(load: Load, jax_results: dict[str, 
     """The loss of predicting zero is 1; averaging candidates gives 0.75, which takes some hundred steps."""
     shape = load("_depth").Shape()
     plain = load("plain_pytorch_depth").loop(shape, 64, SEED, "loss", "softmax")
-    plan = load("hopscope_depth").plan_of(shape, batch=64, members=2, seed=SEED)
-    ours = load("hopscope_ensemble").EnsembleLoop(plan, "general")
+    job = load("hopscope_depth").job_of(shape, batch=64, members=2, seed=SEED)
+    ours = load("hopscope_ensemble").EnsembleLoop(job, "general")
     for loop in (plain, ours):
         assert loop.advance() == 64 * getattr(loop, "members", 1)
         assert abs(loop.loss() - 1.0) < 0.12
@@ -255,9 +255,9 @@ def loops(load: Load, name: str, numbers: tuple[int, ...]) -> Any:
         return load("plain_pytorch_depth").loop(shape, 64, SEED, "loss", name.removeprefix("plain_"))
     if name in ("stacked", "virtual"):
         pytest.importorskip("numba")
-    plan = load("hopscope_depth").plan_of(shape, 64, 1, SEED)
-    assert load("hopscope_ensemble").engine_of(name, plan) == name
-    return load("hopscope_ensemble").EnsembleLoop(plan, name)
+    job = load("hopscope_depth").job_of(shape, 64, 1, SEED)
+    assert load("hopscope_ensemble").engine_of(name, job) == name
+    return load("hopscope_ensemble").EnsembleLoop(job, name)
 
 
 @pytest.mark.parametrize(

@@ -24,20 +24,16 @@ def test_both_ways_draw_the_same_kind_of_batch(script, task, size):
         torch.testing.assert_close(one.std(), other.std(), rtol=0.15, atol=0.05)
 
 
-def test_what_was_measured_is_written(script, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(script, "SIZES", {"small": (2, 3, 5)})
-    monkeypatch.setattr(script, "ALLOWED", 100.0)
+def test_what_was_measured_is_written(script, tmp_path, capsys):
     path = tmp_path / "draws.json"
-    assert script.main(["--rounds", "3", "--seconds", "0.001", "--to", str(path)]) == 0
+    assert script.main(["--rounds", "3", "--seconds", "0.001", "--to", str(path)], allowed=100.0) == 0
     result = json.loads(path.read_text(encoding="utf-8"))
-    assert [cell["task"] for cell in result["cells"]] == list(script.TASKS)
+    cells = [f"{task}, {size}" for task in script.TASKS for size in script.SIZES]
+    assert [f"{cell['task']}, {cell['size']}" for cell in result["cells"]] == cells
     for cell in result["cells"]:
         ratio = cell["draws_over_hand"]
         assert ratio["min"] <= ratio["median"] <= ratio["max"] and len(ratio["rounds"]) == 3
-    assert json.loads(capsys.readouterr().out.splitlines()[-1]).keys() == {
-        f"{task}, small" for task in script.TASKS
-    }
-    monkeypatch.setattr(script, "ALLOWED", 0.0)
-    assert script.main(["--rounds", "1", "--seconds", "0.001"]) == 1
+    assert list(json.loads(capsys.readouterr().out.splitlines()[-1])) == cells
+    assert script.main(["--rounds", "1", "--seconds", "0.001"], allowed=0.0) == 1
     with pytest.raises(SystemExit):
         script.main(["--rounds", "0"])

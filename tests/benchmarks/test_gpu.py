@@ -58,12 +58,12 @@ def test_the_whole_study_is_all_models_at_all_depths(gpu: ModuleType) -> None:
 
 
 def test_bytes_moved_grow_with_all_that_grows(gpu: ModuleType) -> None:
-    (plan, *_), _ = gpu.chosen_plans("paper", [8])
-    model, training = plan.model, plan.training
+    (job, *_), _ = gpu.chosen_jobs("paper", [8])
+    model, training = job.model, job.training
     # A member's positions, times layers, times what a position costs: 32 widths, 16 and 8 hidden sizes for the MLP.
     expected = 3 * 8 * 512 * 44 * 8 * (32 * 128 + 16 * 128 + 8 * 512)
-    assert (model.width, model.mlp_size, training.batch_size, len(plan.members)) == (128, 512, 512, 8)
-    assert gpu.bytes_moved(plan) == expected
+    assert (model.width, model.mlp_size, training.batch_size, len(job.members)) == (128, 512, 512, 8)
+    assert gpu.bytes_moved(job) == expected
 
 
 def test_a_step_that_is_not_finite_is_no_speed(gpu: ModuleType) -> None:

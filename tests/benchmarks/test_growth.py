@@ -148,28 +148,26 @@ def test_every_point_is_a_model_that_our_contestant_takes(load: Load) -> None:
     ours = load("hopscope_ensemble")
     for point in load("growth").points_of(load("growth").MODELS["permutation"]):
         options = ours.options_of(words_of(point))
-        plan = ours.plan_of(
-            7, options.members, 0, options.values, options.layers, options.width, options.heads
-        )
-        assert ours.engine_of(options.engine, plan) in ("general", "fused")
-        found = (len(plan.members), plan.task.values, plan.model.layers, plan.model.width, plan.model.heads)
+        job = ours.job_of(7, options.members, 0, options.values, options.layers, options.width, options.heads)
+        assert ours.engine_of(options.engine, job) in ("general", "fused")
+        found = (len(job.members), job.task.values, job.model.layers, job.model.width, job.model.heads)
         assert found == tuple(
             point.settings[name] for name in ("members", "values", "layers", "width", "heads")
         )
-        assert plan.model.mlp_size == 2 * plan.model.width
+        assert job.model.mlp_size == 2 * job.model.width
 
 
 def test_every_point_of_the_deep_models_is_one_that_our_contestant_takes(load: Load) -> None:
     ours = load("hopscope_depth")
     for point in load("growth").points_of(load("growth").MODELS["depth"]):
         options = ours.options_of(words_of(point))
-        plan = ours.plan_of(load("_depth").shape_of(options), 7, options.members, 0)
-        assert load("hopscope_ensemble").engine_of(options.engine, plan) in ("general", "stacked")
-        found = (len(plan.members), plan.task.steps, plan.model.layers, plan.model.width, plan.model.heads)
+        job = ours.job_of(load("_depth").shape_of(options), 7, options.members, 0)
+        assert load("hopscope_ensemble").engine_of(options.engine, job) in ("general", "stacked")
+        found = (len(job.members), job.task.steps, job.model.layers, job.model.width, job.model.heads)
         assert found == tuple(
             point.settings[name] for name in ("members", "steps", "layers", "width", "heads")
         )
-        assert plan.model.mlp_size == 0
+        assert job.model.mlp_size == 0
 
 
 @pytest.mark.parametrize(
@@ -223,17 +221,14 @@ def test_a_real_point_of_a_deep_model_trains(load: Load, tmp_path: Path) -> None
     assert 0.5 < row["loss"][0] < 1.5
 
 
-def test_the_documentation_shows_every_point(
-    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_documentation_shows_every_point(load: Load, tmp_path: Path) -> None:
     body = "speed = 8000 * members - turn if members == 2 else 16000"
     _, result, _ = grow(load, tmp_path, body, "--rounds", "2")
     spec = importlib.util.spec_from_file_location("tables", TABLES)
     assert spec is not None and spec.loader is not None
     tables = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tables)
-    monkeypatch.setattr(tables, "BENCH", tmp_path)
-    shown = tables.TABLES["growth"]("result")
+    shown = tables.TABLES["growth"](str(tmp_path / "result"))
     assert "By members, with V 5, layers 1, width 32, heads 2, batch 256, one thread:" in shown
     assert "By layers, with members 8, V 5, width 32, heads 2, batch 256, one thread:" in shown
     assert "| 2 | fused | 16,000 (15,999 to 16,000) | 62.50 (62.50 to 62.50) | 11 |\n" in shown

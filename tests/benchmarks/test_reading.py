@@ -105,8 +105,7 @@ def test_the_documentation_shows_both_ways(
     assert spec is not None and spec.loader is not None
     tables = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tables)
-    monkeypatch.setattr(tables, "BENCH", tmp_path)
-    shown = tables.TABLES["reading"]("result")
+    shown = tables.TABLES["reading"](str(tmp_path / "result"))
     assert "| whole reading | 11.0 (10.0 to 12.0) | 9.0 (8.0 to 10.0) |  |  |\n" in shown
     assert (
         "| search, every pass from the bottom | 42.0 (42.0 to 140.0) | 6.0 (6.0 to 20.0) | 31 | 6 |\n"

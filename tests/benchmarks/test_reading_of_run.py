@@ -58,7 +58,7 @@ def test_circuits_that_differ_are_no_result(
     monkeypatch.setattr(script, "first_circuit", other)
     console = Console(file=io.StringIO())
     assert script.main(["--run", str(emergence_run), "--rounds", "1"], console) == 1
-    assert capsys.readouterr().err == "reading: expected the same first circuit in both ways, found others\n"
+    assert capsys.readouterr().err.startswith("reading: expected the same first circuit")
 
 
 @pytest.mark.parametrize(

@@ -292,23 +292,23 @@ def test_problems_are_those_of_the_studies(load: Load) -> None:
     study = PERMUTATION["laptop"]
     (configuration,) = (each for each in study.grid() if each.name == "d32/2 repeats")
     task, model = study.task(configuration), study.model(configuration)
-    plan = load("hopscope_ensemble").plan_of(problems["permutation"].model.batch, 1, 0)
-    assert (plan.task, plan.model) == (task, model)
+    job = load("hopscope_ensemble").job_of(problems["permutation"].model.batch, 1, 0)
+    assert (job.task, job.model) == (task, model)
     assert problems["permutation"].limit == -(-2 * study.training(configuration).steps // 250) * 250
     circuits, deep = CIRCUITS["two-steps"], problems["depth"]
-    plan = load("hopscope_depth").plan_of(deep.model.shape, deep.model.batch, 1, 0)
-    assert (plan.task, plan.model) == (circuits.task(), circuits.model())
+    job = load("hopscope_depth").job_of(deep.model.shape, deep.model.batch, 1, 0)
+    assert (job.task, job.model) == (circuits.task(), circuits.model())
     assert deep.limit == 2 * circuits.training().steps
     assert circuits.evaluation_samples == load("_held_out").SAMPLES
     wanted = circuits.training()
     for name in ("batch_size", "optimizer", "learning_rate", "betas", "epsilon", "weight_decay", "decay"):
-        assert getattr(plan.training, name) == getattr(wanted, name), name
+        assert getattr(job.training, name) == getattr(wanted, name), name
 
 
 @pytest.fixture
 def general(load: Load, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Ours by autograd, so that nothing is compiled here."""
-    monkeypatch.setattr(load("hopscope_ensemble"), "chosen_engine", lambda plan, device: "general")
+    monkeypatch.setattr(load("hopscope_ensemble"), "chosen_engine", lambda job, device: "general")
     yield
 
 
@@ -318,13 +318,13 @@ def test_recalls_of_ours_are_those_of_the_study(load: Load) -> None:
     learner = learners.hopscope_ensemble(learners.Training(batch=64), 4, 2)
     learner.train_to(30)
     assert (learner.members, learner.steps, learner.facts) == (2, 30, {"engine": "general"})
-    plan = load("hopscope_ensemble").plan_of(64, 2, 4)
-    task = PermutationTask(plan.task)
+    job = load("hopscope_ensemble").job_of(64, 2, 4)
+    task = PermutationTask(job.task)
     batch = task.evaluation("repeats")
     assert batch.inputs.shape[1] == load("_held_out").REPEATS
     model: Transformer = learner._loop.steps.model
     with torch.no_grad():
-        expected = repeat_probe(model(batch.inputs).softmax(-1), batch).recall
+        expected = repeat_probe(model(batch.inputs).softmax(-1), batch)["recall"]
     assert learner.scores() == pytest.approx(expected.tolist(), abs=1e-3)
 
 
@@ -334,8 +334,8 @@ def test_losses_of_ours_are_those_of_the_study(load: Load) -> None:
     shape = load("_depth").Shape(steps=2, layers=2, width=16, heads=1)
     learner = learners.hopscope_depth(learners.Training(8, shape), 0, 3)
     learner.train_to(2)
-    plan = load("hopscope_depth").plan_of(shape, 8, 3, 0)
-    task = RetrievalTask(plan.task)
+    job = load("hopscope_depth").job_of(shape, 8, 3, 0)
+    task = RetrievalTask(job.task)
     batch = task.evaluation(512)
     with torch.no_grad():
         losses = task.losses(learner._loop.steps.model(batch.inputs), batch)

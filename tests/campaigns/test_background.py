@@ -177,7 +177,7 @@ def test_the_queue_of_the_papers_models_can_be_prepared():
     for name, reading in queue["readings"].items():
         study = find_study(reading["study"])
         config = study.configured(reading["preset"], reading["fields"])
-        plans = study.plan(config)
-        assert all(len(plan.members) == 1 and plan.training.precision == "float32" for plan in plans)
-        assert sorted(member for of, member in asked if of == name) == list(range(len(plans)))
-        assert not [words for words in config.departures if "beta2" not in words]
+        jobs = study.jobs(config)
+        assert all(len(job.members) == 1 and job.training.precision == "float32" for job in jobs)
+        assert sorted(member for of, member in asked if of == name) == list(range(len(jobs)))
+        assert not [words for words in config.protocol_deviations if "beta2" not in words]

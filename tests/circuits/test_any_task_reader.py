@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.zoo.planted_permutations import planted_permutations
 
 import hopscope as hs
 from hopscope.circuits.any_task import AnyTask, PartsCriterion
@@ -16,7 +17,6 @@ from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import TaskReference
 from hopscope.tasks.retrieval import RetrievalTask
-from hopscope.zoo.permutation import planted_permutations
 
 from .any_tasks import Lookup, Pairs, Sum, lookup_model, on_device, pairs_model, sum_model
 

@@ -53,18 +53,18 @@ def made(tmp_path, monkeypatch):
         file.write_text(STUDY.replace("{task}", task), encoding="utf-8")
         program = find_study(str(file))
         config = program.configured(None, {})
-        plan = program.plan(config)[0]
-        plan = plan.model_copy(
-            update={"members": tuple(plan.members[0].model_copy(update={"member": n}) for n in range(SEEDS))}
+        job = program.jobs(config)[0]
+        job = job.model_copy(
+            update={"members": tuple(job.members[0].model_copy(update={"member": n}) for n in range(SEEDS))}
         )
         entries = [{"member": n, "unit": UNIT, "index": n, "seed": n, "overrides": {}} for n in range(SEEDS)]
         run = RunFolder.create(tmp_path / "runs", "sums", config.model_dump(mode="json"), entries, None)
         note_origin(run, program)
-        unit = run.unit(UNIT).create({"label": "built", "plan": plan.model_dump(mode="json")})
-        both = Parameters(parameter_specs(plan.model), SEEDS)
-        both.flat.copy_(Transformer.initial(plan.model, torch.tensor([3, 5])).parameters.flat)
+        unit = run.unit(UNIT).create({"label": "built", "plan": job.model_dump(mode="json")})
+        both = Parameters(parameter_specs(job.model), SEEDS)
+        both.flat.copy_(Transformer.initial(job.model, torch.tensor([3, 5])).parameters.flat)
         if built is not None:
-            assert parameter_specs(built.config) == parameter_specs(plan.model)
+            assert parameter_specs(built.config) == parameter_specs(job.model)
             both.flat[0] = built.parameters.flat[0]
         arrays = {f"weights/{name}": view.numpy() for name, view in both.views().items()}
         save_checkpoint(unit.checkpoint_path(STEPS), arrays, {"step": STEPS})

@@ -168,7 +168,7 @@ def test_exchanges_are_the_same_questions_with_one_thing_changed(setting):
 def test_position_codes_move_by_one_line_within_a_round(setting):
     model = one_layer(setting)
     batch = setting.batch(0, 2, "report")
-    moved = setting.counterfactuals(model, batch)[-1].stream[0, 0]
+    moved = [*setting.counterfactuals(model, batch)][-1].stream[0, 0]
     codes = model.weights["embed.position.weight"][0]
     found = torch.cdist(moved - model.weights["embed.token.weight"][0][batch.inputs[0, 0]], codes).argmin(-1)
     first = [3, 4, 5, 6, 7, 8, 0, 1, 2]

@@ -51,9 +51,9 @@ def test_paths_that_were_planted_have_formed_and_those_of_a_fresh_model_have_not
     task = RetrievalTask(plant.task)
     models = [(0, untrained(plant)), (13, plant.model)]
     found = formation(circuit, models, VectorCircuits(task), watched(task, SEQUENCES))
-    assert found.checkpoints == (0, 13)
-    assert found.paths == circuit.paths
-    before, after = zip(*found.attention, strict=True)
+    assert found["checkpoints"] == [0, 13]
+    assert [path["layer"] for path in found["paths"]] == [path.layer for path in circuit.paths]
+    before, after = zip(*(path["attention"] for path in found["paths"]), strict=True)
     assert min(after) > 0.95
     assert max(before) < 0.5
 
@@ -93,8 +93,8 @@ def test_rows_that_only_a_mean_map_describes_are_not_followed(plant, circuit):
     both = Circuit(paths=(*circuit.paths, diffuse))
     task = RetrievalTask(plant.task)
     found = formation(both, [(3, plant.model)], VectorCircuits(task), watched(task, 3))
-    assert diffuse not in found.paths
-    assert len(found.paths) == len(circuit.paths)
+    followed = [(path["layer"], path["head"], path["query_role"]) for path in found["paths"]]
+    assert followed == [(path.layer, path.head, path.query) for path in circuit.paths]
 
 
 def test_maps_are_the_patterns_of_the_first_sequence_in_255ths(plant):

@@ -45,7 +45,7 @@ def both(task: str, shape: str, seed: int = 11):
 def test_what_paths_carry(task, shape):
     fast, slow, loss = both(task, shape)
     setting = VectorCircuits(TASKS[task]())
-    exchanges = setting.counterfactuals(fast.execution.model, fast.execution.grammar.batch)
+    exchanges = list(setting.counterfactuals(fast.execution.model, fast.execution.grammar.batch))
     found = fast.carries(exchanges)
     assert list(found) == fast.assignment.circuit
     for slot in fast.assignment.circuit[::3]:

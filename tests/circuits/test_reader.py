@@ -199,11 +199,12 @@ def test_a_circuit_is_a_value():
 
 def test_equal_reads_in_other_places_are_equal_circuits():
     """The same recipe in models with other heads, idle layers and decoys."""
-    same = [n for n in families()["doubling"] if suite()[n].task.steps == 2][:3]
+    doublings = sorted(families()["doubling"], key=lambda n: n not in quick_ones())
+    same = [n for n in doublings if suite()[n].task.steps == 2][:2]
     circuits = [quick_reading(number).circuit for number in same]
-    assert len({circuit.model_dump_json() for circuit in circuits}) == len(circuits) == 3
+    assert len({circuit.model_dump_json() for circuit in circuits}) == len(circuits) == 2
     assert len(set(circuits)) == 1
-    other = next(n for n in families()["doubling"] if suite()[n].task.steps == 1)
+    other = next(n for n in doublings if suite()[n].task.steps == 1)
     assert quick_reading(other).circuit not in circuits
 
 

@@ -12,9 +12,8 @@ from hopscope.circuits.built_in_tasks import VectorCircuits
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.path_patching import PathPatching
-from hopscope.circuits.read_model import quickest
 from hopscope.circuits.reader import ReaderConfig, read_circuit
-from hopscope.circuits.virtual_model import VirtualModel, fits
+from hopscope.circuits.virtual_model import VirtualModel, fits, quickest
 from hopscope.models.config import TransformerConfig
 from hopscope.models.patterns import Related, Uniform
 from hopscope.models.transformer import Transformer
@@ -66,7 +65,7 @@ def assert_close(found, expected) -> None:
     torch.testing.assert_close(found, expected, rtol=2e-4, atol=2e-4)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(SHAPES, st.integers(0, 50))
 def test_passes_are_the_models_own(shape, seed):
     slow, fast = executions(model_of(seed=seed, **shape))

@@ -1,5 +1,6 @@
 """A stand-in for an evidence table: judging needs to know members and seeds only."""
 
+import re
 from dataclasses import dataclass
 
 import pandas as pd
@@ -24,6 +25,11 @@ def members(n: int, *, copies: int = 1) -> Members:
 def series(values, start=0) -> pd.Series:
     """One number for each member from `start` on."""
     return pd.Series(list(values), index=range(start, start + len(values)), dtype=float)
+
+
+def numbers(words: str) -> list[float]:
+    """All numbers of a verdict's words, in their order."""
+    return [float(found) for found in re.findall(r"\d+(?:\.\d+)?", words)]
 
 
 def claim(value=None, must=None, **fields) -> Claim:

@@ -6,7 +6,7 @@ import pytest
 from hopscope.claims import JudgedClaim, Samples, Verdict, at_least, judge
 from hopscope.errors import UserError
 
-from .stand_in import claim, members, series
+from .stand_in import claim, members, numbers, series
 
 HIGH = at_least(0.9, "fraction")
 SHOWS = at_least(0.5, "fraction")
@@ -36,7 +36,7 @@ def test_a_control_that_shows_nothing_leaves_the_verdict():
 def test_a_control_that_shows_it_takes_the_verdict_back(control):
     found = judged(control)
     assert (found.verdict, found.leaning) == (Verdict.INCONCLUSIVE, "mixed")
-    assert found.words.endswith("; but the control deepest alone shows it too")
+    assert "control deepest alone shows it" in found.words
     assert found.controls["deepest alone"].shows is True
     assert found.here.verdict is Verdict.INCONCLUSIVE
 
@@ -45,7 +45,7 @@ def test_a_control_that_was_not_measured_takes_it_back_too():
     for control in (Samples([], note="not trained"), series([math.nan] * 3)):
         found = judged(control)
         assert found.verdict is Verdict.INCONCLUSIVE
-        assert found.words.endswith("; but the control deepest alone was not measured")
+        assert "control deepest alone was not measured" in found.words
         assert found.controls["deepest alone"].shows is None
 
 
@@ -102,10 +102,10 @@ def test_a_control_needs_three_quarters_of_its_numbers():
     assert enough.verdict is Verdict.REPRODUCED
     few = judged(series([0.01, 0.02, math.nan]))
     assert few.verdict is Verdict.INCONCLUSIVE
-    assert few.words.endswith("; but the control deepest alone was not measured")
+    assert "control deepest alone was not measured" in few.words
     control = few.controls["deepest alone"]
     assert control.shows is None
-    assert control.words.endswith("; 1 of 3 seeds has no number: 75 % are needed")
+    assert numbers(control.words)[-3:] == [1, 3, 75]
 
 
 def test_a_control_of_pairs_with_one_that_never_came_was_not_measured():

@@ -43,7 +43,7 @@ def test_zero_is_a_bound():
     ],
 )
 def test_shortfall_is_the_distance_to_the_bounds(criterion, value, shortfall):
-    assert criterion.shortfall(value) == shortfall
+    assert criterion.distance(value) == shortfall
     assert criterion.holds(value) == (shortfall == 0)
 
 
@@ -55,7 +55,7 @@ def test_an_interval_meets_or_fails_exactly_if_all_its_points_do(a, b, c, d):
     ]
     for criterion in (Criterion(at_least=a), Criterion(at_most=a), Criterion(between=(low, high))):
         if criterion.met_by(interval):
-            assert all(criterion.shortfall(point) <= 1e-6 for point in points)
+            assert all(criterion.distance(point) <= 1e-6 for point in points)
             assert not criterion.failed_by(interval)
         if criterion.failed_by(interval):
             assert not any(criterion.holds(point) for point in points)
@@ -93,5 +93,5 @@ def test_a_shown_number_never_looks_better_or_worse_than_it_is():
 def test_a_shown_number_stays_on_its_side_of_the_bound(bound, value):
     criterion = Criterion(at_least=bound)
     assert criterion.holds(float(criterion.show(value).replace("−", "-"))) == criterion.holds(value) or (
-        criterion.shortfall(value) < 1e-9
+        criterion.distance(value) < 1e-9
     )

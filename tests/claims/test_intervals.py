@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 from hopscope.claims import intervals
 from hopscope.claims.intervals import (
@@ -10,6 +10,7 @@ from hopscope.claims.intervals import (
     bootstrap_mean,
     clopper_pearson,
     correlation,
+    crossed_interval,
     excess_interval,
     wilson,
 )
@@ -20,20 +21,11 @@ def test_the_same_values_give_the_same_interval():
     assert bootstrap_mean(values) == bootstrap_mean(values)
 
 
-def test_two_values_give_every_mean_by_its_probability(monkeypatch):
-    # Means 0, 1/2, 1 have probabilities 1/4, 1/2, 1/4.
-    assert bootstrap_mean([0.0, 1.0]) == (0.0, 1.0)
-    monkeypatch.setattr(intervals, "_TAIL", 0.3)
-    assert bootstrap_mean([0.0, 1.0]) == (0.5, 0.5)
-
-
 def test_the_interval_is_that_of_the_binomial_for_zeros_and_ones():
-    from scipy.stats import binom
-
-    values = [0.0] * 13 + [1.0] * 7
-    low, high = bootstrap_mean(values)
-    assert low == pytest.approx(binom.ppf(0.025, 20, 0.35) / 20, abs=0.051)
-    assert high == pytest.approx(binom.ppf(0.975, 20, 0.35) / 20, abs=0.051)
+    # Of 20 seeds drawn, 3 to 11 are ones: both quantiles lie well within their step of the binomial distribution.
+    assert (binom.ppf(0.025, 20, 0.35), binom.ppf(0.975, 20, 0.35)) == (3, 11)
+    assert bootstrap_mean([0.0] * 13 + [1.0] * 7) == pytest.approx((3 / 20, 11 / 20))
+    assert bootstrap_mean([0.0, 1.0]) == (0.0, 1.0)
 
 
 def test_one_value_has_no_interval_and_equal_values_have_their_own():
@@ -74,42 +66,29 @@ def test_coverage_with_few_seeds_is_as_poor_as_documented(n, coverage):
     assert np.mean([low <= 0 <= high for low, high in found]) == pytest.approx(coverage, abs=0.06)
 
 
-def test_splits_widen_the_interval_when_they_differ():
-    generator = np.random.Generator(np.random.Philox(key=3))
-    groups = [split for split in range(5) for _ in range(7)]
-    values = [split + 0.01 * generator.normal() for split in groups]
-    plain, two_level = bootstrap_mean(values), bootstrap_mean(values, groups=groups)
-    # The mean of 5 drawn splits 0 … 4 has standard deviation √2/√5; that of 35 drawn seeds √2/√35.
-    assert two_level[1] - two_level[0] == pytest.approx(2 * 1.96 * np.sqrt(2 / 5), rel=0.1)
-    assert plain[1] - plain[0] == pytest.approx(2 * 1.96 * np.sqrt(2 / 35), rel=0.1)
-
-
-def test_splits_of_different_size_weigh_by_their_seeds(monkeypatch):
-    # Three seeds at 0, one at 1: drawing both splits gives a mean of 1/4, drawing one of them twice 0 or 1.
-    assert bootstrap_mean([0, 0, 0, 1], groups=[5, 5, 5, 2]) == (0, 1)
-    monkeypatch.setattr(intervals, "_TAIL", 0.3)
-    assert bootstrap_mean([0, 0, 0, 1], groups=[5, 5, 5, 2]) == (0.25, 0.25)
-    values = [0.1, 0.2, 0.4, 0.8, 0.9]
-    one_split = bootstrap_mean(values, groups=[3] * 5)
-    assert one_split == pytest.approx(bootstrap_mean(values), abs=0.03)
-
-
 def test_clusters_of_one_value_each_are_the_plain_bootstrap():
     values = [0.2, 0.3, 0.5, 0.7, 1.1]
     assert bootstrap_mean(values, clusters="abcde") == bootstrap_mean(values)
     assert bootstrap_mean(values, clusters=[7] * 5) is None
 
 
-def test_clusters_are_drawn_whole(monkeypatch):
-    # Two clusters, of three zeros and of one 1: both drawn give 1/4, one drawn twice 0 or 1.
-    assert bootstrap_mean([0, 1, 0, 0], clusters="abaa") == (0, 1)
+UNEQUAL = [0, 0, 0] * 13 + [1] * 13
+"""13 clusters of three zeros, and 13 of a single one; with k of the latter drawn of 26, the mean is k / (78 - 2k)."""
+
+
+def drawn_whole():
+    assert (binom.ppf(0.025, 26, 0.5), binom.ppf(0.975, 26, 0.5)) == (8, 18)
+    return pytest.approx((8 / 62, 18 / 42))
+
+
+def test_clusters_are_drawn_whole():
+    names = [f"c{n // 3}" for n in range(39)] + [f"d{n}" for n in range(13)]
+    assert bootstrap_mean(UNEQUAL, clusters=names) == drawn_whole()
     generator = np.random.Generator(np.random.Philox(key=3))
     clusters = [cluster for cluster in range(13) for _ in range(5)]
     values = [cluster + 0.01 * generator.normal() for cluster in clusters]
     means = [np.mean(values[5 * cluster : 5 * cluster + 5]) for cluster in range(13)]
     assert bootstrap_mean(values, clusters=clusters) == pytest.approx(bootstrap_mean(means), abs=1e-9)
-    monkeypatch.setattr(intervals, "_TAIL", 0.3)
-    assert bootstrap_mean([0, 1, 0, 0], clusters="abaa") == (0.25, 0.25)
 
 
 def test_a_correlation_without_spread_is_none():
@@ -150,12 +129,12 @@ def test_clopper_pearson_known_values():
 
 
 @pytest.mark.parametrize("sided", ["two", "lower"])
-@given(n=st.integers(1, 9001), share=st.floats(0, 1), confidence=st.sampled_from([0.9, 0.95, 0.99]))
-def test_clopper_pearson_is_that_of_the_exact_test(sided, n, share, confidence):
+@given(n=st.integers(1, 9001), share=st.floats(0, 1))
+def test_clopper_pearson_is_that_of_the_exact_test(sided, n, share):
     successes = round(share * n)
     test = binomtest(successes, n, alternative="greater" if sided == "lower" else "two-sided")
-    expected = test.proportion_ci(confidence, method="exact")
-    found = clopper_pearson(successes, n, confidence, sided=sided)
+    expected = test.proportion_ci(0.95, method="exact")
+    found = clopper_pearson(successes, n, sided=sided)
     assert found == pytest.approx((expected.low, expected.high), rel=1e-9, abs=1e-12)
 
 
@@ -178,15 +157,10 @@ def test_impossible_counts_are_refused(successes, n):
 def test_impossible_values_are_refused():
     with pytest.raises(ValueError, match="must be finite"):
         bootstrap_mean([0.0, float("nan")])
-    with pytest.raises(ValueError, match="expected 3 groups, found 2"):
-        bootstrap_mean([1, 2, 3], groups=[0, 1])
     with pytest.raises(ValueError, match="expected 3 clusters, found 2"):
         bootstrap_mean([1, 2, 3], clusters=[0, 1])
     with pytest.raises(ValueError, match="at least 1, found 0"):
         intervals.mean([])
-    for confidence in (0, 1, 95):
-        with pytest.raises(ValueError, match=f"confidence out of range.*found {confidence}"):
-            clopper_pearson(1, 2, confidence)
 
 
 def test_an_excess_of_distances_is_resampled_by_members():
@@ -195,3 +169,24 @@ def test_an_excess_of_distances_is_resampled_by_members():
     # Two members that are drawn, in whatever numbers, have one distance between them; three have all.
     assert (low, high) == pytest.approx((0.25, 0.75))
     assert excess_interval(np.zeros((3, 3)), [0.5, 0.5, 0.5]) == pytest.approx((-0.5, -0.5))
+
+
+def test_crossed_intervals_are_those_of_the_slow_way():
+    """Rows and columns drawn one by one, and every drawn cell counted."""
+    generator = np.random.Generator(np.random.Philox(key=5))
+    table = generator.normal(size=(7, 5)) + 3 * generator.normal(size=(1, 5))
+    rows, columns = (list(map(int, each.ravel())) for each in np.indices(table.shape))
+    low, high = crossed_interval(table.ravel(), rows, columns)
+    means = [
+        table[np.ix_(generator.integers(7, size=7), generator.integers(5, size=5))].mean()
+        for _ in range(10_000)
+    ]
+    assert (low, high) == pytest.approx(tuple(np.quantile(means, [0.025, 0.975])), abs=0.12)
+    of_cells = bootstrap_mean(table.ravel())
+    assert high - low > 2 * (of_cells[1] - of_cells[0])
+
+
+def test_crossed_intervals_need_two_of_each():
+    assert crossed_interval([1.0, 2.0, 3.0], "abc", "xxx") is None
+    assert crossed_interval([1.0, 2.0], "aa", "xy") is None
+    assert crossed_interval([0.4] * 6, "aabbcc", "xyxyxy") == (0.4, 0.4)

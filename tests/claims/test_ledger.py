@@ -17,6 +17,8 @@ from hopscope.claims import (
 )
 from hopscope.errors import UserError
 
+from .stand_in import numbers
+
 OLD_KEYS = [
     "id",
     "statement",
@@ -38,7 +40,7 @@ ACCURACY = Criterion(at_least=0.999, unit="fraction")
 TEXTS = {"statement": "s", "source": "003 §6", "protocol": "p", "trust": "the evaluation"}
 
 SINGLE = JudgedClaim.judged(
-    judge_always([1.0] * 11, ACCURACY, source_n=1), id="P1", threshold=ACCURACY, **TEXTS
+    judge_always([1.0] * 11, ACCURACY, source_n=1), id="P1", threshold=ACCURACY, samples=[1.0] * 11, **TEXTS
 )
 NAMED = JudgedClaim.judged(
     Judgement(
@@ -180,11 +182,15 @@ def test_an_unreadable_file_is_named(tmp_path, content, message):
     assert "\n" not in str(caught.value)
 
 
-def printed(claims, words=None, width=200):
+def shown_in(width, table):
     console = Console(width=width, color_system=None, force_terminal=False)
     with console.capture() as capture:
-        console.print(Ledger(claims).table(words))
+        console.print(table)
     return capture.get()
+
+
+def printed(claims, words=None):
+    return shown_in(200, Ledger(claims).table(words))
 
 
 def old(claim):
@@ -224,11 +230,8 @@ def test_no_number_in_the_table_is_rounded_to_perfection():
     assert "12,000 steps" in printed([large])
 
 
-def brief(claims, width=80):
-    console = Console(width=width, color_system=None, force_terminal=False)
-    with console.capture() as capture:
-        console.print(Ledger(claims).brief_table())
-    return capture.get()
+def brief(claims):
+    return shown_in(80, Ledger(claims).brief_table())
 
 
 def test_the_brief_table_fits_eighty_columns_and_keeps_every_claim():
@@ -275,18 +278,15 @@ def test_leanings_stand_for_open_verdicts_and_are_counted():
 
     leanings = ["agrees", "agrees", "disagrees", "mixed", None]
     ledger = Ledger([*LEDGER, *(open_claim(at, each) for at, each in enumerate(leanings))])
-    assert ledger.closing_line == (
-        "1 reproduced · 1 refuted · 2 agree so far · 1 disagrees so far · 1 mixed so far · 1 inconclusive · 1 not run"
-    )
+    assert numbers(ledger.closing_line) == [1, 1, 2, 1, 1, 1, 1]
+    for words in ("1 refuted", "2 agree", "1 mixed", "1 inconclusive", "1 not run"):
+        assert words in ledger.closing_line
     assert "agrees so far" in brief(ledger) and "disagrees so far" in brief(ledger)
     assert Ledger().closing_line == "no claims"
 
 
 def test_records_say_at_any_width_what_the_table_says():
-    console = Console(width=50, color_system=None, force_terminal=False)
-    with console.capture() as capture:
-        console.print(Ledger(LEDGER).records())
-    text = capture.get()
+    text = shown_in(50, Ledger(LEDGER).records())
     assert all(len(line) <= 50 for line in text.splitlines())
     for shown in (
         "threshold",
@@ -309,7 +309,7 @@ def test_verdicts_are_coloured():
 
 
 def test_the_ledger_needs_no_torch_and_loads_no_table_or_statistics_library():
-    judging = "hopscope.claims.judge_mean([1.0, 2.0], hopscope.claims.Criterion(at_most=3))"
+    judging = "hopscope.claims.judge_bootstrap([1.0, 2.0], hopscope.claims.Criterion(at_most=3))"
     script = f"import sys, hopscope.claims; {judging}; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in run.stdout.split()}

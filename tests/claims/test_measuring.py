@@ -68,10 +68,8 @@ def asks(evidence, metric="recall"):
 
 def test_a_function_that_fails_is_named_with_its_line():
     line = fails.__code__.co_firstlineno + 2
-    assert refusal(fails) == (
-        f"value: expected numbers, found KeyError: 'recall' (test_measuring.py, line {line}); "
-        "mend the function and run the same command again"
-    )
+    said = refusal(fails)
+    assert said.startswith("value: ") and f"KeyError: 'recall' (test_measuring.py, line {line}); mend" in said
     line = asks.__code__.co_firstlineno + 1
     known = f"metric: expected one of loss, found 'recall' (test_measuring.py, line {line})"
     assert refusal(asks) == f"value: {known}"
@@ -92,9 +90,8 @@ def test_the_line_is_that_of_the_users_file():
 
 
 def test_at_scale_and_readings_must_return_what_they_should():
-    assert refusal([1.0] * 3, at_scale=lambda evidence: ["x"]) == (
-        "at_scale: expected words that say what is missing, or an empty string, found list ['x']"
-    )
+    said = refusal([1.0] * 3, at_scale=lambda evidence: ["x"])
+    assert said.startswith("at_scale: expected words") and said.endswith("found list ['x']")
     for wrong in ({}, {"a": 1}, 3):
         text = refusal(None, readings=lambda evidence, wrong=wrong: wrong)
         assert text.startswith("readings: expected a mapping from names to functions of the evidence, found ")

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from hopscope.claims import Samples, Verdict, at_least, at_most, between, judge
 from hopscope.claims.intervals import wilson
-from hopscope.claims.nulls import against, holds_with_missing
+from hopscope.claims.nulls import against, fails_with_missing, holds_with_missing, in_favour
 
-from .stand_in import claim, members, series
+from .stand_in import claim, members, numbers, series
 
 HIGH = at_least(0.9, "fraction")
 
 
 def judged(values, must=HIGH, *, unit="run", **fields):
-    return judge(claim(Samples(values, unit), must, **fields), members(2))
+    return judge(claim(Samples(values, unit), must, **fields), members(len(values)))
 
 
 # How much must be there
@@ -25,10 +25,10 @@ def test_three_quarters_must_be_there():
     good = [0.99, 1.0] * 12
     enough = judged([*good, *[None] * 8], at_least(0.5, "fraction"), rule="mean")
     assert (enough.verdict, enough.n) == (Verdict.REPRODUCED, 24)
-    assert enough.words.endswith("; 8 of 32 runs have no number, and it holds with those counted against it")
+    assert "8 of 32 runs" in enough.words
     few = judged([*good, *[None] * 9], at_least(0.5, "fraction"), rule="mean")
     assert (few.verdict, few.leaning, few.n) == (Verdict.INCONCLUSIVE, "agrees", 24)
-    assert few.words.endswith("; but 9 of 33 runs have no number: 75 % are needed")
+    assert "9 of 33 runs" in few.words and numbers(few.words)[-1] == 75
 
 
 def test_none_nan_and_pandas_null_are_missing_alike():
@@ -44,16 +44,17 @@ def test_none_nan_and_pandas_null_are_missing_alike():
 def test_a_missing_number_is_a_violation_of_always():
     found = judged([*[1.0] * 29, None])
     assert (found.verdict, found.n, found.leaning) == (Verdict.INCONCLUSIVE, 29, "agrees")
-    assert found.words.endswith("; but 1 of 30 runs has no number, which counts as a violation")
+    assert "1 of 30 runs has no number" in found.words
     assert judged([1.0] * 29).verdict is Verdict.REPRODUCED
     assert found.here.verdict is Verdict.INCONCLUSIVE
 
 
 def test_what_is_missing_refutes_nothing_and_saves_nothing():
     assert judged([0.5, *[None] * 6]).verdict is Verdict.REFUTED
-    assert judged([*[0.5, 0.6] * 6, None], rule="mean").verdict is Verdict.REFUTED
+    found = judged([*[0.5, 0.6] * 6, None], rule="mean")
+    assert found.verdict is Verdict.REFUTED and "it fails with that one counted for it" in found.words
     found = judged([1.0, 1.0, None])
-    assert found.words == "2 of 2 runs agree; needs 10; 1 of 3 runs has no number"
+    assert numbers(found.words) == [2, 2, 10, 1, 3]
 
 
 # Counted against the claim
@@ -224,7 +225,7 @@ def test_any_other_interval_moves_with_the_mean():
     # Four numbers of 0.8 among 20 move the mean from 1 to 0.96.
     for low, verdict in ((0.945, Verdict.REPRODUCED), (0.935, Verdict.INCONCLUSIVE)):
         samples = Samples(values, "run", interval=(low, 1.0))
-        assert judge(claim(samples, HIGH, rule="mean"), members(2)).verdict is verdict
+        assert judge(claim(samples, HIGH, rule="mean"), members(20)).verdict is verdict
 
 
 @given(
@@ -246,10 +247,76 @@ def test_nothing_is_reproduced_that_complete_numbers_would_not_be(values, missin
             judged([*values, *[max(*values, bound)] * missing], must, rule=rule).verdict is Verdict.REPRODUCED
         )
     assert (found.value, found.n) == (complete.value, complete.n)
-    assert (complete.verdict is Verdict.REFUTED) == (found.verdict is Verdict.REFUTED)
+    if found.verdict is Verdict.REFUTED:
+        assert complete.verdict is Verdict.REFUTED
+        assert len(values) >= 0.75 * (len(values) + missing)
+        # Any number from the bound down in their place keeps it.
+        assert judged([*values, *[min(*values, bound)] * missing], must, rule=rule).verdict is Verdict.REFUTED
+
+
+# Counted for a claim that the measured numbers refute
+
+
+@pytest.mark.parametrize(
+    ("values", "must", "rule", "number"),
+    [
+        ([0.5, 0.7], HIGH, "mean", 1.0),  # 2 · 0.9 - 0.6 = 1.2, but no fraction is more than 1
+        ([0.8, 0.88], HIGH, "mean", 0.96),
+        ([0.5, 0.95], HIGH, "mean", 1.0),
+        ([3.0, 5.0], at_most(3.5), "mean", 3.0),
+        ([0.9, 0.9], at_most(0.1, "fraction"), "effect", -0.7),
+        ([0.1, 0.1], between(0.25, 0.75), "mean", 0.4),
+        ([0.8, 1.0], between(0.25, 0.75), "mean", 0.6),
+    ],
+)
+def test_a_number_in_favour_lies_as_far_inside_as_the_mean_outside(values, must, rule, number):
+    assert in_favour(values, must, rule) == pytest.approx(number)
+
+
+def test_too_little_refutes_no_mean():
+    bad = [0.4, 0.5] * 12
+    enough = judged([*bad, *[None] * 8], rule="mean")
+    assert enough.verdict is Verdict.REFUTED
+    few = judged([*bad, *[None] * 9], rule="mean")
+    assert (few.verdict, few.leaning) == (Verdict.INCONCLUSIVE, "disagrees")
+    assert numbers(few.words)[-1] == 75
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_refuted_correlation_must_stay_so_with_missing_pairs_in_its_favour(sign):
+    def found(bound, missing):
+        pairs = [(float(n), -sign * (n + (-1) ** n)) for n in range(20)]
+        must = at_least(bound) if sign > 0 else at_most(-bound)
+        return judged([*pairs, *[None] * missing], must, unit="pair", rule="effect").verdict
+
+    assert found(0.5, 6) is Verdict.REFUTED
+    assert found(-0.9, 0) is Verdict.REFUTED
+    assert found(-0.9, 2) is Verdict.INCONCLUSIVE  # two in the corners, and it is no longer so steep
+
+
+def test_a_refuted_share_must_stay_so_with_all_missing_ones_as_successes():
+    def found(right, wrong, missing):
+        values = [1.0] * right + [0.0] * wrong + [None] * missing
+        own = wilson(right, right + wrong)
+        return judge(claim(Samples(values, "question", interval=own), HIGH, rule="mean"), members(2)).verdict
+
+    assert found(50, 50, 0) is Verdict.REFUTED
+    assert found(50, 50, 100) is Verdict.REFUTED  # 75 % right at most, whatever the others are
+    assert found(80, 20, 30) is Verdict.REFUTED  # 84.6 %, up to 89.8 %
+    assert found(82, 18, 30) is Verdict.INCONCLUSIVE  # 86.2 %, up to 91 %
+
+
+def test_any_other_interval_of_a_refuted_mean_moves_too():
+    values = [0.7] * 16 + [None] * 4
+    # Four numbers of 1.0 among 20 move the mean from 0.7 to 0.76.
+    for high, verdict in ((0.83, Verdict.REFUTED), (0.85, Verdict.INCONCLUSIVE)):
+        samples = Samples(values, "run", interval=(0.6, high))
+        assert judge(claim(samples, HIGH, rule="mean"), members(20)).verdict is verdict
 
 
 def test_one_missing_number_beside_one_that_never_came_cannot_be_weighed():
     samples = Samples([200.0] * 11 + [math.inf, None], "run", interval=(150, 250))
     assert not holds_with_missing(samples, at_most(1000), "mean", None, (150, 250))
-    assert judge(claim(samples, at_most(1000), rule="mean"), members(2)).verdict is Verdict.INCONCLUSIVE
+    assert judge(claim(samples, at_most(1000), rule="mean"), members(13)).verdict is Verdict.INCONCLUSIVE
+    assert not fails_with_missing(samples, at_most(100), "mean", None, (150, 250))
+    assert judge(claim(samples, at_most(100), rule="mean"), members(13)).verdict is Verdict.INCONCLUSIVE

@@ -1,9 +1,11 @@
 import json
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from hopscope.claims import Claim, Samples, Verdict, at_least, at_most, judge
-from hopscope.claims.registration import noted, register, rule_of, state_of
+from hopscope.claims.registration import deleted, noted, register, registered_rule, rule_of, state_of
 from hopscope.errors import UserError
 
 from .stand_in import claim, members, series
@@ -48,7 +50,7 @@ def made(**changes):
 def test_the_rule_is_readable_and_plain_json():
     written = register([made(), made(value=None, readings={"batch 64": low, "batch 128": high})])
     assert stored(written) == written
-    rule = written["claims"]["C1"]["rule"]
+    rule = registered_rule(written, "C1")
     assert rule["criteria"] == {"at_least": 0.9, "unit": "fraction"}
     assert rule["controls"]["c"].startswith("def low(evidence):\n    return series([0.1] * 11)\n")
     assert rule["at_scale"] == "lambda evidence: ''\n"
@@ -115,10 +117,73 @@ def test_a_registered_claim_says_nothing_more():
     assert found.to_json()["registration"] == {"state": "registered", "hash": hashed, "registered": hashed}
 
 
+def test_a_registration_that_was_deleted_is_missed():
+    (before,) = [judge(made(), members(11), stored(register([made()])))]
+    now, never = judge(made(must=at_least(0.8, "fraction")), members(11)), judge(made(), members(11))
+    (found,) = deleted([now], [before])
+    assert (found.registration.state, found.verdict) == ("none", now.verdict)
+    assert "registration.json was deleted" in found.registration.words
+    assert deleted([now], [found]) == [found]  # the second time too
+    # A run of before there were registrations had none to delete.
+    assert deleted([now], [never]) == deleted([now], []) == [now]
+
+
+def test_an_edited_registration_is_no_registration():
+    registered = stored(noted(register([made()]), [judge(made(), members(11), register([made()]))]))
+    assert "judged" in registered["claims"]["C1"]
+    lax = made(must=at_least(0.8, "fraction"))
+    for edited in (
+        {"hash": register([lax])["claims"]["C1"]["hash"]},
+        {"rule": rule_of(lax)},
+        {"rule": None},
+    ):
+        entry = {**registered["claims"]["C1"], **edited}
+        for now in (made(), lax):
+            found = state_of(now, {**registered, "claims": {"C1": entry}})
+            assert (found.state, found.under_registered) == ("changed", None)
+            assert "registration.json was edited" in found.words
+
+
+def shares(size, evidence=None):
+    return high(evidence)
+
+
+def test_what_rules_share_stands_once():
+    readings = {f"batch {size}": partial(shares, size) for size in range(97)}
+    claims = [replace(made(value=shares, readings=readings), id=name) for name in ("C1", "C2")]
+    registered = stored(register(claims))
+    assert [state_of(claim, registered).state for claim in claims] == ["registered"] * 2
+    assert registered_rule(registered, "C2") == rule_of(claims[1])
+    assert len(json.dumps(registered)) < len(json.dumps([rule_of(claim) for claim in claims])) / 2
+    helper = next(text for text in registered["sources"].values() if "def high" in text)
+    assert json.dumps(registered).count(json.dumps(helper)) == 1
+
+
+def test_a_shared_source_that_was_edited_or_is_gone_says_so():
+    claim = made(value=shares)
+    for change in (lambda text: text.replace("1.0", "0.5"), None):
+        registered = stored(register([claim]))
+        (name,) = (name for name, text in registered["sources"].items() if "def high" in text)
+        if change is None:
+            del registered["sources"][name]
+        else:
+            registered["sources"][name] = change(registered["sources"][name])
+        found = state_of(claim, registered)
+        assert found.state == "changed" and "registration.json was edited" in found.words
+
+
+def test_registrations_with_whole_sources_are_read():
+    """As they were written before rules shared their sources."""
+    claim = made(value=shares)
+    (entry,) = register([claim])["claims"].values()
+    old = {"version": 1, "claims": {"C1": {"hash": entry["hash"], "rule": rule_of(claim)}}}
+    assert state_of(claim, stored(old)).state == "registered"
+
+
 def test_an_added_claim_says_so():
     found = judge(made(), members(11), register([]))
     assert found.registration.state == "added"
-    assert found.registration.words == "this claim was added after the run had begun"
+    assert "added after the run" in found.registration.words
 
 
 def test_a_changed_claim_shows_both_verdicts():
@@ -128,9 +193,8 @@ def test_a_changed_claim_shows_both_verdicts():
     registered = stored(noted(registered, [first]))
     changed = judge(made(value=high), members(11), registered)
     assert changed.verdict is Verdict.REPRODUCED
-    assert changed.registration.words == (
-        "judged by a rule that was changed after the run: was refuted under the rule registered with it"
-    )
+    assert "changed after the run" in changed.registration.words
+    assert "was refuted under the rule registered" in changed.registration.words
     under = changed.registration.under_registered
     assert (under.verdict, under.value, under.n, under.words) == (
         Verdict.REFUTED,
@@ -146,9 +210,7 @@ def test_a_changed_claim_shows_both_verdicts():
 
 def test_a_claim_that_was_changed_before_it_was_ever_judged_says_so():
     found = judge(made(value=high), members(11), register([made(value=low)]))
-    assert found.registration.words == (
-        "judged by a rule that was changed after the run: never judged under the rule registered with it"
-    )
+    assert found.registration.state == "changed" and "never judged" in found.registration.words
     assert found.registration.under_registered is None
 
 

@@ -64,12 +64,10 @@ def test_remarks_stand_beside_the_words():
         registration=register([]),
     )
     here, control, structural, added = wording.remarks(found)
-    assert here.startswith(
-        "here, at the scale of this run: reproduced (all 11 of 11 cases meet it; at least "
-    )
+    assert here.startswith("here") and "reproduced" in here and "11 of 11 cases" in here
     assert control == "control deepest alone: 3 % [2 %, 4 %]"
     assert structural.startswith("structural: ")
-    assert added == "this claim was added after the run had begun"
+    assert added == found.registration.words != ""
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_what_the_suite_of_results_refuses_is_one_line_and_status_2(tmp_path):
     command = [sys.executable, "-m", "hopscope", "bench", "--suite", "solved", "--seeds", "0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "--seeds: expected at least 1, found 0; use for example --seeds 2\n"
+    assert done.stderr.startswith("--seeds: expected at least 1, found 0; ") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

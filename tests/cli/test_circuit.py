@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from tests.zoo.planted_permutations import planted_permutations
 
 import hopscope as library
 from hopscope.circuits import record
@@ -12,8 +13,7 @@ from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.models.transformer import Transformer
 from hopscope.runs import RunFolder, save_checkpoint
 from hopscope.tasks.config import RetrievalConfig
-from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
-from hopscope.zoo.permutation import planted_permutations
+from hopscope.training.config import MemberPlan, TrainingConfig, TrainJob
 from hopscope.zoo.witnesses import witness
 
 UNIT, STEPS, MEMBERS = "aaaaaaaaaaaa", (7, 11), (3, 5)
@@ -32,7 +32,7 @@ def make_run(root) -> RunFolder:
 
 
 def made_of(root, study, task, built) -> RunFolder:
-    plan = UnitPlan(
+    job = TrainJob(
         label="built",
         task=task,
         model=built.config,
@@ -44,7 +44,7 @@ def made_of(root, study, task, built) -> RunFolder:
         for index, member in enumerate(MEMBERS)
     ]
     run = RunFolder.create(root, study, {"made": "up"}, entries, None)
-    unit = run.unit(UNIT).create({"label": plan.label, "plan": plan.model_dump(mode="json")})
+    unit = run.unit(UNIT).create({"label": job.label, "plan": job.model_dump(mode="json")})
     for step in STEPS:
         model = Transformer.initial(built.config, torch.tensor([13, 17]))
         both = Parameters(parameter_specs(built.config), 2)

@@ -183,7 +183,7 @@ def test_a_task_whose_batch_is_wrong_is_one_line_that_names_it(
     mend(file, old, new)
     program = find_study(str(file))
     with pytest.raises(UserError) as error, naming(program):
-        program.task(program.plan(program.configured(None, {}))[0], "cpu")
+        program.task(program.jobs(program.configured(None, {}))[0], "cpu")
     for word in [*words, "Echo", str(file)]:
         assert word in str(error.value)
     assert "\n" not in str(error.value)

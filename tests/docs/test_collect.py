@@ -12,12 +12,10 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture
-def collect(tmp_path, monkeypatch):
+def collect(tmp_path):
     spec = importlib.util.spec_from_file_location("collect", DOCS / "collect.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "DOCS", tmp_path / "docs")
-    monkeypatch.setattr(module, "RESULTS", tmp_path / "docs" / "results")
     (tmp_path / "docs" / "results" / "permutation").mkdir(parents=True)
     (tmp_path / "README.md").write_text("![Loss](docs/results/permutation/small/figures/loss.png)")
     (tmp_path / "docs" / "page.md").write_text("![Skills](results/permutation/other/figures/skills.png)")
@@ -25,7 +23,7 @@ def collect(tmp_path, monkeypatch):
 
 
 def test_a_run_is_kept_with_the_pictures_that_a_page_shows(collect, small_run, tmp_path):
-    assert collect.main([str(small_run), "permutation/small"]) == 0
+    assert collect.main([str(small_run), "permutation/small"], tmp_path / "docs") == 0
     kept = tmp_path / "docs" / "results" / "permutation" / "small"
     assert is_slim(kept)
     assert [path.name for path in kept.rglob("*.png")] == ["loss.png"]
@@ -35,8 +33,8 @@ def test_a_run_is_kept_with_the_pictures_that_a_page_shows(collect, small_run, t
 
 
 def test_a_folder_that_is_no_finished_run_is_refused(collect, tmp_path, capsys):
-    assert collect.main([str(tmp_path), "permutation/small"]) == 2
-    assert collect.main([]) == 2
+    assert collect.main([str(tmp_path), "permutation/small"], tmp_path / "docs") == 2
+    assert collect.main([], tmp_path / "docs") == 2
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 2 and said[1].startswith("collect: expected RUN and NAME")
 

@@ -138,9 +138,9 @@ def test_another_measure_measures_again_and_trains_nothing(tmp_path: Path) -> No
 def test_training_starts_from_given_weights(tmp_path: Path) -> None:
     first = hs.run(study(), out=tmp_path / "first")
 
-    def trained(plan: object) -> dict[str, torch.Tensor]:
-        members = [first.member(member.member).state_dict() for member in plan.members]
-        ensemble = first.ensemble(member=[member.member for member in plan.members])
+    def trained(job: object) -> dict[str, torch.Tensor]:
+        members = [first.member(member.member).state_dict() for member in job.members]
+        ensemble = first.ensemble(member=[member.member for member in job.members])
         assert len(members) == len(ensemble)
         return dict(ensemble.transformer.weights)
 
@@ -148,7 +148,7 @@ def test_training_starts_from_given_weights(tmp_path: Path) -> None:
     start = second.evidence.curve("loss").iloc[0].to_numpy()
     np.testing.assert_allclose(start, first.evidence.last("loss").to_numpy(), rtol=1e-5)
     with pytest.raises(hs.UserError, match="start: expected the weights of 1 members"):
-        hs.run(study(start=lambda plan: {"wrong": torch.zeros(1)}), out=tmp_path / "third")
+        hs.run(study(start=lambda job: {"wrong": torch.zeros(1)}), out=tmp_path / "third")
 
 
 def test_configurations_of_a_function_cross_the_seeds(tmp_path: Path) -> None:
@@ -298,4 +298,8 @@ def test_claims_of_a_study_that_trains_nothing_are_registered_once(tmp_path: Pat
     run = hs.run(made(10.0), out=tmp_path)
     assert run.claims["A"].registration.state == "registered"
     (run.path / "registration.json").unlink()
-    assert hs.run(made(50.0), out=tmp_path).claims["A"].registration.state == "none"
+    for _ in range(2):  # and it is not forgotten when the run is judged once more
+        found = hs.run(made(50.0), out=tmp_path).claims["A"]
+        assert found.registration.state == "none"
+        assert found.registration.words.startswith("registration.json was deleted after this run had been")
+        (run.path / "DONE").unlink()

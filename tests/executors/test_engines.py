@@ -43,10 +43,10 @@ def test_a_unit_may_begin_with_another_engine_until_it_is_trained(unit):
 
 
 def test_the_engine_that_was_asked_for():
-    (plan, *_) = STUDY.plan(PRESETS["smoke"])
-    assert local.unit_engine(plan, "cpu", "general") == "general"
-    assert local.unit_engine(plan, "cpu", "compiled") == "compiled"
-    assert local.unit_engine(plan, "cuda", "auto") == "compiled"
+    (job, *_) = STUDY.jobs(PRESETS["smoke"])
+    assert local.unit_engine(job, "cpu", "general") == "general"
+    assert local.unit_engine(job, "cpu", "compiled") == "compiled"
+    assert local.unit_engine(job, "cuda", "auto") == "compiled"
     assert local.unit_layout("stacked", "cpu", 7)["threads"] == 1
     assert local.unit_layout("compiled", "cuda", 7) == {"device": "cuda", "threads": 7, "engine": "compiled"}
 
@@ -79,7 +79,7 @@ def test_a_compiler_is_missed_before_anything_is_trained(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory. Tried\nto"), ValueError("x")])
 def test_memory_that_runs_out_elsewhere_is_one_clear_line(monkeypatch, capsys, error):
-    def run_unit(*arguments, analyse):
+    def run_unit(*arguments):
         raise error
 
     monkeypatch.setattr(worker, "run_unit", run_unit)
@@ -91,7 +91,10 @@ def test_memory_that_runs_out_elsewhere_is_one_clear_line(monkeypatch, capsys, e
     assert worker.main([str(Path("run")), "aaaaaaaaaaaa"]) == 2
     said = json.loads(capsys.readouterr().out)
     assert (said["kind"], said["status"]) == ("error", 2)
-    assert said["message"] == (
-        "unit aaaaaaaaaaaa: expected optimiser and analyses to fit into the device's memory, found CUDA out of "
-        "memory. Tried; use fewer members per unit, or --gpu-workers 1"
-    )
+    for fact in (
+        "unit aaaaaaaaaaaa: expected",
+        "found CUDA out of memory. Tried",
+        "fewer members",
+        "--gpu-workers 1",
+    ):
+        assert fact in said["message"]

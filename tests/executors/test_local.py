@@ -77,16 +77,16 @@ def test_listener_hears_every_unit(heard):
     run, _, messages = heard
     assert {unit for unit, _ in messages} == {unit.hash for unit in run.units}
     for unit in run.units:
-        plan = unit.record["plan"]
+        job = unit.record["plan"]
         of_this = [message for hash, message in messages if hash == unit.hash]
         kinds = [message["kind"] for message in of_this]
         progress = [message for message in of_this if message["kind"] == "progress"]
         assert kinds == ["progress"] * len(progress) + ["phase", "done"]
         steps = [message["step"] for message in progress]
         assert steps == sorted(set(steps))
-        assert steps[-1] == plan["training"]["steps"]
+        assert steps[-1] == job["training"]["steps"]
         for message in progress:
-            assert len(message["losses"]) == len(plan["members"])
+            assert len(message["losses"]) == len(job["members"])
             assert message["frozen"] == []
             assert message["samples_per_second"] > 0
 

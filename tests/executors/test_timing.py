@@ -47,16 +47,16 @@ def test_candidates(units, cores, expected):
 
 
 def test_expected_seconds_follow_the_work():
-    (plan, *_) = STUDY.plan(config_of())
-    alone = timing.expected_seconds([plan], 1)
+    (job, *_) = STUDY.jobs(config_of())
+    alone = timing.expected_seconds([job], 1)
     assert alone > 0
-    assert timing.expected_seconds([plan, plan, plan], 7) == pytest.approx(3 * alone / 7)
+    assert timing.expected_seconds([job, job, job], 7) == pytest.approx(3 * alone / 7)
     for part, change in (
-        ("model", {"layers": 5 * plan.model.layers}),
-        ("training", {"batch_size": 5 * plan.training.batch_size}),
-        ("training", {"steps": 5 * plan.training.steps}),
+        ("model", {"layers": 5 * job.model.layers}),
+        ("training", {"batch_size": 5 * job.training.batch_size}),
+        ("training", {"steps": 5 * job.training.steps}),
     ):
-        larger = plan.model_copy(update={part: getattr(plan, part).model_copy(update=change)})
+        larger = job.model_copy(update={part: getattr(job, part).model_copy(update=change)})
         assert timing.expected_seconds([larger], 1) == pytest.approx(5 * alone)
 
 
@@ -116,8 +116,8 @@ def pretend(tmp_path, monkeypatch):
 
 
 def measure(**limits):
-    (plan, *_) = STUDY.plan(config_of())
-    return timing.speed("permutation", plan, "general", local.environment(), CHOICES[0], **limits)
+    (job, *_) = STUDY.jobs(config_of())
+    return timing.speed("permutation", job, "general", local.environment(), CHOICES[0], **limits)
 
 
 def test_speeds_add_up_and_no_process_starts_before_all_are_ready(pretend):
@@ -166,11 +166,11 @@ def test_a_process_that_cannot_start_is_a_reason(monkeypatch, tmp_path):
 def test_steps_are_those_of_the_trainer(engine):
     if engine == "fused":
         pytest.importorskip("numba")
-    (plan, *_) = STUDY.plan(config_of(norm="post", batch_size=17))
-    task = PermutationTask(plan.task)
+    (job, *_) = STUDY.jobs(config_of(norm="post", batch_size=17))
+    task = PermutationTask(job.task)
     unit = object.__new__(UnitFolder)  # no step touches the folder
-    trainer = Trainer(plan, task, unit, lambda _: {}, engine=ENGINES[engine])
-    steps = timing.Steps(plan, task, engine)
+    trainer = Trainer(job, task, unit, lambda _: {}, engine=ENGINES[engine])
+    steps = timing.Steps(job, task, engine)
     start = steps.model.parameters.flat.detach().clone()
     for _ in range(3):
         expected = trainer._steps.take(trainer.step)["loss"]
@@ -181,8 +181,8 @@ def test_steps_are_those_of_the_trainer(engine):
 
 
 def test_time_is_taken_of_whole_steps():
-    (plan, *_) = STUDY.plan(config_of(batch_size=17))
-    steps = timing.Steps(plan, PermutationTask(plan.task), "general")
+    (job, *_) = STUDY.jobs(config_of(batch_size=17))
+    steps = timing.Steps(job, PermutationTask(job.task), "general")
     assert steps.take_for(1e-9)[0] == 17 * 2
     samples, seconds = steps.take_for(0.05)
     assert samples == (steps.step - 1) * 17 * 2
@@ -220,7 +220,7 @@ def speeds(monkeypatch):
     asked = []
 
     def make_up(found):
-        def speed(study, plan, engine, environment, layout):
+        def speed(study, job, engine, environment, layout):
             asked.append(layout)
             assert (study, engine) == ("permutation", "general")
             if found is None:
@@ -290,7 +290,7 @@ def test_what_measuring_would_not_repay_is_not_measured(start, speeds, changes, 
 
 
 def test_the_fused_way_is_not_measured(start, speeds, monkeypatch):
-    monkeypatch.setattr(local, "chosen_engine", lambda plan, device: "fused")
+    monkeypatch.setattr(local, "chosen_engine", lambda job, device: "fused")
     monkeypatch.setattr(Engine, "check", lambda self, device: None)
     asked = speeds({})
     run, size = start(config_of(**LONG))

@@ -347,10 +347,8 @@ def test_a_function_must_return_a_tensor_of_the_same_shape(function, found):
     name = "blocks.1.attn.hook_z"
     ensemble, member = refusal(model, batch(model.config), {name: function})
     for complaint, lead in ((ensemble, "2, "), (member, "")):
-        assert complaint == (
-            f"{name}: expected a function that returns a tensor like the one it is given, "
-            f"float32 [{lead}13, 11, 5, 7], found {found.format(lead=lead)}; return the tensor, changed or not"
-        )
+        assert complaint.startswith(f"{name}: expected a function")
+        assert f"float32 [{lead}13, 11, 5, 7], found {found.format(lead=lead)}; " in complaint
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from hopscope.report.circuit_graph import (
     symbol_colour,
     write_circuit_picture,
 )
-from hopscope.report.circuit_layout import COLUMN, GUTTER, LANE, TAG_HEIGHT, graph_width, layout
+from hopscope.report.circuit_layout import COLUMN, GUTTER, LANE, TAG_HEIGHT, graph_width, layout, tag_width
 from hopscope.report.circuit_timeline import timeline_places, timeline_svg
+from hopscope.report.circuit_words import head_name
 from hopscope.report.circuits import CircuitView
 from hopscope.report.svg import text_width
 from hopscope.report.theme import CATEGORY
@@ -88,8 +89,18 @@ def test_every_target_has_an_edge_and_every_path_a_tag(view):
         (0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (4, 1), (5, 0), (6, 0), (7, 0), (8, 0)
     ]  # fmt: skip
     assert [edge.path for edge in graph.edges if edge.loose] == [1, 5, 6]
-    assert [(edge.path, edge.target) for edge in graph.edges if edge.every] == [(3, 0), (4, 1)]
-    assert [tag.head for tag in graph.tags] == ["0.1", "0.2", "2.0", "2.1", "2.2", "3.1", "3.1", "4.0", "4.2"]
+    assert [(edge.path, edge.target) for edge in graph.edges if edge.read.every] == [(3, 0), (4, 1)]
+    assert [head_name(tag.shown) for tag in graph.tags] == [
+        "0.1",
+        "0.2",
+        "2.0",
+        "2.1",
+        "2.2",
+        "3.1",
+        "3.1",
+        "4.0",
+        "4.2",
+    ]
     assert graph.readouts == ("query",)
 
 
@@ -113,22 +124,21 @@ def test_two_heads_that_do_the_same_do_not_cross(view):
 
 def assert_tags_are_apart(graph):
     for at, one in enumerate(graph.tags):
-        assert one.x - one.width / 2 > 0.0 and one.x + one.width / 2 < graph.width
+        width = tag_width(one.shown)
+        assert one.tag - width / 2 > 0.0 and one.tag + width / 2 < graph.width
         for other in graph.tags[at + 1 :]:
-            apart = abs(one.x - other.x) - (one.width + other.width) / 2
-            assert apart > 0 or abs(one.y - other.y) > TAG_HEIGHT
+            apart = abs(one.tag - other.tag) - (width + tag_width(other.shown)) / 2
+            assert apart > 0 or abs(one.lane - other.lane) > TAG_HEIGHT
 
 
 def assert_lanes_are_free(graph):
     """No two edges lie on each other along a lane, and no tag stands on the lane of another edge."""
-    tags = {tag.path: tag for tag in graph.tags}
     stretches = []
     for edge in graph.edges:
         ends = [edge.start[0], edge.end[0]]
         if edge.target == 0:
-            tag = tags[edge.path]
-            assert tag.y == edge.lane
-            ends += [tag.x - tag.width / 2, tag.x + tag.width / 2]
+            width = tag_width(edge.shown)
+            ends += [edge.tag - width / 2, edge.tag + width / 2]
         stretches.append((edge.lane, min(ends), max(ends)))
     for at, (lane, left, right) in enumerate(stretches):
         for other, from_, to in stretches[at + 1 :]:
@@ -213,7 +223,8 @@ def test_colours_tell_what_is_carried_and_dashes_tell_it_too(view):
     assert [dash for _, dash in looks[2]] == ["9 9", "9 9"] and looks[2][0][0] == CATEGORY[1]
     assert looks[1][0][1] == "2 3" and looks[3][0][1] == "6 4"
     assert looks[1][0][0] not in CATEGORY and looks[3][0][0] not in CATEGORY
-    assert symbol_colour("x_2") == symbol_colour("z_2") != symbol_colour("x_1")
+    assert symbol_colour("x_2") == symbol_colour("z_2") == symbol_colour("x₂") != symbol_colour("x_1")
+    assert symbol_colour("x₁₀") == symbol_colour("x_10") != symbol_colour("x₁")
     assert path_colour(view.paths[8]) == CATEGORY[2]
     assert [symbol_colour(name) for name in ("value", "name 1", "D = 2")] == list(CATEGORY[:3])
 
@@ -279,7 +290,7 @@ def test_tokens_say_what_they_hold_if_all_of_a_role_hold_the_same(view):
 
 def test_a_circuit_without_paths_is_drawn(circuit_cases):
     view = CircuitView.model_validate(circuit_cases.never_learned())
-    assert layout(view).edges == ()
+    assert layout(view).edges == []
     assert not groups(circuit_svg(view), "tag")
     ET.fromstring(timeline_svg(view))
 

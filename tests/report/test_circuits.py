@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from hopscope.errors import UserError
-from hopscope.report.circuit_player import chain_marks, role_groups, shown_circuits, target_cells
+from hopscope.report.circuit_player import chain_marks, role_groups, shown_circuit, target_cells
 from hopscope.report.circuit_words import path_words, symbol, title_words, use_sign, use_words
 from hopscope.report.circuits import CircuitBlock, CircuitPath, CircuitView
 from hopscope.report.page import build_report
@@ -130,7 +130,7 @@ def test_paths_in_words(view):
         "60% first 2 (the token just before) and 40% all second 2 (all alike, by position alone)" in said[4]
     )
     assert said[3].endswith("carries nothing that could be measured alone.")
-    assert "what no rule tells" in said[5]
+    assert "tokens that no rule names" in said[5]
     assert said[8].endswith("query reads second 2 (two hops along its chain); carries x₁ and x₂.")
     titles = [title_words(path) for path in view.paths]
     assert titles[4] == "Head 2.2: second 2 reads first 2 and all second 2"
@@ -344,8 +344,8 @@ def test_four_circuits_of_twenty_checkpoints_are_a_small_page(circuit_run, circu
     one["partial"] = {"x_1": [0.5] * 20, "x_2": [0.5] * 20}
     one["paths"] = [{**path, "attention": [0.123456789] * 20} for path in one["paths"]]
     block = circuit_cases.block(one, one, one, one)
-    shown = shown_circuits(CircuitBlock.model_validate(block))
-    assert [len(each.data["checkpoints"]) for each in shown] == [20] * 4
+    circuits = CircuitBlock.model_validate(block).circuits
+    assert [len(shown_circuit(each.view)["data"]["checkpoints"]) for each in circuits] == [20] * 4
     story = json.loads((circuit_run / "story.json").read_text(encoding="utf-8"))
     before = len(build(circuit_run))
     story["sections"][0]["blocks"].append(block)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hopscope.claims.numbers import format_estimate, format_number
-from hopscope.report.numbers import tie
+from hopscope.report.prose import tie
 
 shares = st.floats(min_value=0, max_value=1)
 

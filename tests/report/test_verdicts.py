@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import pytest
 
 from hopscope.claims import Claim, JudgedClaim, Samples, at_least, judge
+from hopscope.claims.wording import SYMBOLS
 from hopscope.report.page import build_report
 from hopscope.report.prose import Prose
 from hopscope.report.record import read_run
 from hopscope.report.verdicts import (
     MOST_ESTIMATES,
-    SYMBOLS,
     verdict_counts,
     verdict_rows,
 )
@@ -60,10 +60,8 @@ def test_a_record_speaks_for_itself(run_path):
     found = judged([0.9996, 1.0, None], must=at_least(0.999, "fraction"))
     (row,) = rows(run_path, found)
     assert row.words == "2 of 2 seeds agree; needs 10; 1 of 3 seeds has no number"
-    assert [(seeds.name, seeds.texts) for seeds in row.seeds] == [
-        ("value by seed", ["99.96 %", "100 %", "–"])
-    ]
-    assert row.estimates[0].text == "99.98 % [99.96, 100]"
+    assert row.seeds == [("value by seed", ["99.96 %", "100 %", "–"])]
+    assert row.estimates[0][1] == "99.98 % [99.96, 100]"
     assert (row.leaning, row.remarks, row.readings) == ("agrees so far", [], [])
 
 
@@ -106,15 +104,15 @@ def test_rows_and_counts(run_path):
     run = read_run(run_path)
     rows = {row.claim.id: row for row in verdict_rows(run, Prose(run.story.numbers))}
     assert [row.claim.id for row in rows.values()] == ["P4", "P3", "P10b", "P11"]
-    assert [estimate.text for estimate in rows["P4"].estimates] == ["0.9571 [0.9566, 0.9575]"]
-    assert [estimate.text for estimate in rows["P3"].estimates] == [
+    assert [text for _, text in rows["P4"].estimates] == ["0.9571 [0.9566, 0.9575]"]
+    assert [text for _, text in rows["P3"].estimates] == [
         "100 % [99.93, 100]",
         "99.96 % [99.91, 100]",
         "99.8 %",
     ]
-    assert rows["P3"].seeds[0].texts == ["100 %", "99.96 %", "100 %", "–"]
+    assert rows["P3"].seeds[0][1] == ["100 %", "99.96 %", "100 %", "–"]
     assert rows["P10b"].trust == ["The model has one layer, so rows 0–7 cannot reach row 8 by any other way."]
-    assert rows["P11"].estimates[0].text == "–"
+    assert rows["P11"].estimates[0][1] == "–"
     assert verdict_counts(run) == [
         (name, slug, SYMBOLS[name], 1)
         for name, slug in [
@@ -134,7 +132,7 @@ def test_many_values_of_a_claim_are_folded(run_path):
         update={"claims": [claim("≥ 90 %", value=many), claim("≥ 90 %", value={"one": 0.5})]}
     )
     several, single = verdict_rows(run, Prose(run.story.numbers))
-    shown = [each.name for each in several.estimates + several.folded]
+    shown = [name for name, _ in several.estimates + several.folded]
     assert shown == list(many)
     assert (len(several.estimates), len(several.folded)) == (MOST_ESTIMATES, 5)
     assert single.folded == []

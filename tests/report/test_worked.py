@@ -54,7 +54,7 @@ def test_published_numbers_keep_their_digits(value, text):
 
 def test_marks_say_what_a_value_is():
     step = WorkedStep.model_validate(REPEAT)
-    found = {value: [f"{mark.sign} {mark.word}" for mark in marks(step, value)] for value in (1, 2, 3)}
+    found = {value: [f"{sign} {kind}" for kind, sign in marks(step, value).items()] for value in (1, 2, 3)}
     assert found == {1: ["✕ used"], 2: ["✓ target", "✕ used", "← recall"], 3: ["← elimination"]}
     plain = WorkedStep.model_validate(PLAIN)
     assert [len(marks(plain, value)) for value in (1, 2, 3)] == [1, 1, 0]

@@ -57,8 +57,8 @@ def journal(unit):
 def run(tmp_path):
     run = RunFolder.create(tmp_path, "permutation", {"seeds": 3}, MEMBERS, None)
     for unit in run.units:
-        plan = {"training": {"steps": STEPS, "batch_size": BATCH}}
-        unit.create({"label": f"{LAYERS[unit.hash]} layers", "plan": plan})
+        job = {"training": {"steps": STEPS, "batch_size": BATCH}}
+        unit.create({"label": f"{LAYERS[unit.hash]} layers", "plan": job})
         write_part(unit.path, 0, STEPS, journal(unit.hash))
         metadata = {"step": STEPS, "frozen_at": FROZEN[unit.hash]}
         save_checkpoint(unit.checkpoint_path(STEPS), {"weights/x": np.zeros(3)}, metadata)

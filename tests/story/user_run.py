@@ -7,7 +7,7 @@ from hopscope.claims import Claim, Ledger, Samples, at_least, judge
 from hopscope.figures import bars, curves, heads, numbered, write_figures
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence, Row
-from hopscope.story.page import StudyFacts, TaskFacts, render_page
+from hopscope.story.page import StudyFacts, render_page
 
 SEEDS = (2, 3, 5)
 LAYERS = (1, 2)
@@ -29,7 +29,7 @@ FACTS = StudyFacts(
     name="copying",
     question="How many layers does it take to copy {1..3} places?",
     options={"far": 5},
-    task=TaskFacts("Copy", DOCSTRING, CONFIG["task"]["fields"]),
+    task={"name": "Copy", "docstring": DOCSTRING, "fields": CONFIG["task"]["fields"]},
     model=CONFIG["model"],
     training=CONFIG["training"],
     vary=CONFIG["vary"],

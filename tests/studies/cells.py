@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from hopscope.runs.evidence import Evidence
 from hopscope.studies.permutation.config import Configuration
 from hopscope.studies.permutation.measures import of_analysis, of_curves
-from hopscope.training.config import MemberPlan, UnitPlan
+from hopscope.training.config import MemberPlan, TrainJob
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Cell:
         numbers = {old: first + place for place, old in enumerate(self.members)}
         return replace(self, members=list(numbers.values()), frozen=[numbers[old] for old in self.frozen])
 
-    def plan(self, config):
+    def jobs(self, config):
         """The plan of its unit."""
         configuration = Configuration.parse(self.name)
-        return UnitPlan(
+        return TrainJob(
             label=self.name,
             task=config.task(configuration),
             model=config.model(configuration),
@@ -52,12 +52,12 @@ class Cell:
 
     def rows(self, config):
         """Rows of everything; none of a frozen member has a value."""
-        plan = self.plan(config)
-        curves = {split: _Curves(self, split, plan.training.batch_size) for split in ("train", "held_out")}
-        found = [*of_curves(plan, config, curves, self.frozen)]
+        job = self.jobs(config)
+        curves = {split: _Curves(self, split, job.training.batch_size) for split in ("train", "held_out")}
+        found = [*of_curves(job, config, curves, self.frozen)]
         for analysis, record in self.records.items():
             known = {"members": self.members, **record}
-            found += of_analysis(plan, analysis, known, f"units/u/analysis/{analysis}.json")
+            found += of_analysis(job, analysis, known, f"units/u/analysis/{analysis}.json")
         return [replace(row, value=None) if row.member in self.frozen else row for row in found]
 
 

@@ -47,7 +47,7 @@ def _training(found):
 
 def _patterns(found, config):
     return [
-        Row(member, "patterns", "attention_pattern", None, step=found.plan(config).training.steps, part=part,
+        Row(member, "patterns", "attention_pattern", None, step=found.jobs(config).training.steps, part=part,
             file=f"{len(found.members)}-{PATTERNS}")
         for member in found.members
         for part in ("plain", *(f"repeat_of_{source}" for source in range(1, config.values)))

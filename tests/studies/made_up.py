@@ -1,9 +1,14 @@
 """Evidence made up by hand, where the right verdict is known."""
 
+from hopscope.tasks.config import training_mappings
+from hopscope.theory.posteriors import elimination_floor, training_floor
+
 from .cells import Cell
 
 STEPS = 5
 TIMES = [float(time) for time in range(0, 2001, 10)]
+LATE = [2e6 + 1e5 * time for time in range(11)]
+"""Samples long after whatever happens in `TIMES`; the last five epochs are 500,000 samples."""
 
 
 def evidence(name, seeds=10, frozen=(), exhaustive=True, **measured):
@@ -16,6 +21,8 @@ def evidence(name, seeds=10, frozen=(), exhaustive=True, **measured):
     records = {
         "probes": {
             **{key: each(key) for key in ("elimination", "recall", "mass_unused", "mass_recalled")},
+            "repeat_max_ae": each("max_ae"),
+            "repeat_max_ae_of_sample": each("sampled_max_ae"),
             "exhaustive": {"plain": True, "repeats": exhaustive},
         },
         "posteriors": {
@@ -41,18 +48,45 @@ def evidence(name, seeds=10, frozen=(), exhaustive=True, **measured):
                 f"{skill}_lost_with_{head}_head": each(f"{skill}_lost_with_{head}_head")
                 for skill in ("recall", "elimination")
                 for head in ("recall", "elimination")
-            }
+            },
+            "heat_map": {
+                share: [list(heads) for heads in each(share, (0.5, 0.5))]
+                for share in ("x_rows_to_earlier_y", "y_rows_to_themselves", "x_rows_to_preceding_y")
+            },
         },
     }
     losses = [
-        ([], []) if loss is None else (TIMES[1:], [loss] * len(TIMES[1:])) for loss in each("loss", 1.0)
+        ([], []) if loss is None else ([*TIMES[1:], *LATE], [loss] * len([*TIMES[1:], *LATE]))
+        for loss in (
+            each("loss", 1.0) if "memorised" not in measured else map(memorising(name), each("memorised"))
+        )
     ]
+
+    def late(key):
+        """The last value of a skill, unless it is said to have been another one late in training."""
+        return each(f"late_{key}", measured.get(key, 0.5))
+
+    rises = each("rise", 0.0) if "rise" in measured else [None] * seeds
+    recalls = [0.0 if "rise" in measured and length is None else value
+               for length, value in zip(rises, late("recall"), strict=True)]  # fmt: skip
     curves = {
-        "held_out/recall": [(TIMES, rise(length)) for length in each("rise", None)],
+        "held_out/recall": [
+            ([*TIMES, *LATE], [*rise(length), *[value] * len(LATE)])
+            for length, value in zip(rises, recalls, strict=True)
+        ],
         "train/loss": losses,
-    }
+        **{f"held_out/{skill}": [(LATE, [value] * len(LATE)) for value in late(skill)]
+           for skill in ("elimination", "mass_recalled")},
+    }  # fmt: skip
     members = list(range(100, 100 + seeds))
     return Cell(name, members, list(range(seeds)), records, curves, list(frozen))
+
+
+def memorising(name):
+    """Training loss of a share of the way to memorising the training mappings."""
+    values = 4 if "V=4" in name else 5
+    uniform, known = elimination_floor(values), training_floor(values, training_mappings(values, 0.2))
+    return lambda share: uniform - share * (uniform - known)
 
 
 def rise(length):

@@ -8,6 +8,13 @@ def blocks(story, kind):
     return [block for section in story["sections"] for block in section["blocks"] if block["kind"] == kind]
 
 
+def numbers_about(words, *about):
+    """The numbers of the first sentence or line that has all of these words; none where there is no such sentence."""
+    sentences = re.split(r"\.\s|\n", words.replace("\u00a0", " "))
+    found = next((each for each in sentences if all(word in each for word in about)), "")
+    return [float(number) for number in re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?!\w)", found)]
+
+
 def table(story, heading, place=0):
     """The rows of a table of the section whose heading begins so: column → cell."""
     (section,) = [each for each in story["sections"] if each["heading"].startswith(heading)]

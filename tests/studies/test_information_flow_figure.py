@@ -2,7 +2,6 @@
 
 import json
 import re
-from types import SimpleNamespace
 
 import pytest
 
@@ -78,7 +77,7 @@ def test_outlined_is_what_brings_the_query_further():
 @pytest.mark.parametrize(("steps", "mask", "order"), CASES)
 def test_drawn(tmp_path, steps, mask, order):
     figure = chart(NAME, lambda evidence: information_flow_chart(steps, mask, order))
-    write_figure(SimpleNamespace(path=tmp_path), NAME, *figure.draw(Evidence.of([], [])))
+    write_figure(tmp_path / "figures", NAME, *figure.draw(Evidence.of([], [])))
     svg, png = render_figure(tmp_path / "figures", NAME)
     assert png.read_bytes().startswith(b"\x89PNG")
     text = svg.read_text(encoding="utf-8")

@@ -222,7 +222,7 @@ ROSE, NONE_ROSE = (
 SENTENCES = {
     "learned": (
         {},
-        [ROSE, "match came before history in 3 of 3 seeds", "match had gone 50.2 % of its own"],
+        [ROSE, "match came before history in 3 of 3 seeds", "match had made 50.2 % of its own"],
         [NONE_ROSE, "diverged", "none of them recalls", "so neither came first", "no value"],
     ),
     "nothing learned": (

@@ -14,7 +14,7 @@ from hopscope.studies import find_study
 from hopscope.studies.analysis import UnitAnalysis
 
 EVALUATED = UnitAnalysis(
-    files=lambda options, plan: {},
+    files=lambda options, job: {},
     work=lambda *arguments: None,
     rows=lambda run, options: (),
     evaluate=lambda options, task: lambda model, members: {},
@@ -25,7 +25,7 @@ from pydantic import BaseModel
 import hopscope as hs
 from hopscope.runs import Row
 from hopscope.studies.analysis import RunAnalysis, UnitAnalysis
-from hopscope.training.config import MemberPlan, UnitPlan
+from hopscope.training.config import MemberPlan, TrainJob
 
 
 class Options(BaseModel):
@@ -38,7 +38,7 @@ def units(options):
     task = hs.tasks.Permutation(values=3)
     members = iter(range(100))
     return [
-        UnitPlan(
+        TrainJob(
             label=f"width {width}",
             task=task,
             model=hs.Model(layers=1, heads=1, width=width).for_task(task.shape()),
@@ -49,13 +49,13 @@ def units(options):
     ]
 
 
-def files(options, plan):
+def files(options, job):
     return {"widths": "json"}
 
 
-def work(options, unit, plan, task, budget, device):
-    if not unit.analysis_path("widths", plan.training.steps).is_file():
-        unit.write_analysis("widths", plan.training.steps, {"width": plan.model.width})
+def work(options, unit, job, task, budget, device):
+    if not unit.analysis_path("widths", job.training.steps).is_file():
+        unit.write_analysis("widths", job.training.steps, {"width": job.model.width})
 
 
 def rows(run, options):
@@ -136,7 +136,7 @@ def test_it_runs_from_the_command_line(place: Path) -> None:
 def test_presets_and_fields_are_those_of_the_options(place: Path) -> None:
     program = find_study(str(place / "widths.py"))
     assert program.configured("one", {"steps": 5}).model_dump() == {"widths": (5,), "seeds": 2, "steps": 5}
-    assert [len(plan.members) for plan in program.plan(program.configured("one", {"seeds": 4}))] == [4]
+    assert [len(job.members) for job in program.jobs(program.configured("one", {"seeds": 4}))] == [4]
     assert program.figures(program.configured("one", {})) == ()
     with pytest.raises(
         UserError, match=r"no field 'held_out'; expected one of the fields widths, seeds, steps"

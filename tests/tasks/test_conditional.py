@@ -328,14 +328,6 @@ def test_all_tokens_of_a_tuple_and_of_a_query_share_a_code(order):
     assert torch.equal(first, torch.tensor([1.0, 1.0, 0.0, 0.0]).expand_as(first))
 
 
-def test_held_out_samples_are_those_of_the_split_seed():
-    first, again = task(pool=7).evaluation(5), task(targets="last").evaluation(5, annotate=False)
-    assert first.inputs.shape[0] == 1 and torch.equal(first.inputs, again.inputs) and not again.roles
-    assert not torch.equal(first.inputs, task(split_seed=1).evaluation(5).inputs)
-    trained = task(split_seed=19).sample(SEEDS[:1], "train", 0, 5)
-    assert not torch.equal(task(split_seed=19).evaluation(5).inputs, trained.inputs)
-
-
 # What is asked.
 
 

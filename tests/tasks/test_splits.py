@@ -1,5 +1,6 @@
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -37,10 +38,9 @@ def test_neither_part_is_ever_empty(share, held_out):
 
 
 @pytest.fixture(params=["listed", "hashed"])
-def make_split(request, monkeypatch):
+def make_split(request):
     """Makes splits in either way, whatever V: the hashed ones can so be gone through in full."""
-    monkeypatch.setattr(splits, "ENUMERATED_VALUES", 8 if request.param == "listed" else 2)
-    return MappingSplit
+    return partial(MappingSplit, listed_values=8 if request.param == "listed" else 2)
 
 
 @pytest.mark.parametrize("values", [3, 4, 5, 6, 7])

@@ -9,7 +9,7 @@ from hopscope import tasks
 from hopscope.config import validation_line
 from hopscope.tasks.config import EquationsConfig, PermutationConfig, TaskReference
 from hopscope.tasks.task import Shape, Task, role_words, token_words
-from hopscope.training.config import UnitPlan
+from hopscope.training.config import TrainJob
 
 
 def shape(**changes):
@@ -109,27 +109,27 @@ def test_the_tasks_of_the_package_load_without_torch():
         _ = tasks.Sorting
 
 
-def plan(task):
+def job(task):
     model = {"length": 5, "input_size": 7, "output_size": 3}
     members = [{"member": 0, "seed": 0}]
     fields = {"label": "a", "task": task, "model": model, "training": {"steps": 3}, "members": members}
-    return UnitPlan.model_validate(fields)
+    return TrainJob.model_validate(fields)
 
 
-def test_a_plan_holds_a_task_of_the_package_or_a_reference_to_another():
+def test_a_job_holds_a_task_of_the_package_or_a_reference_to_another():
     reference = TaskReference(reference="copying.py:Copy", fields={"back": 3}, source="0a", shape=shape())
     for task in (reference, EquationsConfig(chains=3)):
-        given = plan(task)
-        again = UnitPlan.model_validate(given.model_dump(mode="json"))
+        given = job(task)
+        again = TrainJob.model_validate(given.model_dump(mode="json"))
         assert again == given and type(again.task) is type(task)
     assert reference.model_dump(mode="json")["kind"] == "declared"
     with pytest.raises(ValidationError, match="declared"):
-        plan({"kind": "sorting"})
+        job({"kind": "sorting"})
 
 
 def test_examples_stand_in_the_record_only_where_they_are_given():
-    given = plan(EquationsConfig(chains=3))
+    given = job(EquationsConfig(chains=3))
     assert "examples" not in given.model_dump(mode="json")["training"]
     pool = given.model_copy(update={"training": given.training.model_copy(update={"examples": 31})})
     assert pool.model_dump(mode="json")["training"]["examples"] == 31
-    assert UnitPlan.model_validate(pool.model_dump(mode="json")) == pool
+    assert TrainJob.model_validate(pool.model_dump(mode="json")) == pool

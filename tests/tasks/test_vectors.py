@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from hopscope.tasks import vectors
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.config import VectorTaskConfig
 from hopscope.tasks.draws import pooled
+from hopscope.tasks.vector_task import VectorTask
 
 SEEDS = torch.tensor([19, 23])
 
@@ -120,7 +122,7 @@ def test_partial_losses_by_hand(weighted):
     )
     chosen = torch.tensor([[1, 0], [1, 0], [0, 1], [1, 1], [1, 1]]).float()
     weights = chosen.repeat_interleave(dim, -1) if weighted else None
-    losses = vectors.partial_losses(predictions, batch_of(targets, weights), names)
+    losses = VectorTask.losses(SimpleNamespace(names=names), predictions, batch_of(targets, weights))
     assert set(losses) == {"loss", "loss_p", "loss_q"}
     for member in range(members):
         wrong = (predictions[member] - targets[member]).tolist()

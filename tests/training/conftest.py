@@ -1,4 +1,4 @@
-"""Fixtures of the trainer's tests: small plans, run folders for them, and a task that can be made to fail."""
+"""Fixtures of the trainer's tests: small jobs, run folders for them, and a task that can be made to fail."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -14,15 +14,15 @@ from hopscope.studies.permutation.probes import predictions as probes
 from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.training.budget import TimeBudget
-from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training.config import MemberPlan, TrainingConfig, TrainJob
 from hopscope.training.engines import ENGINES, EngineName
 from hopscope.training.trainer import Evaluate, Progress, Trainer
 
 VALUES = 3
 
 
-def make_plan(*seeds: int, first: int = 0, **training: object) -> UnitPlan:
-    """A plan of members with these seeds, numbered from `first`: width 10, 2 heads, 3 values."""
+def make_job(*seeds: int, first: int = 0, **training: object) -> TrainJob:
+    """A job of members with these seeds, numbered from `first`: width 10, 2 heads, 3 values."""
     length = 2 * VALUES - 1
     model = TransformerConfig(
         heads=2,
@@ -36,7 +36,7 @@ def make_plan(*seeds: int, first: int = 0, **training: object) -> UnitPlan:
         init="torch",
     )
     settings = {"steps": 13, "batch_size": 7, "checkpoint_every": 5, "evaluate_every": 2, **training}
-    return UnitPlan(
+    return TrainJob(
         label="small",
         task=PermutationConfig(values=VALUES, repeat_ratio=0.5),
         model=model,
@@ -45,14 +45,14 @@ def make_plan(*seeds: int, first: int = 0, **training: object) -> UnitPlan:
     )
 
 
-def make_unit(root: Path, plan: UnitPlan) -> UnitFolder:
+def make_unit(root: Path, job: TrainJob) -> UnitFolder:
     """The folder of a run with this one unit, as the executor makes it."""
     members = [
         {"member": m.member, "unit": "aaaaaaaaaaaa", "index": i, "seed": m.seed, "overrides": {}}
-        for i, m in enumerate(plan.members)
+        for i, m in enumerate(job.members)
     ]
-    run = RunFolder.create(root, "permutation", plan.model_dump(mode="json"), members, None)
-    return run.unit("aaaaaaaaaaaa").create({"plan": plan.model_dump(mode="json")})
+    run = RunFolder.create(root, "permutation", job.model_dump(mode="json"), members, None)
+    return run.unit("aaaaaaaaaaaa").create({"plan": job.model_dump(mode="json")})
 
 
 class FailingTask(PermutationTask):
@@ -86,8 +86,8 @@ def evaluator(task: PermutationTask) -> Evaluate:
 
 
 @pytest.fixture
-def plan_of() -> Callable[..., UnitPlan]:
-    return make_plan
+def job_of() -> Callable[..., TrainJob]:
+    return make_job
 
 
 @pytest.fixture
@@ -97,14 +97,14 @@ def failing() -> type[FailingTask]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Callable[..., Trainer]:
-    """Makes a trainer for a plan in a folder of this name, which may already hold a part of its training."""
+    """Makes a trainer for a job in a folder of this name, which may already hold a part of its training."""
 
     def begin(
-        plan: UnitPlan, name: str = "run", task: PermutationTask | None = None, engine: EngineName = "general"
+        job: TrainJob, name: str = "run", task: PermutationTask | None = None, engine: EngineName = "general"
     ) -> Trainer:
-        task = task or PermutationTask(plan.task)
-        unit = make_unit(tmp_path / name, plan)
-        return Trainer(plan, task, unit, evaluator(task), engine=ENGINES[engine])
+        task = task or PermutationTask(job.task)
+        unit = make_unit(tmp_path / name, job)
+        return Trainer(job, task, unit, evaluator(task), engine=ENGINES[engine])
 
     return begin
 

@@ -3,19 +3,19 @@ import torch
 
 from hopscope.errors import UserError
 from hopscope.runs import CheckpointDamaged, RunFolder
-from hopscope.training.config import unit_plan
+from hopscope.training import config
 from hopscope.training.restore import load_ensemble, load_member, member_record
 
 
 @pytest.fixture
-def trained(start, finish, plan_of):
-    trainer = start(plan_of(5, 7, 11, steps=3))
+def trained(start, finish, job_of):
+    trainer = start(job_of(5, 7, 11, steps=3))
     finish(trainer)
     return trainer
 
 
-def test_plan_survives(trained):
-    assert unit_plan(trained.unit) == trained.plan
+def test_job_survives(trained):
+    assert config.job_of(trained.unit) == trained.job
 
 
 def test_ensemble_is_the_trained_one(trained):
@@ -32,7 +32,7 @@ def test_member_is_a_row_of_it(trained):
 
 
 def test_earlier_checkpoint(trained, start):
-    fresh = start(trained.plan, name="another")
+    fresh = start(trained.job, name="another")
     assert torch.equal(load_ensemble(trained.unit, 0).parameters.flat, fresh.model.parameters.flat)
     assert not torch.equal(load_ensemble(trained.unit, 1).parameters.flat, fresh.model.parameters.flat)
 

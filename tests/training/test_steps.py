@@ -53,22 +53,22 @@ class Memory(Engine):
         return evaluate
 
 
-def steps_of(plan, memory=None, precision="float32"):
-    training = plan.training.model_copy(update={"precision": precision})
-    seeds = torch.tensor([member.seed for member in plan.members])
-    model = Transformer.initial(plan.model, seeds)
+def steps_of(job, memory=None, precision="float32"):
+    training = job.training.model_copy(update={"precision": precision})
+    seeds = torch.tensor([member.seed for member in job.members])
+    model = Transformer.initial(job.model, seeds)
     heard = []
     optimizer = Optimizer(model.parameters, training)
-    engine, task = memory or GENERAL, PermutationTask(plan.task)
+    engine, task = memory or GENERAL, PermutationTask(job.task)
     steps = TrainingSteps(engine, model, task, training, seeds, optimizer, heard.append)
     return steps, heard
 
 
 @pytest.mark.parametrize(("room", "heard"), [(7, []), (4, [3]), (2, [3, 1]), (1, [3, 1])])
-def test_members_in_parts_take_the_steps_that_they_take_together(plan_of, room, heard):
-    plan = plan_of(2, 3, 5, 7, 11, 13, 17, weight_decay=0.1, optimizer="adamw", clip_norm=0.3)
+def test_members_in_parts_take_the_steps_that_they_take_together(job_of, room, heard):
+    job = job_of(2, 3, 5, 7, 11, 13, 17, weight_decay=0.1, optimizer="adamw", clip_norm=0.3)
     memory = Memory(room, since=2)
-    whole, parted = steps_of(plan)[0], steps_of(plan, memory)
+    whole, parted = steps_of(job)[0], steps_of(job, memory)
     for step in range(5):
         expected, found = whole.take(step), parted[0].take(step)
         assert list(found) == list(expected)
@@ -96,8 +96,8 @@ def test_every_part_has_one_size_and_every_member_is_in_one():
             )
 
 
-def test_one_member_that_does_not_fit_is_one_clear_line(plan_of):
-    steps, heard = steps_of(plan_of(2, 3, 5), Memory(0))
+def test_one_member_that_does_not_fit_is_one_clear_line(job_of):
+    steps, heard = steps_of(job_of(2, 3, 5), Memory(0))
     with pytest.raises(UserError) as raised:
         steps.take(0)
     assert heard == [1]
@@ -105,7 +105,7 @@ def test_one_member_that_does_not_fit_is_one_clear_line(plan_of):
     assert "one member" in message and "batch size below 7" in message and "\n" not in message
 
 
-def test_other_errors_are_not_taken_for_it(plan_of):
+def test_other_errors_are_not_taken_for_it(job_of):
     class Broken(Engine):
         def gradient(self, model, task, training, seeds, buffer):
             def gradient(step):
@@ -113,12 +113,12 @@ def test_other_errors_are_not_taken_for_it(plan_of):
 
             return gradient
 
-    plan = plan_of(2, 3)
+    job = job_of(2, 3)
     seeds = torch.tensor([2, 3])
-    model = Transformer.initial(plan.model, seeds)
-    optimizer = Optimizer(model.parameters, plan.training)
+    model = Transformer.initial(job.model, seeds)
+    optimizer = Optimizer(model.parameters, job.training)
     steps = TrainingSteps(
-        Broken(**vars(GENERAL)), model, PermutationTask(plan.task), plan.training, seeds, optimizer
+        Broken(**vars(GENERAL)), model, PermutationTask(job.task), job.training, seeds, optimizer
     )
     with pytest.raises(RuntimeError, match="circle"):
         steps.take(0)
@@ -127,22 +127,22 @@ def test_other_errors_are_not_taken_for_it(plan_of):
     assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
 
 
-def test_a_rounded_unit_splits_too(plan_of):
-    plan = plan_of(2, 3, 5)
-    whole, parted = steps_of(plan, precision="bfloat16"), steps_of(plan, Memory(1), precision="bfloat16")
-    full = steps_of(plan)[0].take(0)["loss"]
+def test_a_rounded_unit_splits_too(job_of):
+    job = job_of(2, 3, 5)
+    whole, parted = steps_of(job, precision="bfloat16"), steps_of(job, Memory(1), precision="bfloat16")
+    full = steps_of(job)[0].take(0)["loss"]
     expected, found = whole[0].take(0)["loss"], parted[0].take(0)["loss"]
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
     assert not torch.equal(expected, full)
 
 
-def test_a_unit_that_was_split_has_the_record_of_one_that_was_not(tmp_path, plan_of, finish):
-    plan = plan_of(2, 3, 5, 7, 11, steps=6, checkpoint_every=3)
-    task = PermutationTask(plan.task)
+def test_a_unit_that_was_split_has_the_record_of_one_that_was_not(tmp_path, job_of, finish):
+    job = job_of(2, 3, 5, 7, 11, steps=6, checkpoint_every=3)
+    task = PermutationTask(job.task)
     ends, tables = [], []
     for memory in (Memory(5), Memory(2, since=4)):
-        unit = make_unit(tmp_path / str(memory.room), plan)
-        trainer = Trainer(plan, task, unit, memory.evaluator(task), engine=memory)
+        unit = make_unit(tmp_path / str(memory.room), job)
+        trainer = Trainer(job, task, unit, memory.evaluator(task), engine=memory)
         finish(trainer)
         splits = [event for event in RunFolder(unit.run_path).events() if event["kind"] == "unit split"]
         table = RunFolder(unit.run_path).metrics().to_pylist()
@@ -156,10 +156,10 @@ def test_a_unit_that_was_split_has_the_record_of_one_that_was_not(tmp_path, plan
     assert tables[1] == pytest.approx(tables[0], rel=1e-4)
 
 
-def test_an_evaluation_that_does_not_fit_is_one_clear_line(tmp_path, plan_of, finish):
-    plan = plan_of(2, 3)
-    task = PermutationTask(plan.task)
-    trainer = Trainer(plan, task, make_unit(tmp_path, plan), Memory(0).evaluator(task))
+def test_an_evaluation_that_does_not_fit_is_one_clear_line(tmp_path, job_of, finish):
+    job = job_of(2, 3)
+    task = PermutationTask(job.task)
+    trainer = Trainer(job, task, make_unit(tmp_path, job), Memory(0).evaluator(task))
     with pytest.raises(UserError, match=r"evaluation: .*one member.*held-out samples"):
         finish(trainer)
 

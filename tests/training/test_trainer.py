@@ -24,19 +24,19 @@ class Killed(BaseException):
 # Record keeping.
 
 
-def test_writes_what_it_promises(start, finish, plan_of):
-    plan = plan_of(5, 7, 11, first=17)
-    trainer = start(plan)
+def test_writes_what_it_promises(start, finish, job_of):
+    job = job_of(5, 7, 11, first=17)
+    trainer = start(job)
     reports = finish(trainer)
-    assert [report.step for report in reports] == plan.training.evaluation_steps()[1:]
+    assert [report.step for report in reports] == job.training.evaluation_steps()[1:]
     assert {report.steps for report in reports} == {13}
-    steps = plan.training.checkpoint_steps()
+    steps = job.training.checkpoint_steps()
     assert [step for step, _ in trainer.unit.checkpoints()] == steps == [0, 1, 2, 4, 5, 10, 13]
     parts = sorted(path.name for path in (trainer.unit.path / "metrics").iterdir())
     bounds = [(0, 0), *[(a + 1, b) for a, b in itertools.pairwise(steps)]]
     assert parts == [f"part-{a:09d}-{b:09d}.parquet" for a, b in bounds]
     measured = rows(trainer)
-    assert {step for step, *_ in measured} == set(plan.training.evaluation_steps())
+    assert {step for step, *_ in measured} == set(job.training.evaluation_steps())
     assert {member for _, member, *_ in measured} == {17, 18, 19}
     names = {"loss", "loss_step_1", "loss_step_2", "loss_step_3"}
     assert {(split, metric) for _, _, split, metric in measured} == {
@@ -46,11 +46,11 @@ def test_writes_what_it_promises(start, finish, plan_of):
     samples = {
         (row["step"], row["samples"]) for row in RunFolder(trainer.unit.run_path).metrics().to_pylist()
     }
-    assert samples == {(step, 7 * step) for step in plan.training.evaluation_steps()}
+    assert samples == {(step, 7 * step) for step in job.training.evaluation_steps()}
 
 
-def test_groups_and_places_are_recorded_apart(start, finish, plan_of):
-    trainer = start(plan_of(5, 7))
+def test_groups_and_places_are_recorded_apart(start, finish, job_of):
+    trainer = start(job_of(5, 7))
     values = {
         ("held_out", "loss"): torch.tensor([1.0, 2.0]),
         ("held_out", "loss@repeat"): torch.tensor([3.0, math.nan]),
@@ -75,8 +75,8 @@ def test_groups_and_places_are_recorded_apart(start, finish, plan_of):
     }
 
 
-def test_training_loss_is_the_mean_since_the_last_record(start, finish, plan_of):
-    often, seldom = (start(plan_of(5, 7, evaluate_every=every), name=str(every)) for every in (1, 5))
+def test_training_loss_is_the_mean_since_the_last_record(start, finish, job_of):
+    often, seldom = (start(job_of(5, 7, evaluate_every=every), name=str(every)) for every in (1, 5))
     finish(often)
     finish(seldom)
     each, together = rows(often), rows(seldom)
@@ -87,8 +87,8 @@ def test_training_loss_is_the_mean_since_the_last_record(start, finish, plan_of)
         assert each[7, member, "train", "loss"] == pytest.approx(sum(parts) / 3, rel=1e-5)
 
 
-def test_only_the_last_two_checkpoints_can_be_resumed(start, finish, plan_of):
-    trainer = start(plan_of(5, 7))
+def test_only_the_last_two_checkpoints_can_be_resumed(start, finish, job_of):
+    trainer = start(job_of(5, 7))
     finish(trainer)
     with_state = []
     for step, _ in trainer.unit.checkpoints():
@@ -99,8 +99,8 @@ def test_only_the_last_two_checkpoints_can_be_resumed(start, finish, plan_of):
     assert with_state == [10, 13]
 
 
-def test_learns(start, finish, plan_of):
-    trainer = start(plan_of(5, 7, steps=200, batch_size=31, checkpoint_every=200, learning_rate=0.01))
+def test_learns(start, finish, job_of):
+    trainer = start(job_of(5, 7, steps=200, batch_size=31, checkpoint_every=200, learning_rate=0.01))
     finish(trainer)
     measured = rows(trainer)
     guessing = math.log(3)
@@ -121,28 +121,28 @@ def assert_same_training(found, expected):
             assert (found.weights[name] - weight).norm() <= 2e-5 * weight.norm(), name
 
 
-def test_alone_as_among_others(start, finish, plan_of):
+def test_alone_as_among_others(start, finish, job_of):
     fields = {"steps": 100, "checkpoint_every": 50, "clip_norm": 0.5, "warmup_steps": 17}
-    together = start(plan_of(5, 7, 11, **fields), name="together")
+    together = start(job_of(5, 7, 11, **fields), name="together")
     finish(together)
     for index, seed in enumerate((5, 7, 11)):
-        alone = start(plan_of(seed, **fields), name=f"seed {seed}")
+        alone = start(job_of(seed, **fields), name=f"seed {seed}")
         finish(alone)
         assert_same_training(alone.model.select([0]), together.model.select([index]))
 
 
-def test_order_of_members_does_not_matter(start, finish, plan_of):
-    forwards, backwards = start(plan_of(5, 7, 11), name="a"), start(plan_of(11, 7, 5), name="b")
+def test_order_of_members_does_not_matter(start, finish, job_of):
+    forwards, backwards = start(job_of(5, 7, 11), name="a"), start(job_of(11, 7, 5), name="b")
     finish(forwards)
     finish(backwards)
     assert_same_training(forwards.model, backwards.model.select([2, 1, 0]))
 
 
-def test_weights_and_data_have_their_own_seeds(start, finish, plan_of):
-    plan = plan_of(5, 5, 5)
+def test_weights_and_data_have_their_own_seeds(start, finish, job_of):
+    job = job_of(5, 5, 5)
     changed = [{}, {"init_seed": 7}, {"data_seed": 7}]
-    members = tuple(m.model_copy(update={"overrides": o}) for m, o in zip(plan.members, changed, strict=True))
-    trainer = start(plan.model_copy(update={"members": members}))
+    members = tuple(m.model_copy(update={"overrides": o}) for m, o in zip(job.members, changed, strict=True))
+    trainer = start(job.model_copy(update={"members": members}))
     first = trainer.model.parameters.flat.detach().clone()
     assert torch.equal(first[0], first[2])
     assert not torch.equal(first[0], first[1])
@@ -154,11 +154,11 @@ def test_weights_and_data_have_their_own_seeds(start, finish, plan_of):
 
 
 @pytest.mark.parametrize("factor", [float("nan"), float("inf")])
-def test_a_diverging_member_stops_alone(start, finish, plan_of, failing, factor):
-    plan = plan_of(5, 7, 11, first=2)
-    healthy = start(plan, name="healthy")
+def test_a_diverging_member_stops_alone(start, finish, job_of, failing, factor):
+    job = job_of(5, 7, 11, first=2)
+    healthy = start(job, name="healthy")
     finish(healthy)
-    spoilt = start(plan, name="spoilt", task=failing(plan.task, index=1, step=6, factor=factor))
+    spoilt = start(job, name="spoilt", task=failing(job.task, index=1, step=6, factor=factor))
     reports = finish(spoilt)
 
     assert spoilt.diverged_at == [-1, 8, -1]  # noticed at the first record after step 6
@@ -173,9 +173,9 @@ def test_a_diverging_member_stops_alone(start, finish, plan_of, failing, factor)
     assert rows(spoilt) == expected
 
 
-def test_weights_that_overflow_in_the_last_step_are_noticed(start, finish, plan_of):
+def test_weights_that_overflow_in_the_last_step_are_noticed(start, finish, job_of):
     """Their loss was finite, and no later loss exists to tell."""
-    trainer = start(plan_of(5, 7, steps=1, learning_rate=1e39))
+    trainer = start(job_of(5, 7, steps=1, learning_rate=1e39))
     finish(trainer)
     assert trainer.optimizer.first_moment.isfinite().all()
     assert not trainer.model.parameters.flat.isfinite().all()
@@ -183,12 +183,12 @@ def test_weights_that_overflow_in_the_last_step_are_noticed(start, finish, plan_
     assert {step for step, *_ in rows(trainer)} == {0}
 
 
-def test_a_diverged_member_stays_diverged_after_resuming(start, finish, plan_of, failing, record):
-    plan = plan_of(5, 7, 11)
-    whole = start(plan, name="whole", task=failing(plan.task, index=1, step=6, factor=float("nan")))
+def test_a_diverged_member_stays_diverged_after_resuming(start, finish, job_of, failing, record):
+    job = job_of(5, 7, 11)
+    whole = start(job, name="whole", task=failing(job.task, index=1, step=6, factor=float("nan")))
     finish(whole)
     for _ in range(9):
-        pieces = start(plan, name="pieces", task=failing(plan.task, index=1, step=6, factor=float("nan")))
+        pieces = start(job, name="pieces", task=failing(job.task, index=1, step=6, factor=float("nan")))
         try:
             finish(pieces, seconds=0.0)
             break
@@ -202,16 +202,16 @@ def test_a_diverged_member_stays_diverged_after_resuming(start, finish, plan_of,
 
 
 @pytest.fixture
-def undisturbed(start, finish, plan_of, record):
-    trainer = start(plan_of(5, 7), name="undisturbed")
+def undisturbed(start, finish, job_of, record):
+    trainer = start(job_of(5, 7), name="undisturbed")
     finish(trainer)
     return record(trainer.unit)
 
 
-def test_every_call_makes_progress_whatever_the_budget(start, finish, plan_of, record, undisturbed):
+def test_every_call_makes_progress_whatever_the_budget(start, finish, job_of, record, undisturbed):
     steps = []
     for _ in range(99):
-        trainer = start(plan_of(5, 7))
+        trainer = start(job_of(5, 7))
         try:
             finish(trainer, seconds=0.0)
             break
@@ -224,7 +224,7 @@ def test_every_call_makes_progress_whatever_the_budget(start, finish, plan_of, r
 
 @pytest.mark.parametrize("name", ["write_part", "save_checkpoint", "strip_checkpoint", "drop_parts_after"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_killed_around_every_write(start, finish, plan_of, record, undisturbed, monkeypatch, name, after):
+def test_killed_around_every_write(start, finish, job_of, record, undisturbed, monkeypatch, name, after):
     """Each attempt gets one write further than the one before it."""
     genuine = getattr(module, name)
     allowed, done, reached = 0, 0, []
@@ -241,23 +241,23 @@ def test_killed_around_every_write(start, finish, plan_of, record, undisturbed, 
     monkeypatch.setattr(module, name, write)
     while len(reached) < 20:
         done, allowed = 0, len(reached)
-        trainer = start(plan_of(5, 7))
+        trainer = start(job_of(5, 7))
         try:
             finish(trainer)
             break
         except Killed:
             reached.append(trainer.step)
     monkeypatch.undo()
-    trainer = start(plan_of(5, 7))
+    trainer = start(job_of(5, 7))
     finish(trainer)
     assert 1 <= len(reached) < 20
     assert reached == sorted(reached)
     assert record(trainer.unit) == undisturbed
 
 
-def test_killed_in_the_last_stripping(start, finish, plan_of, record, undisturbed, monkeypatch):
+def test_killed_in_the_last_stripping(start, finish, job_of, record, undisturbed, monkeypatch):
     """No later step remains that would catch up on it."""
-    trainer = start(plan_of(5, 7))
+    trainer = start(job_of(5, 7))
     genuine = module.strip_checkpoint
 
     def strip(path):
@@ -269,13 +269,13 @@ def test_killed_in_the_last_stripping(start, finish, plan_of, record, undisturbe
         patch.setattr(module, "strip_checkpoint", strip)
         finish(trainer)
     assert record(trainer.unit) != undisturbed
-    finish(start(plan_of(5, 7)))
+    finish(start(job_of(5, 7)))
     assert record(trainer.unit) == undisturbed
 
 
-def test_parts_after_the_checkpoint_are_dropped(start, finish, plan_of, monkeypatch):
+def test_parts_after_the_checkpoint_are_dropped(start, finish, job_of, monkeypatch):
     """Until they are trained again, the record must not tell of steps that have no weights."""
-    trainer = start(plan_of(5, 7))
+    trainer = start(job_of(5, 7))
     finish(trainer)
     assert max(step for step, *_ in rows(trainer)) == 13
     trainer.unit.checkpoint_path(13).unlink()
@@ -285,13 +285,13 @@ def test_parts_after_the_checkpoint_are_dropped(start, finish, plan_of, monkeypa
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(module, "write_part", die)
-        finish(start(plan_of(5, 7)))
+        finish(start(job_of(5, 7)))
     assert max(step for step, *_ in rows(trainer)) == 10
 
 
-def test_nothing_is_repeated_once_it_is_done(start, finish, plan_of, record, undisturbed):
-    finish(start(plan_of(5, 7)))
-    again = start(plan_of(5, 7))
+def test_nothing_is_repeated_once_it_is_done(start, finish, job_of, record, undisturbed):
+    finish(start(job_of(5, 7)))
+    again = start(job_of(5, 7))
     assert finish(again) == []
     assert again.step == 13
     assert record(again.unit) == undisturbed
@@ -305,12 +305,12 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-def test_damaged_checkpoint_is_passed_over(start, finish, plan_of, record, undisturbed, how):
-    trainer = start(plan_of(5, 7))
+def test_damaged_checkpoint_is_passed_over(start, finish, job_of, record, undisturbed, how):
+    trainer = start(job_of(5, 7))
     finish(trainer)
     path = trainer.unit.checkpoint_path(13)
     path.write_bytes(DAMAGE[how](path.read_bytes()))
-    again = start(plan_of(5, 7))
+    again = start(job_of(5, 7))
     with pytest.warns(CheckpointWarning, match="going on from step-000000010") as caught:
         reports = finish(again)
     assert len(caught) == 1
@@ -318,20 +318,20 @@ def test_damaged_checkpoint_is_passed_over(start, finish, plan_of, record, undis
     assert record(again.unit) == undisturbed
 
 
-def test_without_a_sound_checkpoint_it_starts_over(start, finish, plan_of, record, undisturbed):
-    trainer = start(plan_of(5, 7))
+def test_without_a_sound_checkpoint_it_starts_over(start, finish, job_of, record, undisturbed):
+    trainer = start(job_of(5, 7))
     finish(trainer)
     for step in (10, 13):
         path = trainer.unit.checkpoint_path(step)
         path.write_bytes(path.read_bytes()[:-1])
     with pytest.warns(CheckpointWarning, match="starting from the beginning"):
-        finish(start(plan_of(5, 7)))
+        finish(start(job_of(5, 7)))
     assert record(trainer.unit) == undisturbed
 
 
-def test_no_warning_without_a_reason(start, finish, plan_of):
+def test_no_warning_without_a_reason(start, finish, job_of):
     with pytest.raises(TimeBudgetReached):
-        finish(start(plan_of(5, 7)), seconds=0.0)
+        finish(start(job_of(5, 7)), seconds=0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        finish(start(plan_of(5, 7)))
+        finish(start(job_of(5, 7)))

@@ -22,7 +22,7 @@ from torch.nn import functional
 from hopscope.circuits.any_grammar import POSITION, RoleGrammar, Rows
 from hopscope.circuits.circuit_task import CircuitTask, Counterfactual, Use, recoded
 from hopscope.circuits.criteria import FaithfulnessCriterion, LossCriterion, Predictions
-from hopscope.circuits.read_model import ReadModel, Stream
+from hopscope.circuits.virtual_model import ReadModel, Stream
 from hopscope.errors import UserError
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.device import GROUP, TaskOnDevice

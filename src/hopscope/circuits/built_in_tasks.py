@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal, get_args
 
 import torch
@@ -13,7 +14,7 @@ from torch.nn import functional
 from hopscope.circuits.any_task import AnyTask
 from hopscope.circuits.circuit_task import NO_ANSWER, CircuitTask, Counterfactual, Use, recoded
 from hopscope.circuits.criteria import LossCriterion, Predictions, SkillCriterion
-from hopscope.circuits.read_model import ReadModel
+from hopscope.circuits.virtual_model import ReadModel
 from hopscope.errors import UserError
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch, joined
@@ -111,10 +112,10 @@ class VectorCircuits(CircuitTask):
         floors = dict.fromkeys(self.task.names, 1.0)
         return VectorCriterion.of(self.task, floors, predictions, batch, threshold)
 
-    def counterfactuals(self, model: ReadModel, batch: Batch) -> list[Counterfactual]:
+    def counterfactuals(self, model: ReadModel, batch: Batch) -> Iterator[Counterfactual]:
         """Symbols of each node, `x_NODE`, and `position`: see `vectors_exchanged`."""
-        others = vectors_exchanged(self.task, batch.inputs, batch.roles)
-        return [Counterfactual(name, model.embedded(inputs)) for name, inputs in others.items()]
+        for name, inputs in vectors_exchanged(self.task, batch.inputs, batch.roles).items():
+            yield Counterfactual(name, model.embedded(inputs))
 
 
 def vectors_exchanged(
@@ -215,15 +216,12 @@ class PermutationCircuits(CircuitTask):
         """The criterion over those skills that are accurate enough; see `SkillCriterion.of`."""
         return SkillCriterion.of(PermutationSkills(), predictions, batch, threshold)
 
-    def counterfactuals(self, model: ReadModel, batch: Batch) -> list[Counterfactual]:
+    def counterfactuals(self, model: ReadModel, batch: Batch) -> Iterator[Counterfactual]:
         """What a path could carry from the earlier pairs: `x` and `y`, the symbols; `x position` and `y position`.
 
         A symbol is exchanged for the next larger one, V for 1.  Position codes go one pair further among those of the
         earlier pairs, the last one's to the first.
         """
-        return list(self._counterfactuals(model, batch))
-
-    def _counterfactuals(self, model: ReadModel, batch: Batch) -> Iterator[Counterfactual]:
         inputs, values = batch.inputs, self.task.config.values
         right = batch.targets
         certain = torch.stack([_permutation_asked(name, batch) for name in SKILLS]).any(0)[None]
@@ -345,27 +343,24 @@ class EquationsCircuits(CircuitTask):
 
     def batch(self, seed: int, samples: int, use: Use) -> Batch:
         """So many questions of each depth."""
-        draw = self.task.familiar if use in ("search", "check") else self.task.held_out
-        step = get_args(Use).index(use)
+        step, familiar = get_args(Use).index(use), use in ("search", "check")
         # The deepest first: that is the example of whoever shows one.
         depths = reversed(self.task.config.depths)
-        batch = joined([draw(seed, "circuit", step, samples, depth) for depth in depths])
+        draw = partial(self.task.questions, seed, "circuit", step, samples, familiar=familiar)
+        batch = joined([draw(depth) for depth in depths])
         return _cut(batch, self.skills.ends[-1] + 1, self.skills.readouts)
 
     def criterion(self, predictions: Predictions, batch: Batch, threshold: float | None) -> SkillCriterion:
         """The criterion over those depths that are answered well enough; see `SkillCriterion.of`."""
         return SkillCriterion.of(self.skills, predictions, batch, threshold)
 
-    def counterfactuals(self, model: ReadModel, batch: Batch) -> list[Counterfactual]:
+    def counterfactuals(self, model: ReadModel, batch: Batch) -> Iterator[Counterfactual]:
         """What a path could carry: `value`, `name 1` … of each round, and `position`.
 
         A value is exchanged for the next one, the last for the first; the names of a round likewise, wherever they
         stand, so that the answer is the same.  The codes of a round's lines go one line further, the last one's to the
         first.
         """
-        return list(self._counterfactuals(model, batch))
-
-    def _counterfactuals(self, model: ReadModel, batch: Batch) -> Iterator[Counterfactual]:
         asked = self.skills.asked(batch)
         right = torch.where(asked, batch.targets, NO_ANSWER)
         for number in range(self.task.config.depths[-1] + 1):

@@ -4,7 +4,7 @@ Any `hs.Task` can be read (`any_task`); the built-in tasks have what is special 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hopscope.circuits.criteria import FaithfulnessCriterion, Predictions
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.read_model import ReadModel, Stream
+from hopscope.circuits.virtual_model import ReadModel, Stream
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.batch import Batch
 
@@ -87,7 +87,7 @@ class CircuitTask(ABC):
         """
 
     @abstractmethod
-    def counterfactuals(self, model: ReadModel, batch: Batch) -> list[Counterfactual]:
+    def counterfactuals(self, model: ReadModel, batch: Batch) -> Iterable[Counterfactual]:
         """The batch with one thing exchanged, for everything that a path could carry."""
 
 
@@ -102,5 +102,5 @@ def recoded(
     """
     where = given if inputs.dim() == given.dim() else given[..., None].expand_as(inputs)
     moved = torch.empty_like(inputs).scatter(2, where, inputs)
-    stream = model.embedded(moved)
+    stream: Stream = model.embedded(moved)
     return stream.gather(2, given[..., None].expand_as(stream))

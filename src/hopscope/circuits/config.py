@@ -9,6 +9,9 @@ from hopscope.runs.hashing import content_hash
 NOT_LEARNED, READ, UNEXPLAINED = "no circuit: above plateau", "read", "unexplained"
 """Verdicts on a model; the last with the reason behind it."""
 
+LEARNED = 0.25
+"""Loss of a part, as a share of its floor, under which it counts as learned; the floor of a step of a chain is 1."""
+
 SEQUENCES = 32
 """Input sequences over which attention is averaged (paper, section 9.1)."""
 

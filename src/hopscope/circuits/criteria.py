@@ -19,14 +19,11 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from jaxtyping import Float
 from torch import Tensor
 
-from hopscope.circuits.config import LEAST_EFFECT
+from hopscope.circuits.config import LEARNED, LEAST_EFFECT
 from hopscope.errors import UserError
 from hopscope.tasks.batch import Batch
 
 Predictions = Float[Tensor, "1 batch readout output"]
-
-LEARNED = 0.25
-"""Loss of a part, as a share of its floor, under which it counts as learned."""
 
 LEAST_THRESHOLD, SLACK = 0.05, 1.5
 """τ is the larger of the first, in the loss's own scale, and the second times the unablated loss."""

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.read_model import ReadModel, Stream
+from hopscope.circuits.virtual_model import ReadModel, Stream
 from hopscope.models.patterns import NOTHING, Learned, MeanMap, Rule, reads_nothing
 
 Slot = tuple[int, int, int]
@@ -75,7 +75,7 @@ class Execution:
     def __init__(self, model: ReadModel, grammar: Grammar):
         self.model, self.grammar = model, grammar
         with torch.no_grad():
-            stream = model.embedded(grammar.batch.inputs)
+            stream: Stream = model.embedded(grammar.batch.inputs)
             streams, patterns = [], []
             for layer in range(len(model.blocks)):
                 block, rows = model.blocks[layer], self.wanted(layer)

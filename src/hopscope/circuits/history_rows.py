@@ -34,9 +34,9 @@ evaluations, equal if the first evaluation was across already.  What never happe
 `times` in `hopscope.circuits.places` turns the rows back into crossings.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from hopscope.circuits.path_history import MemberHistory
 from hopscope.claims.crossings import Crossing
@@ -49,21 +49,8 @@ LOSSES = ("full", "rules", "recomputed", "complement", "random_circuits")
 _ANSWERS = {"answers_kept": "kept_if_exchanged", "answers_follow": "follow_if_exchanged"}
 
 
-class Add(Protocol):
-    """Makes a row of one member at one step."""
-
-    def __call__(
-        self,
-        measure: str,
-        metric: str,
-        value: float | None,
-        *,
-        layer: int | None = None,
-        head: int | None = None,
-        part: str | None = None,
-        file: str | None = None,
-    ) -> Row:
-        """The row."""
+Add = Callable[..., Row]
+"""Makes a row of one member at one step: from measure, metric and value, and where it stands."""
 
 
 def adding(member: int, step: int) -> Add:
@@ -71,19 +58,9 @@ def adding(member: int, step: int) -> Add:
     return partial(Row, member, step=step)
 
 
-def time_rows(
-    add: Add,
-    measure: str,
-    event: str,
-    found: Crossing,
-    *,
-    layer: int | None = None,
-    head: int | None = None,
-    part: str | None = None,
-    file: str | None = None,
-) -> Iterator[Row]:
-    """A time as rows: see the head of this file."""
-    place = partial(add, measure, layer=layer, head=head, part=part, file=file)
+def time_rows(add: Add, measure: str, event: str, found: Crossing, **where: Any) -> Iterator[Row]:
+    """A time as rows, at a place (`layer`, `head`, `part`, `file`): see the head of this file."""
+    place = partial(add, measure, **where)
     yield place(metric=event, value=float(found.time is not None))
     if found.time is None:
         yield place(metric=f"{event}_at_low", value=found.censored_at)
@@ -167,28 +144,22 @@ def circuit_rows(add: Add, member: MemberHistory) -> Iterator[Row]:
                 yield at(metric=metric, value=found[key])
 
 
-def formation_rows(member: MemberHistory, step: int) -> Iterator[Row]:
+def formation_rows(
+    add: Add, member: MemberHistory, measure: str = "formation", prefix: str = ""
+) -> Iterator[Row]:
     """Attention on the paths of a member at each checkpoint, and when each path formed.
 
     Args:
+        add: makes rows at the last step of training, where times stand.
         member: the member.
-        step: at which times stand: the last of training.
+        measure: of the rows.
+        prefix: of the names of their metrics.
     """
-    add = adding(member.member, step)
     for path in member.paths:
-        place = partial(Row, layer=path.layer, head=path.head, part=path.read, file=member.formation_file)
+        place = {"layer": path.layer, "head": path.head, "part": path.read, "file": member.formation_file}
         for checkpoint, value in zip(member.checkpoints, path.attention, strict=True):
-            yield place(member.member, "formation", "attention", value, step=checkpoint)
-        yield from time_rows(
-            add,
-            "formation",
-            "formed",
-            member.formed(path),
-            layer=path.layer,
-            head=path.head,
-            part=path.read,
-            file=member.formation_file,
-        )
+            yield add(measure, f"{prefix}attention", value, step=checkpoint, **place)
+        yield from time_rows(add, measure, f"{prefix}formed", member.formed(path), **place)
 
 
 def member_rows(
@@ -213,5 +184,5 @@ def member_rows(
                 lost, file = member.reading["worst_recomputed"], member.reading_file
                 rows.append(add("reading", worst, lost, part="worst_recomputed", file=file))
                 rows.append(add("reading", "circuit_class", float(classes[member.member]), file=file))
-            rows += [*circuit_rows(add, member), *formation_rows(member, step)]
+            rows += [*circuit_rows(add, member), *formation_rows(add, member)]
         yield member, add, rows

@@ -5,7 +5,6 @@ rows lay on what its rule reads, long before there was a circuit.  It is written
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from hopscope.circuits.circuit import Circuit, Path
+from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.circuit_task import CircuitTask
 from hopscope.circuits.config import SEQUENCES, ReaderConfig, formation_name, maps_name, spaced
 from hopscope.circuits.execution import Execution, mean_attention
@@ -21,7 +20,7 @@ from hopscope.circuits.grammar import Grammar
 from hopscope.circuits.record import path_json, read_member
 from hopscope.models.patterns import Learned, MeanMap
 from hopscope.models.transformer import Transformer
-from hopscope.runs import RunFolder, UnitFolder
+from hopscope.runs import UnitFolder
 from hopscope.tasks.batch import Batch
 from hopscope.training.restore import load_ensemble
 
@@ -55,7 +54,7 @@ def read_and_follow(
     Raises:
         UserError: a checkpoint is damaged, or a file cannot be written.
     """
-    reading = read_member(RunFolder(unit.run_path), member, step, config)
+    reading = read_member(unit.run, member, step, config)
     if unit.analysis_path(formation_name(member), step).is_file():
         return
     batch = task.batch(0, SEQUENCES, "watch")
@@ -71,34 +70,15 @@ def read_and_follow(
         step,
         {
             "member": member,
-            "checkpoints": list(found.checkpoints),
-            "paths": [
-                {**path_json(path), "attention": list(values)}
-                for path, values in zip(found.paths, found.attention, strict=True)
-            ],
+            **found,
             **example(task.grammar(batch, causal=models[0][1].config.causal)),
         },
     )
 
 
-@dataclass(frozen=True)
-class Formation:
-    """What became of attention at the checkpoints of one member.
-
-    Attributes:
-        checkpoints: training steps, ascending.
-        paths: those that are followed.
-        attention: mean attention on what each path reads, path by path.
-    """
-
-    checkpoints: tuple[int, ...]
-    paths: tuple[Path, ...]
-    attention: tuple[tuple[float, ...], ...]
-
-
 def formation(
     circuit: Circuit, models: Iterable[tuple[int, Transformer]], task: CircuitTask, batch: Batch
-) -> Formation:
+) -> dict[str, Any]:
     """Follow the paths of a circuit through training.
 
     Rows that only a mean map describes read nothing that could form, and what rows without a rule read nobody can say:
@@ -109,8 +89,12 @@ def formation(
         models: training step and model (`member == 1`) of each checkpoint, ascending.
         task: as it was put to the reader.
         batch: sequences of the task that neither were trained on nor used to read the circuit.
+
+    Returns:
+        JSON values: `checkpoints`, the training steps; `paths`, those that are followed, each with `attention`: the
+        mean attention on what it reads, by checkpoint.
     """
-    paths = tuple(path for path in circuit.paths if not isinstance(path.rule, MeanMap | Learned))
+    paths = [path for path in circuit.paths if not isinstance(path.rule, MeanMap | Learned)]
     steps: list[int] = []
     attention: list[list[float]] = [[] for _ in paths]
     grammar: Grammar | None = None
@@ -122,7 +106,10 @@ def formation(
         for values, path in zip(attention, paths, strict=True):
             slot = path.layer, path.head, grammar.roles.index(path.roles)
             values.append(mean_attention(execution, slot, path.rule))
-    return Formation(tuple(steps), paths, tuple(map(tuple, attention)))
+    followed = [
+        {**path_json(path), "attention": values} for path, values in zip(paths, attention, strict=True)
+    ]
+    return {"checkpoints": steps, "paths": followed}
 
 
 def maps(

@@ -3,10 +3,10 @@
 import base64
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from hopscope.circuits.config import (
 from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder
 from hopscope.runs.curves import Curve
-from hopscope.story.blocks import Block
 from hopscope.story.functions import PageFunctions
 
 DIVERGED = "diverged"
@@ -31,7 +30,6 @@ DIVERGED = "diverged"
 
 MOST_CHECKPOINTS = 16
 """Steps of the slider: enough to see a head form, few enough for a page that is sent by mail."""
-
 
 MOST_PLAYERS = 6
 """Members whose circuits the page's player holds."""
@@ -231,69 +229,18 @@ def history_of(
 # For the player; the shape of a view is that of the run folder's documentation.
 
 
-class HistoryOptions(Protocol):
-    """What the player asks of a study's options."""
-
-    @property
-    def training_steps(self) -> int:
-        """Training step of the last checkpoint."""
-
-    @property
-    def layers(self) -> int:
-        """Number of layers of the model."""
-
-    @property
-    def heads(self) -> int:
-        """Number of heads of each layer."""
-
-
-def player(
-    title: str, caption: str, members: Iterable[MemberHistory], options: HistoryOptions, plateau: float
-) -> Block:
-    """The block of a page that shows the circuits of some members.
-
-    Args:
-        title, caption: of the block.
-        members: the members.
-        options: of the study.
-        plateau: loss of a model that reads by position alone.
-    """
-    return {
-        "kind": "circuit",
-        "title": title,
-        "caption": caption,
-        "circuits": [
-            {
-                "name": each.name,
-                "file": each.formation_file,
-                "key": "paths",
-                "view": view(each, options, plateau),
-            }
-            for each in members
-        ],
-    }
-
-
 class CircuitsOnPage:
     """The circuits of a run's members, as a template asks for them."""
 
-    def __init__(
-        self,
-        page: PageFunctions,
-        members: Callable[[], Sequence[MemberHistory]],
-        options: HistoryOptions,
-        plateau: float,
-    ):
+    def __init__(self, page: PageFunctions, members: Callable[[], Sequence[MemberHistory]], plateau: float):
         """The study's code makes it.
 
         Args:
             page: the page.
             members: reads what is on record of every member; called when a template first asks.
-            options: of the study.
             plateau: loss of a model that reads by position alone.
         """
-        self._page, self._read = page, members
-        self._options, self._plateau = options, plateau
+        self._page, self._read, self._plateau = page, members, plateau
 
     @cached_property
     def _members(self) -> dict[int, MemberHistory]:
@@ -312,22 +259,33 @@ class CircuitsOnPage:
         shown = [member for member in self._members.values() if member.paths][:MOST_PLAYERS]
         if not shown:
             return ""
-        return self._page.block(player(title, caption, shown, self._options, self._plateau))
+        circuits = [
+            {
+                "name": each.name,
+                "file": each.formation_file,
+                "key": "paths",
+                "view": view(each, self._plateau),
+            }
+            for each in shown
+        ]
+        return self._page.block({"kind": "circuit", "title": title, "caption": caption, "circuits": circuits})
 
 
-def view(member: MemberHistory, options: HistoryOptions, plateau: float) -> dict[str, Any]:
-    """One member: its circuit, and what became of its attention through training; arguments as of `player`."""
-    kept = member.unit.read_analysis(maps_name(member.member), options.training_steps)
-    measured = np.asarray(kept["steps"]).tolist()
-    steps = spaced(measured, MOST_CHECKPOINTS)
+def view(member: MemberHistory, plateau: float) -> dict[str, Any]:
+    """One member: its circuit, and what became of its attention through training; the plateau as of the page."""
     reading = member.reading
+    kept = member.unit.read_analysis(maps_name(member.member), reading["checkpoint"])
+    maps, measured = np.asarray(kept["maps"]), np.asarray(kept["steps"]).tolist()
+    steps = spaced(measured, MOST_CHECKPOINTS)
+    followed = {(path.layer, path.head, path.query): path for path in member.paths}
+    written = {_key(found): found for found in reading["paths"]}
     return {
         "member": member.member,
         "seed": member.seed,
         "checkpoint": reading["checkpoint"],
         "verdict": reading["verdict"],
-        "layers": options.layers,
-        "heads": options.heads,
+        "layers": maps.shape[1],
+        "heads": maps.shape[2],
         "rows": member.shown_rows,
         "tokens": member.tokens,
         "checkpoints": steps,
@@ -335,45 +293,26 @@ def view(member: MemberHistory, options: HistoryOptions, plateau: float) -> dict
         "plateau": plateau,
         "threshold": reading["threshold"],
         "loss": reading["loss"],
-        "paths": [_path(member, path, steps) for path in member.paths],
-        "listed": [_listed(path) for path in _unnamed(member)],
+        "paths": [
+            {
+                **_listed(written[key]),
+                "attention": _at(steps, member.checkpoints, path.attention),
+                "hop": path.needed_for,
+            }
+            for key, path in followed.items()
+        ],
+        # No rule names what their rows read, so they are not followed and cannot be drawn.
+        "listed": [_listed(found) for key, found in written.items() if key not in followed],
         "undrawn": len(reading["paths"]) - len(member.paths),
         "undrawn_heads": len(member.heads) - len(member.followed_heads),
-        "maps": _maps(member, np.asarray(kept["maps"]), measured, steps),
+        "maps": _maps(member, maps, measured, steps),
     }
-
-
-def _unnamed(member: MemberHistory) -> list[dict[str, Any]]:
-    """Paths of the reading that are not followed, because no rule names what their rows read."""
-    drawn = {(path.layer, path.head, path.query) for path in member.paths}
-    return [found for found in member.reading["paths"] if _key(found) not in drawn]
 
 
 def _listed(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What the table says of a path that is not drawn."""
+    """What is told of a path at the end of training."""
     names = ("layer", "head", "query_role", "rule", "target_role", "mean_attention", "carries", "composition")
     return {name: found[name] for name in (*names, "loss_if_removed")}
-
-
-def _path(member: MemberHistory, path: PathHistory, steps: Sequence[int]) -> dict[str, Any]:
-    uses = next(
-        found["composition"]
-        for found in member.reading["paths"]
-        if _key(found) == (path.layer, path.head, path.query)
-    )
-    return {
-        "layer": path.layer,
-        "head": path.head,
-        "query_role": path.query,
-        "rule": path.rule,
-        "target_role": path.target or None,
-        "mean_attention": path.mean_attention,
-        "carries": list(path.carries),
-        "composition": uses,
-        "loss_if_removed": path.removed,
-        "attention": _at(steps, member.checkpoints, path.attention),
-        "hop": path.needed_for,
-    }
 
 
 def _at(steps: Sequence[int], times: Sequence[float], values: Sequence[float]) -> list[float]:

@@ -9,7 +9,7 @@ keys (K) or its values (V); or the readout, which notices without any later head
 What follows is recomputed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,7 +21,7 @@ from hopscope.circuits.circuit_task import NO_ANSWER, Counterfactual
 from hopscope.circuits.config import LEAST_EFFECT as LEAST_EFFECT
 from hopscope.circuits.criteria import FaithfulnessCriterion, Predictions
 from hopscope.circuits.execution import Assignment, Execution, Passed, Pattern, Slot
-from hopscope.circuits.read_model import Stream
+from hopscope.circuits.virtual_model import Stream
 from hopscope.models.patterns import Uniform
 
 Part = Literal["Q", "K", "V"]
@@ -81,10 +81,8 @@ class PathPatching:
         with torch.no_grad():
             self._patterns = [self._pattern(layer, stream) for layer, stream in enumerate(self.base.streams)]
             self._heads = [
-                block.heads_under(stream, pattern)
-                for block, stream, pattern in zip(
-                    execution.model.blocks, self.base.streams, self._patterns, strict=True
-                )
+                execution.model.blocks[layer].heads_under(self.base.streams[layer], pattern)
+                for layer, pattern in enumerate(self._patterns)
             ]
 
     def _loss(self, predictions: Tensor) -> float:
@@ -97,7 +95,7 @@ class PathPatching:
 
     # Carrying.
 
-    def carries(self, counterfactuals: Sequence[Counterfactual]) -> dict[Slot, tuple[Carried, ...]]:
+    def carries(self, counterfactuals: Iterable[Counterfactual]) -> dict[Slot, tuple[Carried, ...]]:
         """What becomes of every path's readers if one thing is exchanged in what it reads."""
         others = [(other, self._under_base(other.stream)) for other in counterfactuals]
         return {
@@ -125,8 +123,8 @@ class PathPatching:
         """Streams of other inputs before each layer, under the patterns of the base."""
         streams = [embedded]
         with torch.no_grad():
-            for block, pattern in zip(self.execution.model.blocks[:-1], self._patterns, strict=False):
-                streams.append(block.under(streams[-1], pattern))
+            for layer, pattern in enumerate(self._patterns[:-1]):
+                streams.append(self.execution.model.blocks[layer].under(streams[-1], pattern))
         return streams
 
     def _read(

@@ -31,8 +31,8 @@ from hopscope.circuits.config import LEAST_EFFECT, NOT_LEARNED, READ, UNEXPLAINE
 from hopscope.circuits.criteria import FaithfulnessCriterion
 from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slot, mean_attention
 from hopscope.circuits.path_patching import Carried, Composition, PathPatching, least_effect
-from hopscope.circuits.read_model import quickest
 from hopscope.circuits.search import Search
+from hopscope.circuits.virtual_model import quickest
 from hopscope.models.patterns import NOTHING, Identity, MeanMap, Rule, Uniform, reads_nothing
 from hopscope.models.transformer import Transformer
 

@@ -13,7 +13,7 @@ from hopscope.models.patterns import said
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.files import remove
 from hopscope.tasks.config import TaskReference
-from hopscope.training.config import unit_plan
+from hopscope.training.config import job_of
 from hopscope.training.restore import load_ensemble, member_record
 
 
@@ -50,9 +50,9 @@ def read_member(
     name = reading_name(member, config)
     if unit.analysis_path(name, step).is_file():
         return unit.read_analysis(name, step)
-    plan = unit_plan(unit)
-    named = isinstance(plan.task, TaskReference)
-    read = task(unit) if named and task is not None else task_of(plan.task)
+    job = job_of(unit)
+    named = isinstance(job.task, TaskReference)
+    read = task(unit) if named and task is not None else task_of(job.task)
     model = load_ensemble(unit, step).select([record.index])
     stages = StoredStages(unit, f"{name}-stages", step)
     reading = read_circuit(model, read, config, stages=stages, progress=progress)

@@ -11,6 +11,7 @@ stream, it only hands it on.
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -246,3 +247,16 @@ def fits(model: Transformer) -> bool:
     """Whether the reader is quicker with a model's virtual weights: on a CPU, in float32, as `is_narrow` says."""
     plain = model.precision == "float32" and model.parameters.flat.device.type == "cpu"
     return plain and model.members == 1 and model.config.norm == "pre" and is_narrow(model.config)
+
+
+Stream = Any
+"""What a model hands from layer to layer: a tensor `[1, batch, position, model]`, or a `VirtualStream`; no reader looks
+into it."""
+
+ReadModel = Transformer | VirtualModel
+"""A model as the reader runs it, layer by layer, under attention patterns that it gives (`member == 1`)."""
+
+
+def quickest(model: Transformer) -> ReadModel:
+    """The form of a model that the reader runs fastest."""
+    return VirtualModel(model) if fits(model) else model

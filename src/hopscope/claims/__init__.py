@@ -14,7 +14,6 @@ from hopscope.claims.verdicts import Verdict as Verdict
 from hopscope.claims.verdicts import combine_parts as combine_parts
 from hopscope.claims.verdicts import combine_readings as combine_readings
 from hopscope.claims.verdicts import judge_always as judge_always
-from hopscope.claims.verdicts import judge_effect as judge_effect
+from hopscope.claims.verdicts import judge_bootstrap as judge_bootstrap
 from hopscope.claims.verdicts import judge_interval as judge_interval
-from hopscope.claims.verdicts import judge_mean as judge_mean
 from hopscope.claims.verdicts import not_run as not_run

@@ -75,7 +75,7 @@ def _control(claim: Claim, samples: dict[str, Samples], evidence: MembersOfARun)
 
 
 def _shows(claim: Claim, parts: dict[str, Part], samples: dict[str, Samples]) -> bool | None:
-    """Whether any part wholly meets `must_not`; a single number without an interval counts as its own."""
+    """Whether any part wholly meets `must_not`; without an interval, whether each of its numbers does."""
     if claim.must_not is None:
         return None
     found = [_part_shows(claim, name, part, samples[name]) for name, part in parts.items()]
@@ -92,9 +92,13 @@ def _part_shows(claim: Claim, name: str, part: Part, samples: Samples) -> bool |
         return None  # there is no correlation
     if isinstance(interval, tuple):
         return _criterion(claim, name).met_by(interval)
-    if not isinstance(value, float):
-        return False
-    return _criterion(claim, name).holds(value)
+    if isinstance(value, float):
+        return _criterion(claim, name).holds(value)
+    if samples.paired:
+        return False  # a constant correlates with nothing
+    # Times that never came have no mean; they show it if they do one by one.
+    known = [each for each in samples.values if isinstance(each, float)]
+    return all(_criterion(claim, name).distance(each) == 0.0 for each in known)
 
 
 def _too_few(part: Part, samples: Samples) -> bool:

@@ -71,17 +71,9 @@ class Criterion(Config):
         Raises:
             ValueError: the value is NaN or infinite.
         """
-        return self.shortfall(value) == 0.0
-
-    def shortfall(self, value: float) -> float:
-        """Return how far a finite value lies outside the bounds, in the value's own unit; 0 where it holds.
-
-        Raises:
-            ValueError: the value is NaN or infinite.
-        """
         if not math.isfinite(value):
             raise ValueError(f"a measured value must be finite: expected a number, found {value}")
-        return self.distance(value)
+        return self.distance(value) == 0.0
 
     def distance(self, value: float) -> float:
         """Return how far a value lies outside the bounds; one that never happened is infinite, and so may this be."""

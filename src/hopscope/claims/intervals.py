@@ -28,7 +28,6 @@ def mean(values: Sequence[float]) -> float:
 def bootstrap_mean(
     values: Sequence[float],
     *,
-    groups: Sequence[int] | None = None,
     clusters: Sequence[Hashable] | None = None,
     resamples: int = 10_000,
 ) -> Interval | None:
@@ -39,8 +38,6 @@ def bootstrap_mean(
 
     Args:
         values: one number for each seed.
-        groups: for two levels, the data split that each seed belongs to: splits are resampled, then seeds
-            within each drawn split (Davison and Hinkley 1997, §3.8).
         clusters: what each value belongs to, such as its seed: clusters are resampled, with all their values.
         resamples: bootstrap samples.
 
@@ -48,20 +45,16 @@ def bootstrap_mean(
         (low, high), or None for fewer than two values or clusters, which say nothing about their spread.
 
     Raises:
-        ValueError: a value is not finite, or `groups` or `clusters` has another length.
+        ValueError: a value is not finite, or `clusters` has another length.
     """
     numbers = np.asarray(values, dtype=np.float64)
     if not np.isfinite(numbers).all():
         raise ValueError(f"measured values must be finite: expected numbers, found {list(values)}")
-    if groups is not None and len(groups) != len(values):
-        raise ValueError(f"one group for each value: expected {len(values)} groups, found {len(groups)}")
     places = cluster_places(clusters if clusters is not None else range(len(values)), len(values))
     if len(numbers) < 2 or places.max() == 0:
         return None
     generator = np.random.Generator(np.random.Philox(key=0))
-    if groups is not None:
-        means = _two_level_means(numbers, np.asarray(groups), generator, resamples)
-    elif places.max() + 1 == len(numbers):
+    if places.max() + 1 == len(numbers):
         means = _resampled_means(numbers, generator, resamples)
     else:
         sums = resampled_sums(np.stack([np.ones_like(numbers), numbers], 1), places, generator, resamples)
@@ -117,51 +110,42 @@ def correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
     return float(np.clip((x @ y) / np.sqrt((x @ x) * (y @ y)), -1.0, 1.0))
 
 
-def clopper_pearson(
-    successes: int, n: int, confidence: float = 0.95, *, sided: Literal["two", "lower"] = "two"
-) -> Interval:
-    """Return the exact interval of a share (Clopper and Pearson 1934).
+def clopper_pearson(successes: int, n: int, *, sided: Literal["two", "lower"] = "two") -> Interval:
+    """Return the exact 95 % interval of a share (Clopper and Pearson 1934).
 
     Args:
         successes: 0 ≤ successes ≤ n.
         n: at least 1.
-        confidence: guaranteed coverage.
         sided: ``two`` for the central interval; ``lower`` for a one-sided lower bound with 1 as the upper
         end.
 
     Raises:
-        ValueError: the counts are impossible, or `confidence` lies outside (0, 1).
+        ValueError: the counts are impossible.
     """
     # scipy.stats has this too, but takes most of a second to import: longer than to judge a ledger.
     from scipy.special import betaincinv
 
-    _check_counts(successes, n, confidence)
-    tail = (1 - confidence) / (1 if sided == "lower" else 2)
+    _check_counts(successes, n)
+    tail = 2 * _TAIL if sided == "lower" else _TAIL
     low = float(betaincinv(successes, n - successes + 1, tail)) if successes > 0 else 0.0
     within = successes < n and sided == "two"
     return low, float(betaincinv(successes + 1, n - successes, 1 - tail)) if within else 1.0
 
 
-def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """Return the score interval of a share (Wilson 1927); arguments and errors as in `clopper_pearson`."""
+def wilson(successes: int, n: int) -> Interval:
+    """Return the 95 % score interval of a share (Wilson 1927); arguments and errors as in `clopper_pearson`."""
     from scipy.stats import binomtest  # imported here: it takes most of a second
 
-    _check_counts(successes, n, confidence)
-    found = binomtest(successes, n).proportion_ci(confidence, method="wilson")
+    _check_counts(successes, n)
+    found = binomtest(successes, n).proportion_ci(0.95, method="wilson")
     return float(found.low), float(found.high)
 
 
-def _check_counts(successes: int, n: int, confidence: float) -> None:
-    _check_confidence(confidence)
+def _check_counts(successes: int, n: int) -> None:
     if n < 1 or not 0 <= successes <= n:
         raise ValueError(
             f"impossible counts: expected 0 <= successes <= n and n >= 1, found {successes} of {n}"
         )
-
-
-def _check_confidence(confidence: float) -> None:
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence out of range: expected 0 < confidence < 1, found {confidence}")
 
 
 def cluster_places(clusters: Sequence[Hashable], n: int) -> NDArray[np.int64]:
@@ -203,41 +187,40 @@ def _resampled_means(
     return np.concatenate(means)
 
 
-def _two_level_means(
-    values: NDArray[np.float64], groups: NDArray[np.int64], generator: np.random.Generator, resamples: int
-) -> NDArray[np.float64]:
-    members = [values[groups == group] for group in np.unique(groups)]
-    sizes = np.array([len(group) for group in members])
-    table = np.zeros((len(members), sizes.max()))
-    for row, group in zip(table, members, strict=True):
-        row[: len(group)] = group
-    rows = max(1, _CHUNK // table.size)
-    means = []
-    for start in range(0, resamples, rows):
-        shape = (min(rows, resamples - start), len(members))
-        drawn = generator.integers(len(members), size=shape)[..., None]
-        chosen = (generator.random((*shape, table.shape[1])) * sizes[drawn]).astype(np.int64)
-        counted = np.arange(table.shape[1]) < sizes[drawn]
-        total = np.where(counted, table[drawn, chosen], 0.0).sum(axis=(1, 2))
-        means.append(total / counted.sum(axis=(1, 2)))
-    return np.concatenate(means)
+def crossed_interval(
+    values: Sequence[float],
+    rows: Sequence[Hashable],
+    columns: Sequence[Hashable],
+    *,
+    resamples: int = 10_000,
+) -> Interval | None:
+    """Return the 95 % interval of a mean over two crossed factors, such as seeds and splits, both resampled.
 
+    Each resample draws rows and columns with replacement, and a value counts as often as its row was drawn times its
+    column (pigeonhole bootstrap: Owen 2007, Annals of Applied Statistics 1, 386–411).
 
-def interval_of_pairs(classes: "Sequence[float]", resamples: int = 2_000) -> Interval:
-    """Return the 95 % interval of the share of pairs that are of different classes, such as circuits of two members.
+    Args:
+        values: one number for each cell that there is.
+        rows, columns: the row and the column of each value.
+        resamples: bootstrap samples; those that draw no cell are left out.
 
-    Pairs share members, so members are resampled, not pairs; two copies of one member are no pair.
+    Returns:
+        (low, high), or None where one of the factors has fewer than two levels.
     """
-    found = np.asarray(classes)
-    differs = (found[:, None] != found[None, :]).astype(np.float64)
+    numbers = np.asarray(values, dtype=np.float64)
+    places = [cluster_places(factor, len(numbers)) for factor in (rows, columns)]
+    counts = [int(place.max()) + 1 for place in places]
+    if min(counts) < 2:
+        return None
     generator = np.random.Generator(np.random.Philox(key=0))
-    shares = []
-    for drawn in generator.integers(len(found), size=(resamples, len(found))):
-        pairs = drawn[:, None] != drawn[None, :]
-        if pairs.any():
-            shares.append(differs[np.ix_(drawn, drawn)][pairs].mean())
-    low, high = np.quantile(shares, [0.025, 0.975])
-    return float(low), float(high)
+    drawn = [
+        generator.multinomial(n, [1 / n] * n, size=resamples)[:, p]
+        for n, p in zip(counts, places, strict=True)
+    ]
+    weights = (drawn[0] * drawn[1]).astype(np.float64)
+    total = weights.sum(1)
+    means = (weights @ numbers)[total > 0] / total[total > 0]
+    return _percentiles(means, numbers.min(), numbers.max())
 
 
 def excess_interval(between: "np.ndarray", within: "Sequence[float]", resamples: int = 2_000) -> Interval:

@@ -156,13 +156,13 @@ class JudgedClaim(Config):
             threshold: one criterion, several named ones, or words.
             fields: the other fields of the entry.
         """
-        found = {
+        found: dict[str, Any] = {
             "value": judgement.value,
             "interval": judgement.interval,
             "n": judgement.n,
             "verdict": judgement.verdict,
             "words": judgement.words,
-            "samples": _samples(judgement),
+            "samples": {} if isinstance(judgement.value, dict) else [],
             "threshold": threshold if isinstance(threshold, str) else threshold_json(threshold),
             "unit": None if isinstance(threshold, str) else unit_json(threshold),
         }
@@ -228,10 +228,3 @@ def _number_json(value: float) -> float | Infinite:
     if not math.isinf(value):
         return value
     return "inf" if value > 0 else "-inf"
-
-
-def _samples(judgement: Judgement) -> list[JsonSample] | dict[str, list[JsonSample]] | None:
-    named = {name: samples_json(values) for name, values in judgement.per_seed.items()}
-    if not isinstance(judgement.value, dict) and {*named} <= {"value"}:
-        return named.get("value", [])
-    return named

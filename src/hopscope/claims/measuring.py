@@ -11,6 +11,7 @@ from hopscope.claims.samples import MembersOfARun, Samples, is_series
 from hopscope.claims.verdicts import Judgement
 from hopscope.config import in_words
 from hopscope.errors import UserError
+from hopscope.words import counted
 
 Measured = dict[str, Samples]
 """Part → what was measured; a claim without parts has one, whose name is empty."""
@@ -142,7 +143,17 @@ def _samples(claim: Claim, what: str, part: str, found: Any, evidence: MembersOf
     rule = claim.rules.get(part, next(iter(claim.rules.values())))
     if samples.paired and rule != "effect":
         raise _expected(claim, what, f"numbers under the rule {rule!r}", "pairs of numbers")
+    _check_count(claim, what, samples, evidence)
     return samples
+
+
+def _check_count(claim: Claim, what: str, samples: Samples, evidence: MembersOfARun) -> None:
+    """A run cannot give more seeds than it has, nor more members and runs than it has members."""
+    members = len(evidence.members)
+    there = {"seed": len({*evidence.seeds.values()}), "run": members, "member": members}.get(samples.unit)
+    if there is not None and len(samples.values) > there:
+        expected = f"at most {counted(there, samples.unit)}, as many as the run has"
+        raise _expected(claim, what, expected, f"{len(samples.values)} of them")
 
 
 def _read(claim: Claim, what: str, found: Any, evidence: MembersOfARun) -> Samples:

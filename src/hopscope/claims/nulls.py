@@ -1,4 +1,4 @@
-"""Missing numbers: a claim is reproduced only if it still is when every missing number is counted against it.
+"""Missing numbers: a verdict on a mean or an effect stands only if it still does with them counted the other way.
 
 The rule, for a part that its measured numbers alone would reproduce:
 
@@ -15,6 +15,10 @@ The rule, for a part that its measured numbers alone would reproduce:
    "between" to all four; it must hold under each, on the same side of 0;
 6. an interval that the claim brings along is moved by as much as the mean moves; that of a share of cases or questions
    (every number 0 or 1) is Wilson's, with every missing one counted as a failure.
+
+A part that its measured numbers would refute is refuted by the same rule the other way round, with every missing number
+set to one that speaks for the claim.  *Always* is refuted by one violation, whatever is missing; and 75 % are not
+needed where every missing one of a share counts as a success.
 """
 
 import math
@@ -25,7 +29,7 @@ from hopscope.claims.claim import Rule
 from hopscope.claims.criteria import Criterion
 from hopscope.claims.intervals import Interval, correlation, mean, wilson
 from hopscope.claims.samples import Pair, Samples
-from hopscope.claims.verdicts import Verdict, judge_effect, judge_interval, judge_mean
+from hopscope.claims.verdicts import Verdict, interval_verdict, judge_bootstrap
 
 LEAST_SHARE = 0.75
 """Share of the numbers that must be there."""
@@ -59,7 +63,8 @@ def holds_with_missing(
         )
     if samples.interval is not None and interval is not None:
         return all(
-            _interval_holds(criterion, rule, moved) for moved in _moved(samples, criterion, rule, interval)
+            interval_verdict(sum(moved) / 2, moved, criterion, rule == "effect")[0] is Verdict.REPRODUCED
+            for moved in _moved(samples, criterion, rule, interval)
         )
     numbers = _numbers(samples)
     return all(
@@ -68,21 +73,65 @@ def holds_with_missing(
     )
 
 
+def fails_with_missing(
+    samples: Samples,
+    criterion: Criterion,
+    rule: Rule,
+    clusters: Sequence[Hashable] | None,
+    interval: Interval | None,
+) -> bool:
+    """Whether a part is refuted with every missing number counted for it; arguments as of `holds_with_missing`."""
+    if samples.censored:
+        return False
+    if samples.paired:
+        found = correlation([value for value in samples.values if value is not None]) or 0.0
+        rising, falling = _rising_and_falling(samples)
+        corners = rising if found < criterion.bounds[0] else falling
+        return all(_refuted(_filled(samples, corner), criterion, rule, clusters) for corner in corners)
+    numbers = _numbers(samples)
+    number = in_favour(numbers, criterion, rule)
+    if samples.interval is None or interval is None:
+        return _refuted(_filled(samples, number), criterion, rule, clusters)
+    if is_share(samples, criterion):
+        below = interval[1] < criterion.bounds[0]
+        missing = len(samples.values) - len(numbers) if below else 0
+        return criterion.failed_by(wilson(int(sum(numbers)) + missing, len(samples.values)))
+    by = mean(cast(list[float], _filled(samples, number))) - mean(numbers)
+    return criterion.failed_by((interval[0] + by, interval[1] + by))
+
+
+def in_favour(values: Sequence[float], criterion: Criterion, rule: Rule) -> float:
+    """Return a number as far inside a criterion's bound as the mean is outside, or the best one measured."""
+    middle = mean(values)
+    low, high = criterion.bounds
+    if middle < low:
+        return max(*values, _reflected(middle, low, criterion, rule))
+    return min(*values, _reflected(middle, high, criterion, rule))
+
+
+def is_share(samples: Samples, criterion: Criterion) -> bool:
+    """Whether the mean of the samples is a share of cases or questions, whose interval is Wilson's."""
+    whole = {*_numbers(samples)} <= {0.0, 1.0} and samples.unit in ("case", "question")
+    return whole and criterion.unit == "fraction" and samples.interval is not None
+
+
 def against(values: Sequence[float], criterion: Criterion, rule: Rule) -> list[float]:
     """Numbers that speak against a criterion: one for each of its bounds; an effect also has one at 0."""
     middle = mean(values)
     low, high = criterion.bounds
     if rule == "effect":
         low, high = (max(low, 0.0), high) if middle > 0 else (low, min(high, 0.0))
+    found = [min(*values, _reflected(middle, low, criterion, rule))] if math.isfinite(low) else []
+    if not math.isfinite(high):
+        return found
+    return [*found, max(*values, _reflected(middle, high, criterion, rule))]
 
-    def reflected(bound: float) -> float:
-        number = 2 * bound - middle
-        if criterion.unit != "fraction":
-            return number
-        return min(max(number, -1.0 if rule == "effect" else 0.0), 1.0)
 
-    found = [min(*values, reflected(low))] if math.isfinite(low) else []
-    return [*found, max(*values, reflected(high))] if math.isfinite(high) else found
+def _reflected(middle: float, bound: float, criterion: Criterion, rule: Rule) -> float:
+    number = 2 * bound - middle
+    if criterion.unit != "fraction":
+        return number
+    return min(max(number, -1.0 if rule == "effect" else 0.0), 1.0)
 
 
 def _numbers(samples: Samples) -> list[float]:
@@ -101,23 +150,26 @@ def _reproduced(
     side: float,
 ) -> bool:
     # That there are enough seeds was settled with the measured ones.
-    if rule == "mean":
-        found = judge_mean(cast(list[float], values), criterion, clusters=clusters, min_seeds=2)
-    else:
-        found = judge_effect(cast(list[Pair], values), criterion, clusters=clusters, min_seeds=2)
+    found = judge_bootstrap(
+        cast(list[Pair], values), criterion, effect=rule == "effect", least=2, clusters=clusters
+    )
     if found.verdict is not Verdict.REPRODUCED or not isinstance(found.value, float):
         return False
     return rule == "mean" or found.value * side > 0
 
 
-def _interval_holds(criterion: Criterion, rule: Rule, interval: Interval) -> bool:
-    found = judge_interval(sum(interval) / 2, interval, criterion, n=2, effect=rule == "effect")
-    return found.verdict is Verdict.REPRODUCED
+def _refuted(
+    values: list[float | Pair], criterion: Criterion, rule: Rule, clusters: Sequence[Hashable] | None
+) -> bool:
+    found = judge_bootstrap(
+        cast(list[Pair], values), criterion, effect=rule == "effect", least=2, clusters=clusters
+    )
+    return found.verdict is Verdict.REFUTED
 
 
 def _moved(samples: Samples, criterion: Criterion, rule: Rule, interval: Interval) -> list[Interval]:
     values, total = _numbers(samples), len(samples.values)
-    if criterion.unit == "fraction" and {*values} <= {0.0, 1.0} and samples.unit in ("case", "question"):
+    if is_share(samples, criterion):
         successes, missing = int(sum(values)), total - len(values)
         low, high = wilson(successes, total), wilson(successes + missing, total)
         if criterion.between is not None:
@@ -131,9 +183,14 @@ def _moved(samples: Samples, criterion: Criterion, rule: Rule, interval: Interva
 
 
 def _corners(samples: Samples, criterion: Criterion) -> list[Pair]:
-    pairs = [cast(Pair, value) for value in samples.values if value is not None]
-    (least_x, least_y), (most_x, most_y) = (tuple(map(side, zip(*pairs, strict=True))) for side in (min, max))
-    falling, rising = [(most_x, least_y), (least_x, most_y)], [(least_x, least_y), (most_x, most_y)]
+    rising, falling = _rising_and_falling(samples)
     if criterion.between is not None:
         return falling + rising
     return falling if criterion.at_least is not None else rising
+
+
+def _rising_and_falling(samples: Samples) -> tuple[list[Pair], list[Pair]]:
+    """Corners of what was measured that make a correlation larger, and those that make it smaller."""
+    pairs = [cast(Pair, value) for value in samples.values if value is not None]
+    (least_x, least_y), (most_x, most_y) = (tuple(map(side, zip(*pairs, strict=True))) for side in (min, max))
+    return [(least_x, least_y), (most_x, most_y)], [(most_x, least_y), (least_x, most_y)]

@@ -9,16 +9,15 @@ from typing import Literal, cast
 from hopscope.claims.claim import Rule
 from hopscope.claims.criteria import Criterion
 from hopscope.claims.intervals import Interval, mean
-from hopscope.claims.nulls import LEAST_SHARE, LEAST_WORDS, holds_with_missing
-from hopscope.claims.samples import Pair, Samples
+from hopscope.claims.nulls import LEAST_SHARE, LEAST_WORDS, fails_with_missing, holds_with_missing, is_share
+from hopscope.claims.samples import Samples
 from hopscope.claims.verdicts import (
     Judgement,
     Verdict,
-    effect_verdict,
+    interval_verdict,
     judge_always,
-    judge_effect,
+    judge_bootstrap,
     judge_interval,
-    judge_mean,
     not_run,
 )
 from hopscope.words import counted
@@ -89,9 +88,8 @@ def judge_part(
     clusters, cluster_noun = _clusters(measured, seeds, counts)
     lacks = scale.lacks(samples)
     said = lacks if say_missing or scale.missing not in lacks else lacks[1:]
-    judging = _Judging(
-        measured, criterion, rule, scale, clusters, cluster_noun, counts, not lacks, ", ".join(said)
-    )
+    lacking = ", ".join(said) if lacks else None
+    judging = _Judging(measured, criterion, rule, scale, clusters, cluster_noun, counts, lacking)
     judgement = judging.judgement()
     leaning = judging.leaning(judgement)
     judgement = _count_missing(judgement, judging, samples, seeds)
@@ -110,8 +108,7 @@ class _Judging:
     clusters: Sequence[Hashable] | None
     cluster_noun: str
     counts: str
-    at_scale: bool
-    missing: str
+    lacks: str | None
 
     @property
     def numbers(self) -> list[float]:
@@ -131,23 +128,17 @@ class _Judging:
             none = "correlation" if self.samples.paired else "mean"
             words = f"in {self.censored} of {counted(n, self.counts)} it never happened: there is no {none}"
             return Judgement(verdict=Verdict.INCONCLUSIVE, n=n, words=words)
-        if self.rule == "mean":
-            return judge_mean(
-                self.numbers, self.criterion, clusters=self.clusters, min_seeds=self.scale.seeds_needed,
-                at_scale=self.at_scale, missing=self.missing, noun=self.cluster_noun,
-            )  # fmt: skip
-        return judge_effect(
-            cast(list[Pair], list(self.samples.values)), self.criterion, clusters=self.clusters,
-            min_seeds=self.scale.seeds_needed, at_scale=self.at_scale, missing=self.missing, noun=self.cluster_noun,
+        return judge_bootstrap(
+            self.numbers, self.criterion, effect=self.rule == "effect", least=self.scale.seeds_needed,
+            lacks=self.lacks, noun=self.cluster_noun, clusters=self.clusters,
         )  # fmt: skip
 
     def _always(self) -> Judgement:
-        values = self.numbers
-        errors = 0.0 if self.samples.error is None else self.samples.error
+        values, errors = self.numbers, cast("tuple[float, ...] | None", self.samples.error)
         found = judge_always(
-            values, self.criterion, source_n=self.scale.source_n, evaluation_error=errors, at_scale=self.at_scale,
-            missing=self.missing, noun=self.counts, least=self.scale.seeds_needed, clusters=self.clusters,
-            cluster_noun=self.cluster_noun, count_values=self.counts in ("run", "case"), censored=True,
+            values, self.criterion, source_n=self.scale.source_n, errors=errors,
+            least=self.scale.seeds_needed, lacks=self.lacks, noun=self.counts, clusters=self.clusters,
+            cluster_noun=self.cluster_noun, count_values=self.counts in ("run", "case"),
         )  # fmt: skip
         if self.samples.unit == "case":
             # These are all cases that there are, not a sample of some.
@@ -161,12 +152,12 @@ class _Judging:
         return found
 
     def _by_interval(self, interval: Interval) -> Judgement:
-        count = len(self.numbers) if self.clusters is None else len(set(self.clusters))
-        found = judge_interval(
-            self._middle(interval), interval, self.criterion, n=count, least=self.scale.seeds_needed,
-            at_scale=self.at_scale, missing=self.missing, noun=self.cluster_noun, effect=self.rule == "effect",
+        n = len(self.numbers)
+        return judge_interval(
+            self._middle(interval), interval, self.criterion, n=n,
+            count=n if self.clusters is None else len(set(self.clusters)), effect=self.rule == "effect",
+            least=self.scale.seeds_needed, lacks=self.lacks, noun=self.cluster_noun,
         )  # fmt: skip
-        return found.model_copy(update={"n": len(self.numbers)})
 
     def _middle(self, interval: Interval) -> float:
         """The mean; with censored values, which have none, the median, or the interval's middle."""
@@ -189,35 +180,39 @@ class _Judging:
             return "mixed"
         if interval is None:
             return "agrees" if self.criterion.holds(value) else "disagrees"
-        if self.criterion.failed_by(interval):
-            return "disagrees"
-        verdict = effect_verdict(value, interval, self.criterion)[0]
-        agrees = verdict is Verdict.REPRODUCED if self.rule == "effect" else self.criterion.met_by(interval)
-        return "agrees" if agrees else "mixed"
+        verdict, _ = interval_verdict(value, interval, self.criterion, self.rule == "effect")
+        if verdict is Verdict.INCONCLUSIVE:
+            return "mixed"
+        return "agrees" if verdict is Verdict.REPRODUCED else "disagrees"
 
 
 def _count_missing(
     judgement: Judgement, judging: _Judging, samples: Samples, seeds: Mapping[int, int]
 ) -> Judgement:
-    """The judgement once the missing numbers are counted against the claim."""
+    """The judgement once the missing numbers are counted against it."""
     total, n = len(samples.values), len(judging.samples.values)
     if n == total:
         return judgement
     missing = without_number(n, total, judging.counts)
-    if judgement.verdict is not Verdict.REPRODUCED:
+    always, refuted = judging.rule == "always", judgement.verdict is Verdict.REFUTED
+    if judgement.verdict is Verdict.INCONCLUSIVE or (always and refuted):
         return judgement.model_copy(update={"words": f"{judgement.words}; {missing}"})
-    if n < LEAST_SHARE * total:
+    holds, counted_ = ("fail", "for") if refuted else ("hold", "against")
+    enough = n >= LEAST_SHARE * total or (refuted and is_share(samples, judging.criterion))
+    if not enough:
         why = f"{missing}: {LEAST_WORDS}"
-    elif judging.rule == "always":
+    elif always:
         why = f"{missing}, which counts as a violation"
     else:
         interval = judgement.interval if isinstance(judgement.interval, tuple) else None
-        if holds_with_missing(
+        stands = (fails_with_missing if refuted else holds_with_missing)(
             samples, judging.criterion, judging.rule, _clusters(samples, seeds, "")[0], interval
-        ):
-            words = f"{judgement.words}; {missing}, and it holds with {_those(total - n)} counted against it"
+        )
+        those = f"{_those(total - n)} counted {counted_} it"
+        if stands:
+            words = f"{judgement.words}; {missing}, and it {holds}s with {those}"
             return judgement.model_copy(update={"words": words})
-        why = f"{missing}, and it does not hold with {_those(total - n)} counted against it"
+        why = f"{missing}, and it does not {holds} with {those}"
     return judgement.model_copy(
         update={"verdict": Verdict.INCONCLUSIVE, "words": f"{judgement.words}; but {why}"}
     )
@@ -250,13 +245,18 @@ def _measured(samples: Samples) -> Samples:
 def _clusters(
     samples: Samples, seeds: Mapping[int, int], counts: str
 ) -> tuple[Sequence[Hashable] | None, str]:
-    """Return the cluster of each value (None: every value is resampled alone), and the noun for a cluster."""
+    """Return the cluster of each value (None: every value is resampled alone), and the noun for a cluster.
+
+    Clusters may join seeds, but not part one: where none of them joins any, members of one seed stay together.
+    """
+    of_seeds = None if samples.members is None else [seeds[member] for member in samples.members]
     if samples.cluster is not None:
-        return samples.cluster, "cluster"
-    if samples.members is not None:
-        found = [seeds[member] for member in samples.members]
-        if len(set(found)) < len(found):
-            return found, "seed"
+        found = len(set(samples.cluster))
+        if of_seeds is None or found < len(set(zip(samples.cluster, of_seeds, strict=True))):
+            return samples.cluster, "cluster"
+        return (of_seeds, "seed") if len(set(of_seeds)) < found else (samples.cluster, "cluster")
+    if of_seeds is not None and len(set(of_seeds)) < len(of_seeds):
+        return of_seeds, "seed"
     return None, counts
 
 

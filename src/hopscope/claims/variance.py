@@ -31,14 +31,11 @@ class Shares:
     columns_p: float
 
 
-def variance_shares(
-    table: Sequence[Sequence[float]], *, seed: int = 0, shuffles: int = 10_000
-) -> Shares | None:
+def variance_shares(table: Sequence[Sequence[float]], *, shuffles: int = 10_000) -> Shares | None:
     """Split the variance of a crossed table.
 
     Args:
         table: one number for each row and column.
-        seed: key of the shuffling generator.
         shuffles: tables that chance is measured with.
 
     Returns:
@@ -57,7 +54,7 @@ def variance_shares(
         raise ValueError("a crossed table must be finite: expected numbers, found NaN or infinity")
     if np.ptp(values) == 0.0:
         return None
-    generator = np.random.Generator(np.random.Philox(key=seed))
+    generator = np.random.Generator(np.random.Philox(key=0))
     flat = np.broadcast_to(values.ravel(), (shuffles, values.size))
     shuffled = generator.permuted(flat, axis=1).reshape(shuffles, *values.shape)
     rows, columns = (float(share[0]) for share in _shares(values[None]))

@@ -3,9 +3,9 @@
 *Always, never, 100 %* (`judge_always`): refuted if one seed violates the threshold by more than its
 evaluation error; reproduced if no seed violates it at all and there are at least max(10, the source's number
 of) seeds; inconclusive otherwise.  Several values of one seed count as one seed, except where the source counts runs or
-cases (units `run` and `case`): there n counts values.  *Means* (`judge_mean`): the 95 % bootstrap interval over seeds
-(and splits) wholly meets the threshold, wholly fails it, or neither.  *Effects* (`judge_effect`), differences and
-correlations: the same, but an interval that holds 0 reproduces nothing.
+cases (units `run` and `case`): there n counts values.  *Means* (`judge_bootstrap`): the 95 % bootstrap interval over
+seeds wholly meets the threshold, wholly fails it, or neither.  *Effects*, differences and correlations: the same, but
+an interval that holds 0 reproduces nothing.
 
 A run below the protocol's scale (fewer samples, a smaller model, too few seeds for an interval) can neither
 reproduce nor refute: its numbers are shown, its verdict is inconclusive, and the words say what is missing.
@@ -14,9 +14,7 @@ reproduce nor refute: its numbers are shown, its verdict is inconclusive, and th
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from enum import StrEnum
-from typing import Literal
-
-from pydantic import Field
+from typing import Literal, cast
 
 from hopscope.claims.criteria import Criterion
 from hopscope.claims.intervals import (
@@ -52,7 +50,6 @@ class Judgement(Config):
         interval: 95 % bootstrap interval of that mean, or one for each part; None below two seeds.
         n: number of seeds; of parts with different numbers, the smallest that ran.
         words: the verdict's reason in one plain sentence.
-        per_seed: the measured values, one tuple for each part (a single number is called ``value``).
     """
 
     verdict: Verdict
@@ -60,7 +57,6 @@ class Judgement(Config):
     interval: Interval | dict[str, Interval | None] | None = None
     n: int = 0
     words: str
-    per_seed: dict[str, tuple[float, ...]] = Field(default_factory=dict)
 
 
 def not_run(words: str = "not run") -> Judgement:
@@ -73,60 +69,54 @@ def judge_always(
     criterion: Criterion,
     *,
     source_n: int,
-    evaluation_error: float | Sequence[float] = 0.0,
-    at_scale: bool = True,
-    missing: str = "",
-    noun: str = "seed",
+    errors: Sequence[float] | None = None,
     least: int = LEAST_SEEDS,
+    lacks: str | None = None,
+    noun: str = "seed",
     clusters: Sequence[Hashable] | None = None,
     cluster_noun: str = "seed",
     count_values: bool = False,
-    censored: bool = False,
 ) -> Judgement:
     """Judge a claim about every seed.
 
     Reproduced needs max(`least`, `source_n`) clusters, each of which meets the criterion with all its values.
 
     Args:
-        values: one number for each seed; none means not run.
+        values: one number for each seed; none means not run.  An infinite one is an event that was watched for and
+            never happened: then there is neither a mean nor an interval.
         criterion: what every one of them must satisfy.
         source_n: number of seeds in the source.
-        evaluation_error: how far a measured value may lie from the truth, for all seeds or for each (0 for an
-            exhaustive evaluation).
-        at_scale: whether the run has the protocol's scale.
-        missing: what it lacks, such as ``1 of 20 epochs``.
-        noun: what one number stands for, where that is not a seed but a run, or a case.
+        errors: how far each measured value may lie from the truth; by default they are exact.
         least: seeds that the claim needs even if the source had fewer.
+        lacks: what the run lacks of the protocol's scale, in words that may be empty; `None` if nothing.
+        noun: what one number stands for, where that is not a seed but a run, or a case.
         clusters: what each value belongs to, where several values belong to one seed: for the interval they are
             resampled together, and each counts once; by default each value counts.
         cluster_noun: what a cluster is called.
         count_values: whether values are counted even so: for unit `run`, n counts runs, since that is what the source
             counts; and so for cases.
-        censored: whether a value may be infinite: an event that was watched for and never happened.  Such values have
-            neither a mean nor an interval.
-
-    Raises:
-        ValueError: a value is not finite, an error is negative, or there is not one error for each seed.
     """
     n = len(values)
     if n == 0:
         return not_run()
-    errors = _errors(evaluation_error, n)
-    shortfalls = [(criterion.distance if censored else criterion.shortfall)(value) for value in values]
+    errors = [0.0] * n if errors is None else errors
+    shortfalls = [criterion.distance(value) for value in values]
     violating = sum(shortfall > 0 for shortfall in shortfalls)
     refuting = sum(shortfall > error for shortfall, error in zip(shortfalls, errors, strict=True))
     needed = max(least, source_n)
     count = n if count_values else _count(values, clusters)
     unit = noun if count == n else cluster_noun
     of_clusters = "" if count == n else f" ({counted(count, cluster_noun)})"
-    if not at_scale:
+    verdict = Verdict.INCONCLUSIVE
+    if lacks is not None:
         meeting = f"{n - violating} of {counted(n, noun)} {'meets' if n == 1 else 'meet'} it"
-        verdict, words = Verdict.INCONCLUSIVE, _below_scale(missing, meeting)
+        words = _below_scale(lacks, meeting)
     elif refuting:
         worst = values[max(range(n), key=shortfalls.__getitem__)]
+        violate = f"{refuting} of {counted(n, noun)} {'violates' if refuting == 1 else 'violate'} it"
         beyond = " beyond evaluation error" if any(errors) else ""
         place = f"is at {criterion.show(worst)}" if math.isfinite(worst) else "never happened"
-        verdict, words = Verdict.REFUTED, f"{_violate(refuting, n, noun)}{beyond}; the worst {place}"
+        verdict, words = Verdict.REFUTED, f"{violate}{beyond}; the worst {place}"
     elif not violating and count >= needed:
         bound = clopper_pearson(count, count, sided="lower")[0]
         share = f"at least {100 * bound:.1f} % of such {unit}s do (95 % Clopper–Pearson, one-sided)"
@@ -134,142 +124,107 @@ def judge_always(
     elif of_clusters:
         agreeing = _undecided(n, violating, 0, noun) if violating else f"all {n} of {n} {noun}s meet it"
         words = agreeing + of_clusters + (f"; needs {needed} {unit}s" if count < needed else "")
-        verdict = Verdict.INCONCLUSIVE
     else:
-        verdict, words = Verdict.INCONCLUSIVE, _undecided(n, violating, needed, noun)
+        words = _undecided(n, violating, needed, noun)
     if not all(map(math.isfinite, values)):
         return Judgement(verdict=verdict, n=n, words=words)
-    return _judgement(verdict, values, bootstrap_mean(values, clusters=clusters), words)
+    interval = bootstrap_mean(values, clusters=clusters)
+    return Judgement(verdict=verdict, value=mean(values), interval=interval, n=n, words=words)
 
 
-def judge_mean(
-    values: Sequence[float],
-    criterion: Criterion,
-    *,
-    groups: Sequence[int] | None = None,
-    clusters: Sequence[Hashable] | None = None,
-    min_seeds: int = LEAST_SEEDS,
-    at_scale: bool = True,
-    missing: str = "",
-    noun: str = "seed",
-) -> Judgement:
-    """Judge a claim about a mean by its 95 % bootstrap interval.
-
-    Args:
-        values: one number for each seed; none means not run.
-        criterion: what the mean must satisfy.
-        groups: the data split of each seed, for a bootstrap over splits and seeds.
-        clusters: what each value belongs to, where several values belong to one seed: clusters are resampled, with
-            all their values, and counted against `min_seeds`.
-        min_seeds: seeds in the protocol, at least 2; with fewer the run is below the protocol's scale.
-        at_scale: whether the run has the protocol's scale in everything else.
-        missing: what it lacks, such as ``1 of 20 epochs``.
-        noun: what is counted against `min_seeds`, where that is not a seed.
-
-    Raises:
-        ValueError: a value is not finite, `min_seeds` is below 2, or `groups` or `clusters` has another length than
-        `values`.
-    """
-    _check_least(min_seeds)
-    if len(values) == 0:
-        return not_run()
-    interval = bootstrap_mean(values, groups=groups, clusters=clusters)
-    value = mean(values)
-    verdict, words = _by_interval(value, interval, criterion, noun)
-    verdict, words = _at_scale(verdict, words, _count(values, clusters), min_seeds, at_scale, missing, noun)
-    return _judgement(verdict, values, interval, words)
-
-
-def judge_effect(
+def judge_bootstrap(
     values: Sequence[float] | Sequence[tuple[float, float]],
     criterion: Criterion,
     *,
-    clusters: Sequence[Hashable] | None = None,
-    min_seeds: int = LEAST_SEEDS,
-    at_scale: bool = True,
-    missing: str = "",
+    effect: bool = False,
+    least: int = LEAST_SEEDS,
+    lacks: str | None = None,
     noun: str = "seed",
+    clusters: Sequence[Hashable] | None = None,
 ) -> Judgement:
-    """Judge a claim about a difference or a correlation, whose null is at 0, by its 95 % bootstrap interval.
-
-    Reproduced only if the interval meets the criterion and excludes 0; refuted if it wholly fails the criterion.
+    """Judge a claim about a mean, or about Pearson's correlation of pairs, by its 95 % bootstrap interval.
 
     Args:
-        values: a difference for each seed, or a pair of numbers whose Pearson correlation over seeds is judged.
-        criterion: what the mean difference, or the correlation, must satisfy.
-        clusters, min_seeds, at_scale, missing, noun: as in `judge_mean`.
+        values: a number for each seed, or a pair whose correlation over seeds is judged; none means not run.
+        criterion: what the mean or the correlation must satisfy.
+        effect: whether the interval must also exclude 0, the null of a difference and of a correlation.
+        least: seeds in the protocol, at least 2; with fewer the run is below the protocol's scale.
+        lacks: what the run lacks of the protocol's scale in everything else, in words that may be empty; `None` if
+            nothing.
+        noun: what is counted against `least`, where that is not a seed.
+        clusters: what each value belongs to, where several values belong to one seed: clusters are resampled, with
+            all their values, and counted against `least`.
 
     Raises:
-        ValueError: as in `judge_mean`.
+        ValueError: a value is not finite, or `clusters` has another length than `values`.
     """
-    _check_least(min_seeds)
     if len(values) == 0:
         return not_run()
     pairs = [value for value in values if isinstance(value, tuple)]
     numbers = [value for value in values if not isinstance(value, tuple)]
+    n, count = len(values), _count(values, clusters)
     value = correlation(pairs) if pairs else mean(numbers)
-    count = _count(values, clusters)
     if value is None:
-        words = (
-            f"one of the two numbers is the same in all {counted(len(values), noun)}: there is no correlation"
-        )
-        verdict, words = _at_scale(Verdict.INCONCLUSIVE, words, count, min_seeds, at_scale, missing, noun)
-        return Judgement(verdict=verdict, n=len(values), words=words)
-    found = (
+        same = f"one of the two numbers is the same in all {counted(n, noun)}: there is no correlation"
+        verdict, words = _at_scale(Verdict.INCONCLUSIVE, same, count, least, lacks, noun)
+        return Judgement(verdict=verdict, n=n, words=words)
+    interval = (
         bootstrap_correlation(pairs, clusters=clusters)
         if pairs
         else bootstrap_mean(numbers, clusters=clusters)
     )
-    verdict, words = effect_verdict(value, found, criterion, noun)
-    verdict, words = _at_scale(verdict, words, count, min_seeds, at_scale, missing, noun)
-    seeds = {} if pairs else {"value": tuple(map(float, numbers))}
-    return Judgement(verdict=verdict, value=value, interval=found, n=len(values), words=words, per_seed=seeds)
-
-
-def effect_verdict(
-    value: float, interval: Interval | None, criterion: Criterion, noun: str = "seed"
-) -> tuple[Verdict, str]:
-    """Judge the interval of an effect like that of a mean, except that an interval with 0 in it reproduces nothing."""
-    verdict, words = _by_interval(value, interval, criterion, noun)
-    if verdict is Verdict.REPRODUCED and interval is not None and interval[0] <= 0.0 <= interval[1]:
-        return Verdict.INCONCLUSIVE, f"{words}, but does not exclude 0"
-    return verdict, words
+    return judge_interval(
+        value, interval, criterion, n=n, count=count, effect=effect, least=least, lacks=lacks, noun=noun
+    )
 
 
 def judge_interval(
     value: float,
-    interval: Interval,
+    interval: Interval | None,
     criterion: Criterion,
     *,
     n: int,
-    least: int = 1,
-    at_scale: bool = True,
-    missing: str = "",
-    noun: str = "seed",
+    count: int | None = None,
     effect: bool = False,
+    least: int = 1,
+    lacks: str | None = None,
+    noun: str = "seed",
 ) -> Judgement:
-    """Judge a number whose 95 % interval was computed elsewhere, such as a Wilson interval of a share.
+    """Judge a number by its 95 % interval, such as a Wilson interval of a share.
 
     Args:
         value: the measured number.
-        interval: its 95 % interval.
+        interval: its 95 % interval; `None` where one seed gives none.
         criterion: what it must satisfy.
         n: number of observations behind it; 0 means not run.
-        least: observations that a verdict needs.
-        at_scale: whether the run has the protocol's scale.
-        missing: what it lacks.
-        noun: what is counted by n.
-        effect: whether the interval must also exclude 0.
-
-    Raises:
-        ValueError: a number is not finite.
+        count: what is counted against `least`; by default the observations.
+        effect, lacks, noun: as in `judge_bootstrap`.
+        least: how many a verdict needs.
     """
     if n == 0:
         return not_run()
-    rule = effect_verdict if effect else _by_interval
-    verdict, words = rule(value, interval, criterion, noun)
-    verdict, words = _at_scale(verdict, words, n, least, at_scale, missing, noun)
+    verdict, words = interval_verdict(value, interval, criterion, effect, noun)
+    verdict, words = _at_scale(verdict, words, n if count is None else count, least, lacks, noun)
     return Judgement(verdict=verdict, value=value, interval=interval, n=n, words=words)
+
+
+def interval_verdict(
+    value: float, interval: Interval | None, criterion: Criterion, effect: bool, noun: str = "seed"
+) -> tuple[Verdict, str]:
+    """The verdict of an interval, whatever the run lacks, and its reason; one of an effect must exclude 0 too."""
+    if interval is None:
+        meets = "meets" if criterion.holds(value) else "fails"
+        reason = f"{criterion.show(value)} {meets} the threshold, but one {noun} gives no interval"
+        return Verdict.INCONCLUSIVE, reason
+    shown = f"95 % interval {criterion.show(interval[0])} to {criterion.show(interval[1])}"
+    if criterion.met_by(interval):
+        if effect and interval[0] <= 0.0 <= interval[1]:
+            return Verdict.INCONCLUSIVE, f"{shown} wholly meets the threshold, but does not exclude 0"
+        return Verdict.REPRODUCED, f"{shown} wholly meets the threshold"
+    if criterion.failed_by(interval):
+        side = "below" if interval[1] < criterion.bounds[0] else "above"
+        return Verdict.REFUTED, f"{shown} lies wholly {side} the threshold"
+    return Verdict.INCONCLUSIVE, f"{shown} reaches across the threshold"
 
 
 def combine_parts(parts: Mapping[str, Judgement], *, need: Literal["all", "any"] = "all") -> Judgement:
@@ -282,43 +237,26 @@ def combine_parts(parts: Mapping[str, Judgement], *, need: Literal["all", "any"]
     Args:
         parts: judgements of one number each, under the names that value, interval and words will use.
         need: whether the claim says that all parts hold, or that at least one does.
-
-    Raises:
-        ValueError: there are no parts, or a part already has several numbers.
     """
-    if not parts:
-        raise ValueError("a claim has parts: expected at least 1, found 0")
     ran = {name: part for name, part in parts.items() if part.verdict is not Verdict.NOT_RUN}
     if not ran:
         return not_run(_joined(parts))
-    values: dict[str, float] = {}
-    intervals: dict[str, Interval | None] = {}
-    for name, part in ran.items():
-        if isinstance(part.value, dict) or isinstance(part.interval, dict):
-            raise ValueError(f"parts are single numbers: expected one value, found several in part {name!r}")
-        if part.value is not None:
-            values[name] = part.value
-            intervals[name] = part.interval
+    values = {name: part.value for name, part in ran.items() if isinstance(part.value, float)}
+    intervals = {name: cast(Interval | None, ran[name].interval) for name in values}
     return Judgement(
         verdict=_combined_verdict([part.verdict for part in parts.values()], need),
         value=values or None,
         interval=intervals or None,
         n=min(part.n for part in ran.values()),
         words=_joined(parts),
-        per_seed={name: seeds for name, part in ran.items() for seeds in part.per_seed.values()},
     )
 
 
 def agreed_readings(readings: Mapping[str, Judgement]) -> Judgement:
     """Combine ways to measure one thing: their common verdict, or inconclusive where they differ.
 
-    Value, interval, n and per-seed values are those of the first way that ran.
-
-    Raises:
-        ValueError: there are no readings.
+    Value, interval and n are those of the first way that ran.
     """
-    if not readings:
-        raise ValueError("a claim has readings: expected at least 1, found 0")
     ran = [each for each in readings.values() if each.verdict is not Verdict.NOT_RUN]
     shown = ran[0] if ran else next(iter(readings.values()))
     agree = len({each.verdict for each in readings.values()}) == 1
@@ -340,13 +278,8 @@ def combine_readings(readings: Mapping[str, Judgement]) -> Judgement:
     4. none refutes: the verdict of the default reading (inconclusive if it was not tried: a reading picked
        after the fact, because it works, reproduces nothing).
 
-    Value, interval, n and per-seed values are those of the default, or else of the first reading tried.
-
-    Raises:
-        ValueError: there are no readings.
+    Value, interval and n are those of the default, or else of the first reading tried.
     """
-    if not readings:
-        raise ValueError("a claim has readings: expected at least 1, found 0")
     tried = {name: each for name, each in readings.items() if each.verdict is not Verdict.NOT_RUN}
     default = next(iter(readings))
     if not tried:
@@ -369,41 +302,18 @@ def combine_readings(readings: Mapping[str, Judgement]) -> Judgement:
     return shown.model_copy(update={"verdict": verdict, "words": words})
 
 
-def _check_least(min_seeds: int) -> None:
-    if min_seeds < 2:
-        raise ValueError(f"an interval needs two seeds: expected min_seeds >= 2, found {min_seeds}")
-
-
 def _count(values: Sequence[object], clusters: Sequence[Hashable] | None) -> int:
     return len(values) if clusters is None else len(set(clusters))
 
 
 def _at_scale(
-    verdict: Verdict, words: str, count: int, least: int, at_scale: bool, missing: str, noun: str
+    verdict: Verdict, words: str, count: int, least: int, lacks: str | None, noun: str
 ) -> tuple[Verdict, str]:
-    if not at_scale:
-        return Verdict.INCONCLUSIVE, _below_scale(missing, words)
+    if lacks is not None:
+        return Verdict.INCONCLUSIVE, _below_scale(lacks, words)
     if count < least:
         return Verdict.INCONCLUSIVE, f"{words}; {counted(count, noun)}, needs {least}"
     return verdict, words
-
-
-def _by_interval(
-    value: float, interval: Interval | None, criterion: Criterion, noun: str = "seed"
-) -> tuple[Verdict, str]:
-    if interval is None:
-        meets = "meets" if criterion.holds(value) else "fails"
-        return (
-            Verdict.INCONCLUSIVE,
-            f"{criterion.show(value)} {meets} the threshold, but one {noun} gives no interval",
-        )
-    shown = f"95 % interval {criterion.show(interval[0])} to {criterion.show(interval[1])}"
-    if criterion.met_by(interval):
-        return Verdict.REPRODUCED, f"{shown} wholly meets the threshold"
-    if criterion.failed_by(interval):
-        side = "below" if interval[1] < criterion.bounds[0] else "above"
-        return Verdict.REFUTED, f"{shown} lies wholly {side} the threshold"
-    return Verdict.INCONCLUSIVE, f"{shown} reaches across the threshold"
 
 
 def _combined_verdict(verdicts: Sequence[Verdict], need: Literal["all", "any"]) -> Verdict:
@@ -416,27 +326,6 @@ def _combined_verdict(verdicts: Sequence[Verdict], need: Literal["all", "any"]) 
     return agreeing if all(verdict is agreeing for verdict in verdicts) else Verdict.INCONCLUSIVE
 
 
-def _judgement(verdict: Verdict, values: Sequence[float], interval: Interval | None, words: str) -> Judgement:
-    seeds = tuple(float(value) for value in values)
-    return Judgement(
-        verdict=verdict,
-        value=mean(values),
-        interval=interval,
-        n=len(values),
-        words=words,
-        per_seed={"value": seeds},
-    )
-
-
-def _errors(evaluation_error: float | Sequence[float], n: int) -> list[float]:
-    errors = [evaluation_error] * n if isinstance(evaluation_error, int | float) else list(evaluation_error)
-    if len(errors) != n:
-        raise ValueError(f"one evaluation error for each seed: expected {n}, found {len(errors)}")
-    if not all(error >= 0 for error in errors):
-        raise ValueError(f"an evaluation error is a size: expected numbers >= 0, found {errors}")
-    return errors
-
-
 def _undecided(n: int, violating: int, needed: int, noun: str) -> str:
     words = f"{n - violating} of {counted(n, noun)} {'agrees' if n == 1 else 'agree'}"
     if violating:
@@ -444,12 +333,8 @@ def _undecided(n: int, violating: int, needed: int, noun: str) -> str:
     return words if n >= needed else f"{words}; needs {needed}"
 
 
-def _violate(violating: int, n: int, noun: str) -> str:
-    return f"{violating} of {counted(n, noun)} {'violates' if violating == 1 else 'violate'} it"
-
-
-def _below_scale(missing: str, words: str) -> str:
-    return f"below the protocol's scale{': ' if missing else ''}{missing}; {words}"
+def _below_scale(lacks: str, words: str) -> str:
+    return f"below the protocol's scale{': ' if lacks else ''}{lacks}; {words}"
 
 
 def _joined(parts: Mapping[str, Judgement]) -> str:

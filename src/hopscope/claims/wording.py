@@ -21,6 +21,9 @@ _LEANINGS = {
     "mixed": "mixed so far",
 }
 
+SYMBOLS = {"reproduced": "✓", "refuted": "✕", "inconclusive": "?", "not run": "–"}
+"""A symbol per verdict, so that none is told by colour alone; in the order in which they are counted."""
+
 
 def unit_of(claim: JudgedClaim, part: str = "") -> str:
     """Unit of a part's numbers; ledgers of before do not say, and have plain numbers."""

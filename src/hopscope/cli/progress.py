@@ -15,7 +15,7 @@ from rich.table import Column
 from hopscope.cli.terminal import say
 from hopscope.executors.timing import operations
 from hopscope.runs import UnitFolder, content_hash
-from hopscope.training.config import UnitPlan
+from hopscope.training.config import TrainJob
 
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -46,7 +46,7 @@ class _Unit:
 class Bars:
     """Shows what the workers say: percent, rate and time left, of each unit at work and of them all."""
 
-    def __init__(self, plans: Sequence[UnitPlan]):
+    def __init__(self, jobs: Sequence[TrainJob]):
         console = Console(stderr=True)
         self.live = console.is_terminal
         self.progress = Progress(
@@ -61,10 +61,10 @@ class Bars:
             expand=True,
         )
         self.units = {
-            content_hash(plan.model_dump(mode="json")): _Unit(
-                _name(plan), plan.training.steps, float(operations(plan))
+            content_hash(job.model_dump(mode="json")): _Unit(
+                _name(job), job.training.steps, float(operations(job))
             )
-            for plan in plans
+            for job in jobs
         }
         self._all: TaskID | None = None
         self._began = self._said = -math.inf
@@ -172,11 +172,9 @@ class Bars:
             say(words)
 
 
-def _name(plan: UnitPlan) -> str:
-    seeds = [member.seed for member in plan.members]
-    return (
-        f"{plan.label}, seeds {seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else f"{plan.label}, seed {seeds[0]}"
-    )
+def _name(job: TrainJob) -> str:
+    seeds = [member.seed for member in job.members]
+    return f"{job.label}, seeds {seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else f"{job.label}, seed {seeds[0]}"
 
 
 def _range(losses: Sequence[float]) -> str:

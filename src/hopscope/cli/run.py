@@ -78,7 +78,7 @@ def _run(study: Program, options: RunOptions, config: Any) -> int:
     from hopscope.cli.terminal import say
     from hopscope.executors.local import run_study
 
-    with Bars(study.plan(config)) as bars:
+    with Bars(study.jobs(config)) as bars:
         run = run_study(study, config, **vars(options), listen=bars.hear, say=say)
     ledger = read_ledger(run)
     if len(ledger):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hopscope.claims import Ledger, judge
-from hopscope.claims.registration import noted, register
+from hopscope.claims.registration import deleted, noted, register
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder, content_hash
 from hopscope.runs.evidence import Evidence, write_evidence
@@ -61,9 +61,18 @@ def judged(run: RunFolder, program: Program, config: Any, evidence: Evidence) ->
     """
     registered = run.read_json(_REGISTRATION) if is_file(run.path / _REGISTRATION) else None
     ledger = Ledger([judge(claim, evidence, registered) for claim in program.claims(config)])
-    if registered is not None:
-        run.write_json(_REGISTRATION, noted(registered, ledger))
+    if registered is None:
+        return Ledger(deleted(ledger, _ledger_of_before(run)))
+    run.write_json(_REGISTRATION, noted(registered, ledger))
     return ledger
+
+
+def _ledger_of_before(run: RunFolder) -> Ledger:
+    """The ledger that a run has, empty where there is none that can be read."""
+    try:
+        return Ledger.read(run.path)
+    except UserError:
+        return Ledger()
 
 
 def judge_again(run: RunFolder, damage: UserError, say: Callable[[str], None]) -> Ledger:

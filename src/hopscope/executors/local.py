@@ -27,7 +27,7 @@ from hopscope.studies.loading import naming
 from hopscope.studies.program import Program
 from hopscope.studies.record import check_source, note_origin, program_of
 from hopscope.training.budget import TimeBudget
-from hopscope.training.config import UnitPlan
+from hopscope.training.config import TrainJob
 from hopscope.training.engines import ENGINES, EngineName, chosen_engine
 
 CHOICES = ("auto", "general", "compiled")
@@ -96,7 +96,7 @@ def prepare(study: Program, config: Config, *, out: Path, preset: str | None = N
     run = _folder(study, config, out, preset)
     with run.lock():
         note_origin(run, study)
-        _begin_units(run, _plans_by_unit(study, config), "cpu", "auto", 1, None)
+        _begin_units(run, _jobs_by_unit(study, config), "cpu", "auto", 1, None)
     return run
 
 
@@ -110,14 +110,14 @@ def _folder(study: Program, config: Config, out: Path, preset: str | None) -> Ru
             "seed": member.seed,
             "overrides": member.overrides,
         }
-        for unit, plan in _plans_by_unit(study, config).items()
-        for index, member in enumerate(plan.members)
+        for unit, job in _jobs_by_unit(study, config).items()
+        for index, member in enumerate(job.members)
     ]
     return RunFolder.create(out, study.name, config.model_dump(mode="json"), members, preset)
 
 
-def _plans_by_unit(study: Program, config: Config) -> dict[str, UnitPlan]:
-    return {content_hash(plan.model_dump(mode="json")): plan for plan in study.plan(config)}
+def _jobs_by_unit(study: Program, config: Config) -> dict[str, TrainJob]:
+    return {content_hash(job.model_dump(mode="json")): job for job in study.jobs(config)}
 
 
 def complete(run: RunFolder, study: Program, config: Config, **how: Unpack[How]) -> RunFolder:
@@ -127,9 +127,9 @@ def complete(run: RunFolder, study: Program, config: Config, **how: Unpack[How])
     say: Callable[[str], None] = how.get("say", lambda words: None)
     deadline = None if time_budget is None else time.monotonic() + time_budget
     check_source(run, study)
-    by_unit = _plans_by_unit(study, config)
+    by_unit = _jobs_by_unit(study, config)
     pending = [
-        run.unit(unit) for unit, plan in by_unit.items() if not _whole(study, config, run.unit(unit), plan)
+        run.unit(unit) for unit, job in by_unit.items() if not _whole(study, config, run.unit(unit), job)
     ]
     if run.is_done and not pending and concluded(study, config, run):
         note_origin(run, study)  # its file may have moved
@@ -162,7 +162,7 @@ def complete(run: RunFolder, study: Program, config: Config, **how: Unpack[How])
 
 def _begin_units(
     run: RunFolder,
-    by_unit: Mapping[str, UnitPlan],
+    by_unit: Mapping[str, TrainJob],
     device: str,
     engine: str,
     cores: int,
@@ -170,13 +170,13 @@ def _begin_units(
 ) -> None:
     """Record what each unit is and how it is computed, unless that is on record."""
     left = None if deadline is None else deadline - time.monotonic()
-    engines = {unit: unit_engine(plan, device, engine) for unit, plan in by_unit.items()}
+    engines = {unit: unit_engine(job, device, engine) for unit, job in by_unit.items()}
     threads_each = _threads_each(run, by_unit, engines, device, cores, left)
-    for unit, plan in by_unit.items():
+    for unit, job in by_unit.items():
         run.unit(unit).create(
             {
-                "label": plan.label,
-                "plan": plan.model_dump(mode="json"),
+                "label": job.label,
+                "plan": job.model_dump(mode="json"),
                 "layout": unit_layout(engines[unit], device, threads_each),
                 "versions": versions(),
                 "source_hash": source_hash(),
@@ -252,10 +252,10 @@ def _take_engine(unit: UnitFolder, engine: str) -> None:
     write_json(unit.path / "unit.json", {**record, "layout": {**record["layout"], "engine": engine}})
 
 
-def _whole(study: Program, config: Config, unit: UnitFolder, plan: Any) -> bool:
+def _whole(study: Program, config: Config, unit: UnitFolder, job: Any) -> bool:
     """Whether a unit needs no more work: what was deleted or damaged since it was done is made anew."""
-    steps = plan.training.steps
-    wanted = study.analyses(config, plan)
+    steps = job.training.steps
+    wanted = study.analyses(config, job)
     analysed = all(unit.analysis_path(name, steps, kind).is_file() for name, kind in wanted.items())
     if not (unit.is_done and analysed):
         return False
@@ -278,25 +278,25 @@ def layout(units: int, threads: int, device: str) -> tuple[int, int]:
 
 def _threads_each(
     run: RunFolder,
-    plans: Mapping[str, UnitPlan],
+    jobs: Mapping[str, TrainJob],
     engines: Mapping[str, EngineName],
     device: str,
     cores: int,
     left: float | None,
 ) -> int:
     """Threads of the units: as those of the run that have begun, else as measured where that pays, else by rule."""
-    by_rule = layout(len(plans), cores, device)
+    by_rule = layout(len(jobs), cores, device)
     if set(engines.values()) != {"general"} or device != "cpu" or run.study not in study_names():
         return by_rule[1]  # loops of an engine have one thread, and a GPU one worker
     begun = _threads_begun(run)
     if begun is not None:
         return begun
     choices = timing.candidates(by_rule, cores)
-    repaid = min(timing.expected_seconds(plans.values(), cores), float("inf") if left is None else left)
+    repaid = min(timing.expected_seconds(jobs.values(), cores), float("inf") if left is None else left)
     if len(choices) == 1 or repaid < timing.REPAID_SECONDS:
         return by_rule[1]
-    unit, plan = max(plans.items(), key=lambda item: timing.operations(item[1]))
-    measure = partial(timing.speed, run.study, plan, "general", environment())
+    unit, job = max(jobs.items(), key=lambda item: timing.operations(item[1]))
+    measure = partial(timing.speed, run.study, job, "general", environment())
     return timing.measured(run, unit, choices, measure).threads
 
 
@@ -314,9 +314,9 @@ def workers_at_a_time(layouts: Sequence[Mapping[str, Any]], cores: int, on_gpu: 
     return max(1, min(len(layouts), cores // max((each["threads"] for each in layouts), default=1)))
 
 
-def unit_engine(plan: UnitPlan, device: str, asked: str) -> EngineName:
+def unit_engine(job: TrainJob, device: str, asked: str) -> EngineName:
     """The engine that was asked for, or the fastest."""
-    return chosen_engine(plan, device) if asked == "auto" else cast(EngineName, asked)
+    return chosen_engine(job, device) if asked == "auto" else cast(EngineName, asked)
 
 
 def unit_layout(engine: EngineName, device: str, threads: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from hopscope.training.config import UnitPlan
+from hopscope.training.config import TrainJob
 from hopscope.training.engines import ENGINES, EngineName
 
 if TYPE_CHECKING:
@@ -63,18 +63,18 @@ def candidates(by_rule: tuple[int, int], cores: int) -> list[Layout]:
     return list(dict.fromkeys([rule, Layout(rule.workers, 1), Layout(1, cores)]))
 
 
-def operations(plan: UnitPlan) -> float:
+def operations(job: TrainJob) -> float:
     """Multiplications and additions of a unit's training: 2 per weight and position, and twice as many backwards."""
-    model, training = plan.model, plan.training
+    model, training = job.model, job.training
     attention = 4 * model.width * model.heads * model.head_size
     weights = model.layers * (attention + 2 * model.width * model.mlp_size)
-    samples = training.steps * training.batch_size * len(plan.members)
+    samples = training.steps * training.batch_size * len(job.members)
     return 6.0 * weights * model.length * samples
 
 
-def expected_seconds(plans: Collection[UnitPlan], cores: int) -> float:
+def expected_seconds(jobs: Collection[TrainJob], cores: int) -> float:
     """Estimated seconds of training, without measuring anything."""
-    return sum(map(operations, plans)) / (_OPERATIONS_PER_SECOND * cores)
+    return sum(map(operations, jobs)) / (_OPERATIONS_PER_SECOND * cores)
 
 
 def measured(run: "RunFolder", unit: str, choices: Sequence[Layout], measure: Measure) -> Layout:
@@ -102,7 +102,7 @@ def measured(run: "RunFolder", unit: str, choices: Sequence[Layout], measure: Me
 
 def speed(
     study: str,
-    plan: UnitPlan,
+    job: TrainJob,
     engine: EngineName,
     environment: Mapping[str, str],
     layout: Layout,
@@ -114,7 +114,7 @@ def speed(
 
     Args:
         study: name of the study that knows the unit's task.
-        plan, engine: what is trained, and how.
+        job, engine: what is trained, and how.
         environment: of the processes.
         layout: how many of them, and threads of each.
         seconds: training that is timed.
@@ -123,7 +123,7 @@ def speed(
     Raises:
         NotMeasured: a process failed or the limit was reached.
     """
-    command = [sys.executable, "-m", "hopscope.executors.timing", study, plan.model_dump_json()]
+    command = [sys.executable, "-m", "hopscope.executors.timing", study, job.model_dump_json()]
     command += ["--threads", str(layout.threads), "--engine", engine, "--seconds", str(seconds)]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints, ExitStack() as stack:
         try:
@@ -198,12 +198,12 @@ class Steps:
     """A unit's training steps, one after another as the trainer takes them, without its record.
 
     Attributes:
-        plan, task: what is trained.
+        job, task: what is trained.
         model, optimizer: the members, and what moves them.
         step: steps taken so far.
     """
 
-    def __init__(self, plan: UnitPlan, task: "DeviceTask", engine: EngineName, device: str = "cpu"):
+    def __init__(self, job: TrainJob, task: "DeviceTask", engine: EngineName, device: str = "cpu"):
         import torch
 
         from hopscope.models.transformer import Transformer
@@ -211,13 +211,13 @@ class Steps:
         from hopscope.training.steps import TrainingSteps
 
         initial, data = (
-            torch.tensor([getattr(member, name) for member in plan.members], device=device)
+            torch.tensor([getattr(member, name) for member in job.members], device=device)
             for name in ("init_seed", "data_seed")
         )
-        self.plan, self.task, self.step = plan, task, 0
-        self.model = Transformer.initial(plan.model, initial, device)
-        self.optimizer = Optimizer(self.model.parameters, plan.training)
-        self._steps = TrainingSteps(ENGINES[engine], self.model, task, plan.training, data, self.optimizer)
+        self.job, self.task, self.step = job, task, 0
+        self.model = Transformer.initial(job.model, initial, device)
+        self.optimizer = Optimizer(self.model.parameters, job.training)
+        self._steps = TrainingSteps(ENGINES[engine], self.model, task, job.training, data, self.optimizer)
 
     def take(self) -> "Tensor":
         """Take a step; returns each member's loss before it `[member]`."""
@@ -232,7 +232,7 @@ class Steps:
             self.take()
             elapsed = time.perf_counter() - started
             if elapsed >= seconds:
-                samples = (self.step - first) * self.plan.training.batch_size * len(self.plan.members)
+                samples = (self.step - first) * self.job.training.batch_size * len(self.job.members)
                 return samples, elapsed
 
 
@@ -240,7 +240,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Train one unit for the clock; returns the exit status."""
     parser = argparse.ArgumentParser(prog="hopscope.executors.timing")
     parser.add_argument("study")
-    parser.add_argument("plan")
+    parser.add_argument("job")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--engine", default="general", choices=ENGINES)
     parser.add_argument("--seconds", type=float, default=WINDOW_SECONDS)
@@ -250,8 +250,8 @@ def main(arguments: list[str] | None = None) -> int:
     from hopscope.training import threads as arithmetic
 
     arithmetic.prepare(options.threads)
-    plan = UnitPlan.model_validate_json(options.plan)
-    steps = Steps(plan, find_study(options.study).task(plan, "cpu"), options.engine)
+    job = TrainJob.model_validate_json(options.job)
+    steps = Steps(job, find_study(options.study).task(job, "cpu"), options.engine)
     steps.take_for(options.seconds / 4)
     print(json.dumps("ready"), flush=True)
     sys.stdin.read()

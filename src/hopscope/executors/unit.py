@@ -15,7 +15,7 @@ from hopscope.studies.loading import naming
 from hopscope.studies.program import Program
 from hopscope.training import threads as arithmetic
 from hopscope.training.budget import TimeBudget
-from hopscope.training.config import UnitPlan, unit_plan
+from hopscope.training.config import TrainJob, job_of
 from hopscope.training.engines import ENGINES
 from hopscope.training.trainer import Progress, Trainer
 
@@ -25,8 +25,6 @@ def train_unit(
     unit: UnitFolder,
     budget: TimeBudget,
     say: Callable[[Mapping[str, Any]], None],
-    *,
-    analyse: bool = True,
 ) -> None:
     """Train and analyse a unit in this process, with the layout on record, going on where it stopped.
 
@@ -35,7 +33,6 @@ def train_unit(
         unit: its folder.
         budget: seconds that it may take.
         say: hears of the progress.
-        analyse: whether the unit is analysed once it is trained; one that is not counts as unfinished.
 
     Raises:
         TimeBudgetReached, UserError: see `Trainer.run`.
@@ -43,9 +40,9 @@ def train_unit(
     layout = layout_of(unit)
     flushes = arithmetic.prepare(layout["threads"])
     with unit.lock(patience=10.0):
-        plan = unit_plan(unit)
+        job = job_of(unit)
         with naming(program):
-            task = program.task(plan, layout["device"])
+            task = program.task(job, layout["device"])
         unit.event("unit started", unit=unit.hash, **layout, flushes_subnormals=flushes)
 
         def report(progress: Progress) -> None:
@@ -60,20 +57,18 @@ def train_unit(
             )
 
         with naming(program):
-            evaluate, initial = program.evaluator(unit, plan, task), _start(program, plan)
-        trainer = Trainer(plan, task, unit, evaluate, layout["device"], ENGINES[layout["engine"]], initial)
+            evaluate, initial = program.evaluator(unit, job, task), _start(program, job)
+        trainer = Trainer(job, task, unit, evaluate, layout["device"], ENGINES[layout["engine"]], initial)
         with naming(program):
             trainer.run(budget, report)
-        if not analyse:
-            return
         say({"kind": "phase", "name": "analysing"})
         with naming(program):
-            program.analyse(unit, plan, task, budget, layout["device"])
+            program.analyse(unit, job, task, budget, layout["device"])
         unit.mark_done()
         unit.event("unit done", unit=unit.hash)
 
 
-def _start(program: Program, plan: UnitPlan) -> Mapping[str, Tensor] | None:
+def _start(program: Program, job: TrainJob) -> Mapping[str, Tensor] | None:
     """Weights that a study begins from, checked.
 
     Raises:
@@ -82,13 +77,13 @@ def _start(program: Program, plan: UnitPlan) -> Mapping[str, Tensor] | None:
     if program.study.start is None:
         return None
     try:
-        weights = {name: torch.as_tensor(weight) for name, weight in program.study.start(plan).items()}
-        Parameters(parameter_specs(plan.model), len(plan.members)).load(weights)
+        weights = {name: torch.as_tensor(weight) for name, weight in program.study.start(job).items()}
+        Parameters(parameter_specs(job.model), len(job.members)).load(weights)
     except HopscopeError:
         raise
     except Exception as error:
         words = in_words(error)
         raise UserError(
-            f"start: expected the weights of {len(plan.members)} members, found {words}"
+            f"start: expected the weights of {len(job.members)} members, found {words}"
         ) from error
     return weights

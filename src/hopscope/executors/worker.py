@@ -27,14 +27,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("unit")
     parser.add_argument("--time-budget", type=float)
     parser.add_argument("--parent", type=int)
-    parser.add_argument("--train-only", action="store_true", help="leave the analyses to a later command")
     options = parser.parse_args(arguments)
     if options.parent is not None:
         _follow(options.parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means and ends its workers
     warnings.showwarning = lambda message, *_, **__: _say(kind="warning", message=str(message))
     try:
-        run_unit(options.run, options.unit, options.time_budget, analyse=not options.train_only)
+        run_unit(options.run, options.unit, options.time_budget)
     except HopscopeError as error:
         _say(kind="error", message=str(error), status=error.exit_status)
         return error.exit_status
@@ -52,8 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def run_unit(path: Path, unit_hash: str, time_budget: float | None, *, analyse: bool = True) -> None:
-    """Train one unit of a run and analyse it (unless told not to), going on where it stopped.
+def run_unit(path: Path, unit_hash: str, time_budget: float | None) -> None:
+    """Train one unit of a run and analyse it, going on where it stopped.
 
     Raises:
         TimeBudgetReached, UserError: see `Trainer.run`.
@@ -71,7 +70,7 @@ def run_unit(path: Path, unit_hash: str, time_budget: float | None, *, analyse: 
     threads.prepare(
         layout_of(unit)["threads"]
     )  # before the study's file is loaded: it may start torch's threads
-    train_unit(program_of(run), unit, budget, lambda message: _say(**message), analyse=analyse)
+    train_unit(program_of(run), unit, budget, lambda message: _say(**message))
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:

@@ -8,6 +8,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hopscope.errors import UserError
@@ -222,7 +223,7 @@ def write_figures(
         UserError: as `Figure.draw`, or a file cannot be written.
     """
     for figure in numbered(figures):
-        write_figure(run, figure.name, *figure.draw(evidence, floors))
+        write_figure(run.path / "figures", figure.name, *figure.draw(evidence, floors))
 
 
 def data_url(name: str, types: Mapping[str, str]) -> "altair.UrlData":
@@ -233,9 +234,9 @@ def data_url(name: str, types: Mapping[str, str]) -> "altair.UrlData":
 
 
 def write_figure(
-    run: RunFolder, name: str, chart: "altair.TopLevelMixin", rows: Sequence[Mapping[str, Any]]
+    folder: Path, name: str, chart: "altair.TopLevelMixin", rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Write `figures/<name>.vl.json` and `<name>.csv`.
+    """Write `<name>.vl.json` and `<name>.csv`, from which `hopscope.report.figures.render_figure` draws.
 
     Raises:
         UserError: a file cannot be written.
@@ -246,8 +247,8 @@ def write_figure(
     writer = csv.DictWriter(text, fieldnames=list(spec["data"]["format"]["parse"]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_atomic(run.path / "figures" / f"{name}.csv", text.getvalue())
-    write_json(run.path / "figures" / f"{name}.vl.json", spec)
+    write_atomic(folder / f"{name}.csv", text.getvalue())
+    write_json(folder / f"{name}.vl.json", spec)
 
 
 def _figure(kind: Kind, metric: str, by: str | None, split: str, part: str | None) -> Figure:

@@ -52,9 +52,21 @@ def write_folder(
     to.mkdir(parents=True, exist_ok=True)
     save_file(_tensors(module), to / WEIGHTS, metadata={"format": "pt"})
     write_json(to / CONFIG, _config(module.config))
-    write_json(to / "generation_config.json", {**_ends(), "max_new_tokens": 4, "do_sample": False})
+    write_json(to / "generation_config.json", {**_ENDS, "max_new_tokens": 4, "do_sample": False})
     write_json(to / "tokenizer.json", _tokenizer(vocabulary))
-    write_json(to / "tokenizer_config.json", _tokenizer_config(module.config))
+    write_json(
+        to / "tokenizer_config.json",
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": module.config.length,
+            "pad_token": PADDING,
+            "unk_token": PADDING,
+            "eos_token": END,
+            "bos_token": END,
+            "chat_template": _TEMPLATE,
+            "clean_up_tokenization_spaces": False,
+        },
+    )
     model = module.config.model_dump(mode="json")
     # Last: a folder without it is not whole.
     write_json(
@@ -99,12 +111,11 @@ def _config(config: TransformerConfig) -> dict[str, Any]:
         "attn_pdrop": 0.0,
         "tie_word_embeddings": False,
         "dtype": "float32",
-        **_ends(),
+        **_ENDS,
     }
 
 
-def _ends() -> dict[str, int]:
-    return {"bos_token_id": 1, "eos_token_id": 1, "pad_token_id": 0}
+_ENDS: Final = {"bos_token_id": 1, "eos_token_id": 1, "pad_token_id": 0}
 
 
 def _tokenizer(vocabulary: Sequence[str]) -> dict[str, Any]:
@@ -125,19 +136,6 @@ def _tokenizer(vocabulary: Sequence[str]) -> dict[str, Any]:
         "post_processor": None,
         "decoder": None,
         "model": {"type": "WordLevel", "vocab": numbered(vocabulary), "unk_token": PADDING},
-    }
-
-
-def _tokenizer_config(config: TransformerConfig) -> dict[str, Any]:
-    return {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": config.length,
-        "pad_token": PADDING,
-        "unk_token": PADDING,
-        "eos_token": END,
-        "bos_token": END,
-        "chat_template": _TEMPLATE,
-        "clean_up_tokenization_spaces": False,
     }
 
 

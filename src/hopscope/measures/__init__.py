@@ -39,7 +39,8 @@ Function = Callable[["Context"], Any]
 CHUNK = 4096
 """Samples of one forward pass, those of all members together: bounds memory, not results."""
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+"""Names that can be part of a file's name."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Measure:
             UserError: a name that cannot be part of a file's name, an unknown `when`, or a function that cannot be
                 called with a context alone.
         """
-        if not _NAME.fullmatch(self.name):
+        if not FILE_NAME.fullmatch(self.name):
             raise UserError(
                 f"measure: expected a name of letters, digits, '_', '.' and '-', found {self.name!r}"
             )

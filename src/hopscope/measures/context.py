@@ -1,11 +1,10 @@
 """The context of a measure: members at a checkpoint, their task, held-out samples, and earlier rows."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hopscope.errors import UserError
+from hopscope.measures import FILE_NAME
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.arrays import npz_bytes
 from hopscope.runs.evidence import Row
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from hopscope.tasks.device import DeviceTask
     from hopscope.training.budget import TimeBudget
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_T = TypeVar("_T")
 
 
 class Context:
@@ -50,7 +49,7 @@ class Context:
         unit: UnitFolder | None = None,
         step: int | None = None,
         samples: int | None = None,
-        held_out: "int | Batch" = 1024,
+        held_out: "Batch | None" = None,
         needed: Mapping[str, Sequence[Row]] | None = None,
         at: "Callable[[UnitFolder, int | None], Context] | None" = None,
     ):
@@ -59,8 +58,7 @@ class Context:
         Args:
             measure: whom it is for.
             run, budget, members, seeds, unit, step, samples: as above.
-            ensemble: the members at the checkpoint; `None` for the whole run.
-            held_out: number of held-out samples, or the samples.
+            ensemble, held_out: the members at the checkpoint and the held-out samples; `None` for the whole run.
             needed: rows of the measures that this one names in `needs`.
             at: makes the context of a unit's checkpoint (`None`: the last), for a measure of the whole run.
         """
@@ -77,12 +75,7 @@ class Context:
         Raises:
             UserError: the measure is of the whole run.
         """
-        if self._ensemble is None:
-            raise UserError(
-                f"measure {self._measure.name}: expected a measure of a checkpoint to ask for the ensemble, found one "
-                "of the whole run; use context.at(unit).ensemble for a unit of context.units"
-            )
-        return self._ensemble
+        return self._of_checkpoint(self._ensemble, "ensemble")
 
     @property
     def task(self) -> "DeviceTask":
@@ -94,17 +87,22 @@ class Context:
         task: DeviceTask = self.ensemble.task
         return task
 
-    @cached_property
+    @property
     def held_out(self) -> "Batch":
         """The held-out samples that the curves are measured on, with a member axis of 1, or of all members.
 
         Raises:
             UserError: the measure is of the whole run.
         """
-        if not isinstance(self._held_out, int):
-            return self._held_out
-        batch: Batch = self.ensemble.task.evaluation(self._held_out)
-        return batch
+        return self._of_checkpoint(self._held_out, "held_out")
+
+    def _of_checkpoint(self, value: _T | None, name: str) -> _T:
+        if value is None:
+            raise UserError(
+                f"measure {self._measure.name}: expected a measure of a checkpoint to ask for the {name}, found one "
+                f"of the whole run; use context.at(unit).{name} for a unit of context.units"
+            )
+        return value
 
     def batch(self, n: int = 64, use: str = "held-out") -> "Batch":
         """Samples of the task: `"held-out"`, `"train"` or `"probe"`.
@@ -158,7 +156,7 @@ class Context:
         Raises:
             UserError: the name cannot be part of a file's name, or the file cannot be written.
         """
-        if not _NAME.fullmatch(name):
+        if not FILE_NAME.fullmatch(name):
             raise UserError(
                 f"measure {self._measure.name}: expected a name of letters, digits, '_', '.' and '-', found {name!r}"
             )

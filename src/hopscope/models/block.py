@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.linear import affine, linear, linears, norm
-from hopscope.models.sites import Visit, unchanged
+from hopscope.models.sites import Visit, unchanged, visit_heads
 
 Stream = Float[Tensor, "member batch position model"]
 Rows = Float[Tensor, "member batch row model"]
@@ -179,9 +179,9 @@ class Block:
         """Head outputs, by a softmax between two products."""
         pattern = self._pattern(keys, keys, rows, visit=visit)
         value = self._heads(self._linear("attention.value", keys))
-        value = _visited(visit, "attn.hook_v", value)
+        value = visit_heads(visit, "attn.hook_v", value)
         out = self._product(visit("attn.hook_pattern", pattern), value)
-        return _visited(visit, "attn.hook_z", out)
+        return visit_heads(visit, "attn.hook_z", out)
 
     def _pattern(
         self,
@@ -194,7 +194,7 @@ class Block:
         """A softmax over products of queries and keys, both after the layer norm."""
         query = self._of_heads("attention.query", queries if rows is None else queries[:, :, rows], heads)
         key = self._of_heads("attention.key", keys, heads)
-        query, key = _visited(visit, "attn.hook_q", query), _visited(visit, "attn.hook_k", key)
+        query, key = visit_heads(visit, "attn.hook_q", query), visit_heads(visit, "attn.hook_k", key)
         mask = self.mask[: keys.shape[2], : keys.shape[2]]
         scores = self._product(query, key.transpose(-1, -2)) * self.config.head_size**-0.5
         scores = scores + (mask if rows is None else mask[rows])
@@ -243,10 +243,3 @@ class Block:
 
     def _heads(self, x: Stream) -> Float[Tensor, "member batch head position head_dim"]:
         return x.unflatten(-1, (self.config.heads, self.config.head_size)).transpose(2, 3)
-
-
-def _visited(
-    visit: Visit, name: str, x: Float[Tensor, "member batch head position head_dim"]
-) -> Float[Tensor, "member batch head position head_dim"]:
-    """Visit a site whose tensor has the position before the head."""
-    return visit(name, x.transpose(2, 3)).transpose(2, 3)

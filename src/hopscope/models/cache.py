@@ -1,7 +1,6 @@
 """What happened inside a forward pass: every named site, or the few that probes need."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import NoReturn
 
 from jaxtyping import Float
 from torch import Tensor
@@ -9,39 +8,15 @@ from torch import Tensor
 from hopscope.models.sites import unknown_site
 
 
-class Cache(Mapping[str, Tensor]):
+class Cache(dict[str, Tensor]):
     """The tensors of every named site of one forward pass, without gradients.
 
     `cache["blocks.0.attn.hook_pattern"]` is `[batch, head, query, key]`; `hopscope.models.sites` lists all names with
-    their shapes.  The cache of an ensemble has a leading member axis.
+    their shapes.  The cache of an ensemble has a leading member axis.  A site that the model lacks is a `UserError`.
     """
 
-    def __init__(self, tensors: Mapping[str, Tensor]):
-        self._tensors = dict(tensors)
-
-    def __getitem__(self, name: str) -> Tensor:
-        """The tensor of a site.
-
-        Raises:
-            UserError: the model has no such site.
-        """
-        if name not in self._tensors:
-            raise unknown_site(name, self._tensors)
-        return self._tensors[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
-
-    # A mapping finds these two out by a KeyError, which an unknown site does not raise.
-    def __contains__(self, name: object) -> bool:
-        return name in self._tensors
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The tensor of a site, or `default` where the model has no such site."""
-        return self._tensors.get(name, default)
+    def __missing__(self, name: str) -> NoReturn:
+        raise unknown_site(name, self)
 
     # The same tensors layer by layer, for probes.
 
@@ -66,11 +41,11 @@ class Cache(Mapping[str, Tensor]):
         return [*self._layers("hook_resid_pre"), *self._layers("hook_resid_post")[-1:]]
 
     def _layers(self, site: str) -> list[Tensor]:
-        return [tensor for name, tensor in self._tensors.items() if name.endswith(f".{site}")]
+        return [tensor for name, tensor in self.items() if name.endswith(f".{site}")]
 
     def __repr__(self) -> str:
-        longest = max(map(len, self._tensors), default=0)
-        lines = [f"{name:<{longest}}  {list(tensor.shape)}" for name, tensor in self._tensors.items()]
+        longest = max(map(len, self), default=0)
+        lines = [f"{name:<{longest}}  {list(tensor.shape)}" for name, tensor in self.items()]
         return "\n".join([f"Cache of {len(self)} sites", *lines])
 
 
@@ -84,7 +59,7 @@ class Recorder:
     def __init__(self, *endings: str):
         """Keep the sites whose names end in one of these, by default all."""
         self._endings = endings or ("",)
-        self.kept: dict[str, Tensor] = {}
+        self.kept = Cache()
 
     def __call__(self, name: str, tensor: Tensor) -> Tensor:
         """Keep the tensor, if its site is wanted."""

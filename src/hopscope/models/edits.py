@@ -8,7 +8,7 @@ returns.  Evaluation and clamps in training run it as it is; the reader of circu
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -256,18 +256,15 @@ class Edits:
     def _add(self, intervention: Intervention) -> None:
         if intervention.layer >= self.config.layers:
             raise ValueError(f"layer: expected 0 to {self.config.layers - 1}, found {intervention.layer}")
-        if isinstance(intervention, ReplacePattern):
-            self._replace_pattern(intervention)
-        elif isinstance(intervention, SwapAttention):
-            self._swap_attention(intervention)
-        elif isinstance(intervention, EqualizeAttention):
-            self._equalize_attention(intervention)
-        elif isinstance(intervention, SwapValues):
-            self._swap_values(intervention)
-        elif isinstance(intervention, AblateHead):
-            self._ablate_head(intervention)
-        else:
-            self._ablate_mlp(intervention)
+        add: dict[type, Callable[[Any], None]] = {
+            ReplacePattern: self._replace_pattern,
+            SwapAttention: self._swap_attention,
+            EqualizeAttention: self._equalize_attention,
+            SwapValues: self._swap_values,
+            AblateHead: self._ablate_head,
+            AblateMLP: self._ablate_mlp,
+        }
+        add[type(intervention)](intervention)
 
     def _chosen(self, heads: tuple[int, ...] | None) -> Bool[Tensor, " head"]:
         """Mask of the chosen heads."""

@@ -95,7 +95,7 @@ class Ensemble:
     def intervene(
         self, batch: Batch, interventions: Interventions, *, means: Reference = None
     ) -> Float[Tensor, "member batch readout output"]:
-        """Predictions under interventions; see `Transformer.intervene`."""
+        """Predictions of all members under interventions; see `MemberTransformer.intervene`."""
         return self.transformer.intervene(batch, interventions, means=means)
 
     def member(self, index: int) -> MemberTransformer:

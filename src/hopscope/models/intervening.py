@@ -4,6 +4,7 @@ A member and an ensemble share this file: their forward passes are two, but what
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import get_args
 
 import torch
@@ -28,33 +29,17 @@ Reference = Batch | Tensor | None
 _KINDS = get_args(get_args(Intervention)[0])
 
 
-class SiteFunctions:
-    """A visit that calls functions at their sites.
-
-    Each is given a copy, which it may change in place, and must return a tensor of the same shape and dtype.
-
-    Attributes:
-        functions: site → functions, in the order in which they are called.
-    """
-
-    def __init__(self, functions: Mapping[str, Sequence[SiteFunction]]):
-        self.functions = functions
-
-    def __call__(self, name: str, tensor: Tensor) -> Tensor:
-        """The tensor of this site, after its functions.
-
-        Raises:
-            UserError: a function returns something else.
-        """
-        for function in self.functions.get(name, ()):
-            found = function(tensor.clone())
-            if not isinstance(found, Tensor) or (found.shape, found.dtype) != (tensor.shape, tensor.dtype):
-                raise UserError(
-                    f"{name}: expected a function that returns a tensor like the one it is given, "
-                    f"{_described(tensor)}, found {_described(found)}; return the tensor, changed or not"
-                )
-            tensor = found
-        return tensor
+def _call_functions(functions: Mapping[str, Sequence[SiteFunction]], name: str, tensor: Tensor) -> Tensor:
+    """The tensor of a site after its functions; each is given a copy, which it may change in place."""
+    for function in functions.get(name, ()):
+        found = function(tensor.clone())
+        if not isinstance(found, Tensor) or (found.shape, found.dtype) != (tensor.shape, tensor.dtype):
+            raise UserError(
+                f"{name}: expected a function that returns a tensor like the one it is given, "
+                f"{_described(tensor)}, found {_described(found)}; return the tensor, changed or not"
+            )
+        tensor = found
+    return tensor
 
 
 def _described(value: object) -> str:
@@ -65,8 +50,8 @@ def _described(value: object) -> str:
 
 def parted(
     interventions: Interventions, config: TransformerConfig
-) -> tuple[list[Intervention], SiteFunctions | None]:
-    """Values apart from functions (`None` where there are none).
+) -> tuple[list[Intervention], dict[str, list[SiteFunction]]]:
+    """Values, and functions by site, in the order in which they are called.
 
     Raises:
         UserError: something is neither, or a function is for a site that the model lacks.
@@ -94,7 +79,7 @@ def parted(
             if not callable(function):
                 raise UserError(f"{name}: expected a function of the tensor at this site, found {function!r}")
             functions.setdefault(name, []).append(function)
-    return values, SiteFunctions(functions) if functions else None
+    return values, functions
 
 
 def visit_of(
@@ -115,13 +100,14 @@ def visit_of(
         UserError: something does not exist, or the reference does not fit the batch or the model.
     """
     values, functions = parted(interventions, model.config)
+    through_functions = partial(_call_functions, functions) if functions else None
     if not values:
-        return in_turn(functions)
+        return in_turn(through_functions)
     means = None
     if any(getattr(value, "by", None) == "mean" for value in values):
         means = Means.of(model, _reference_inputs(reference, model, batch))
     try:
-        return in_turn(Edits(model, values, batch, means=means), functions)
+        return in_turn(Edits(model, values, batch, means=means), through_functions)
     except ValueError as error:
         raise UserError(str(error)) from None
 

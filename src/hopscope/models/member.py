@@ -19,7 +19,15 @@ from hopscope.models.intervening import (
     visit_of,
 )
 from hopscope.models.lazy_task import LazyTask, TaskSource
-from hopscope.models.sites import PREDICTIONS, Visit, at_layer, has_position_code, readout_rows, unchanged
+from hopscope.models.sites import (
+    PREDICTIONS,
+    Visit,
+    at_layer,
+    has_position_code,
+    readout_rows,
+    unchanged,
+    visit_heads,
+)
 from hopscope.tasks.batch import Batch
 
 
@@ -45,8 +53,8 @@ class Attention(nn.Module):
         self, x: Float[Tensor, "batch position model"], visit: Visit = unchanged
     ) -> Float[Tensor, "batch head query key"]:
         """Attention pattern of each head."""
-        query = _visited(visit, "attn.hook_q", self.split(self.query(x)))
-        key = _visited(visit, "attn.hook_k", self.split(self.key(x)))
+        query = visit_heads(visit, "attn.hook_q", self.split(self.query(x)))
+        key = visit_heads(visit, "attn.hook_k", self.split(self.key(x)))
         scores = query @ key.transpose(-1, -2) / self.config.head_size**0.5
         if self.config.causal:
             future = torch.ones_like(scores, dtype=torch.bool).triu(1)
@@ -115,11 +123,11 @@ class Block(nn.Module):
         """The output of attention, which is added to the stream."""
         attention, normed = self.attention, self._read(x)
         pattern = attention.pattern(normed, visit)
-        value = _visited(visit, "attn.hook_v", attention.split(attention.value(normed)))
+        value = visit_heads(visit, "attn.hook_v", attention.split(attention.value(normed)))
         pattern = visit("attn.hook_pattern", pattern)
         # Head by head, so that recorded answers of exported members keep their last digits.
         heads = torch.stack([pattern[:, head] @ value[:, head] for head in range(value.shape[1])], 1)
-        heads = _visited(visit, "attn.hook_z", heads)
+        heads = visit_heads(visit, "attn.hook_z", heads)
         return attention.output(heads.transpose(1, 2).flatten(-2))
 
 
@@ -291,7 +299,7 @@ class MemberTransformer(nn.Module):
         recorder = Recorder()
         with torch.no_grad():
             self._at_readout(checked(inputs, self.config, 1)[0], recorder)
-        return Cache(recorder.kept)
+        return recorder.kept
 
     def intervene(
         self, batch: Batch, interventions: Interventions, *, means: Reference = None
@@ -330,8 +338,3 @@ def _is_table(name: str) -> bool:
 
 def _norm(config: TransformerConfig) -> nn.Module:
     return nn.Identity() if config.norm == "none" else nn.LayerNorm(config.width)
-
-
-def _visited(visit: Visit, name: str, x: Float[Tensor, "batch head position head_dim"]) -> Tensor:
-    """Visit a site whose tensor has the position before the head."""
-    return visit(name, x.transpose(1, 2)).transpose(1, 2)

@@ -45,7 +45,8 @@ def parameter_specs(config: TransformerConfig) -> list[ParameterSpec]:
         if config.norm != "none":
             specs += _norm_specs(f"layers.{layer}.attention_norm", width)
         if config.mlp_size:
-            specs += _mlp_specs(config, f"layers.{layer}.mlp")
+            specs += _linear_specs(config, f"layers.{layer}.mlp.inner", width, config.mlp_size)
+            specs += _linear_specs(config, f"layers.{layer}.mlp.outer", config.mlp_size, width, residual=True)
             if config.norm != "none":
                 specs += _norm_specs(f"layers.{layer}.mlp_norm", width)
     if config.norm == "pre":
@@ -75,13 +76,6 @@ def _attention_specs(config: TransformerConfig, name: str) -> list[ParameterSpec
     for part in ("query", "key", "value"):
         specs += _linear_specs(config, f"{name}.{part}", config.width, inner, bound=glorot, zero_bias=True)
     return specs + _linear_specs(config, f"{name}.output", inner, config.width, zero_bias=True, residual=True)
-
-
-def _mlp_specs(config: TransformerConfig, name: str) -> list[ParameterSpec]:
-    return [
-        *_linear_specs(config, f"{name}.inner", config.width, config.mlp_size),
-        *_linear_specs(config, f"{name}.outer", config.mlp_size, config.width, residual=True),
-    ]
 
 
 def _norm_specs(name: str, width: int) -> list[ParameterSpec]:

@@ -32,6 +32,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 
+from jaxtyping import Float
 from torch import Tensor
 
 from hopscope.errors import UserError
@@ -101,6 +102,13 @@ def in_turn(*visits: Visit | None) -> Visit:
         return tensor
 
     return visit_all
+
+
+def visit_heads(
+    visit: Visit, name: str, heads: Float[Tensor, "*lead head position head_dim"]
+) -> Float[Tensor, "*lead head position head_dim"]:
+    """Visit a site whose tensor has the position before the head."""
+    return visit(name, heads.transpose(-3, -2)).transpose(-3, -2)
 
 
 def at_layer(visit: Visit, layer: int) -> Visit:

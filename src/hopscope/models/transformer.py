@@ -194,7 +194,7 @@ class Transformer:
             "attn.hook_pattern", "attn.hook_z", "hook_mlp_out", "hook_resid_pre", "hook_resid_post"
         )
         predictions = self._passed(inputs, in_turn(visit, recorder), True, apart=visit is not None)
-        return predictions, Cache(recorder.kept)
+        return predictions, recorder.kept
 
     def cache(self, inputs: Tensor) -> Cache:
         """The tensors of every named site (see `sites`), each with a leading member axis, without gradients.
@@ -208,21 +208,14 @@ class Transformer:
         recorder = Recorder()
         with torch.no_grad():
             self._at_readout(checked(inputs, self.config, self.members), recorder)
-        return Cache(recorder.kept)
+        return recorder.kept
 
     def intervene(
         self, batch: Batch, interventions: Interventions, *, means: Reference = None
     ) -> Float[Tensor, "member batch readout output"]:
-        """Predictions under interventions, without gradients.
+        """Predictions of all members under interventions; see `MemberTransformer.intervene`.
 
-        Args:
-            batch: samples, with or without a member axis; its roles and relations say which rows are meant.
-            interventions: a list of interventions and of dicts from site to function, or one such dict.  Values come
-                first at a site, then functions in their order, however they are listed.
-            means: samples whose means a `"mean"` ablation puts in place; by default the batch itself.
-
-        Raises:
-            UserError: something does not exist, or a function returns something of another shape.
+        A batch without a member axis, or with one of 1, is given to every member.
         """
         batch = checked_batch(batch, self.config, self.members)
         with torch.no_grad():

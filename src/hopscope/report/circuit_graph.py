@@ -1,7 +1,8 @@
 """A circuit as a picture: the layered graph as SVG, for the page (whose script only changes widths) and as a file."""
 
 import re
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from hopscope.report.circuit_layout import (
@@ -9,11 +10,12 @@ from hopscope.report.circuit_layout import (
     TAG_HEIGHT,
     Edge,
     Layout,
-    Node,
-    Tag,
+    Point,
+    carried_signs,
     layout,
+    tag_width,
 )
-from hopscope.report.circuit_words import path_words, symbol
+from hopscope.report.circuit_words import head_name, path_words, symbol
 from hopscope.report.circuits import CircuitPath, CircuitView
 from hopscope.report.svg import FONT, box, escaped, line, lowered, number, stroke, text, text_width
 from hopscope.report.theme import CATEGORY, INK, QUIET_INK
@@ -64,7 +66,8 @@ def _index(name: str) -> int | None:
     """Number of steps from the chain's start to a symbol: k of x_k; `None` for other names."""
     if name == "value":
         return 0
-    found = re.fullmatch(r"(?:[A-Za-z]+_|name |D = )(\d+)", name)
+    # Records name a symbol `x_2`, and curves `x₂`: the normal form has its index as a digit.
+    found = re.fullmatch(r"(?:[A-Za-z]+_?|name |D = )(\d+)", unicodedata.normalize("NFKC", name))
     return int(found[1]) if found else None
 
 
@@ -92,9 +95,9 @@ def circuit_svg(view: CircuitView, *, heading: str = "", paper: str = "none") ->
         `data-share`, the share of the path's attention that gives their width.
     """
     graph = layout(view)
-    legend = _legend(view, graph)
+    legend, legend_height = _legend(view, graph)
     top = _HEADING if heading else 0.0
-    wide, tall = number(graph.width), number(top + graph.height + legend.height)
+    wide, tall = number(graph.width), number(top + graph.height + legend_height)
     named = " ".join(f'{name}="{value}"' for name, value in _ROOT.items())
     parts = [
         f'<svg {named} viewBox="0 0 {wide} {tall}" width="{wide}" height="{tall}">',
@@ -104,28 +107,25 @@ def circuit_svg(view: CircuitView, *, heading: str = "", paper: str = "none") ->
         f'<g transform="translate(0 {number(top)})">',
         *_background(view, graph),
         '<g class="edges">',
-        *(_edge(at, path, graph, view.shown) for at, path in enumerate(view.paths)),
+        *(_path(at, graph, view.shown) for at in range(len(view.paths))),
         '</g><g class="nodes">',
-        *map(_node, graph.nodes),
+        *(_node(middle, width) for middle, width in graph.nodes),
         '</g><g class="tags">',
-        *(_tag(tag, view.paths[tag.path], graph) for tag in graph.tags),
+        *map(_tag, graph.tags),
         f'</g><g class="key" transform="translate(0 {number(graph.height)})">',
-        *legend.parts,
+        *legend,
         "</g></g></svg>",
     ]
     return "".join(parts)
 
 
-def write_circuit_picture(
-    view: CircuitView, folder: Path, name: str, *, heading: str = ""
-) -> tuple[Path, Path]:
+def write_circuit_picture(view: CircuitView, folder: Path, name: str) -> tuple[Path, Path]:
     """Write the graph of a circuit as ``<name>.svg`` and ``<name>.png``; the same view gives the same bytes.
 
     Args:
         view: the circuit.
         folder: where to; it must exist.
         name: of the files, without suffix.
-        heading: a line above the graph; by default member, seed and checkpoint.
 
     Returns:
         The paths of the SVG and of the PNG.
@@ -133,8 +133,8 @@ def write_circuit_picture(
     # A heavy native library that the page should not wait for.
     import vl_convert
 
-    words = heading or f"member {view.member}, seed {view.seed}, step {view.checkpoint:,}"
-    svg = circuit_svg(view, heading=words, paper="#ffffff")
+    heading = f"member {view.member}, seed {view.seed}, step {view.checkpoint:,}"
+    svg = circuit_svg(view, heading=heading, paper="#ffffff")
     paths = (folder / f"{name}.svg", folder / f"{name}.png")
     write_atomic(paths[0], svg)
     write_atomic(paths[1], vl_convert.svg_to_png(svg, scale=PNG_SCALE))
@@ -183,49 +183,40 @@ def _held(view: CircuitView) -> dict[str, str]:
 # Paths.
 
 
-def _edge(at: int, path: CircuitPath, graph: Layout, shown: int) -> str:
-    edges = [edge for edge in graph.edges if edge.path == at]
-    drawn = "".join(_line(edge, path, path.attention[shown]) for edge in edges)
+def _path(at: int, graph: Layout, shown: int) -> str:
+    drawn = "".join(_line(edge, edge.shown.attention[shown]) for edge in graph.edges if edge.path == at)
     return f'<g class="path" data-path="{at}">{drawn}</g>'
 
 
-def _line(edge: Edge, path: CircuitPath, attention: float) -> str:
-    way = _way(edge)
-    width = edge_width(attention, edge.share)
-    share = f' data-share="{number(edge.share)}"'
+def _line(edge: Edge, attention: float) -> str:
+    way, read = _way(edge), edge.read
+    width = edge_width(attention, read.share)
+    share = f' data-share="{number(read.share)}"'
     parts = [stroke(way, "#ffffff", width + CASING, f' class="casing"{share}')]
-    for colour, dash in _lanes(path.brings):
+    for colour, dash in _lanes(edge.shown.brings):
         parts.append(stroke(way, colour, width, f' class="lane"{share}{dash}'))
+    x, y = edge.start
     if edge.loose and edge.target:
-        parts.append(_loose_mark(edge.start[0], edge.start[1] + 6.0, path.targets[edge.target].rule))
-    if edge.every:
-        x, y = edge.start
-        parts.append(stroke(f"M{number(x - 13)} {number(y - 2)}v-7h26v7", path_colour(path), 2.0))
+        parts.append(_loose_mark(x, y + 6.0, read.rule))
+    if read.every:
+        way_around = f"M{number(x - 13)} {number(y - 2)}v-7h26v7"
+        parts.append(stroke(way_around, path_colour(edge.shown), 2.0))
     parts.append(stroke(way, "#000000", 14.0, ' class="hit" stroke-opacity="0"'))
     return "".join(parts)
 
 
 def _way(edge: Edge) -> str:
     """Up, along the lane, and up, with round corners; from a column to itself, a bow that leaves it and comes back."""
-    (x0, y0), (x1, y1), y = edge.start, edge.end, edge.lane
+    (x0, y0), (x1, y1), y, n = edge.start, edge.end, edge.lane, number
+    start = f"M{n(x0)} {n(y0)}"
     if edge.loose:
-        return _ways(("M", x0, y0), ("V", y1))
+        return f"{start}V{n(y1)}"
     if edge.bow:
-        return _ways(
-            ("M", x0, y0), ("Q", x0 + edge.bow, y0, x0 + edge.bow, y), ("Q", x1 + edge.bow, y1, x1, y1)
-        )
+        away, back = n(x0 + edge.bow), n(x1 + edge.bow)
+        return f"{start}Q{away} {n(y0)} {away} {n(y)}Q{back} {n(y1)} {n(x1)} {n(y1)}"
     turn = _CORNER if x1 > x0 else -_CORNER
-    return _ways(
-        *(("M", x0, y0), ("V", y + _CORNER), ("Q", x0, y, x0 + turn, y)),
-        *(("H", x1 - turn), ("Q", x1, y, x1, y - _CORNER), ("V", y1)),
-    )
-
-
-def _ways(*steps: tuple[str | float, ...]) -> str:
-    """Commands of an SVG path with their numbers."""
-    return "".join(
-        f"{command}{' '.join(number(float(value)) for value in values)}" for command, *values in steps
-    )
+    up = f"V{n(y + _CORNER)}Q{n(x0)} {n(y)} {n(x0 + turn)} {n(y)}"
+    return f"{start}{up}H{n(x1 - turn)}Q{n(x1)} {n(y)} {n(x1)} {n(y - _CORNER)}V{n(y1)}"
 
 
 def _lanes(brings: Sequence[str]) -> list[tuple[str, str]]:
@@ -241,28 +232,21 @@ def _lanes(brings: Sequence[str]) -> list[tuple[str, str]]:
     ]
 
 
-def _node(node: Node) -> str:
-    return box(node.x - node.width / 2, node.y - 4.0, node.width, 8.0, fill=INK, rounded=4.0)
+def _node(middle: Point, width: float) -> str:
+    return box(middle[0] - width / 2, middle[1] - 4.0, width, 8.0, fill=INK, rounded=4.0)
 
 
-def _tag(tag: Tag, path: CircuitPath, graph: Layout) -> str:
-    loose = any(edge.loose and edge.path == tag.path and edge.target == 0 for edge in graph.edges)
-    frame = box(
-        tag.x - tag.width / 2,
-        tag.y - TAG_HEIGHT / 2,
-        tag.width,
-        TAG_HEIGHT,
-        fill="#ffffff",
-        rounded=8.5,
-        stroke=path_colour(path),
-    )
-    mark = _loose_mark(tag.x - tag.width / 2 + 10.5, tag.y, path.targets[0].rule) if loose else ""
-    x = tag.x + MARK_WIDTH / 2 if loose else tag.x
-    carried = f'<tspan dx="4">{lowered(tag.carried)}</tspan>' if tag.carried else ""
+def _tag(edge: Edge) -> str:
+    path, width, x, y = edge.shown, tag_width(edge.shown), edge.tag, edge.lane
+    left, top = x - width / 2, y - TAG_HEIGHT / 2
+    frame = box(left, top, width, TAG_HEIGHT, fill="#ffffff", rounded=8.5, stroke=path_colour(path))
+    mark = _loose_mark(left + 10.5, y, edge.read.rule) if edge.loose else ""
+    x = x + MARK_WIDTH / 2 if edge.loose else x
+    carried = f'<tspan dx="4">{lowered(carried_signs(path))}</tspan>' if path.brings else ""
     return (
-        f'<g class="tag" data-path="{tag.path}" aria-label="{escaped(path_words(path))}">{frame}{mark}'
-        f'<text x="{number(x)}" y="{number(tag.y + 4)}" text-anchor="middle">'
-        f'<tspan font-weight="700">{tag.head}</tspan>{carried}</text></g>'
+        f'<g class="tag" data-path="{edge.path}" aria-label="{escaped(path_words(path))}">{frame}{mark}'
+        f'<text x="{number(x)}" y="{number(y + 4)}" text-anchor="middle">'
+        f'<tspan font-weight="700">{head_name(path)}</tspan>{carried}</text></g>'
     )
 
 
@@ -276,50 +260,41 @@ def _loose_mark(x: float, y: float, rule: str) -> str:
 # Legend.
 
 
-class _Legend:
-    """Signs with their words, line by line."""
-
-    def __init__(self, width: float):
-        self.parts: list[str] = []
-        self._width, self._x, self._y = width, _LEGEND_LEFT, 16.0
-
-    @property
-    def height(self) -> float:
-        return self._y + 12.0
-
-    def add(self, sign: str, words: str, room: float = 30.0) -> None:
-        """Add a sign, drawn around (0, 0) and to the right of it."""
+def _legend(view: CircuitView, graph: Layout) -> tuple[list[str], float]:
+    """The signs that the graph has, and no others, line by line; and the height of all lines."""
+    parts: list[str] = []
+    x, y = _LEGEND_LEFT, 16.0
+    for sign, words, room in _signs(view, graph):
         wide = room + text_width(words)
-        if self._x > _LEGEND_LEFT and self._x + wide > self._width:
-            self._x, self._y = _LEGEND_LEFT, self._y + _LEGEND_LINE
-        where = f"translate({number(self._x)} {number(self._y)})"
-        self.parts.append(f'<g transform="{where}">{sign}{text(room - 4, 4.0, words, fill=QUIET_INK)}</g>')
-        self._x += wide + 12.0
+        if x > _LEGEND_LEFT and x + wide > graph.width:
+            x, y = _LEGEND_LEFT, y + _LEGEND_LINE
+        where = f"translate({number(x)} {number(y)})"
+        parts.append(f'<g transform="{where}">{sign}{text(room - 4, 4.0, words, fill=QUIET_INK)}</g>')
+        x += wide + 12.0
+    return parts, y + 12.0
 
 
-def _legend(view: CircuitView, graph: Layout) -> _Legend:
-    """The signs that the graph has, and no others."""
-    legend = _Legend(graph.width)
+def _signs(view: CircuitView, graph: Layout) -> Iterator[tuple[str, str, float]]:
+    """Signs, drawn around (0, 0) and to the right of it, with their words and where these begin."""
     brought = [path.brings for path in view.paths]
     for name in sorted(
         {name for names in brought for name in names}, key=lambda name: (name == "position", name)
     ):
         words = "p: carries a position code" if name == "position" else f"carries {symbol(name)}"
-        legend.add(_sample([name]), words)
+        yield _sample([name]), words, 30.0
     several = [names for names in brought if len(names) > 1]
     if several:
-        legend.add(_sample(several[0]), "several of them")
+        yield _sample(several[0]), "carries several of them", 30.0
     if () in brought:
-        legend.add(_sample([]), "nothing alone")
-    loose = {view.paths[edge.path].targets[edge.target].rule for edge in graph.edges if edge.loose}
+        yield _sample([]), "carries nothing alone", 30.0
+    loose = {edge.read.rule for edge in graph.edges if edge.loose}
     for rule, words in _LOOSE_WORDS.items():
         if rule in loose or (not rule and loose - set(_LOOSE_WORDS)):
-            legend.add(_loose_mark(8.0, 0.0, rule), words, 22.0)
-    if any(edge.every for edge in graph.edges):
-        legend.add(stroke("M2 5v-6h20v6", INK, 2.0), "reads all tokens of the role")
+            yield _loose_mark(8.0, 0.0, rule), words, 22.0
+    if any(edge.read.every for edge in graph.edges):
+        yield stroke("M2 5v-6h20v6", INK, 2.0), "reads all tokens of the role", 30.0
     if view.paths:
-        legend.add(f'<path d="M0 4L22 5.5V-5.5L0 -0.5z" fill="{_NOTHING}"/>', "width: attention")
-    return legend
+        yield f'<path d="M0 4L22 5.5V-5.5L0 -0.5z" fill="{_NOTHING}"/>', "width: attention", 30.0
 
 
 def _sample(brings: Sequence[str]) -> str:

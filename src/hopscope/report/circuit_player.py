@@ -4,10 +4,9 @@ Everything that is computed or put into words is made here; the script shows, hi
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
-from pydantic import JsonValue
 
 from hopscope.report.circuit_graph import CASING, THICKEST, THINNEST, circuit_svg
 from hopscope.report.circuit_layout import graph_width
@@ -22,12 +21,9 @@ from hopscope.report.circuit_words import (
     use_words,
 )
 from hopscope.report.circuits import (
-    CircuitBlock,
     CircuitPath,
     CircuitView,
     ListedPath,
-    NamedCircuit,
-    RemovalLoss,
     Target,
     Token,
 )
@@ -42,84 +38,39 @@ _WIDE = 740.0
 _ON_CHAIN = ("pair_mate", "same_symbol", "own_chain")
 
 
-@dataclass(frozen=True)
-class PathRow:
-    """A row of the table of paths."""
+def shown_circuit(view: CircuitView) -> dict[str, Any]:
+    """Everything that the template and its script need of a circuit.
 
-    head: str
-    query: str
-    reads: str
-    carries: str
-    attention: float
-    uses: str
-    removed: RemovalLoss
-
-
-@dataclass(frozen=True)
-class ShownCircuit:
-    """One circuit as the template sees it.
-
-    Attributes:
-        name, file, key: of the block.
-        found: verdict and losses in words.
-        graph, timeline: SVG elements.
-        least_width: of the graph in pixels, below which its words could not be read.
-        is_wide: whether there is no room for anything beside the graph.
-        rows, further: of the table of paths: those that are drawn, and those that are not.
-        has_maps: whether the attention of a chosen path can be shown.
-        data: for the script.
+    Returns:
+        `found`: verdict and losses in words; `graph`, `timeline`: SVG elements; `least_width`: of the graph in pixels,
+        below which its words could not be read; `is_wide`: whether the graph leaves no room beside it; `rows`,
+        `further`: of the table of paths, those that are drawn and those that are not; `data`: for the script.
     """
-
-    name: str
-    file: str
-    key: str
-    found: str
-    graph: Markup
-    least_width: int
-    is_wide: bool
-    timeline: Markup
-    rows: list[PathRow]
-    further: list[PathRow]
-    has_maps: bool
-    data: dict[str, JsonValue]
-
-
-def shown_circuits(block: CircuitBlock) -> list[ShownCircuit]:
-    """Every circuit of a block, ready to be put on the page."""
-    return [_shown(circuit) for circuit in block.circuits]
-
-
-def _shown(circuit: NamedCircuit) -> ShownCircuit:
-    view = circuit.view
-    # Both drawings escape the words in them; that is what makes them markup.
-    graph, timeline = Markup(circuit_svg(view)), Markup(timeline_svg(view))
     width = graph_width(view)
-    return ShownCircuit(
-        name=circuit.name,
-        file=circuit.file,
-        key=circuit.key,
-        found=_found(view),
-        graph=graph,
-        least_width=round(_LEAST_SCALE * width),
-        is_wide=width > _WIDE,
-        timeline=timeline,
-        rows=[_row(path) for path in view.paths],
-        further=[_row(path) for path in view.listed],
-        has_maps=view.maps is not None,
-        data=_data(view),
-    )
+    return {
+        "found": _found(view),
+        # Both drawings escape the words in them; that is what makes them markup.
+        "graph": Markup(circuit_svg(view)),
+        "timeline": Markup(timeline_svg(view)),
+        "least_width": round(_LEAST_SCALE * width),
+        "is_wide": width > _WIDE,
+        "rows": list(map(_row, view.paths)),
+        "further": list(map(_row, view.listed)),
+        "data": _data(view),
+    }
 
 
-def _row(path: ListedPath) -> PathRow:
-    return PathRow(
-        head=head_name(path),
-        query=path.query_role,
-        reads=reads_words(path),
-        carries=", ".join(map(symbol, path.brings)) or "–",
-        attention=path.mean_attention,
-        uses=", ".join(list(dict.fromkeys(map(use_sign, path.composition)))[:_MOST_USES]) or "–",
-        removed=path.loss_if_removed,
-    )
+def _row(path: ListedPath) -> dict[str, Any]:
+    uses = list(dict.fromkeys(map(use_sign, path.composition)))
+    return {
+        "head": head_name(path),
+        "query": path.query_role,
+        "reads": reads_words(path),
+        "carries": ", ".join(map(symbol, path.brings)) or "–",
+        "attention": path.mean_attention,
+        "uses": ", ".join(uses[:_MOST_USES]) or "–",
+        "removed": path.loss_if_removed,
+    }
 
 
 def _found(view: CircuitView) -> str:
@@ -154,15 +105,13 @@ def _undrawn(view: CircuitView) -> str:
 # For the script.
 
 
-def _data(view: CircuitView) -> dict[str, JsonValue]:
+def _data(view: CircuitView) -> dict[str, Any]:
     return {
-        "checkpoints": list[JsonValue](view.checkpoints),
+        "checkpoints": view.checkpoints,
         "shown": view.shown,
         "places": [round(place, 2) for place in timeline_places(view)],
         "width": {"thinnest": THINNEST, "thickest": THICKEST, "casing": CASING},
-        "partial": [
-            {"name": symbol(name), "loss": list[JsonValue](losses)} for name, losses in view.partial.items()
-        ],
+        "partial": [{"name": symbol(name), "loss": losses} for name, losses in view.partial.items()],
         "threshold": view.threshold,
         "loss": view.loss.model_dump(mode="json"),
         "tokens": [
@@ -180,7 +129,7 @@ def _data(view: CircuitView) -> dict[str, JsonValue]:
     }
 
 
-def _path(view: CircuitView, at: int) -> dict[str, JsonValue]:
+def _path(view: CircuitView, at: int) -> dict[str, Any]:
     path = view.paths[at]
     hop = "" if path.hop is None else f" This makes hop {path.hop}."
     return {
@@ -191,14 +140,14 @@ def _path(view: CircuitView, at: int) -> dict[str, JsonValue]:
         "carries": carries_words(path) + "." + hop,
         "uses": [f"{use_words(use)} (+{use.rise:.2f})" for use in path.composition],
         "users": _users(view, path),
-        "attention": list[JsonValue](path.attention),
+        "attention": path.attention,
         "removed": path.loss_if_removed.model_dump(),
         "rows": [row for row, token in enumerate(view.tokens) if token.role == path.query_role],
         "cells": [[row, key] for row, key in target_cells(view.tokens, path)],
     }
 
 
-def _users(view: CircuitView, path: CircuitPath) -> list[JsonValue]:
+def _users(view: CircuitView, path: CircuitPath) -> list[int]:
     """Numbers of the paths that use a path."""
     readers = [use.reader for use in path.composition if use.reader != "readout"]
     known = {(reader.layer, reader.head, reader.query_role) for reader in readers}

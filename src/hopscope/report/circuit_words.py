@@ -16,7 +16,7 @@ _RULES = {
     "over_role": "all alike, by position alone",
     "identity": "the row itself",
     "mean_map": "fixed positions (the head’s mean map)",
-    "learned": "what no rule tells (the head’s own softmax)",
+    "learned": "tokens that no rule names (the head’s own softmax)",
     "uniform": "all visible tokens alike",
 }
 

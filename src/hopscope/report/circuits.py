@@ -4,15 +4,17 @@ The shapes are those of the circuit's record, with what changes over the trainin
 nothing later has to ask whether a role is known or a list is long enough.
 """
 
+import base64
+import binascii
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from hopscope.config import Config
-from hopscope.report.packed import PackedBytes
 
 Share = Annotated[float, Field(ge=0.0, le=1.0001)]
 """A sum of attention: a little rounding above 1 is no fault."""
@@ -23,6 +25,38 @@ UNNAMED = ("any", "all", "itself")
 """Targets that are no role."""
 
 _TWO = re.compile(r"(.+) (\d+)% \+ (.+)")
+
+
+class _Packed(Config):
+    """An array in row-major order, `item_size` bytes for each number."""
+
+    item_size: ClassVar[int]
+
+    shape: list[Annotated[int, Field(ge=1)]]
+    data: str
+
+    @model_validator(mode="after")
+    def _fills_its_shape(self) -> Self:
+        expected = self.item_size * math.prod(self.shape)
+        try:
+            found = len(base64.b64decode(self.data, validate=True))
+        except binascii.Error:
+            raise ValueError(f"base64 of {expected} bytes") from None
+        if found != expected:
+            raise ValueError(f"{expected} bytes for the shape {self.shape}, not {found}")
+        return self
+
+
+class PackedArray(_Packed):
+    """An array as base64 of little-endian float32 in row-major order."""
+
+    item_size: ClassVar[int] = 4
+
+
+class PackedBytes(_Packed):
+    """An array as base64 of uint8 in row-major order."""
+
+    item_size: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from markupsafe import Markup
 from pydantic import JsonValue
 
 from hopscope.claims.numbers import format_number
-from hopscope.report.circuit_player import shown_circuits
-from hopscope.report.numbers import tie
+from hopscope.report.circuit_player import shown_circuit
+from hopscope.report.prose import tie
 from hopscope.report.worked import format_probability, format_published, in_words, marks, pairs
 
 
@@ -32,7 +32,7 @@ def environment() -> jinja2.Environment:
         pairs=pairs,
         in_words=in_words,
     )
-    made.globals.update(marks=marks, shown_circuits=shown_circuits)
+    made.globals.update(marks=marks, shown_circuit=shown_circuit)
     return made
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from hopscope.report.numbers import tie
+from hopscope.report.prose import tie
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -9,12 +9,17 @@ from collections.abc import Callable, Mapping
 from markupsafe import Markup
 
 from hopscope.errors import UserError
-from hopscope.report.numbers import tie
 from hopscope.report.record import Number
 
 _PLACE = re.compile(r"(?<!\\)\{([^{}]*)\}")
 _BRACE = "\\{"
 _PARAGRAPH = re.compile(r"\n\s*\n")
+_UNTIED = re.compile(r"(?<=[≤≥<>=±|−]) (?=\d)|(?<=\d) (?=%)|(?<=\b[A-Za-z]) (?=[≤≥<>=] \d)")
+
+
+def tie(text: str) -> str:
+    """The text with signs, units and single letters tied to their numbers: no line breaks in ``D = 2`` or ``≥ 9 %``."""
+    return _UNTIED.sub("\N{NO-BREAK SPACE}", text)
 
 
 class Prose:

@@ -11,8 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 from hopscope.claims import JudgedClaim, Ledger
 from hopscope.config import Config
 from hopscope.errors import UserError
-from hopscope.report.circuits import CircuitBlock
-from hopscope.report.packed import PackedArray
+from hopscope.report.circuits import CircuitBlock, PackedArray
 from hopscope.runs import is_slim
 from hopscope.runs.files import read_json
 

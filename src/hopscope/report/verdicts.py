@@ -5,32 +5,11 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from hopscope.claims import JudgedClaim, wording
-from hopscope.claims.judged import Found
-from hopscope.report.numbers import tie
-from hopscope.report.prose import Prose
+from hopscope.report.prose import Prose, tie
 from hopscope.report.record import ClaimWords, RunRecord
-
-SYMBOLS = {"reproduced": "✓", "refuted": "✕", "inconclusive": "?", "not run": "–"}
-"""A symbol per verdict, so that none is told by colour alone; in the order in which they are counted."""
 
 MOST_ESTIMATES = 6
 """Values of a claim that the table shows at once; where there are more, those behind these are folded."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """One value of a claim, its name empty where it is the only one."""
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True)
-class SeedValues:
-    """The numbers of one quantity one by one, written out; the name says by what."""
-
-    name: str
-    texts: list[str]
 
 
 @dataclass(frozen=True)
@@ -43,12 +22,12 @@ class VerdictRow:
         symbol: the verdict as a sign.
         leaning: where the numbers of an inconclusive claim point, in words.
         threshold: what was demanded, in words, one line per quantity.
-        estimates: value and interval per quantity.
+        estimates: (name, value and interval) per quantity; the name is empty where there is one quantity.
         folded: the same for those quantities that are too many to show at once.
         words: what the run can say, in plain words.
         remarks: what stands beside that: the verdict at the run's own scale, controls, a changed rule.
         readings: what each reading of an open detail gives.
-        seeds: per-seed values by quantity.
+        seeds: (quantity and by what, its values one by one).
         trust: what must be trusted for the verdict to hold, one item each.
     """
 
@@ -57,12 +36,12 @@ class VerdictRow:
     symbol: str
     leaning: str
     threshold: list[str]
-    estimates: list[Estimate]
-    folded: list[Estimate]
+    estimates: list[tuple[str, str]]
+    folded: list[tuple[str, str]]
     words: Markup
     remarks: list[str]
     readings: list[tuple[str, str]]
-    seeds: list[SeedValues]
+    seeds: list[tuple[str, list[str]]]
     trust: list[str]
 
 
@@ -80,47 +59,36 @@ def verdict_counts(run: RunRecord) -> list[tuple[str, str, str, int]]:
     verdicts = [claim.verdict.value for claim in run.claims]
     return [
         (name, _slug(name), symbol, verdicts.count(name))
-        for name, symbol in SYMBOLS.items()
+        for name, symbol in wording.SYMBOLS.items()
         if name in verdicts
     ]
 
 
 def _row(claim: JudgedClaim, story: ClaimWords, prose: Prose) -> VerdictRow:
-    told = wording.estimates(claim)
-    estimates = [Estimate(name, text) for name, text in told]
+    estimates = wording.estimates(claim)
     return VerdictRow(
         claim=claim,
         slug=_slug(claim.verdict.value),
-        symbol=SYMBOLS[claim.verdict.value],
+        symbol=wording.SYMBOLS[claim.verdict.value],
         leaning=wording.leaning_words(claim),
         threshold=wording.threshold_lines(claim),
         estimates=estimates[:MOST_ESTIMATES],
         folded=estimates[MOST_ESTIMATES:],
         words=prose.html(story.words) if claim.words is None else Markup.escape(tie(claim.words)),
         remarks=wording.remarks(claim),
-        readings=[(name, _reading(found)) for name, found in claim.readings.items()],
+        readings=[(name, f"{found.verdict.value}: {found.words}") for name, found in claim.readings.items()],
         seeds=_seeds(claim, story),
         trust=[claim.trust] if isinstance(claim.trust, str) and claim.trust else list(claim.trust),
     )
 
 
-def _reading(found: Found) -> str:
-    return f"{found.verdict.value}: {found.words}"
-
-
-def _seeds(claim: JudgedClaim, story: ClaimWords) -> list[SeedValues]:
+def _seeds(claim: JudgedClaim, story: ClaimWords) -> list[tuple[str, list[str]]]:
     """The numbers one by one: those of the record, or, of a run of before, those of its story."""
     by = f"by {wording.counted(claim)}"
     if claim.samples is not None:
-        return [
-            SeedValues(f"{name or 'value'} {by}", texts)
-            for name, texts in wording.sample_lists(claim)
-            if texts
-        ]
+        return [(f"{name or 'value'} {by}", texts) for name, texts in wording.sample_lists(claim) if texts]
     return [
-        SeedValues(
-            f"{name.replace('_', ' ')} {by}", [_told(value, wording.unit_of(claim, name)) for value in values]
-        )
+        (f"{name.replace('_', ' ')} {by}", [_told(value, wording.unit_of(claim, name)) for value in values])
         for name, values in story.per_seed.items()
     ]
 

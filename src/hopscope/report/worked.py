@@ -1,8 +1,6 @@
 """Worked sequences for the eye: marks and numbers of the bars, text for a terminal, HTML for a notebook."""
 
 import textwrap
-from dataclasses import dataclass
-from typing import Literal
 
 from hopscope.report.record import Bar, WorkedSequence, WorkedStep
 
@@ -13,28 +11,19 @@ _BAR = 36
 _DECIMALS, _MOST_DECIMALS = 3, 6
 
 
-@dataclass(frozen=True)
-class Mark:
-    """Something to say about one value: a sign, so that nothing is told by colour alone, and a word."""
-
-    kind: Literal["target", "used", "recall", "elimination"]
-    sign: str
-    word: str
+SIGNS = {"target": "✓", "used": "✕", "recall": "←", "elimination": "←"}
+"""What can be said about one value, each with a sign, so that nothing is told by colour alone."""
 
 
-_TARGET, _USED = Mark("target", "✓", "target"), Mark("used", "✕", "used")
-_RECALL, _ELIMINATION = Mark("recall", "←", "recall"), Mark("elimination", "←", "elimination")
-
-
-def marks(step: WorkedStep, value: int) -> list[Mark]:
-    """Marks of a value at a step: the target, used before, the answer of recall, the answer of elimination."""
+def marks(step: WorkedStep, value: int) -> dict[str, str]:
+    """Marks of a value at a step, with their signs: the target, used before, the answer of recall or elimination."""
     found = {
-        _TARGET: value == step.target,
-        _USED: value in step.used,
-        _RECALL: value == step.recall,
-        _ELIMINATION: value == step.elimination,
+        "target": value == step.target,
+        "used": value in step.used,
+        "recall": value == step.recall,
+        "elimination": value == step.elimination,
     }
-    return [mark for mark, holds in found.items() if holds]
+    return {kind: SIGNS[kind] for kind, holds in found.items() if holds}
 
 
 def format_probability(value: float) -> str:
@@ -92,7 +81,7 @@ def _bar_line(step: WorkedStep, bar: Bar) -> str:
     drawn = ["█" if (at + 0.5) / _BAR <= bar.probability else " " for at in range(_BAR)]
     if bar.ideal is not None:
         drawn[min(round(bar.ideal * _BAR), _BAR - 1)] = "|"
-    said = "  ".join(f"{mark.sign} {mark.word}" for mark in marks(step, bar.value))
+    said = "  ".join(f"{sign} {kind}" for kind, sign in marks(step, bar.value).items())
     published = "" if bar.published is None else f"(published {format_published(bar.published)})  "
     name = f"y={bar.value}"
     line = f"  {name:<5}{format_probability(bar.probability):<9} {''.join(drawn)}  {published}{said}"

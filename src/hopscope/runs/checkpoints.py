@@ -88,15 +88,15 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
     return arrays, metadata
 
 
-def strip_checkpoint(path: Path, keep: str = "weights/") -> None:
-    """Rewrites a checkpoint with only the arrays whose names start with `keep`; nothing is written if all do.
+def strip_checkpoint(path: Path) -> None:
+    """Rewrites a checkpoint with its weights alone; nothing is written if it has nothing else.
 
     Raises:
         CheckpointDamaged: as in `load_checkpoint`.
         UserError: the file is missing, or cannot be read or written.
     """
     arrays, metadata = load_checkpoint(path)
-    kept = {name: array for name, array in arrays.items() if name.startswith(keep)}
+    kept = {name: array for name, array in arrays.items() if name.startswith("weights/")}
     if len(kept) < len(arrays):
         save_checkpoint(path, kept, metadata)
 

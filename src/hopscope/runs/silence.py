@@ -49,7 +49,7 @@ def with_nulls(
 
 
 def _training_ends(training: pa.Table, group: Sequence[Described], frozen: Sequence[int]) -> Ends:
-    """Last steps of a configuration's training record: those of healthy members, or the plan's if all diverged."""
+    """Last steps of a configuration's training record: those of healthy members, or the job's if all diverged."""
     healthy = [member.member for member in group if member.member not in frozen]
     if healthy:
         return _ends(_of(training, healthy))

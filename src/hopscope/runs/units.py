@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from hopscope.runs.events import EVENTS, append_event
 from hopscope.runs.files import is_file, listed, read_json, remove, write_atomic, write_json
 from hopscope.runs.hashing import SCHEMA_VERSION, check_schema
 from hopscope.runs.locks import folder_lock
+
+if TYPE_CHECKING:
+    from hopscope.runs.store import RunFolder
 
 _CHECKPOINT = re.compile(r"step-(\d{9,})\.safetensors")
 _AGAIN = "delete it and run the same command again"
@@ -48,6 +51,13 @@ class UnitFolder:
     def run_path(self) -> Path:
         """The folder of the run that the unit belongs to."""
         return self.path.parent.parent
+
+    @property
+    def run(self) -> "RunFolder":
+        """The run that the unit belongs to."""
+        from hopscope.runs.store import RunFolder  # which knows its units
+
+        return RunFolder(self.run_path)
 
     def event(self, kind: str, **fields: Any) -> None:
         """Note in the run's log that something happened; see `append_event`."""

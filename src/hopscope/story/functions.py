@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,8 @@ from hopscope.figures.selection import (
 )
 from hopscope.runs import RunFolder
 from hopscope.runs.files import listed
-from hopscope.story import blocks
 from hopscope.story.numbers import PageNumberFunctions
-from hopscope.story.text import DASH, PageText
+from hopscope.story.text import DASH, Block, PageText
 from hopscope.story.values import ClaimFacts, ConfigurationFacts, MemberFacts
 from hopscope.words import counted, symbol
 
@@ -82,8 +81,7 @@ class PageFunctions(PageNumberFunctions):
                 "seeds": facts.seeds,
                 "source": _without_folder(facts.source),
             },
-            "task": task
-            and {"name": task.name, "docstring": _purpose(task.docstring), "fields": dict(task.fields)},
+            "task": task and {**task, "docstring": _purpose(task["docstring"])},
             "model": dict(facts.model),
             "training": dict(facts.training),
             "vary": dict(facts.vary),
@@ -153,9 +151,7 @@ class PageFunctions(PageNumberFunctions):
         words = (
             caption or "Means over seeds at the end of training, with 95 % bootstrap intervals over seeds."
         )
-        return self._text.block(
-            blocks.table([*map(self._text.literal, columns), "n"], rows, self._text.story(words))
-        )
+        return self._table([*map(self._text.literal, columns), "n"], rows, words)
 
     def grid(self, caption: str = "", *, caller: Callable[[], str]) -> str:
         """A table whose rows the template writes, each a line of cells between `|`; the first line names the columns.
@@ -178,36 +174,32 @@ class PageFunctions(PageNumberFunctions):
             raise UserError(
                 f"grid: expected {len(rows[0])} cells in every row, found {len(uneven[0])} in {' | '.join(uneven[0])}"
             )
-        written_rows = [[self._text.story(cell) for cell in row] for row in rows]
-        columns = written_rows[0] if written_rows else []
-        return self.block(blocks.table(columns, written_rows[1:], self._text.story(caption)))
+        columns, *others = [[self._text.story(cell) for cell in row] for row in rows] or [[]]
+        return self._table(columns, others, caption)
 
-    def block(self, block: blocks.Block) -> str:
+    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
+        """Put a table into the page: every row has a cell for each column, and all words are those of a story."""
+        return self.block({
+            "kind": "table", "columns": list(columns), "rows": list(map(list, rows)),
+            "caption": self._text.story(caption),
+        })  # fmt: skip
+
+    def block(self, block: Block) -> str:
         """Put a block of the report into the page: what a study makes itself, such as a player of circuits."""
         return self._text.block(block)
 
     def settings(self, caption: str = "") -> str:
         """A table of what was trained: the task's fields, and the fields of model and training that matter most."""
-        facts = self._facts
-        sections = {
-            "task": facts.task.fields if facts.task else {},
-            "model": facts.model,
-            "training": facts.training,
-            "options": facts.options,
-        }
         rows = []
-        for section, fields in sections.items():
+        for section, fields in self._fields.items():
             prefix = "" if section == "options" else f"{section}."
             shown = [name for name in fields if f"{prefix}{name}" in self._evidence.columns]
             shown += [name for name in fields if name not in shown and name in _SHOWN.get(section, fields)]
             told = [f"{name} {self.setting(prefix + name)}" for name in shown if fields[name] is not None]
             if told:
                 rows.append([section, self._text.literal("; ".join(told))])
-        words = (
-            caption
-            or "Fields marked as varied differ between configurations. The record below has every field."
-        )
-        return self._text.block(blocks.table(["part", "fields"], rows, self._text.story(words)))
+        words = "Fields marked as varied differ between configurations. The record below has every field."
+        return self._table(["part", "fields"], rows, caption or words)
 
     def setting(self, name: str) -> str:
         """The value of a field in this run, or its values where configurations differ in it.
@@ -221,12 +213,10 @@ class PageFunctions(PageNumberFunctions):
             )
             return f"{' or '.join(values)} (varied)"
         section, _, field = name.rpartition(".")
-        task = self._facts.task
-        known = {"task": task.fields if task else {}, "model": self._facts.model, "training": self._facts.training,
-                 "": self._facts.options}  # fmt: skip
         fixed = configured(self._evidence, name)
-        if fixed is None and field in known.get(section, {}):
-            fixed = (known[section][field],)
+        known = self._fields.get(section or "options", {})
+        if fixed is None and field in known:
+            fixed = (known[field],)
         if fixed is None:
             raise UserError(f"setting: expected a field of the study, such as training.steps, found {name!r}")
         return written(fixed[0])
@@ -247,10 +237,10 @@ class PageFunctions(PageNumberFunctions):
         figure = self._figures[str(name)]
         self._drawn.add(figure.name)
         words, text = figure.words(self._evidence, self._facts.floors)
-        block = blocks.figure(
-            figure.name, self._text.story(caption or words), self._text.literal(alt or text)
-        )
-        return self._text.block(block)
+        return self.block({
+            "kind": "figure", "name": figure.name, "caption": self._text.story(caption or words),
+            "alt": self._text.literal(alt or text),
+        })  # fmt: skip
 
     def figures(self) -> str:
         """Every figure that the template has not shown before."""
@@ -262,7 +252,7 @@ class PageFunctions(PageNumberFunctions):
 
     def verdicts(self) -> str:
         """The table of all claims."""
-        return self._text.block({"kind": "verdicts"})
+        return self.block({"kind": "verdicts"})
 
     def claim(self, id: str) -> ClaimFacts:
         """A judged claim, for its words and for conditions.
@@ -277,6 +267,13 @@ class PageFunctions(PageNumberFunctions):
         raise UserError(f"claim: expected one of {known}, found {id!r}")
 
     # Of the run.
+
+    @property
+    def _fields(self) -> dict[str, Mapping[str, Any]]:
+        """The configuration in its sections."""
+        facts = self._facts
+        task = facts.task["fields"] if facts.task else {}
+        return {"task": task, "model": facts.model, "training": facts.training, "options": facts.options}
 
     def _member(self, member: int) -> MemberFacts:
         seed, configuration = self._evidence.seeds[member], self._evidence.configurations[member]
@@ -333,7 +330,7 @@ class PageFunctions(PageNumberFunctions):
     def _floor(self, metric: str, floor: str, value: float | None) -> str:
         if value is None:
             return DASH
-        task = self._facts.task.name if self._facts.task else "task"
+        task = self._facts.task["name"] if self._facts.task else "task"
         file = _without_folder(self._facts.source) or "the task"
         text = format_number(value, self._unit(metric))
         return self._text.story(self._text.number(value, text, file, f"{task}.floors(): {floor}"))

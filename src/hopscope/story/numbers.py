@@ -165,28 +165,17 @@ class PageNumberFunctions:
         text = format_number(middle, unit or self._unit(metric))
         return Said(self._text.number(middle, text, EVIDENCE, f"median of {key}"), middle, n=len(known))
 
-    def count(
-        self,
-        metric: str,
-        *,
-        above: float | None = None,
-        below: float | None = None,
-        at_least: float | None = None,
-        at_most: float | None = None,
-        equal: float | None = None,
-        **where: Any,
-    ) -> Learned:
+    def count(self, metric: str, **where: Any) -> Learned:
         """Count the members with a number that meet every condition at the last step, such as `5 of 6`.
 
         Args:
             metric: what was measured.
-            above, below, at_least, at_most, equal: the conditions.
-            where: as in `estimate`.
+            where: the conditions `above`, `below`, `at_least`, `at_most` and `equal`, and those of `estimate`.
         """
+        asked = {name: where.pop(name, None) for name in _MEETS}
+        conditions = {name: bound for name, bound in asked.items() if bound is not None}
         values, key = self._values(f"count of {metric!r}", metric, where)
         known = [float(value) for value in values if not math.isnan(value)]
-        asked = {"above": above, "below": below, "at_least": at_least, "at_most": at_most, "equal": equal}
-        conditions = {name: bound for name, bound in asked.items() if bound is not None}
         met = [
             value for value in known if all(_MEETS[name](value, bound) for name, bound in conditions.items())
         ]

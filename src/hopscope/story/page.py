@@ -18,8 +18,7 @@ from hopscope.errors import UserError
 from hopscope.figures import Figure, numbered
 from hopscope.figures.selection import Floors
 from hopscope.runs import RunFolder
-from hopscope.story.blocks import Block
-from hopscope.story.text import PageText
+from hopscope.story.text import Block, PageText
 
 if TYPE_CHECKING:
     from hopscope.claims import JudgedClaim
@@ -39,28 +38,13 @@ _TAKEN = ("title", "record")
 
 
 @dataclass(frozen=True)
-class TaskFacts:
-    """Facts about a task for its page.
-
-    Attributes:
-        name: of its class.
-        docstring: of its class.
-        fields: its configuration.
-    """
-
-    name: str
-    docstring: str = ""
-    fields: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class StudyFacts:
     """Facts about a study for its page, besides the measured numbers.
 
     Attributes:
         name, question: of the study.
         options: its own fields.
-        task: `None` where nothing is trained.
+        task: `name` and `docstring` of its class, and `fields`, its configuration; `None` where nothing is trained.
         model, training: their configurations.
         vary: field → values of the grid.
         seeds: of each configuration.
@@ -73,7 +57,7 @@ class StudyFacts:
     name: str
     question: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
-    task: TaskFacts | None = None
+    task: Mapping[str, Any] | None = None
     model: Mapping[str, Any] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
     vary: Mapping[str, Sequence[Any]] = field(default_factory=dict)

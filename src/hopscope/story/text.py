@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from hopscope.story.blocks import Block
+Block = dict[str, Any]
+"""A part of a section; its fields are those of the run folder's documentation."""
 
 DASH = "–"
 """Stands where there is no number."""
@@ -65,3 +66,16 @@ class PageText:
                 yield self.blocks[int(piece)]
             elif piece.strip():
                 yield {"kind": "markdown", "text": self.story(piece.strip("\n"))}
+
+
+def chain_example() -> Block:
+    """Two chains of two steps, as a model sees them."""
+    order = (("XQ", 2), ("YR", 2), ("BY", 1), ("AX", 1))
+    cells = [
+        {"token": token, "role": role, "note": f"step {step}"}
+        for pair, step in order
+        for token, role in zip(pair, ("first", "second"), strict=True)
+    ]
+    cells += [{"token": token, "role": "query", "note": "asked"} for token in "BA"]
+    caption = "Two chains of two steps, A → X → Q and B → Y → R. Query B is asked for Y, and for R."
+    return {"kind": "sequence", "cells": cells, "caption": caption}

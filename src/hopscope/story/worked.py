@@ -17,16 +17,20 @@ def worked_steps(entry: Mapping[str, Any], published: Published | None = None) -
     Raises:
         ValueError: `published` is of another length than the sequence's questions or values.
     """
-    questions, rows = entry["questions"], entry["probabilities"][0]
-    columns = published if published is not None else [None] * len(questions)
-    return [
-        {
+    steps = []
+    columns = published if published is not None else [None] * len(entry["questions"])
+    for question, row, column in zip(entry["questions"], entry["probabilities"][0], columns, strict=True):
+        printed = column if column is not None else [None] * len(row)
+        numbers = zip(row, question["ideal"], printed, strict=True)
+        steps.append({
             **{name: question[name] for name in ("x", "seen", "used", "target", "recall", "elimination")},
-            "bars": _bars(row, question["ideal"], column),
+            "bars": [
+                {"value": value, "probability": ours, "ideal": best, "published": theirs}
+                for value, (ours, best, theirs) in enumerate(numbers, start=1)
+            ],
             "note": "",
-        }
-        for question, row, column in zip(questions, rows, columns, strict=True)
-    ]
+        })  # fmt: skip
+    return steps
 
 
 def worked_block(
@@ -59,13 +63,3 @@ def worked_block(
         "steps": worked_steps(entry, published),
         "caption": caption,
     }
-
-
-def _bars(
-    row: Sequence[float], ideal: Sequence[float], published: Sequence[float | None] | None
-) -> list[dict[str, Any]]:
-    column = published if published is not None else [None] * len(row)
-    return [
-        {"value": value, "probability": ours, "ideal": best, "published": theirs}
-        for value, (ours, best, theirs) in enumerate(zip(row, ideal, column, strict=True), start=1)
-    ]

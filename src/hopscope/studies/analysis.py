@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hopscope.runs import RunFolder, UnitFolder
     from hopscope.runs.evidence import Row
     from hopscope.training.budget import TimeBudget
-    from hopscope.training.config import UnitPlan
+    from hopscope.training.config import TrainJob
     from hopscope.training.trainer import Evaluate
 
 
@@ -34,17 +34,17 @@ class UnitAnalysis:
     """What is measured of a unit: of its last checkpoint, and maybe during training.
 
     Attributes:
-        files: from options and a unit's plan to the name of every file and its kind, `json` or `npz`; see
+        files: from options and a unit's job to the name of every file and its kind, `json` or `npz`; see
             `UnitFolder.analysis_path`.
-        work: writes the files of a trained unit from options, unit, plan, task, time budget and device; those that
+        work: writes the files of a trained unit from options, unit, job, task, time budget and device; those that
             are there already are kept.
         rows: rows of the evidence table, from a run whose files are there, and its options.
         evaluate: what is recorded during training, from the options and the task on its device; the study's own way
             in place of the task's losses; one analysis of a study may say so.
     """
 
-    files: "Callable[[Any, UnitPlan], Mapping[str, str]]"
-    work: "Callable[[Any, UnitFolder, UnitPlan, Any, TimeBudget, str], None]"
+    files: "Callable[[Any, TrainJob], Mapping[str, str]]"
+    work: "Callable[[Any, UnitFolder, TrainJob, Any, TimeBudget, str], None]"
     rows: "Callable[[RunFolder, Any], Iterable[Row]]"
     evaluate: "Callable[[Any, Any], Evaluate] | None" = None
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from hopscope.config import Config
 from hopscope.models.config import TransformerConfig
-from hopscope.training.config import Cell, TrainingConfig, UnitPlan, units_of
+from hopscope.training.config import Cell, TrainingConfig, TrainJob, units_of
 
 
 class Configuration(Hashable, Protocol):
@@ -59,7 +59,7 @@ class Grid(ABC, Generic[C]):
             seeds[configuration] = max(count, seeds.get(configuration, 0))
         return seeds
 
-    def plan(self) -> list[UnitPlan]:
+    def jobs(self) -> list[TrainJob]:
         """Units in grid order; a configuration with many seeds is cut into several."""
         return units_of(
             Cell(

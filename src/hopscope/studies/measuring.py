@@ -22,7 +22,7 @@ from hopscope.runs.evidence import Row
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.device import TaskOnDevice
 from hopscope.training.budget import TimeBudget
-from hopscope.training.config import UnitPlan, unit_plan
+from hopscope.training.config import TrainJob, job_of
 from hopscope.training.restore import load_ensemble
 from hopscope.training.trainer import Evaluate
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 _FILES = ("checkpoints", "end")
 
 
-def checked_task(program: "Program", plan: UnitPlan, device: str) -> Any:
+def checked_task(program: "Program", job: TrainJob, device: str) -> Any:
     """The task of a unit on a device, after a look at a few of its samples.
 
     Raises:
         UserError: the task raises, or its samples do not have its shape.
     """
-    task = program.declared_task(plan)
+    task = program.declared_task(job)
     try:
-        few = TaskOnDevice(task, device, plan.training.examples)
-        seeds = torch.tensor([member.data_seed for member in plan.members], device=device)
+        few = TaskOnDevice(task, device, job.training.examples)
+        seeds = torch.tensor([member.data_seed for member in job.members], device=device)
         for annotate in (True, False):
             few.sample(seeds, "train", 0, 2, annotate=annotate)
-        return task.on(device, plan.training.examples)
+        return task.on(device, job.training.examples)
     except HopscopeError:
         raise
     except Exception as error:
@@ -60,17 +60,17 @@ class MeasuredUnit:
     """A unit as measures see it.
 
     Attributes:
-        unit, plan: its folder, and what it was trained by.
+        unit, job: its folder, and what it was trained by.
         task: on the device.
         budget: seconds that are left.
     """
 
     def __init__(
-        self, program: "Program", unit: UnitFolder, plan: UnitPlan, budget: TimeBudget, device: str = "cpu"
+        self, program: "Program", unit: UnitFolder, job: TrainJob, budget: TimeBudget, device: str = "cpu"
     ):
-        self.unit, self.plan, self.budget = unit, plan, budget
-        self.task = program.measured_task(plan, device)
-        self._samples = program.as_run(program.recorded(RunFolder(unit.run_path))).held_out
+        self.unit, self.job, self.budget = unit, job, budget
+        self.task = program.measured_task(job, device)
+        self._samples = program.as_run(program.recorded(unit.run)).held_out
 
     @cached_property
     def held_out(self) -> Batch:
@@ -86,37 +86,37 @@ class MeasuredUnit:
         needed: Mapping[str, list[Row]] | None = None,
     ) -> Context:
         """What a measure is given of a model whose members have these places in the unit, by default all of them."""
-        members = self.plan.members if indices is None else [self.plan.members[index] for index in indices]
+        members = self.job.members if indices is None else [self.job.members[index] for index in indices]
         numbers = [member.member for member in members]
         data_seeds = [member.data_seed for member in members]
         return Context(
             measure,
-            RunFolder(self.unit.run_path),
+            self.unit.run,
             self.budget,
             members=numbers,
             seeds=[member.seed for member in members],
             ensemble=Ensemble(model, self.task, members=numbers, seeds=data_seeds, step=step),
             unit=self.unit,
             step=step,
-            samples=None if step is None else step * self.plan.training.batch_size,
+            samples=None if step is None else step * self.job.training.batch_size,
             held_out=self.held_out,
             needed=needed,
         )
 
 
-def evaluator(program: "Program", unit: UnitFolder, plan: UnitPlan) -> Evaluate:
+def evaluator(program: "Program", unit: UnitFolder, job: TrainJob) -> Evaluate:
     """What is recorded during training: the task's losses and accuracy on held-out samples, by group too.
 
     Raises:
         UserError: a measure does not fit the task.
     """
-    outputs = str(program.declared_task(plan).shape().outputs)
+    outputs = str(program.declared_task(job).shape().outputs)
     for each in program.measures("training", *_FILES):
         each.check(outputs)
 
     @cache
     def on(device: str) -> MeasuredUnit:
-        return MeasuredUnit(program, unit, plan, TimeBudget(None), device)
+        return MeasuredUnit(program, unit, job, TimeBudget(None), device)
 
     def evaluate(model: Transformer, members: Sequence[int]) -> Mapping[Any, Tensor]:
         here = on(str(model.parameters.flat.device))
@@ -138,17 +138,17 @@ def predict(model: Transformer, batch: Batch) -> Tensor:
     return torch.cat(parts, 1)
 
 
-def analyse(program: "Program", unit: UnitFolder, plan: UnitPlan, budget: TimeBudget, device: str) -> None:
+def analyse(program: "Program", unit: UnitFolder, job: TrainJob, budget: TimeBudget, device: str) -> None:
     """Measure a unit at its checkpoints; what is there already is kept.
 
     Raises:
         TimeBudgetReached: between two checkpoints.
         UserError: a measure has a fault.
     """
-    here = MeasuredUnit(program, unit, plan, budget, device)
+    here = MeasuredUnit(program, unit, job, budget, device)
     done: dict[str, dict[int, list[Row]]] = {}
     for each in program.measures(*_FILES):
-        for step in _steps(each, plan):
+        for step in _steps(each, job):
             rows = measured(unit, each, step)
             if rows is None:
                 budget.check()
@@ -158,9 +158,9 @@ def analyse(program: "Program", unit: UnitFolder, plan: UnitPlan, budget: TimeBu
             done.setdefault(each.name, {})[step] = rows
 
 
-def _steps(measure: Measure, plan: UnitPlan) -> Sequence[int]:
+def _steps(measure: Measure, job: TrainJob) -> Sequence[int]:
     """Checkpoints at which a measure is taken."""
-    steps = plan.training.checkpoint_steps()
+    steps = job.training.checkpoint_steps()
     return steps if measure.when == "checkpoints" else steps[-1:]
 
 
@@ -183,7 +183,7 @@ def gather(program: "Program", run: RunFolder, budget: TimeBudget, say: Callable
 
         def at(unit: UnitFolder, step: int | None, measure: Measure = each) -> Context:
             found = unit.checkpoint(step)[0]
-            here = MeasuredUnit(program, unit, unit_plan(unit), budget)
+            here = MeasuredUnit(program, unit, job_of(unit), budget)
             return here.context(measure, load_ensemble(unit, found), found)
 
         context = Context(
@@ -208,9 +208,9 @@ def measurements(program: "Program", run: RunFolder) -> Iterator[Row]:
         UserError: a file is damaged.
     """
     for unit in run.units:
-        plan = unit_plan(unit)
+        job = job_of(unit)
         for each in program.measures(*_FILES):
-            for step in _steps(each, plan):
+            for step in _steps(each, job):
                 yield from measured(unit, each, step) or ()
     for each in program.measures("run"):
         yield from measured(run, each) or ()

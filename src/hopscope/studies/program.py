@@ -21,7 +21,7 @@ from hopscope.studies.study import Study
 from hopscope.studies.units import floors_of, grid_units
 from hopscope.tasks.config import TaskReference
 from hopscope.tasks.task import Task
-from hopscope.training.config import UnitPlan
+from hopscope.training.config import TrainJob
 
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence, Row
@@ -137,7 +137,7 @@ class Program:
 
     # What is trained.
 
-    def plan(self, config: Any) -> list[UnitPlan]:
+    def jobs(self, config: Any) -> list[TrainJob]:
         """The units of a configuration, members numbered through the run.  Loads no torch."""
         with naming(self):
             study = self.as_run(config)
@@ -145,42 +145,42 @@ class Program:
                 return list(study.units(study.options))
             return [] if study.task is None else grid_units(study, config.source or "")
 
-    def task(self, plan: UnitPlan, device: str) -> "DeviceTask":
+    def task(self, job: TrainJob, device: str) -> "DeviceTask":
         """The task of a unit on a device."""
         from hopscope.studies.measuring import checked_task
 
-        return checked_task(self, plan, device)
+        return checked_task(self, job, device)
 
-    def declared_task(self, plan: UnitPlan) -> Task:
+    def declared_task(self, job: TrainJob) -> Task:
         """The task of a unit, as its author wrote it: a built-in one as it is recorded, another by the study's class.
 
         Raises:
             UserError: the recorded fields do not fit the task as it is now.
         """
         own = self.study.task
-        if not isinstance(plan.task, TaskReference):
-            return plan.task
+        if not isinstance(job.task, TaskReference):
+            return job.task
         found = "none" if own is None else type(own).__name__
-        if own is None or found != plan.task.reference:
+        if own is None or found != job.task.reference:
             raise UserError(
-                f"{self.reference or self.name}: expected a study of the task {plan.task.reference}, found {found}"
+                f"{self.reference or self.name}: expected a study of the task {job.task.reference}, found {found}"
             )
-        return type(own).model_validate(plan.task.fields)
+        return type(own).model_validate(job.task.fields)
 
-    def measured_task(self, plan: UnitPlan, device: str) -> "TaskOnDevice":
+    def measured_task(self, job: TrainJob, device: str) -> "TaskOnDevice":
         """The task of a unit as measures see it: any task in the same way."""
         from hopscope.tasks.device import TaskOnDevice
 
-        return TaskOnDevice(self.declared_task(plan), device, plan.training.examples)
+        return TaskOnDevice(self.declared_task(job), device, job.training.examples)
 
-    def evaluator(self, unit: UnitFolder, plan: UnitPlan, task: Any) -> "Evaluate":
+    def evaluator(self, unit: UnitFolder, job: TrainJob, task: Any) -> "Evaluate":
         """What is measured on held-out samples during training."""
         from hopscope.studies.measuring import evaluator
 
         for analysis in self._analyses(UnitAnalysis):
             if analysis.evaluate is not None:
-                return analysis.evaluate(self.recorded(RunFolder(unit.run_path)), task)
-        return evaluator(self, unit, plan)
+                return analysis.evaluate(self.recorded(unit.run), task)
+        return evaluator(self, unit, job)
 
     # What is measured.
 
@@ -210,20 +210,20 @@ class Program:
         """All measures; their sources are parsed once, not at every evaluation."""
         return list(in_order(list(self.study.measures), self.name))
 
-    def analyses(self, config: Any, plan: UnitPlan) -> dict[str, str]:
+    def analyses(self, config: Any, job: TrainJob) -> dict[str, str]:
         """Name → file kind (json or npz) of what is measured of a unit's last checkpoint.  Loads no torch."""
         found = {stored_name(each): "json" for each in self.measures("checkpoints", "end")}
         for analysis in self._analyses(UnitAnalysis):
-            found |= analysis.files(self.as_run(config).options, plan)
+            found |= analysis.files(self.as_run(config).options, job)
         return found
 
-    def analyse(self, unit: UnitFolder, plan: UnitPlan, task: Any, budget: "TimeBudget", device: str) -> None:
+    def analyse(self, unit: UnitFolder, job: TrainJob, task: Any, budget: "TimeBudget", device: str) -> None:
         """Measure a trained unit; what is there already is kept."""
         from hopscope.studies.measuring import analyse
 
         for analysis in self._analyses(UnitAnalysis):
-            analysis.work(self.recorded(RunFolder(unit.run_path)), unit, plan, task, budget, device)
-        analyse(self, unit, plan, budget, device)
+            analysis.work(self.recorded(unit.run), unit, job, task, budget, device)
+        analyse(self, unit, job, budget, device)
 
     @property
     def gathered(self) -> tuple[str, ...]:
@@ -315,7 +315,7 @@ class Program:
 
     def facts(self, config: Any) -> "StudyFacts":
         """What a page says of the study itself."""
-        from hopscope.story.page import StudyFacts, TaskFacts
+        from hopscope.story.page import StudyFacts
 
         study = self.as_run(config)
         options, model, training = (
@@ -325,12 +325,14 @@ class Program:
         task, named = study.task, study.member_name
         kind, fields = type(task), {} if task is None else task.model_dump(mode="json")
         page = PAGE if study.page is None or "\n" in study.page else study.page
-        floors = {plan.label: floors_of(self.declared_task(plan)) for plan in self.plan(config)}
+        floors = {job.label: floors_of(self.declared_task(job)) for job in self.jobs(config)}
         return StudyFacts(
             name=study.name,
             question=study.question,
             options=options,
-            task=None if task is None else TaskFacts(kind.__name__, kind.__doc__ or "", fields),
+            task=None
+            if task is None
+            else {"name": kind.__name__, "docstring": kind.__doc__ or "", "fields": fields},
             model=model,
             training=training,
             vary={name: list(values) for name, values in study.vary.items()},

@@ -23,7 +23,7 @@ from hopscope.runs.metrics import GATHERED
 from hopscope.studies.analysis import UnitAnalysis
 from hopscope.studies.recipe import RecipeConfig
 from hopscope.tasks.config import RetrievalConfig
-from hopscope.training.config import UnitPlan, unit_plan
+from hopscope.training.config import TrainJob, job_of
 
 if TYPE_CHECKING:
     from hopscope.tasks.retrieval import RetrievalTask
@@ -45,7 +45,7 @@ def evaluator(options: RecipeConfig, task: "RetrievalTask") -> "Evaluate":
 
 
 def analyse(
-    options: RecipeConfig, unit: UnitFolder, plan: UnitPlan, task: "RetrievalTask", budget: Any, device: str
+    options: RecipeConfig, unit: UnitFolder, job: TrainJob, task: "RetrievalTask", budget: Any, device: str
 ) -> None:
     """Measure the last checkpoint on more samples than the curves, unless that is done.
 
@@ -55,10 +55,10 @@ def analyse(
     from hopscope.probes.retrieval import measure_retrieval
     from hopscope.training.restore import load_ensemble
 
-    step = plan.training.steps
+    step = job.training.steps
     if not unit.analysis_path(RETRIEVAL, step, "json").is_file():
         found = measure_retrieval(load_ensemble(unit, step, device), task, options.analysis_samples)
-        members = [member.member for member in plan.members]
+        members = [member.member for member in job.members]
         unit.write_analysis(RETRIEVAL, step, {"members": members, "step": step, **found})
 
 
@@ -70,17 +70,17 @@ def measurements(run: RunFolder, options: RecipeConfig) -> Iterator[Row]:
     """
     metrics, diverged = Metrics(run), diverged_members(run)
     for record in run.members:
-        plan = unit_plan(run.unit(record.unit))
+        job = job_of(run.unit(record.unit))
         # The record of a member that diverged ends before the final window.
-        yield from _final_rows(record.member, plan, None if record.member in diverged else metrics)
-        yield from _retrieval_rows(run, record, plan.training.steps)
+        yield from _final_rows(record.member, job, None if record.member in diverged else metrics)
+        yield from _retrieval_rows(run, record, job.training.steps)
 
 
-def _final_rows(member: int, plan: UnitPlan, metrics: Metrics | None) -> Iterator[Row]:
+def _final_rows(member: int, job: TrainJob, metrics: Metrics | None) -> Iterator[Row]:
     """Losses of a member at the end of training, from the curves of the run; without numbers if there are none."""
-    assert isinstance(plan.task, RetrievalConfig)
-    training = plan.training
-    for part in (None, *(f"step_{step}" for step in plan.task.asked)):
+    assert isinstance(job.task, RetrievalConfig)
+    training = job.training
+    for part in (None, *(f"step_{step}" for step in job.task.asked)):
         name = "loss" if part is None else f"loss_{part}"
         loss = None if metrics is None else metrics.final(name, member, training.final_steps())
         yield Row(member, "final", "final_loss", loss, step=training.steps, part=part, file=GATHERED)
@@ -107,5 +107,5 @@ def _retrieval_rows(run: RunFolder, record: MemberRecord, step: int) -> Iterator
             yield row(metric=metric, value=value, part=name)
 
 
-losses_at_the_end = UnitAnalysis(lambda options, plan: {RETRIEVAL: "json"}, analyse, measurements, evaluator)
+losses_at_the_end = UnitAnalysis(lambda options, job: {RETRIEVAL: "json"}, analyse, measurements, evaluator)
 """Losses and accuracies on held-out samples, during training and at its end."""

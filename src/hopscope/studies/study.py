@@ -13,7 +13,7 @@ from hopscope.measures import Measure, as_measure
 from hopscope.models.config import Model
 from hopscope.studies.analysis import RunAnalysis, UnitAnalysis
 from hopscope.tasks.task import Task
-from hopscope.training.config import TrainingConfig, UnitPlan
+from hopscope.training.config import TrainingConfig, TrainJob
 
 SECTIONS = ("task", "model", "training", "options")
 """Parts of a study whose fields can be varied and given on the command line, as `model.layers`."""
@@ -64,7 +64,7 @@ class Study(BaseModel):
         figures: what is drawn, or a function of the options that says so.
         presets: name → dotted fields that differ from what is written here, or the options with other values.
         costs: name of a preset → what it costs, in words.
-        start: a function of a unit's plan that gives the weights to begin from, by name, `[member, …]`; by default
+        start: a function of a unit's job that gives the weights to begin from, by name, `[member, …]`; by default
             they are drawn.
         page: template of the page (Markdown with Jinja), or the name of its file beside the study's file.
         held_out: held-out samples of an evaluation.
@@ -96,7 +96,7 @@ class Study(BaseModel):
     start: Callable[[Any], Mapping[str, Any]] | None = None
     page: str | None = None
     held_out: int = Field(1024, ge=1)
-    units: Callable[[Any], Sequence[UnitPlan]] | None = None
+    units: Callable[[Any], Sequence[TrainJob]] | None = None
     analyses: tuple[Any, ...] = ()
     page_names: Callable[[Any, Any], Mapping[str, Any]] | None = None
     member_name: Callable[[Any, int], str] | None = None
@@ -157,7 +157,7 @@ class Study(BaseModel):
 
     @model_validator(mode="after")
     def _has_few_seeds(self) -> "Study":
-        """Before anything is planned: a plan has an entry for every seed."""
+        """Before any job is made: jobs have an entry for every seed."""
         check_seeds("seeds", self.seeds)
         for name, value in self.options or ():
             if name.endswith("seeds") and isinstance(value, int):

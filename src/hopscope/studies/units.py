@@ -10,13 +10,13 @@ from hopscope.errors import UserError
 from hopscope.studies.study import Configuration, Study
 from hopscope.tasks.config import TaskReference
 from hopscope.tasks.task import Shape, Task
-from hopscope.training.config import Cell, UnitPlan, units_of
+from hopscope.training.config import Cell, TrainJob, units_of
 
 MOST_MEMBERS = 32
 """Members of one unit; a configuration with more seeds is cut."""
 
 
-def grid_units(study: Study, source: str) -> list[UnitPlan]:
+def grid_units(study: Study, source: str) -> list[TrainJob]:
     """Units of the grid, members numbered through the run.
 
     Args:

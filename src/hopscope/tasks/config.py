@@ -1,4 +1,4 @@
-"""Configurations of the tasks: values without torch, so that plans and help texts load fast."""
+"""Configurations of the tasks: values without torch, so that jobs and help texts load fast."""
 
 from typing import Annotated, Any, Literal
 
@@ -23,9 +23,9 @@ BuiltIn = PermutationConfig | RetrievalConfig | ConditionalConfig | EquationsCon
 
 
 class TaskReference(Config):
-    """A task of a user in a plan: where it is found, and all that a plan has to know of it.
+    """A task of a user in a job: where it is found, and all that a job has to know of it.
 
-    A plan is read without the file that the task is written in.
+    A job is read without the file that the task is written in.
 
     Attributes:
         reference: name of the task's class; where its file or package is, the run's `study.json` says.
@@ -44,4 +44,4 @@ class TaskReference(Config):
 
 
 TaskConfig = Annotated[BuiltIn | TaskReference, Field(discriminator="kind")]
-"""A task as it stands in a plan."""
+"""A task as it stands in a job."""

@@ -93,32 +93,27 @@ class EquationsTask(DeviceTask):
 
     def evaluation(self, count: int, depth: int, *, annotate: bool = True) -> Batch:
         """`count` held-out questions of one depth, with `member == 1`: all members answer the same."""
-        return self.held_out(self.config.split_seed, "evaluate", 0, count, depth, annotate=annotate)
-
-    def held_out(
-        self, seed: int, stream: str, step: int, count: int, depth: int, *, annotate: bool = True
-    ) -> Batch:
-        """Questions of one depth that training never sees; see `questions`."""
-        return self.questions(self._held, seed, stream, step, count, depth, annotate=annotate)
-
-    def familiar(
-        self, seed: int, stream: str, step: int, count: int, depth: int, *, annotate: bool = True
-    ) -> Batch:
-        """Questions of one depth that training may see; see `questions`."""
-        return self.questions(self._trained, seed, stream, step, count, depth, annotate=annotate)
+        return self.questions(self.config.split_seed, "evaluate", 0, count, depth, annotate=annotate)
 
     def questions(
         self,
-        mappings: Int[Tensor, "mapping chain"],
         seed: int,
         stream: str,
         step: int,
         count: int,
         depth: int,
         *,
+        familiar: bool = False,
         annotate: bool = True,
     ) -> Batch:
-        """Questions of one depth with one of some mappings, with the paper's lines and padding behind them.
+        """Questions of one depth, with the paper's lines and padding behind them.
+
+        Args:
+            seed, stream, step: where they are drawn from.
+            count: how many.
+            depth: number of rounds.
+            familiar: with mappings that training may see, in place of held-out ones.
+            annotate: whether roles and relations are worked out.
 
         Raises:
             ValueError: a depth that the task does not have.
@@ -126,6 +121,7 @@ class EquationsTask(DeviceTask):
         if depth not in self.config.depths:
             raise ValueError(f"depth: expected one of {self.config.depths}, found {depth}")
         index = torch.arange(count, device=self.device)
+        mappings = self._trained if familiar else self._held
         return self._questions(mappings, (self._table([[seed]]), stream, step, index), annotate, depth)
 
     def held_out_mixture(self, draws: Draws, *, annotate: bool = True) -> Batch:

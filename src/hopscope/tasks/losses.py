@@ -6,7 +6,7 @@ Everything takes predictions of several members and a batch whose member axis ma
 import math
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
@@ -24,7 +24,7 @@ def default_parts(predictions: Predictions, batch: Batch) -> dict[str, Float[Ten
     if batch.targets.is_floating_point():
         terms = (predictions - batch.targets).square()
     else:
-        targets = _of_all_members(batch.targets, len(predictions))
+        targets = batch.targets.expand(len(predictions), -1, -1)
         terms = functional.cross_entropy(predictions.movedim(-1, 1), targets, reduction="none")
     if batch.weights is not None:
         terms = terms * _aligned(batch.weights, terms)
@@ -36,7 +36,7 @@ def default_gradient(predictions: Predictions, batch: Batch) -> Predictions:
     if batch.targets.is_floating_point():
         gradient = (predictions - batch.targets) * (2.0 / math.prod(predictions.shape[1:]))
         return gradient if batch.weights is None else gradient * _aligned(batch.weights, gradient)
-    targets = _of_all_members(batch.targets, len(predictions))
+    targets = batch.targets.expand(len(predictions), -1, -1)
     gradient = predictions.softmax(-1)
     gradient.scatter_add_(-1, targets[..., None], torch.full_like(gradient[..., :1], -1.0))
     gradient *= 1.0 / math.prod(predictions.shape[1:-1])
@@ -66,9 +66,3 @@ def counted(batch: Batch) -> Bool[Tensor, "#member batch readout"]:
 def _aligned(weights: Tensor, terms: Tensor) -> Tensor:
     """Weights with an axis for the dimensions of vectors, where they have none."""
     return weights[..., None] if weights.dim() < terms.dim() else weights
-
-
-def _of_all_members(
-    targets: Int[Tensor, "#member batch readout"], members: int
-) -> Int[Tensor, "member batch readout"]:
-    return targets.expand(members, -1, -1)

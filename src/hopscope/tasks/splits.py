@@ -29,7 +29,12 @@ class MappingSplit:
     """
 
     def __init__(
-        self, values: int, held_out_share: float, split_seed: int, device: torch.device | str = "cpu"
+        self,
+        values: int,
+        held_out_share: float,
+        split_seed: int,
+        device: torch.device | str = "cpu",
+        listed_values: int = ENUMERATED_VALUES,
     ):
         self.values, self.split_seed = values, split_seed
         self.total = math.factorial(values)
@@ -38,7 +43,7 @@ class MappingSplit:
         self._lows = self.total // self._highs
         self._ranks = None
         self._mappings = None
-        if values <= ENUMERATED_VALUES:
+        if values <= listed_values:
             self._ranks = _shuffled(self.total, split_seed).to(device)
             self._mappings = rng.permutation_from_index(self._ranks, values) + 1
 

@@ -159,8 +159,12 @@ class VectorTask(DeviceTask):
     def losses(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch
     ) -> Mapping[str, Float[Tensor, " member"]]:
-        """Mean squared error: of the targets, and the partial loss of each symbol (paper, section 7)."""
-        return vectors.partial_losses(predictions, batch, self.names)
+        """Mean squared error per dimension: of all targets together (`"loss"`, in which weights count), and the partial
+        loss of each symbol (paper, section 7)."""
+        squared = (predictions - batch.targets).square()
+        parts = squared.unflatten(-1, (len(self.names), -1)).mean((1, 2, 4))
+        loss = parts.mean(-1) if batch.weights is None else (squared * batch.weights).mean((1, 2, 3))
+        return {"loss": loss, **{f"loss_{name}": parts[:, number] for number, name in enumerate(self.names)}}
 
     def accuracies(
         self, predictions: Float[Tensor, "member batch readout output"], batch: Batch

@@ -12,7 +12,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from hopscope import rng
-from hopscope.tasks.batch import Batch
 from hopscope.tasks.config import VectorTaskConfig
 from hopscope.tasks.draws import Address
 
@@ -92,24 +91,6 @@ def selected(
     members, samples, count, dim = symbols.shape
     first = count * torch.arange(members * samples, device=symbols.device).view(members, samples, 1)
     return symbols.reshape(-1, dim).index_select(0, (which + first).flatten()).view(*which.shape, dim)
-
-
-def partial_losses(
-    predictions: Float[Tensor, "member batch readout output"], batch: Batch, names: Sequence[str]
-) -> dict[str, Float[Tensor, " member"]]:
-    """Mean squared error per dimension: of all targets together (`"loss"`), and of each symbol (paper, section 7).
-
-    Args:
-        predictions: of the symbols called `names`, one after another.
-        batch: what is right; its weights count in `"loss"` only.
-        names: one for each symbol of a prediction.
-    """
-    squared = (predictions - batch.targets).square()
-    parts = squared.unflatten(-1, (len(names), -1)).mean((1, 2, 4))
-    named = {f"loss_{name}": parts[:, number] for number, name in enumerate(names)}
-    if batch.weights is None:
-        return {"loss": parts.mean(-1), **named}
-    return {"loss": (squared * batch.weights).mean((1, 2, 3)), **named}
 
 
 def nearest_candidate(

@@ -52,7 +52,7 @@ class TrainingConfig(Config, title="Training"):
     final_window: int = Field(0, ge=0)
     final_every: int = Field(1, ge=1)
     precision: Literal["float32", "bfloat16"] = "float32"
-    # Left out of the JSON where it says nothing, so that plans from before it existed keep their hash.
+    # Left out of the JSON where it says nothing, so that jobs from before it existed keep their hash.
     examples: int | None = Field(None, ge=1, lt=1 << 31, exclude_if=lambda examples: examples is None)
 
     def checkpoint_steps(self) -> list[int]:
@@ -104,7 +104,7 @@ class MemberPlan(Config):
         return int(self.overrides.get("data_seed", self.seed))
 
 
-class UnitPlan(Config):
+class TrainJob(Config):
     """Members of equal shape that are trained as one tensor program."""
 
     label: str
@@ -134,9 +134,9 @@ class Cell(NamedTuple):
     most: int
 
 
-def units_of(cells: Iterable[Cell]) -> list[UnitPlan]:
+def units_of(cells: Iterable[Cell]) -> list[TrainJob]:
     """The units of some configurations, in their order; members are numbered through."""
-    units: list[UnitPlan] = []
+    units: list[TrainJob] = []
     member = 0
     for cell in cells:
         for start in range(0, len(cell.seeds), cell.most):
@@ -145,7 +145,7 @@ def units_of(cells: Iterable[Cell]) -> list[UnitPlan]:
                 members.append(MemberPlan(member=member, seed=seed, overrides=dict(cell.overrides)))
                 member += 1
             units.append(
-                UnitPlan(
+                TrainJob(
                     label=cell.label,
                     task=cell.task,
                     model=cell.model,
@@ -156,13 +156,13 @@ def units_of(cells: Iterable[Cell]) -> list[UnitPlan]:
     return units
 
 
-def unit_plan(unit: "UnitFolder") -> UnitPlan:
-    """The plan that a unit was trained by, from its record."""
-    return UnitPlan.model_validate(unit.record["plan"])
+def job_of(unit: "UnitFolder") -> TrainJob:
+    """The job that a unit was trained by, from its record."""
+    return TrainJob.model_validate(unit.record["plan"])
 
 
 def is_trained(unit: "UnitFolder") -> bool:
     """Whether a unit has the checkpoint of its last step (or is done, where that checkpoint was left out)."""
     if unit.is_done:
         return True
-    return any(step == unit_plan(unit).training.steps for step, _ in unit.checkpoints())
+    return any(step == job_of(unit).training.steps for step, _ in unit.checkpoints())

@@ -7,7 +7,7 @@ from hopscope.models.member import MemberTransformer
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.models.transformer import Transformer
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder
-from hopscope.training.config import unit_plan
+from hopscope.training.config import job_of
 
 
 def load_ensemble(
@@ -19,17 +19,10 @@ def load_ensemble(
         UserError: there is no such checkpoint, or it is damaged.
     """
     _, tensors, _ = unit.checkpoint(step)
-    plan = unit_plan(unit)
-    parameters = Parameters(parameter_specs(plan.model), len(plan.members), device)
-    prefix = "weights/"
-    parameters.load(
-        {
-            name[len(prefix) :]: torch.from_numpy(array)
-            for name, array in tensors.items()
-            if name.startswith(prefix)
-        }
-    )
-    return Transformer(plan.model, parameters)
+    job = job_of(unit)
+    parameters = Parameters(parameter_specs(job.model), len(job.members), device)
+    parameters.load({name: torch.from_numpy(tensors[f"weights/{name}"]) for name in parameters.views()})
+    return Transformer(job.model, parameters)
 
 
 def member_record(run: RunFolder, member: int) -> MemberRecord:

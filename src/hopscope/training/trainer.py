@@ -29,7 +29,7 @@ from hopscope.runs import (
 from hopscope.runs.metrics import METRICS_SCHEMA, PLACES
 from hopscope.tasks.device import GROUP, DeviceTask
 from hopscope.training.budget import TimeBudget
-from hopscope.training.config import UnitPlan
+from hopscope.training.config import TrainJob
 from hopscope.training.engines import ENGINES, Engine
 from hopscope.training.optimizer import Optimizer
 from hopscope.training.steps import Fitting, TrainingSteps
@@ -79,7 +79,7 @@ class Trainer:
 
     def __init__(
         self,
-        plan: UnitPlan,
+        job: TrainJob,
         task: DeviceTask,
         unit: UnitFolder,
         evaluate: Evaluate,
@@ -88,17 +88,17 @@ class Trainer:
         initial: Mapping[str, Tensor] | None = None,
     ):
         """`initial` are weights to begin from, by name, `[member, …]`; by default they are drawn."""
-        self.plan, self.task, self.unit, self.evaluate = plan, task, unit, evaluate
-        self.model = Transformer.initial(plan.model, _seeds(plan, "init_seed"), device)
+        self.job, self.task, self.unit, self.evaluate = job, task, unit, evaluate
+        self.model = Transformer.initial(job.model, _seeds(job, "init_seed"), device)
         if initial is not None:
             with torch.no_grad():
                 self.model.parameters.load(initial)
-        self.optimizer = Optimizer(self.model.parameters, plan.training)
+        self.optimizer = Optimizer(self.model.parameters, job.training)
         self.step = 0
-        self.diverged_at = [HEALTHY] * len(plan.members)
-        seeds = _seeds(plan, "data_seed").to(device)
+        self.diverged_at = [HEALTHY] * len(job.members)
+        seeds = _seeds(job, "data_seed").to(device)
         notice = partial(self._split, "training")
-        self._steps = TrainingSteps(engine, self.model, task, plan.training, seeds, self.optimizer, notice)
+        self._steps = TrainingSteps(engine, self.model, task, job.training, seeds, self.optimizer, notice)
         remedy = "measure on fewer held-out samples, use a smaller model, or --device cpu"
         self._fitting = Fitting(self.model.members, "evaluation", remedy, partial(self._split, "evaluation"))
 
@@ -110,19 +110,19 @@ class Trainer:
             UserError: something could not be written or read.
         """
         self._resume()
-        checkpoints = [step for step in self.plan.training.checkpoint_steps() if step > self.step]
+        checkpoints = [step for step in self.job.training.checkpoint_steps() if step > self.step]
         per_step = 0.0
         for number, target in enumerate(checkpoints):
             if number:
                 budget.check(needed=per_step * (target - self.step))
             started, first = time.monotonic(), self.step
-            rows = _Rows(self.plan)
-            for stop in (step for step in self.plan.training.evaluation_steps() if first < step <= target):
+            rows = _Rows(self.job)
+            for stop in (step for step in self.job.training.evaluation_steps() if first < step <= target):
                 began, count = time.monotonic(), stop - self.step
                 losses = self._train_until(stop, rows)
                 seconds = max(time.monotonic() - began, 1e-9)
-                rate = count * self.plan.training.batch_size * len(losses) / seconds
-                report(Progress(stop, self.plan.training.steps, losses, rate, self._diverged_members()))
+                rate = count * self.job.training.batch_size * len(losses) / seconds
+                report(Progress(stop, self.job.training.steps, losses, rate, self._diverged_members()))
             write_part(self.unit.path, first + 1, target, rows.columns)
             self._save()
             per_step = (time.monotonic() - started) / (target - first)
@@ -177,11 +177,11 @@ class Trainer:
         for index, alive in enumerate(self.optimizer.alive.tolist()):
             if not alive and self.diverged_at[index] == HEALTHY:
                 self.diverged_at[index] = self.step
-                member = self.plan.members[index].member
+                member = self.job.members[index].member
                 self.unit.event("member frozen", unit=self.unit.hash, member=member, step=self.step)
 
     def _diverged_members(self) -> list[int]:
-        pairs = zip(self.plan.members, self.diverged_at, strict=True)
+        pairs = zip(self.job.members, self.diverged_at, strict=True)
         return [member.member for member, step in pairs if step != HEALTHY]
 
     # Checkpoints.
@@ -190,7 +190,7 @@ class Trainer:
         point = self.unit.resume_point()
         if point is None:
             drop_parts_after(self.unit.path, -1)
-            rows = _Rows(self.plan)
+            rows = _Rows(self.job)
             self._record(rows, self._evaluated())
             write_part(self.unit.path, 0, 0, rows.columns)
             self._save()
@@ -228,8 +228,8 @@ class Trainer:
 class _Rows:
     """Metric rows of one interval, as columns."""
 
-    def __init__(self, plan: UnitPlan):
-        self.plan = plan
+    def __init__(self, job: TrainJob):
+        self.job = job
         self.columns: dict[str, list[object]] = {name: [] for name in (*METRICS_SCHEMA.names, *PLACES.names)}
 
     def add(self, step: int, key: Key, values: Tensor, diverged_at: list[int]) -> None:
@@ -237,8 +237,8 @@ class _Rows:
         split, metric, *rest = key
         measure, part, layer, head = rest or (None, None, None, None)
         metric, _, group = metric.partition(GROUP)
-        samples = step * self.plan.training.batch_size
-        for member, value, diverged in zip(self.plan.members, values.tolist(), diverged_at, strict=True):
+        samples = step * self.job.training.batch_size
+        for member, value, diverged in zip(self.job.members, values.tolist(), diverged_at, strict=True):
             if diverged == HEALTHY:
                 known = {"member": member.member, "step": step, "samples": samples, "split": split}
                 place = {"measure": measure, "part": part or group or None, "layer": layer, "head": head}
@@ -247,8 +247,8 @@ class _Rows:
                     column.append(row[name])
 
 
-def _seeds(plan: UnitPlan, which: str) -> Tensor:
-    return torch.tensor([getattr(member, which) for member in plan.members])
+def _seeds(job: TrainJob, which: str) -> Tensor:
+    return torch.tensor([getattr(member, which) for member in job.members])
 
 
 def _array(tensor: Tensor) -> np.ndarray:

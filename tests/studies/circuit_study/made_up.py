@@ -10,16 +10,25 @@ import pytest
 from tests.story import user_run
 
 from hopscope.circuits import circuit
+from hopscope.circuits.history_rows import adding
 from hopscope.circuits.path_history import DIVERGED, PathHistory
-from hopscope.claims import Claim, JudgedClaim, Ledger, judge
+from hopscope.claims import JudgedClaim, Ledger, judge
 from hopscope.models.patterns import OwnChain
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence, Row
 from hopscope.runs.metrics import GATHERED
-from hopscope.studies import program
+from hopscope.studies import find_study, program
 from hopscope.studies.circuit_study import page
 from hopscope.studies.circuit_study.config import ChainsConfig
 from hopscope.studies.circuit_study.members import Member, of_members
+from hopscope.studies.circuit_study.proof import (
+    PROOFS,
+    Compared,
+    circuits_of,
+    proof_rows,
+    reread_rows,
+    unseen_rows,
+)
 
 CHECKPOINTS = tuple(range(0, 1001, 100))
 
@@ -90,7 +99,9 @@ def presented(
     run.unit("a").write_analysis("maps", CHECKPOINTS[-1], arrays)
     tokens = [{"role": "query", "chain": 0, "label": "x₁"}] * places
     of_run = [replace(each, unit=_Unit(arrays), tokens=tokens) for each in members]
-    evidence = evidence_of(members, config, [*training(members), *further], run.path)
+    evidence = evidence_of(
+        members, config, [*training(members), *of_proofs(members, config), *further], run.path
+    )
     ledger = Ledger([judge(claim, evidence) for claim in study.claims(config)])
     run.write_json("claims.json", ledger.to_json())
     with pytest.MonkeyPatch.context() as patch:
@@ -117,12 +128,77 @@ def _record(member: Member) -> dict[str, Any]:
     return {"member": member.member, "seed": member.seed, "configuration": "chains", "overrides": overrides}
 
 
+_GOOD = {"loss": {"full": 0.01, "rules": 0.04, "recomputed": 0.05}, "without_first_head": {"rules": 0.07}}
+
+
+def unseen_of(each: Member, loss: float = 0.04, first: float = 0.07) -> dict[str, Any]:
+    """What a member's circuit reaches on unseen sequences."""
+    paths = [
+        {"layer": one.layer, "head": 0, "query_role": one.query, "target_role": one.target,
+         "without": {"rules": one.removed["rules"]}} for one in each.every_path
+    ]  # fmt: skip
+    return {
+        **_GOOD,
+        "loss": {**_GOOD["loss"], "rules": loss},
+        "paths": paths,
+        "without_first_head": {"rules": first},
+    }
+
+
+def circuit_of(each: Member, shift: int) -> dict[str, Any]:
+    """A member's circuit as a reading has it, so many layers higher."""
+    return {
+        "paths": [
+            {"layer": one.layer + shift, "head": 0, "query": one.query, "target": one.target}
+            for one in each.every_path
+        ]
+    }
+
+
+def of_proofs(
+    members: Sequence[Member], config: ChainsConfig, *, by_rules: Sequence[Member] | None = None,
+    unseen: Sequence[Mapping[str, Any]] | None = None, losses: Sequence[float] | None = None, again: int = 0,
+) -> list[Row]:  # fmt: skip
+    """Rows of losses at the last checkpoint, and of what both proofs say of members.
+
+    Args:
+        members: each with the circuit that also holds recomputed.
+        config: of the run.
+        by_rules: the members, each with the circuit that its rules alone prove; by default the same.
+        unseen: what each member's circuits reach on unseen sequences.
+        losses: of every step of each member at the last checkpoint; by default low where it was learned.
+        again: how many layers higher the circuit is that is found at the second reading.
+    """
+    rows: list[Row] = []
+    compared: dict[int, Compared] = {}
+    for number, each in enumerate(members):
+        add = adding(each.member, config.training_steps)
+        for step in each.curves:
+            at = (0.05 if step in each.learned else 0.7) if losses is None else losses[number]
+            value, part = None if each.diverged else at, f"step_{step}"
+            rows.append(add("retrieval", "checkpoint_loss", value, part=part, file="units/a/retrieval.json"))
+        if each.crossed:
+            continue
+        if each.diverged:
+            rows.append(add("proof", "rules_was_read", None, file="units/a/proofs.json"))
+            continue
+        rows += proof_rows(add, each, each if by_rules is None else by_rules[number])
+        usual = unseen_of(each) if each.learned else {}
+        found = usual if unseen is None else unseen[number]
+        rows += unseen_rows(add, {"both": found, "rules": found}, "units/a/proofs.json")
+        if each.learned_all:
+            first, second = (circuits_of([circuit_of(each, number + shift)]) for shift in (0, again))
+            both, others = dict.fromkeys(PROOFS, second), dict.fromkeys(PROOFS, first)
+            compared[each.member] = Compared(add, "units/a/proofs.json", both, others)
+    return [*rows, *reread_rows(compared)]
+
+
 def judged(
-    claims: Sequence[Claim], members: Sequence[Member], config: ChainsConfig
+    study: str, members: Sequence[Member], config: ChainsConfig, **given: Any
 ) -> dict[str, JudgedClaim]:
-    """Every claim on these members, by its id."""
-    evidence = evidence_of(members, config)
-    return {claim.id: judge(claim, evidence) for claim in claims}
+    """Every claim of a study on members, by its id; further arguments as of `of_proofs`."""
+    evidence = evidence_of(members, config, of_proofs(members, config, **given))
+    return {claim.id: judge(claim, evidence) for claim in find_study(study).claims(config)}
 
 
 def falling(at: float | None, low: float = 0.05) -> tuple[list[int], list[float]]:

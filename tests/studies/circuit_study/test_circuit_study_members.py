@@ -4,6 +4,8 @@ import pytest
 
 from hopscope.circuits.places import FELL, FORMED, Place, of_places, times
 from hopscope.claims.crossings import Crossing
+from hopscope.studies.circuit_study.claims import independent
+from hopscope.studies.circuit_study.members import links_a_pair
 from hopscope.studies.circuits.config import CircuitsConfig
 
 from .made_up import CHECKPOINTS, evidence_of, induction, member, path, reflected
@@ -48,14 +50,22 @@ def test_circuits_with_the_same_reads_are_of_one_class_in_whatever_heads():
               path(7, "query", "second 2", 50, 2)]  # fmt: skip
     found = evidence(member(0, induction()), member(1, reflected()), member(2, higher), member(3, learned=()))
     assert found.last("circuit_class").fillna(-1.0).to_list() == [0.0, 1.0, 0.0, -1.0]
-    assert found.last("others_differ").fillna(-1.0).to_list() == [0.5, 1.0, 0.5, -1.0]
 
 
-def test_only_independent_members_are_compared():
+def test_crossed_members_are_not_independent():
     crossed = member(2, reflected(), init=0, data=1)
-    found = evidence(member(0, induction()), member(1, induction()), crossed)
-    assert found.last("others_differ").fillna(-1.0).to_list() == [0.0, 0.0, -1.0]
-    assert found.where(init_seed=None).members == [0, 1]
+    assert independent(evidence(member(0, induction()), member(1, induction()), crossed)) == [0, 1]
+
+
+def test_a_diverged_member_has_learned_nothing():
+    assert not member(0, induction(), loss=None).learned_all
+
+
+def test_a_pair_is_linked_in_either_direction_and_only_within_one_step():
+    assert links_a_pair(path(0, "second 1", "first 1", 0, None))
+    assert links_a_pair(path(0, "first 2", "second 2", 0, None))
+    assert not links_a_pair(path(0, "second 1", "first 2", 0, None))
+    assert not links_a_pair(path(0, "query", "second 1", 0, None))
 
 
 def test_heads_that_could_be_merged_count_once_and_losses_have_their_parts():
@@ -98,7 +108,7 @@ def test_times_come_back_from_the_table_as_they_were(formed):
     (read,) = made.paths
     assert found[Place(0, 1, 0, read.read)] == found[Place(0, None, None, "step_1")] == made.formed(read)
     assert Place(0, None, None, "step_2") not in found  # no read of its own
-    assert fell[Place(0, None, None, "step_1")] == made.fallen(1)
+    assert fell[Place(0, None, None, "step_1")] == made.learned_at(1)
     assert fell[Place(0, None, None, "step_2")] == Crossing(None, None, None, 1_000.0)
 
 

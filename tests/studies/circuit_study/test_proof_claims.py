@@ -5,32 +5,24 @@ import math
 
 import pytest
 
-from hopscope.circuits.history_rows import adding
-from hopscope.claims import Verdict, judge
-from hopscope.claims.registration import register
-from hopscope.runs.evidence import Row
+from hopscope.claims import Verdict
+from hopscope.claims.registration import register, registered_rule
 from hopscope.studies import find_study
-from hopscope.studies.circuit_study.proof_rows import (
-    Compared,
-    circuits_of,
-    distance,
-    proof_rows,
-    reread_rows,
-    unseen_rows,
-)
+from hopscope.studies.circuit_study.proof import distance
 from hopscope.studies.circuits.config import PRESETS as CIRCUITS
 from hopscope.studies.circuits.config import CircuitsConfig
 from hopscope.studies.emergence.config import PRESETS as EMERGENCE
 from hopscope.studies.emergence.config import EmergenceConfig
 
-from .made_up import evidence_of, induction, member, path
+from . import made_up
+from .made_up import induction, member, path, unseen_of
 
 SMALL = {"steps": 2, "crossed": 0, "checkpoint_every": 100}
+IDS = {"circuits": ["R4", "R5", "R6", "R7", "R12"], "emergence": ["R8", "R12"]}
 CONFIGS = {
     "circuits": CIRCUITS["paper"].model_copy(update={"steps": 2, "checkpoint_every": 100}),
     "emergence": EMERGENCE["paper"].model_copy(update=SMALL),
 }
-GOOD = {"loss": {"full": 0.01, "rules": 0.04, "recomputed": 0.05}, "without_first_head": {"rules": 0.07}}
 
 
 @pytest.fixture(autouse=True)
@@ -40,55 +32,8 @@ def at_scale(monkeypatch):
     monkeypatch.setattr(EmergenceConfig, "paper", {})
 
 
-def unseen_of(each, loss=0.04, first=0.07):
-    paths = [
-        {"layer": one.layer, "head": 0, "query_role": one.query, "target_role": one.target,
-         "without": {"rules": one.removed["rules"]}} for one in each.every_path
-    ]  # fmt: skip
-    return {
-        **GOOD,
-        "loss": {**GOOD["loss"], "rules": loss},
-        "paths": paths,
-        "without_first_head": {"rules": first},
-    }
-
-
-def circuit_of(each, shift=0):
-    return {
-        "paths": [
-            {"layer": one.layer + shift, "head": 0, "query": one.query, "target": one.target}
-            for one in each.every_path
-        ]
-    }
-
-
-def judged(study, members, by_rules=None, unseen=None, losses=None, again=0):
-    """Claims on members, each with the circuit that its rules alone prove (by default the same)."""
-    rows, compared = [], {}
-    config = CONFIGS[study]
-    for number, each in enumerate(members):
-        add = adding(each.member, config.training_steps)
-        for step in (1, 2):
-            at = 0.05 if losses is None else losses[number]
-            value = None if each.diverged else at
-            rows.append(
-                Row(each.member, "retrieval", "checkpoint_loss", value, step=1000, part=f"step_{step}")
-            )
-        if each.diverged:
-            rows.append(add("proof", "rules_was_read", None))
-            continue
-        rules = each if by_rules is None else by_rules[number]
-        rows += proof_rows(add, each, rules)
-        found = unseen_of(each) if unseen is None else unseen[number]
-        rows += unseen_rows(add, {"both": found, "rules": found}, "file")
-        sets = circuits_of([circuit_of(each, number)])
-        second = circuits_of([circuit_of(each, number + again)])
-        compared[each.member] = Compared(
-            add, "file", {"both": second, "rules": second}, {"both": sets, "rules": sets}
-        )
-    rows += reread_rows(compared)
-    evidence = evidence_of(members, config, rows)
-    return {claim.id: judge(claim, evidence) for claim in find_study(study).claims(config)}
+def judged(study, members, config=None, **given):
+    return made_up.judged(study, members, config or CONFIGS[study], **given)
 
 
 def four_heads(formed=150.0, later=450.0):
@@ -100,14 +45,24 @@ def eight(**changes):
     return [member(n, four_heads(), **changes) for n in range(8)]
 
 
-def test_models_of_the_papers_size_are_judged_by_these_rules_and_smaller_ones_by_the_earlier():
-    assert list(judged("circuits", eight())) == ["R4", "R5", "R6", "R7", "R12"]
-    assert list(judged("emergence", eight())) == ["R8", "R12"]
-    smaller = find_study("emergence").claims(EMERGENCE["smoke"].model_copy(update={"layers": 3}))
-    assert [claim.id for claim in smaller] == ["R8", "R12"]  # nothing departs here
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EmergenceConfig, "paper", {"layers": 24})
-        assert [claim.id for claim in find_study("emergence").claims(EMERGENCE["smoke"])] == ["R8"]
+@pytest.mark.parametrize(
+    ("study", "ids"), [("circuits", ["R4", "R5", "R6", "R7", "R12"]), ("emergence", ["R8", "R12"])]
+)
+def test_every_preset_is_judged_and_registered_by_the_same_rules(study, ids):
+    assert list(judged(study, eight())) == ids
+    registered = [register(find_study(study).claims(config)) for config in (CIRCUITS | EMERGENCE).values()]
+    assert list(registered[0]["claims"]) == ids
+    assert all(each == registered[0] for each in registered)
+
+
+@pytest.mark.parametrize("study", ["circuits", "emergence"])
+def test_below_the_papers_scale_nothing_is_settled_and_the_words_say_what_is_seen(study, monkeypatch):
+    config = CONFIGS[study]
+    monkeypatch.setattr(type(config), "paper", {"layers": 7})
+    for claim in judged(study, [member(n, four_heads(), loss=0.03) for n in range(8)]).values():
+        assert claim.verdict is Verdict.INCONCLUSIVE
+        assert f"layers {config.layers}, not 7" in claim.words
+        assert claim.here is not None and claim.here.verdict in (Verdict.REPRODUCED, Verdict.REFUTED)
 
 
 def test_what_both_ways_agree_on_is_reproduced():
@@ -196,9 +151,8 @@ def test_a_member_that_diverged_is_missing():
 
 
 def test_rules_are_registered_with_what_is_their_own():
-    rules = register(find_study("emergence").claims(CONFIGS["emergence"]))["claims"]["R8"]["rule"]
+    rules = registered_rule(register(find_study("emergence").claims(CONFIGS["emergence"])), "R8")
     assert rules["readings_agree"] is True and "32,768" in rules["untried"]
-    assert (
-        "untried"
-        not in register(find_study("emergence").claims(CONFIGS["emergence"]))["claims"]["R12"]["rule"]
+    assert "untried" not in registered_rule(
+        register(find_study("emergence").claims(CONFIGS["emergence"])), "R12"
     )

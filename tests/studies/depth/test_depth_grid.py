@@ -9,7 +9,7 @@ from hopscope.studies.depth.config import AXES, PRESETS, Configuration, DepthStu
 
 def test_the_paper_preset_is_the_papers_table():
     config = PRESETS["paper"]
-    units = config.plan()
+    units = config.jobs()
     assert sum(len(unit.members) for unit in units) == 128 and all(len(unit.members) == 8 for unit in units)
     for asked, steps in (("IC", 5), ("non-IC", 3)):
         depths = [each.layers for each in config.base() if each.asked == asked]
@@ -24,7 +24,7 @@ def test_the_paper_preset_is_the_papers_table():
     )
     assert (unit.training.steps, unit.training.batch_size, unit.task.pool) == (10_000, 512, 2**20)
     assert (unit.training.learning_rate, unit.training.weight_decay) == (1e-3, 0.1)
-    assert not any(config.departures(each) for each in config.base())
+    assert not any(config.protocol_deviations(each) for each in config.base())
 
 
 def test_final_loss_is_a_mean_over_the_last_hundred_steps():
@@ -40,10 +40,10 @@ def test_the_laptop_has_six_seeds_of_the_deepest_model():
 
 def test_members_are_numbered_through_and_know_their_configuration():
     config = DepthStudyConfig(sweeps=("steps", "specification"), members_per_unit=2)
-    members = [member for unit in config.plan() for member in unit.members]
+    members = [member for unit in config.jobs() for member in unit.members]
     assert [member.member for member in members] == list(range(len(members)))
     by_name = {each.name: each for each in config.grid()}
-    found = [by_name[unit.label] for unit in config.plan() for _ in unit.members]
+    found = [by_name[unit.label] for unit in config.jobs() for _ in unit.members]
     assert list(dict.fromkeys(found)) == config.grid()
     assert [member.overrides for member in members] == [each.overrides() for each in found]
     assert len({str(each.overrides()) for each in config.grid()}) == len(config.grid())
@@ -97,7 +97,7 @@ def test_what_cannot_be_trained_is_refused(fields, words):
 def test_the_study_is_found_and_says_what_its_units_need():
     study = find_study("depth")
     config = study.presets["smoke"]
-    for unit in study.plan(config):
+    for unit in study.jobs(config):
         task = study.task(unit, "cpu")
         assert task.positions == unit.model.length and task.output_size == unit.model.output_size
         assert task.readout == unit.model.readout and task.input_size == unit.model.input_size
@@ -113,4 +113,4 @@ def test_heads_may_be_narrower_than_the_stream_and_runs_without_that_keep_their_
 
 def test_clipping_is_told_among_the_departures():
     config = DepthStudyConfig(clip_norm=0.5)
-    assert "gradients clipped at 0.5" in config.departures(config.deepest())
+    assert "gradients clipped at 0.5" in config.protocol_deviations(config.deepest())

@@ -10,7 +10,7 @@ from hopscope.studies import find_study
 from hopscope.studies.depth.config import DepthStudyConfig
 from hopscope.studies.depth.values import LEARNED
 from hopscope.tasks.retrieval import RetrievalTask
-from hopscope.training.config import unit_plan
+from hopscope.training.config import job_of
 from hopscope.training.restore import load_ensemble
 
 DEEPEST = DepthStudyConfig(seeds=2, deepest_seeds=2, layers=(6,), layers_last=(), members_per_unit=1)
@@ -60,7 +60,7 @@ def test_bfloat16_learns_what_float32_does(tmp_path):
     assert verdicts == exact_verdicts
     assert all(max(*exact[step], *rounded[step]) < LEARNED for step in (1, 2))
     for unit in run.units:
-        model, task = load_ensemble(unit), RetrievalTask(unit_plan(unit).task)
+        model, task = load_ensemble(unit), RetrievalTask(job_of(unit).task)
         losses = [measure_retrieval(model.at(p), task, 256)["partial"] for p in ("float32", "bfloat16")]
         assert losses[0] != losses[1]
         assert losses[1][0] == pytest.approx(losses[0][0], abs=CLOSE)

@@ -12,7 +12,7 @@ from hopscope.runs.evidence import Evidence, Row
 from hopscope.studies import find_study
 from hopscope.studies.tiny_lm import page
 from hopscope.studies.tiny_lm.claims import claims
-from hopscope.studies.tiny_lm.config import plan
+from hopscope.studies.tiny_lm.config import jobs
 from hopscope.studies.tiny_lm.members import Member, of_members
 
 UNREAD = {
@@ -41,7 +41,7 @@ def tally(depth, right, of):
 def members_of(config, right):
     """Models whose exams are made up, of 97 questions each; `right` of the mixture at the last depth."""
     members = []
-    for unit in plan(config):
+    for unit in jobs(config):
         scores = [right[unit.label] if depth == config.depths[-1] else 89 for depth in config.depths]
         tallies = [tally(depth, score, 97) for depth, score in zip(config.depths, scores, strict=True)]
         members += [

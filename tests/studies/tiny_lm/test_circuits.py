@@ -19,7 +19,7 @@ MEMBERS = members_of(CONFIG, {"zipf": 97})
 
 
 def test_the_player_shows_what_the_paths_name_and_the_losses_by_depth():
-    found = CircuitView.model_validate(view(read(MEMBERS[0]), CONFIG, math.log(CONFIG.chains)))
+    found = CircuitView.model_validate(view(read(MEMBERS[0]), math.log(CONFIG.chains)))
     assert found.rows == ["given 1", "found 1", "given 2", "found 2", "word 2 “.”"]
     assert found.partial == {"D = 1": [1.4, 0.7, 0.1], "D = 2": [1.4, 0.7, 0.1]}
     assert found.checkpoints == list(STEPS)

@@ -66,7 +66,7 @@ def test_the_page_says_what_came_out(told):
     assert OF_ALL[case] in words
     gone = {"one diverged": ["uniform, seed 0"], "all diverged": [f"{mixture}, seed {seed}"
             for mixture in ("uniform", "zipf") for seed in (0, 1)]}.get(case, [])  # fmt: skip
-    assert (f"Training diverged: {'; '.join(gone)}. Of " in words) == bool(gone)
+    assert (f"Training diverged: {'; '.join(gone)}. There are no answers of " in words) == bool(gone)
     assert ("Ask it yourself" in words) == (case != "all diverged")
     asked = {row["model"] for row in table(story, "What they answer")}
     every = {row["model"]: row for row in table(story, "Which heads")}

@@ -2,10 +2,9 @@
 
 from hopscope.tasks.text import TextConfig
 from hopscope.tasks.text.functions import Applied
-from hopscope.tasks.text.generate import form
+from hopscope.tasks.text.generate import Drawn, form
 from hopscope.tasks.text.linear import Chains
 from hopscope.tasks.text.names import COUNTRIES
-from hopscope.tasks.text.page import Drawn
 from hopscope.tasks.text.relatives import RELATIVES, Family
 
 PROMPTS = {

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import fields
 from itertools import islice
 from math import factorial
 
@@ -37,6 +38,13 @@ ANY = [
 ]
 
 
+def record_of(question):
+    """A question without its structure, as JSON has it."""
+    named = {field.name: getattr(question, field.name) for field in fields(question)}
+    del named["structure"]
+    return named | {"acceptable": list(question.acceptable)}
+
+
 def named(config):
     return f"{config.formulation}-{config.depth}-{config.chains}"
 
@@ -61,8 +69,8 @@ def test_a_question_depends_on_its_index_only(formulation):
     assert list(questions(config, 3, seed=5)) == seven[:3]
     assert list(questions(config, 3, seed=5, start=4)) == seven[4:]
     assert question(config, 6, seed=5) == seven[6]
-    assert list(records(config, 7, seed=5)) == [one.record() for one in seven]
-    assert list(records(config, 2, seed=5, start=5)) == [one.record() for one in seven[5:]]
+    assert list(records(config, 7, seed=5)) == [record_of(one) for one in seven]
+    assert list(records(config, 2, seed=5, start=5)) == [record_of(one) for one in seven[5:]]
     assert not {one.prompt for one in seven} & {record["prompt"] for record in records(config, 7, seed=6)}
 
 

@@ -1,6 +1,5 @@
 """What holds for every question: places, chains, and how a wrong answer can come about."""
 
-import json
 import re
 from collections import Counter
 
@@ -124,12 +123,7 @@ def test_every_wrong_answer_is_explained_once(one):
 
 
 @given(asked())
-def test_the_record_is_plain_json(one):
-    keys = ["id", "formulation", "depth", "chains", "prompt", "answer", "acceptable"]
-    record = one.record()
-    assert list(record) == keys
-    assert json.loads(json.dumps(record)) == record
-    assert tuple(record["acceptable"]) == one.acceptable
+def test_the_answer_is_one_of_the_acceptable(one):
     assert one.answer in one.acceptable
     assert len(set(one.acceptable)) == (16 if one.formulation == "relatives" else one.chains)
 

@@ -10,7 +10,7 @@ import torch
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import PermutationConfig, RetrievalConfig
-from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training.config import MemberPlan, TrainingConfig, TrainJob
 from hopscope.training.engines import ENGINES, EngineName, chosen_engine
 
 SEEDS = torch.tensor([3, 5, 7])
@@ -25,10 +25,10 @@ CASES = {
 }
 
 
-def plan_of(task, shape):
+def job_of(task, shape):
     on = task.on()
     sizes = {"length": on.positions, "input_size": on.input_size, "output_size": on.output_size}
-    return UnitPlan(
+    return TrainJob(
         label="contract",
         task=task,
         model=TransformerConfig(input_kind=on.input_kind, readout=on.readout, **sizes, **shape),
@@ -41,23 +41,23 @@ def test_the_table_has_every_name_and_ends_with_an_engine_for_every_unit():
     assert set(ENGINES) == set(get_args(EngineName))
     assert all(engine.name == name for name, engine in ENGINES.items())
     last = list(ENGINES.values())[-1]
-    assert all(last.fits(plan_of(*case), device) for case in CASES.values() for device in ("cpu", "cuda"))
+    assert all(last.fits(job_of(*case), device) for case in CASES.values() for device in ("cpu", "cuda"))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_an_engine_keeps_the_contract(name):
-    engine, plan = ENGINES[name], plan_of(*CASES[name])
+    engine, job = ENGINES[name], job_of(*CASES[name])
     if not engine.installed():
         pytest.skip(f"{engine.packages} are optional")
-    assert chosen_engine(plan, "cpu") == name
-    model = Transformer.initial(plan.model, SEEDS)
+    assert chosen_engine(job, "cpu") == name
+    model = Transformer.initial(job.model, SEEDS)
     weights = model.parameters.flat.clone()
     found = []
     for _ in range(2):
         buffer = torch.full_like(weights, torch.nan)
         for view in model.parameters.views(buffer.zero_()).values():
             view.fill_(torch.nan)
-        gradient = engine.gradient(model, plan.task.on(), plan.training, SEEDS, buffer)
+        gradient = engine.gradient(model, job.task.on(), job.training, SEEDS, buffer)
         gradient(5)
         losses = {each: loss.clone() for each, loss in gradient(3).items()}
         found.append((losses, buffer))

@@ -18,8 +18,8 @@ from hopscope.tasks.losses import default_gradient
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training import engines
 from hopscope.training.budget import TimeBudget
-from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
-from hopscope.training.engines import ENGINES, batches, chosen_engine
+from hopscope.training.config import MemberPlan, TrainingConfig, TrainJob
+from hopscope.training.engines import ENGINES, chosen_engine
 from hopscope.training.optimizer import Optimizer
 from hopscope.training.trainer import Trainer
 
@@ -56,11 +56,10 @@ def test_equals_autograd(shape, batch):
     assert_equal(DeepGradient, model_of(shape), *drawn(shape, batch), tolerance)
 
 
-@pytest.mark.parametrize(("columns", "chunks"), [(1, 9), (7 * 32, 3), (10**6, 1)])
-def test_a_batch_is_cut_into_chunks_and_filled_up(monkeypatch, columns, chunks):
-    monkeypatch.setattr(batches, "_COLUMNS", columns)
+@pytest.mark.parametrize(("batch", "chunks"), [(67, 1), (300, 3)])
+def test_a_batch_is_cut_into_chunks_and_filled_up(batch, chunks):
     shape = config(mlp_ratio=1.0)
-    model, (inputs, targets) = model_of(shape), drawn(shape, 67)
+    model, (inputs, targets) = model_of(shape), drawn(shape, batch)
     assert_equal(DeepGradient, model, inputs, targets)
     seen = []
 
@@ -68,9 +67,11 @@ def test_a_batch_is_cut_into_chunks_and_filled_up(monkeypatch, columns, chunks):
         seen.append((member, samples.stop - samples.start))
         return torch.zeros_like(found)
 
-    DeepGradient(shape, model.parameters, 67)(inputs, loss_gradient, torch.zeros_like(model.parameters.flat))
+    DeepGradient(shape, model.parameters, batch)(
+        inputs, loss_gradient, torch.zeros_like(model.parameters.flat)
+    )
     assert len(seen) == chunks * len(SEEDS)
-    assert [sum(size for member, size in seen if member == index) for index in range(3)] == [67] * 3
+    assert [sum(size for member, size in seen if member == index) for index in range(3)] == [batch] * 3
 
 
 def test_sharp_attention_keeps_its_digits():
@@ -131,7 +132,7 @@ def test_the_buffers_of_one_batch_leave_nothing_in_the_next():
 # Training by it.
 
 
-def make_plan(*seeds, model=None, **training):
+def make_job(*seeds, model=None, **training):
     task = RetrievalConfig(chains=2, symbol_dim=2, steps=2, schedule=((11, "last"),))
     settings = {
         "steps": 31, "batch_size": 19, "checkpoint_every": 5, "evaluate_every": 3, "optimizer": "adamw",
@@ -143,7 +144,7 @@ def make_plan(*seeds, model=None, **training):
         length=made.positions, input_kind="vectors", input_size=made.input_size, output_size=made.output_size,
         readout=made.readout, **(model or {}),
     )  # fmt: skip
-    return UnitPlan(
+    return TrainJob(
         label="small",
         task=task,
         model=shape,
@@ -152,20 +153,20 @@ def make_plan(*seeds, model=None, **training):
     )
 
 
-def trainer_of(folder, plan, engine):
-    task = RetrievalTask(plan.task)
+def trainer_of(folder, job, engine):
+    task = RetrievalTask(job.task)
     members = [
         {"member": m.member, "unit": "aaaaaaaaaaaa", "index": i, "seed": m.seed, "overrides": {}}
-        for i, m in enumerate(plan.members)
+        for i, m in enumerate(job.members)
     ]
-    run = RunFolder.create(folder, "depth", plan.model_dump(mode="json"), members, None)
-    unit = run.unit("aaaaaaaaaaaa").create({"plan": plan.model_dump(mode="json")})
+    run = RunFolder.create(folder, "depth", job.model_dump(mode="json"), members, None)
+    unit = run.unit("aaaaaaaaaaaa").create({"plan": job.model_dump(mode="json")})
     batch = task.evaluation(11)
 
     def evaluate(model, members):
         return {("held_out", "loss"): task.losses(model(batch.inputs), batch)["loss"]}
 
-    return Trainer(plan, task, unit, evaluate, engine=ENGINES[engine])
+    return Trainer(job, task, unit, evaluate, engine=ENGINES[engine])
 
 
 def run(trainer, seconds=None):
@@ -180,7 +181,7 @@ def record(unit):
 
 @pytest.mark.parametrize("step", [3, 11])
 def test_the_slope_is_that_of_the_loss(step):
-    task = RetrievalTask(make_plan(5).task)
+    task = RetrievalTask(make_job(5).task)
     batch = task.sample(SEEDS, "train", range(step, step + 1), 13, annotate=False)
     assert (batch.weights == 0.0).any() == (step == 11)
     predictions = batch.targets.flip(1).clone().requires_grad_()
@@ -190,14 +191,14 @@ def test_the_slope_is_that_of_the_loss(step):
 
 @pytest.mark.parametrize(("engine", "mlp_ratio"), [("stacked", 0.0), ("stacked", 1.0), ("virtual", 0.0)])
 def test_losses_and_training_are_those_of_the_general_way(tmp_path, engine, mlp_ratio):
-    plan = make_plan(5, 7)
-    plan = plan.model_copy(update={"model": plan.model.model_copy(update={"mlp_ratio": mlp_ratio})})
+    job = make_job(5, 7)
+    job = job.model_copy(update={"model": job.model.model_copy(update={"mlp_ratio": mlp_ratio})})
     losses, ends = [], []
     for way in ("general", engine):
-        task, seeds = RetrievalTask(plan.task), torch.tensor([5, 7])
-        model = Transformer.initial(plan.model, seeds)
-        optimizer = Optimizer(model.parameters, plan.training)
-        gradient = ENGINES[way].gradient(model, task, plan.training, seeds, optimizer.gradient)
+        task, seeds = RetrievalTask(job.task), torch.tensor([5, 7])
+        model = Transformer.initial(job.model, seeds)
+        optimizer = Optimizer(model.parameters, job.training)
+        gradient = ENGINES[way].gradient(model, task, job.training, seeds, optimizer.gradient)
         several = []
         for step in range(23):
             found = gradient(step)
@@ -217,16 +218,16 @@ def test_losses_and_training_are_those_of_the_general_way(tmp_path, engine, mlp_
 
 @pytest.mark.parametrize("engine", ["stacked", "virtual"])
 def test_a_resumed_training_is_the_undisturbed_one(tmp_path, engine):
-    plan = make_plan(5, 7)
-    whole = trainer_of(tmp_path / "whole", plan, engine)
+    job = make_job(5, 7)
+    whole = trainer_of(tmp_path / "whole", job, engine)
     run(whole)
-    trainer = trainer_of(tmp_path / "parts", plan, engine)
+    trainer = trainer_of(tmp_path / "parts", job, engine)
     for _ in range(40):
         try:
             run(trainer, 1e-9)
             break
         except TimeBudgetReached:
-            trainer = trainer_of(tmp_path / "parts", plan, engine)
+            trainer = trainer_of(tmp_path / "parts", job, engine)
     assert record(trainer.unit) == record(whole.unit)
     assert len(record(whole.unit)) > 10
 
@@ -235,25 +236,25 @@ def test_a_resumed_training_is_the_undisturbed_one(tmp_path, engine):
 
 
 def test_it_is_for_the_papers_models_on_a_cpu():
-    plan = make_plan(5)
-    assert chosen_engine(plan, "cpu") == "stacked"
+    job = make_job(5)
+    assert chosen_engine(job, "cpu") == "stacked"
     for change in ({"norm": "post"}, {"norm": "none"}, {"positions": "learned", "position_size": 0}):
-        other = plan.model_copy(update={"model": plan.model.model_copy(update=change)})
+        other = job.model_copy(update={"model": job.model.model_copy(update=change)})
         assert chosen_engine(other, "cpu") == "general", change
-    rounded = plan.training.model_copy(update={"precision": "bfloat16"})
-    assert chosen_engine(plan.model_copy(update={"training": rounded}), "cpu") == "general"
+    rounded = job.training.model_copy(update={"precision": "bfloat16"})
+    assert chosen_engine(job.model_copy(update={"training": rounded}), "cpu") == "general"
 
 
 def test_without_numba_training_takes_the_general_way(monkeypatch):
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
-    plan = make_plan(5)
-    assert chosen_engine(plan, "cpu") == "general"
+    job = make_job(5)
+    assert chosen_engine(job, "cpu") == "general"
     with pytest.raises(UserError, match="numba"):
-        model = Transformer.initial(plan.model, torch.tensor([5]))
+        model = Transformer.initial(job.model, torch.tensor([5]))
         ENGINES["stacked"].gradient(
             model,
-            RetrievalTask(plan.task),
-            plan.training,
+            RetrievalTask(job.task),
+            job.training,
             torch.tensor([5]),
             model.parameters.flat,
         )
@@ -283,10 +284,10 @@ def test_tokens_and_learned_positions_equal_autograd(mlp_ratio):
 def test_a_small_language_model_is_trained_by_it():
     task = EquationsConfig(chains=3, depths=(1,))
     shape = {"length": task.positions, "input_size": 20, "output_size": 20, "readout": task.readout}
-    plan = UnitPlan(
+    job = TrainJob(
         label="language", task=task, model=TransformerConfig(**shape),
         training=TrainingConfig(steps=1), members=(MemberPlan(member=0, seed=0),),
     )  # fmt: skip
-    assert chosen_engine(plan, "cpu") == "stacked"
-    blind = plan.model_copy(update={"model": TransformerConfig(**shape, causal=False)})
+    assert chosen_engine(job, "cpu") == "stacked"
+    blind = job.model_copy(update={"model": TransformerConfig(**shape, causal=False)})
     assert chosen_engine(blind, "cpu") == "general"

@@ -147,18 +147,18 @@ def test_the_buffers_of_one_batch_leave_nothing_in_the_next(positions):
 # Training by it.
 
 
-def encoder(plan):
-    """The plan with a model that it is for."""
-    return plan.model_copy(update={"model": plan.model.model_copy(update={"activation": "relu"})})
+def encoder(job):
+    """The job with a model that it is for."""
+    return job.model_copy(update={"model": job.model.model_copy(update={"activation": "relu"})})
 
 
 @pytest.mark.parametrize("positions", ["learned", "none"])
-def test_training_ends_where_the_general_way_does(start, finish, plan_of, positions):
-    plan = encoder(plan_of(5, 7, steps=61, learning_rate=3e-3))
-    plan = plan.model_copy(update={"model": plan.model.model_copy(update={"positions": positions})})
+def test_training_ends_where_the_general_way_does(start, finish, job_of, positions):
+    job = encoder(job_of(5, 7, steps=61, learning_rate=3e-3))
+    job = job.model_copy(update={"model": job.model.model_copy(update={"positions": positions})})
     ends = []
     for engine in ("general", "fused"):
-        trainer = start(plan, name=engine, engine=engine)
+        trainer = start(job, name=engine, engine=engine)
         finish(trainer)
         ends.append({name: view.detach() for name, view in trainer.model.weights.items()})
     general, by_fused = ends
@@ -169,28 +169,28 @@ def test_training_ends_where_the_general_way_does(start, finish, plan_of, positi
     assert any(not torch.equal(by_fused[name], expected) for name, expected in general.items())
 
 
-def test_a_resumed_training_is_the_undisturbed_one(start, finish, plan_of, record):
-    plan = encoder(plan_of(5, 7, steps=23))
-    whole = start(plan, name="whole", engine="fused")
+def test_a_resumed_training_is_the_undisturbed_one(start, finish, job_of, record):
+    job = encoder(job_of(5, 7, steps=23))
+    whole = start(job, name="whole", engine="fused")
     finish(whole)
-    trainer = start(plan, name="parts", engine="fused")
+    trainer = start(job, name="parts", engine="fused")
     for _ in range(30):
         try:
             finish(trainer, 1e-9)
             break
         except TimeBudgetReached:
-            trainer = start(plan, name="parts", engine="fused")
+            trainer = start(job, name="parts", engine="fused")
     assert record(trainer.unit) == record(whole.unit)
 
 
 # Which units it is for.
 
 
-def test_only_the_presentations_layer_is_trained_by_it(plan_of):
-    plan = encoder(plan_of(5))
-    assert chosen_engine(plan, "cpu") == "fused"
-    assert chosen_engine(plan, "cuda") == "compiled"
-    rounded = plan.model_copy(update={"training": plan.training.model_copy(update={"precision": "bfloat16"})})
+def test_only_the_presentations_layer_is_trained_by_it(job_of):
+    job = encoder(job_of(5))
+    assert chosen_engine(job, "cpu") == "fused"
+    assert chosen_engine(job, "cuda") == "compiled"
+    rounded = job.model_copy(update={"training": job.training.model_copy(update={"precision": "bfloat16"})})
     assert chosen_engine(rounded, "cpu") == "general"
     for change in (
         {"layers": 2},
@@ -199,13 +199,13 @@ def test_only_the_presentations_layer_is_trained_by_it(plan_of):
         {"mlp_ratio": 0.0},
         {"causal": False},
     ):
-        other = plan.model_copy(update={"model": plan.model.model_copy(update=change)})
+        other = job.model_copy(update={"model": job.model.model_copy(update=change)})
         assert chosen_engine(other, "cpu") == "general", change
 
 
-def test_without_numba_training_takes_the_general_way(plan_of, monkeypatch):
+def test_without_numba_training_takes_the_general_way(job_of, monkeypatch):
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
-    assert chosen_engine(encoder(plan_of(5)), "cpu") == "general"
+    assert chosen_engine(encoder(job_of(5)), "cpu") == "general"
     ENGINES["general"].check("cpu")
     with pytest.raises(UserError, match=r"expected numba.*run pip install 'hopscope\[fast\]'"):
         ENGINES["fused"].check("cpu")

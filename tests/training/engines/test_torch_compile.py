@@ -68,10 +68,9 @@ def test_every_depth_has_the_same_programs(found):
 
 
 def test_a_failure_to_compile_is_one_clear_line(found):
-    assert found["refused"] == (
-        "engine: expected torch.compile to work, found: no space left on device; "
-        "mend that, or use --engine general"
-    )
+    for fact in ("engine: expected", "found: no space left on device", "--engine general"):
+        assert fact in found["refused"]
+    assert "\n" not in found["refused"]
 
 
 @pytest.mark.soak
@@ -86,10 +85,8 @@ def test_a_missing_compiler_is_one_clear_line(monkeypatch, device, variable):
     monkeypatch.setenv(variable, "no-such-compiler")
     with pytest.raises(UserError) as raised:
         ENGINES["compiled"].check(device)
-    assert str(raised.value) == (
-        "engine: expected a compiler for torch.compile, found no no-such-compiler; "
-        f"install one, name one in {variable}, or use --engine general"
-    )
+    for fact in ("engine: expected a compiler", "no-such-compiler", f"in {variable}", "--engine general"):
+        assert fact in str(raised.value)
     monkeypatch.setenv(variable, sys.executable)
     ENGINES["compiled"].check(device)
 

@@ -5,9 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopscope.studies.circuit_study.config import plan as plans_of
+from hopscope.studies.circuit_study.config import jobs as jobs_of
 from hopscope.studies.emergence.config import PRESETS
-from hopscope.training.engines import batches, chosen_engine
+from hopscope.training.engines import chosen_engine
 
 from .written_out import KEY_BIAS, SEEDS, assert_equal, by_way, config, drawn, model_of, reference
 
@@ -33,11 +33,10 @@ def test_equals_autograd(shape, batch):
     assert_equal(VirtualGradient, model_of(shape), *drawn(shape, batch))
 
 
-@pytest.mark.parametrize(("columns", "chunks"), [(1, 9), (7 * 32, 3), (10**6, 1)])
-def test_a_batch_is_cut_into_chunks_and_filled_up(monkeypatch, columns, chunks):
-    monkeypatch.setattr(batches, "_COLUMNS", columns)
+@pytest.mark.parametrize(("batch", "chunks"), [(67, 1), (300, 3)])
+def test_a_batch_is_cut_into_chunks_and_filled_up(batch, chunks):
     shape = config(layers=3, width=31)
-    model, (inputs, targets) = model_of(shape), drawn(shape, 67)
+    model, (inputs, targets) = model_of(shape), drawn(shape, batch)
     assert_equal(VirtualGradient, model, inputs, targets)
     seen = []
 
@@ -49,9 +48,9 @@ def test_a_batch_is_cut_into_chunks_and_filled_up(monkeypatch, columns, chunks):
     views = model.parameters.views(gradient)
     for view in views.values():
         view.fill_(torch.nan)
-    VirtualGradient(shape, model.parameters, 67)(inputs, loss_gradient, gradient)
+    VirtualGradient(shape, model.parameters, batch)(inputs, loss_gradient, gradient)
     assert len(seen) == chunks * len(SEEDS)
-    assert [sum(size for member, size in seen if member == index) for index in range(3)] == [67] * 3
+    assert [sum(size for member, size in seen if member == index) for index in range(3)] == [batch] * 3
     assert all((view == 0.0).all() for view in views.values()), "no slope, no gradient"
 
 
@@ -125,4 +124,4 @@ def test_the_buffers_of_one_batch_leave_nothing_in_the_next():
 )
 def test_it_is_for_narrow_heads_on_a_wide_stream(changes, expected):
     made = PRESETS["paper"].model_copy(update={"precision": "float32", **changes})
-    assert chosen_engine(plans_of(made)[0], "cpu") == expected
+    assert chosen_engine(jobs_of(made)[0], "cpu") == expected

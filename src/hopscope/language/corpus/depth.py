@@ -111,10 +111,8 @@ def shuffled(text: Sequence[Sentence], window: int, address: str) -> Iterator[Se
     """
     for number, piece in enumerate(_pieces(text, window)):
         words = [word for sentence in piece for word in sentence]
-        order = Draws(f"{address}/{number}", words_of(numbers=1, permutations=(len(words),))).permutation(
-            len(words)
-        )
-        mixed = (words[place] for place in order)
+        draws = Draws(f"{address}/{number}", words_of(numbers=1, permutations=(len(words),)))
+        mixed = (words[place] for place in draws.permutation(len(words)))
         yield from (tuple(islice(mixed, len(sentence))) for sentence in piece)
 
 

@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -74,10 +74,21 @@ def read_counts(file: Path) -> StepCounts:
         record = None
     if not isinstance(record, dict) and file.suffix != ".json":
         _, labels = labelled(text)
-        return _counts(file, str(file), histogram(labels))
+        record = {"file": str(file), "histogram": histogram(labels)}
     if not isinstance(record, dict) or not isinstance(record.get("histogram"), dict) or "file" not in record:
         raise _foreign(file, "none" if record is None else "other JSON")
-    return _counts(file, str(record["file"]), record["histogram"])
+    # Without folders: where a text lies changes nothing.
+    name = "standard input" if record["file"] == "-" else Path(str(record["file"])).name
+    counted = record["histogram"]
+    steps = sorted(int(label) for label in counted if label.isdigit())
+    if not steps or steps != list(range(1, len(steps) + 1)):
+        raise _foreign(file, f"counts of {', '.join(map(str, steps)) or 'no'} steps")
+    try:
+        counts = tuple(counted[str(step)] for step in steps)
+        return StepCounts(text=name, tokens=sum(counted.values()), counts=counts)
+    except (TypeError, ValidationError) as error:
+        said = validation_line(error) if isinstance(error, ValidationError) else "counts that are no numbers"
+        raise _foreign(file, said) from None
 
 
 def _foreign(file: Path, found: str) -> UserError:
@@ -85,18 +96,3 @@ def _foreign(file: Path, found: str) -> UserError:
         f"{file}: expected a text, or the JSON that hopscope corpus FILE --json prints, found {found}; "
         "name another file"
     )
-
-
-def _counts(file: Path, text: str, counted: dict[str, Any]) -> StepCounts:
-    # Without folders: where a text lies changes nothing.
-    name = "standard input" if text == "-" else Path(text).name
-    try:
-        steps = sorted(int(name) for name in counted if name.isdigit())
-        if not steps or steps != list(range(1, len(steps) + 1)):
-            raise _foreign(file, f"counts of {', '.join(map(str, steps)) or 'no'} steps")
-        return StepCounts(
-            text=name, tokens=sum(counted.values()), counts=tuple(counted[str(step)] for step in steps)
-        )
-    except (TypeError, ValidationError) as error:
-        said = validation_line(error) if isinstance(error, ValidationError) else "counts that are no numbers"
-        raise _foreign(file, said) from None

@@ -5,11 +5,10 @@ it takes until no other acceptable answer begins like that, and the best one cou
 limit on attempts; a model that would rather say something else is not asked.
 """
 
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import count
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -34,8 +33,7 @@ Head = tuple[int, int]
 """Layer and head, both from 0."""
 
 
-@dataclass(frozen=True)
-class Ablation:
+class Ablation(NamedTuple):
     """Heads that are taken out at every token, and what stands there instead.
 
     Attributes:
@@ -52,13 +50,12 @@ class Ablation:
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class Answers:
-    """What a model chose.
+class Answers(NamedTuple):
+    """What a model chose, for each question.
 
     Attributes:
-        correct: whether it was the right answer, for each question.
-        margin: log-probability of the right answer minus that of the best other one, for each question.
+        correct: whether it was the right answer.
+        margin: log-probability of the right answer minus that of the best other one.
     """
 
     correct: NDArray[np.float64]
@@ -86,13 +83,13 @@ def choose(model: Attentive, texts: Sequence[Tokenized], ablation: Ablation | No
         [sum(told[row, prefix[:cut]] for cut in range(1, len(prefix) + 1)) for prefix in found]
         for row, found in enumerate(prefixes)
     ]
-    margins = [_margin(found, text.right) for found, text in zip(scores, texts, strict=True)]
-    margin = np.asarray(margins)
+    margin = np.asarray(
+        [
+            found[text.right] - max(found[: text.right] + found[text.right + 1 :])
+            for found, text in zip(scores, texts, strict=True)
+        ]
+    )
     return Answers((margin > 0).astype(np.float64), margin)
-
-
-def _margin(scores: Sequence[float], right: int) -> float:
-    return scores[right] - max(score for place, score in enumerate(scores) if place != right)
 
 
 def _prefixes(text: Tokenized) -> list[tuple[int, ...]]:
@@ -127,28 +124,21 @@ def _children(
 
 def _without(
     model: Attentive, ablation: Ablation | None, owners: Sequence[Tokenized], batch: Padded
-) -> "nullcontext[None]":
+) -> AbstractContextManager[None]:
     if ablation is None or not ablation.heads:
         return nullcontext()
-    outputs = ablation.outputs
-    roles = outputs.numbers(owners, batch)
+    roles = ablation.outputs.numbers(owners, batch)
 
     def replace(layer: int, found: Tensor) -> Tensor | None:
         heads = [head for where, head in ablation.heads if where == layer]
         if not heads:
             return None
         instead = _instead(ablation, layer, roles, batch.rows).to(found.dtype)
-        chosen = _slices(heads, model.layers[layer].head_dim, found)
-        return torch.where(chosen, instead, found)
+        chosen = torch.zeros(model.heads, model.layers[layer].head_dim, dtype=torch.bool, device=found.device)
+        chosen[heads] = True
+        return torch.where(chosen.flatten(), instead, found)
 
-    return changed(model, replace)  # type: ignore[return-value]
-
-
-def _slices(heads: Iterable[int], head_dim: int, found: Tensor) -> Tensor:
-    chosen = torch.zeros(found.shape[-1], dtype=torch.bool, device=found.device)
-    for head in heads:
-        chosen[head * head_dim : (head + 1) * head_dim] = True
-    return chosen
+    return changed(model, replace)
 
 
 def _instead(

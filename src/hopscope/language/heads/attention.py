@@ -6,6 +6,7 @@ batch, whatever the number of questions; what is kept are sums.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,14 +21,12 @@ ANY = 0
 """Number of the role that every token has: it stands in for roles that were not met."""
 
 
-@dataclass(frozen=True)
-class Scores:
+class Scores(NamedTuple):
     """Attention to one target, mean over questions.
 
     Attributes:
         mean: share of attention, [layer, head].
-        low: lower end of the 95 % t interval over questions, [layer, head]; NaN for one question.
-        high: its upper end.
+        low, high: ends of the 95 % t interval over questions, [layer, head]; NaN for one question.
         floor: what a head pays that looks everywhere alike: target tokens / visible tokens.
         questions: that have the target.
     """
@@ -70,38 +69,31 @@ class Outputs:
             self.counts.index_add_(0, roles, torch.ones_like(roles, dtype=torch.float32))
             self.counts[ANY] += len(roles)
         if self.examples[layer].shape[1]:
-            self._keep(layer, found, roles)
-
-    def _keep(self, layer: int, found: Tensor, roles: Tensor) -> None:
-        for role in [ANY, *roles.unique().tolist()]:
-            first = int(self.kept[layer, role])
-            more = found if role == ANY else found[roles == role]
-            more = more[: self.examples[layer].shape[1] - first]
-            self.examples[layer][role, first : first + len(more)] = more
-            self.kept[layer, role] += len(more)
+            for role in [ANY, *roles.unique().tolist()]:
+                first = int(self.kept[layer, role])
+                more = found if role == ANY else found[roles == role]
+                more = more[: self.examples[layer].shape[1] - first]
+                self.examples[layer][role, first : first + len(more)] = more
+                self.kept[layer, role] += len(more)
 
     def numbers(self, texts: Sequence[Tokenized], batch: Padded) -> Int64[Tensor, "batch position"]:
         """The role of every token in a batch; what follows a prompt counts as its last token."""
         width = batch.ids.shape[1]
-        rows = [
-            [self.roles.get(role, ANY) for role in _extended(texts[row].roles, width)] for row in batch.rows
-        ]
+        rows = []
+        for row in batch.rows:
+            found = [self.roles.get(role, ANY) for role in texts[row].roles]
+            rows.append(found + [found[-1]] * (width - len(found)))
         return torch.tensor(rows, device=batch.ids.device)
 
 
-def _extended(roles: Sequence[str], length: int) -> list[str]:
-    return [*roles, *([roles[-1]] * (length - len(roles)))]
-
-
-@dataclass(frozen=True)
-class _Pairs:
-    """All pairs of row and token of a batch, flat: where they are, and what each counts for, how much.
+class _Pairs(NamedTuple):
+    """All pairs of row and token of a batch that a target joins, flat.
 
     Attributes:
         where: place in the batch, row and token.
-        slot: a question's target.
+        slot: which question's target it belongs to.
         weight: one by the rows of that target.
-        slots: name and floor of each.
+        slots: name of each slot's target, and what uniform attention pays to it.
     """
 
     where: Int64[Tensor, "pair 3"]

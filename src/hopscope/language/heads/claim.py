@@ -66,18 +66,16 @@ def judge(costs: Sequence[Cost], pretrained: bool, *, here: bool = False) -> Jud
     ]
     cost = (room or able)[-1]
     lack = "" if here else _missing(cost, bool(room), pretrained)
-    parts = {
-        name: _judged(estimate, PARTS[name], cost.questions, lack)
-        for name, estimate in zip(PARTS, (cost.top_cost, cost.random_cost), strict=True)
-    }
+    parts = {}
+    for (name, criterion), (value, interval) in zip(
+        PARTS.items(), (cost.top_cost, cost.random_cost), strict=True
+    ):
+        parts[name] = judge_interval(
+            value, interval or (value, value), criterion, n=cost.questions, lacks=lack or None
+        )
     found = combine_parts(parts)
     where = f"depth {cost.depth}, {cost.k} heads, accuracy {cost.clean.value:.2f} with all: "
     return found.model_copy(update={"words": where + found.words})
-
-
-def _judged(estimate: Estimate, criterion: Criterion, n: int, lack: str) -> Judgement:
-    interval = estimate.interval or (estimate.value, estimate.value)
-    return judge_interval(estimate.value, interval, criterion, n=n, at_scale=not lack, missing=lack)
 
 
 def _low(estimate: Estimate) -> float:

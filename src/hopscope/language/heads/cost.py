@@ -1,14 +1,13 @@
 """What it costs to take heads out: accuracy with and without them, with intervals over questions and draws."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hopscope.claims.intervals import Interval, bootstrap_mean, mean, wilson
-from hopscope.language.heads.answers import Ablation, Answers, Head, Method, choose
+from hopscope.language.heads.answers import Ablation, Head, Method, choose
 from hopscope.language.heads.attention import Outputs
 from hopscope.language.heads.model import Attentive
 from hopscope.language.heads.ranking import matched
@@ -17,46 +16,24 @@ from hopscope.language.heads.tokens import Tokenized
 RESAMPLES = 10_000
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """A share with its 95 % interval, which one question alone does not have."""
 
     value: float
     interval: Interval | None
 
-    @property
-    def ends(self) -> list[float] | None:
-        """The interval as JSON has it."""
-        return None if self.interval is None else list(self.interval)
 
-    def record(self) -> dict[str, Any]:
-        """An accuracy as JSON has it."""
-        return {"accuracy": self.value, "interval": self.ends}
-
-    def points(self, name: str) -> dict[str, Any]:
-        """A cost as JSON has it: in points."""
-        return {
-            name: 100 * self.value,
-            f"{name}_interval": None if self.interval is None else [100 * end for end in self.interval],
-        }
-
-
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """What taking `k` heads out costs at one depth.
 
     Attributes:
-        depth: of the questions.
-        k: heads.
         heads: the top ones.
         questions: how many.
         guess: mean chance of a blind guess.
-        clean: accuracy with all heads (Wilson interval).
-        top: accuracy without the top heads (Wilson interval).
+        clean, top: accuracy with all heads, and without the top ones (Wilson intervals).
         random: mean accuracy without as many others (bootstrap over questions and draws).
         draws: sets of others.
-        top_cost: clean minus top, of the same questions (bootstrap over questions).
-        random_cost: clean minus random, likewise.
+        top_cost, random_cost: clean minus top (bootstrap over questions), and minus random (as `random`).
         margins: mean log-odds of the right answer against the best other one: clean, without the top heads, without
             others.
     """
@@ -75,19 +52,27 @@ class Cost:
     margins: tuple[float, float, float]
 
     def record(self) -> dict[str, Any]:
-        """One entry of `ablation`, see docs/heads.md."""
+        """One entry of `ablation`, see docs/heads.md: accuracies as shares, costs in points."""
+        cost: dict[str, Any] = {}
+        for name, (value, interval) in (("top", self.top_cost), ("random", self.random_cost)):
+            cost[name] = 100 * value
+            cost[f"{name}_interval"] = None if interval is None else [100 * end for end in interval]
         return {
             "depth": self.depth,
             "k": self.k,
             "heads": [list(head) for head in self.heads],
             "questions": self.questions,
             "guess": self.guess,
-            **self.clean.record(),
-            "top": self.top.record(),
-            "random": self.random.record() | {"draws": self.draws},
-            "cost": self.top_cost.points("top") | self.random_cost.points("random"),
+            **_accuracy(self.clean),
+            "top": _accuracy(self.top),
+            "random": {**_accuracy(self.random), "draws": self.draws},
+            "cost": cost,
             "margin": dict(zip(("clean", "top", "random"), self.margins, strict=True)),
         }
+
+
+def _accuracy(found: Estimate) -> dict[str, Any]:
+    return {"accuracy": found.value, "interval": found.interval and list(found.interval)}
 
 
 def costs(
@@ -119,43 +104,41 @@ def costs(
         UserError: a question is too long, or its answers cannot be told apart by tokens.
     """
     clean = choose(model, texts)
-    guess = mean([1 / len(text.continuations) for text in texts])
     found = []
     for k in sizes:
         heads = order[:k]
         sets = matched(heads, (len(model.layers), model.heads), draws, seed)
-        top = choose(model, texts, Ablation(frozenset(heads), method, outputs, seed))
-        others = [choose(model, texts, Ablation(each, method, outputs, seed)) for each in sets]
-        found.append(_cost(depth, heads, guess, clean, top, others))
+        top, *others = (
+            choose(model, texts, Ablation(frozenset(each), method, outputs, seed)) for each in (heads, *sets)
+        )
+        accuracy = np.stack([other.correct for other in others])
+        lost = clean.correct - top.correct
+        found.append(
+            Cost(
+                depth,
+                k=len(heads),
+                heads=tuple(heads),
+                questions=len(texts),
+                guess=mean([1 / len(text.continuations) for text in texts]),
+                clean=_share(clean.correct),
+                top=_share(top.correct),
+                random=Estimate(float(accuracy.mean()), two_way(accuracy)),
+                draws=len(others),
+                top_cost=Estimate(float(lost.mean()), bootstrap_mean(lost.tolist())),
+                random_cost=Estimate(
+                    float((clean.correct - accuracy).mean()), two_way(clean.correct - accuracy)
+                ),
+                margins=(
+                    float(clean.margin.mean()),
+                    float(top.margin.mean()),
+                    float(np.mean([other.margin for other in others])),
+                ),
+            )
+        )
     return found
 
 
-def _cost(
-    depth: int, heads: Sequence[Head], guess: float, clean: Answers, top: Answers, others: Sequence[Answers]
-) -> Cost:
-    accuracy = np.stack([other.correct for other in others])
-    lost = clean.correct - top.correct
-    return Cost(
-        depth=depth,
-        k=len(heads),
-        heads=tuple(heads),
-        questions=len(lost),
-        guess=guess,
-        clean=_estimate(clean.correct),
-        top=_estimate(top.correct),
-        random=Estimate(float(accuracy.mean()), two_way(accuracy)),
-        draws=len(others),
-        top_cost=Estimate(float(lost.mean()), bootstrap_mean(lost.tolist())),
-        random_cost=Estimate(float((clean.correct - accuracy).mean()), two_way(clean.correct - accuracy)),
-        margins=(
-            float(clean.margin.mean()),
-            float(top.margin.mean()),
-            float(np.mean([other.margin for other in others])),
-        ),
-    )
-
-
-def _estimate(correct: NDArray[np.float64]) -> Estimate:
+def _share(correct: NDArray[np.float64]) -> Estimate:
     n = len(correct)
     return Estimate(float(correct.mean()), wilson(int(correct.sum()), n) if n > 1 else None)
 

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -32,9 +32,8 @@ _PATIENCE = 10.0
 """Seconds within which the hub must answer."""
 
 
-@dataclass(frozen=True)
-class Layer:
-    """One layer's attention.
+class Layer(NamedTuple):
+    """The attention of one layer of a model.
 
     Attributes:
         attention: returns its weights, [batch, head, query, key], as one of several values.
@@ -54,7 +53,6 @@ class Attentive:
     Attributes:
         name: as it was given.
         model: a causal language model of transformers, in evaluation mode.
-        tokenizer: its tokenizer.
         layers: those with attention, first to last.
         heads: in each layer.
     """
@@ -237,8 +235,7 @@ def changed(model: Attentive, change: Change) -> AbstractContextManager[None]:
     )
 
 
-@dataclass(frozen=True)
-class Padded:
+class Padded(NamedTuple):
     """Rows of tokens, filled up at the end: with causal attention no token sees what was filled in.
 
     Attributes:
@@ -273,16 +270,12 @@ def batches(model: Attentive, sequences: Sequence[Sequence[int]]) -> Iterator[Pa
             if count * model.heads * len(sequences[order[count - 1]]) ** 2 <= FLOATS
         )
         count = next(fits, 1)
-        yield _padded(sequences, order[:count], model.device)
+        rows, length = tuple(order[:count]), len(sequences[order[count - 1]])
+        ids = torch.tensor([[*sequences[row], *([0] * (length - len(sequences[row])))] for row in rows])
+        lengths = torch.tensor([len(sequences[row]) for row in rows])
+        mask = torch.arange(length)[None] < lengths[:, None]
+        yield Padded(rows, ids.to(model.device), mask.to(model.device))
         del order[:count]
-
-
-def _padded(sequences: Sequence[Sequence[int]], rows: Sequence[int], device: torch.device) -> Padded:
-    length = max(len(sequences[row]) for row in rows)
-    ids = torch.tensor([[*sequences[row], *([0] * (length - len(sequences[row])))] for row in rows])
-    lengths = torch.tensor([len(sequences[row]) for row in rows])
-    mask = torch.arange(length)[None] < lengths[:, None]
-    return Padded(tuple(rows), ids.to(device), mask.to(device))
 
 
 def hidden_pass(model: Attentive, batch: Padded) -> None:

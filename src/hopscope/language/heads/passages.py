@@ -72,9 +72,26 @@ class Passage(Config):
         Raises:
             UserError: a mark is not in the text, or not in one place only.
         """
-        place = _Places(self.text, id)
-        names = self._names(place)
-        facts = [self._fact(fact, place, names, f"fact {n}") for n, fact in enumerate(self.facts, 1)]
+
+        def mention(mark: Mark, name: str, symbol: str | None = None) -> Mention:
+            """The mention of a symbol; of one without a name, what is written, without capitals."""
+            start, end = _span(self.text, mark, f"{id}, {name}")
+            return Mention(symbol or self.text[start:end].casefold(), start, end)
+
+        # Of each step, the name of its symbol, as it is found; None where several are found at once.
+        names: dict[int, str | None] = {0: mention(self.query, "query").symbol}
+        for number, fact in enumerate(self.facts, 1):
+            name = mention(fact.found, f"fact {number}, found").symbol
+            names[fact.step] = None if fact.step in names else name
+        facts = []
+        for number, fact in enumerate(self.facts, 1):
+            marks = fact.given if isinstance(fact.given, list) else [fact.given]
+            # What is given to a step is what the step before has found, in whatever form it is written.
+            known = names[fact.step - 1] if len(marks) == 1 else None
+            given = tuple(mention(mark, f"fact {number}, given", known) for mark in marks)
+            found = mention(fact.found, f"fact {number}, found", names[fact.step])
+            start, end = min(m.start for m in (*given, found)), max(m.end for m in (*given, found))
+            facts.append(Fact(0, fact.step, given, found, start, end))
         depth = max(names)
         return Question(
             id=id,
@@ -86,31 +103,13 @@ class Passage(Config):
             acceptable=tuple(self.acceptable),
             structure=Structure(
                 chain=0,
-                query=(place.mention(self.query, "query", names[0]),),
+                query=(mention(self.query, "query", names[0]),),
                 facts=tuple(sorted(facts, key=lambda fact: fact.start)),
                 symbols=(tuple(names[step] or "" for step in range(depth + 1)),),
                 answers=(self.answer,),
                 alternatives=(),
             ),
         )
-
-    def _names(self, place: "_Places") -> dict[int, str | None]:
-        """Of each step, the name of its symbol, as it is found; None where several are found at once."""
-        names: dict[int, str | None] = {0: place.mention(self.query, "query").symbol}
-        for number, fact in enumerate(self.facts, 1):
-            name = place.mention(fact.found, f"fact {number}, found").symbol
-            names[fact.step] = None if fact.step in names else name
-        return names
-
-    def _fact(self, fact: MarkedFact, place: "_Places", names: dict[int, str | None], name: str) -> Fact:
-        """What is given to a step is what the step before has found, in whatever form it is written."""
-        marks = fact.given if isinstance(fact.given, list) else [fact.given]
-        known = names[fact.step - 1] if len(marks) == 1 else None
-        given = tuple(place.mention(mark, f"{name}, given", known) for mark in marks)
-        found = place.mention(fact.found, f"{name}, found", names[fact.step])
-        mentions = (*given, found)
-        start, end = min(m.start for m in mentions), max(m.end for m in mentions)
-        return Fact(0, fact.step, given, found, start, end)
 
 
 _PASSAGES = TypeAdapter(list[Passage])
@@ -144,36 +143,25 @@ def read_passages(path: Path) -> list[Question]:
     return found
 
 
-class _Places:
-    """Where marks stand in a text."""
-
-    def __init__(self, text: str, id: str) -> None:
-        self.text, self.id = text, id
-
-    def mention(self, mark: Mark, name: str, symbol: str | None = None) -> Mention:
-        """The mention of a symbol; of one without a name, what is written, without capitals."""
-        start, end = self._span(mark, name)
-        return Mention(symbol or self.text[start:end].casefold(), start, end)
-
-    def _span(self, mark: Mark, name: str) -> tuple[int, int]:
-        if isinstance(mark, tuple):
-            if not 0 <= mark[0] < mark[1] <= len(self.text):
-                raise UserError(
-                    f"{self.id}, {name}: expected characters within 0 to {len(self.text)}, "
-                    f"found {list(mark)}; count them in the text"
-                )
-            return mark
-        wanted, place = (mark, None) if isinstance(mark, str) else (mark.text, mark.occurrence)
-        starts = [at for at in range(len(self.text)) if wanted and self.text.startswith(wanted, at)]
-        if place is None and len(starts) != 1:
+def _span(text: str, mark: Mark, name: str) -> tuple[int, int]:
+    """Where a mark stands in a text, as its first character and the one past its last."""
+    if isinstance(mark, tuple):
+        if not 0 <= mark[0] < mark[1] <= len(text):
             raise UserError(
-                f"{self.id}, {name}: expected {wanted!r} once in the text, found it {len(starts)} times; "
-                'write {"text": …, "occurrence": n}, or the first character and the one past the last'
+                f"{name}: expected characters within 0 to {len(text)}, found {list(mark)}; count them in the text"
             )
-        if place is not None and len(starts) < place:
-            raise UserError(
-                f"{self.id}, {name}: expected occurrence {place} of {wanted!r} in the text, "
-                f"found {len(starts)}; count them in the text"
-            )
-        start = starts[(place or 1) - 1]
-        return start, start + len(wanted)
+        return mark
+    wanted, place = (mark, None) if isinstance(mark, str) else (mark.text, mark.occurrence)
+    starts = [at for at in range(len(text)) if wanted and text.startswith(wanted, at)]
+    if place is None and len(starts) != 1:
+        raise UserError(
+            f"{name}: expected {wanted!r} once in the text, found it {len(starts)} times; "
+            'write {"text": …, "occurrence": n}, or the first character and the one past the last'
+        )
+    if place is not None and len(starts) < place:
+        raise UserError(
+            f"{name}: expected occurrence {place} of {wanted!r} in the text, found {len(starts)}; "
+            "count them in the text"
+        )
+    start = starts[(place or 1) - 1]
+    return start, start + len(wanted)

@@ -93,8 +93,11 @@ def matched(top: Sequence[Head], shape: tuple[int, int], draws: int, seed: int) 
         return [frozenset(head for part in parts for head in part) for parts in every]
     found: dict[frozenset[Head], None] = {}
     for attempt in range(_ATTEMPTS * draws):
-        drawn = (_drawn(rest[layer], n, seed, attempt, layer) for layer, n in wanted.items())
-        found.setdefault(frozenset(head for part in drawn for head in part))
+        drawn = []
+        for layer, n in wanted.items():
+            words = bits(seed, "intervene", attempt, torch.arange(len(rest[layer])), block=layer)[:, 0]
+            drawn += [rest[layer][place] for place in words.argsort(stable=True)[:n].tolist()]
+        found.setdefault(frozenset(drawn))
         if len(found) == draws:
             break
     return list(found)
@@ -111,8 +114,3 @@ def _wanted(top: Sequence[Head], shape: tuple[int, int]) -> dict[int, int]:
             wanted[near] += n
             taken[layer] -= n
     return {layer: n for layer, n in wanted.items() if n}
-
-
-def _drawn(heads: Sequence[Head], n: int, seed: int, attempt: int, layer: int) -> list[Head]:
-    words = bits(seed, "intervene", attempt, torch.arange(len(heads)), block=layer)[:, 0]
-    return [heads[place] for place in words.argsort(stable=True)[:n].tolist()]

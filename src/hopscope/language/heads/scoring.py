@@ -106,7 +106,11 @@ def score(
         raise UserError(f"{validation_line(error)}; see docs/heads.md") from None
     if (formulation is None) == (passages is None):
         raise UserError("questions: expected either a formulation or a passage, found both or none; give one")
-    found_on, asked = _drawn(config) if passages is None else _read(passages)
+    if passages is None:
+        found_on, asked = _drawn(config)
+    else:  # the same for both: there are no others
+        found_on = read_passages(passages)
+        asked = {found_on[0].depth: found_on}
     progress("loading the model")
     loaded = model if isinstance(model, Attentive) else load(str(model), device, precision)
     if pretrained is None:
@@ -147,12 +151,11 @@ def score(
     }
 
 
-_Asked = tuple[list[Question], dict[int, list[Question]]]
-"""Questions on which heads are found, and, by depth, those that are answered without them."""
+def _drawn(config: HeadsConfig) -> tuple[list[Question], dict[int, list[Question]]]:
+    """Questions on which heads are found, and, by depth, those that are answered without them.
 
-
-def _drawn(config: HeadsConfig) -> _Asked:
-    """Of the depth on which heads are found, others are answered without them; of a lesser one, all are."""
+    Of the depth on which heads are found, these are others; of a lesser one, all are answered.
+    """
     text = config.text()
     asked = {text.steps: list(questions(text, config.count, config.seed, start=config.count))}
     if text.formulation in FREE_DEPTH:
@@ -160,12 +163,6 @@ def _drawn(config: HeadsConfig) -> _Asked:
             lesser = config.text(depth)
             asked[depth] = list(questions(lesser, min(config.count, space(lesser)), config.seed))
     return list(questions(text, config.count, config.seed)), dict(sorted(asked.items()))
-
-
-def _read(passages: Path) -> _Asked:
-    """The same passages for both: there are no others."""
-    found = read_passages(passages)
-    return found, {found[0].depth: found}
 
 
 def _target(scores: Scores) -> dict[str, Any]:

@@ -75,14 +75,14 @@ class Reader:
             UserError: a mention, or where an answer begins, cannot be told in these tokens.
         """
         text, shift = self._embedded(question)
-        ids, spans = self._encode(text)
-        tokens = self._mentions(question, ids, [(start - shift, end - shift) for start, end in spans])
-        located = _Located(question, tokens, [(start - shift, end - shift) for start, end in spans])
+        ids, found = self._encode(text)
+        spans = [(start - shift, end - shift) for start, end in found]
+        tokens = self._mentions(question, ids, spans)
         return Tokenized(
             id=question.id,
             ids=ids,
-            reads=located.reads(),
-            roles=located.roles(),
+            reads=_reads(question, tokens, last=len(spans) - 1),
+            roles=_roles(question, tokens, spans),
             continuations=self._continuations(question, text, ids),
             right=question.acceptable.index(question.answer),
         )
@@ -118,7 +118,7 @@ class Reader:
     def _mentions(self, question: Question, ids: Sequence[int], spans: Spans) -> dict[Mention, list[int]]:
         owners: dict[int, Mention] = {}
         located: dict[Mention, list[int]] = {}
-        for mention in _all_mentions(question):
+        for mention in dict.fromkeys([*_of_facts(question), *question.structure.query]):
             inside = [
                 n for n, (start, end) in enumerate(spans) if start < mention.end and end > mention.start
             ]
@@ -160,9 +160,8 @@ class Reader:
         return () if longer[: len(ids)] != ids or self._tokenizer.unk_token_id in rest else rest
 
 
-def _all_mentions(question: Question) -> list[Mention]:
-    facts = [mention for fact in question.structure.facts for mention in (*fact.given, fact.found)]
-    return list(dict.fromkeys([*facts, *question.structure.query]))
+def _of_facts(question: Question) -> list[Mention]:
+    return [mention for fact in question.structure.facts for mention in (*fact.given, fact.found)]
 
 
 def _named(question: Question, mention: Mention) -> str:
@@ -188,76 +187,64 @@ def _check_covered(question: Question, mention: Mention, spans: Spans) -> None:
         )
 
 
-class _Located:
-    """A question whose mentions are tokens."""
+def _reads(question: Question, tokens: Mapping[Mention, list[int]], last: int) -> dict[str, tuple[Pair, ...]]:
+    """Of each target, the rows that see it; see the module."""
+    structure, facts = question.structure, _of_facts(question)
+    asked = [fact for fact in structure.facts if fact.chain == structure.chain]
+    first = [mention for fact in asked if fact.step == 1 for mention in fact.given]
 
-    def __init__(self, question: Question, tokens: dict[Mention, list[int]], spans: Spans) -> None:
-        self._question, self._tokens, self._spans = question, tokens, spans
-        self._asked = [f for f in question.structure.facts if f.chain == question.structure.chain]
+    def row(mention: Mention) -> int:
+        return tokens[mention][-1]
 
-    def reads(self) -> dict[str, tuple[Pair, ...]]:
-        """Of each target, the rows that see it."""
-        structure = self._question.structure
-        last = len(self._spans) - 1
-        rows = {"query": [self._row(mention) for mention in structure.query], "answer": [last]}
-        facts = [mention for fact in structure.facts for mention in (*fact.given, fact.found)]
-        found: dict[str, list[Pair]] = {}
-        for name, starts in (*rows.items(), ("facts", sorted({self._row(m) for m in facts}))):
-            found[f"{name}:previous"] = [(row, (row - 1,)) for row in starts]
-        found["query:same_symbol"] = [(self._row(m), self._where_given([m])) for m in structure.query]
-        found["answer:same_symbol"] = [(last, self._where_given(structure.query))]
-        found["answer:query"] = [(last, self._all(structure.query))]
-        for step in range(1, self._question.depth + 1):
-            hop = self._all(fact.found for fact in self._asked if fact.step == step)
-            for name, starts in rows.items():
-                found[f"{name}:hop_{step}"] = [(row, hop) for row in starts]
-        found["facts:pair_mate"] = [self._pair(fact.given, fact.found) for fact in structure.facts]
-        found["facts:same_symbol"] = [self._earlier(mention, facts) for mention in facts]
-        return {name: _seen(pairs) for name, pairs in found.items()}
+    def every(mentions: Iterable[Mention]) -> tuple[int, ...]:
+        return tuple(sorted({n for mention in mentions for n in tokens[mention]}))
 
-    def roles(self) -> tuple[str, ...]:
-        """Of each token: which step's line it stands in and as what, or how far from the end it is."""
-        spans, facts = self._spans, self._question.structure.facts
-        if self._question.formulation == PASSAGE:
-            return ("text",) * len(spans)
-        part = {n: "given" for f in facts for m in f.given for n in self._tokens[m]}
-        part |= {n: "found" for f in facts for n in self._tokens[f.found]}
-        ends = [fact.end for fact in facts]
-        roles: list[str] = []
-        line, others = 0, 0
-        for n, (start, end) in enumerate(spans):
-            while line < len(facts) and start > ends[line]:
-                line, others = line + 1, 0
-            if end <= start or start < 0 or start >= len(self._question.prompt):
-                roles.append(f"outside {n if start <= 0 else n - len(spans)}")
-            elif line == len(facts):
-                roles.append(f"question {n - len(spans)}")
-            elif n in part:
-                roles.append(f"step {facts[line].step} {part[n]}")
-            else:
-                roles.append(f"step {facts[line].step} other {others}")
-                others += 1
-        return (*roles[:-1], "answer")
-
-    def _row(self, mention: Mention) -> int:
-        return self._tokens[mention][-1]
-
-    def _all(self, mentions: Iterable[Mention]) -> tuple[int, ...]:
-        return tuple(sorted({n for mention in mentions for n in self._tokens[mention]}))
-
-    def _where_given(self, wanted: Sequence[Mention]) -> tuple[int, ...]:
-        """Mentions in the asked facts of step 1 of what the query names."""
+    def where_given(wanted: Sequence[Mention]) -> tuple[int, ...]:
         symbols = {mention.symbol for mention in wanted}
-        first = [mention for fact in self._asked if fact.step == 1 for mention in fact.given]
-        return self._all(mention for mention in first if mention.symbol in symbols)
+        return every(mention for mention in first if mention.symbol in symbols)
 
-    def _pair(self, given: Sequence[Mention], found: Mention) -> Pair:
-        *earlier, last = sorted((*given, found), key=lambda mention: mention.start)
-        return self._row(last), self._all(earlier)
+    def earlier(mention: Mention) -> tuple[int, ...]:
+        return every(m for m in facts if m.symbol == mention.symbol and m.start < mention.start)
 
-    def _earlier(self, mention: Mention, facts: Sequence[Mention]) -> Pair:
-        same = [m for m in facts if m.symbol == mention.symbol and m.start < mention.start]
-        return self._row(mention), self._all(same)
+    rows = {"query": [row(mention) for mention in structure.query], "answer": [last]}
+    found: dict[str, list[Pair]] = {}
+    for name, starts in (*rows.items(), ("facts", sorted({row(mention) for mention in facts}))):
+        found[f"{name}:previous"] = [(start, (start - 1,)) for start in starts]
+    found["query:same_symbol"] = [(row(mention), where_given([mention])) for mention in structure.query]
+    found["answer:same_symbol"] = [(last, where_given(structure.query))]
+    found["answer:query"] = [(last, every(structure.query))]
+    for step in range(1, question.depth + 1):
+        hop = every(fact.found for fact in asked if fact.step == step)
+        for name, starts in rows.items():
+            found[f"{name}:hop_{step}"] = [(start, hop) for start in starts]
+    pairs = [sorted((*fact.given, fact.found), key=lambda each: each.start) for fact in structure.facts]
+    found["facts:pair_mate"] = [(row(later), every(before)) for *before, later in pairs]
+    found["facts:same_symbol"] = [(row(mention), earlier(mention)) for mention in facts]
+    return {name: _seen(pairs) for name, pairs in found.items()}
+
+
+def _roles(question: Question, tokens: Mapping[Mention, list[int]], spans: Spans) -> tuple[str, ...]:
+    """Of each token: which step's line it stands in and as what, or how far from the end it is."""
+    facts = question.structure.facts
+    if question.formulation == PASSAGE:
+        return ("text",) * len(spans)
+    part = {n: "given" for fact in facts for mention in fact.given for n in tokens[mention]}
+    part |= {n: "found" for fact in facts for n in tokens[fact.found]}
+    roles: list[str] = []
+    line, others = 0, 0
+    for n, (start, end) in enumerate(spans):
+        while line < len(facts) and start > facts[line].end:
+            line, others = line + 1, 0
+        if end <= start or start < 0 or start >= len(question.prompt):
+            roles.append(f"outside {n if start <= 0 else n - len(spans)}")
+        elif line == len(facts):
+            roles.append(f"question {n - len(spans)}")
+        elif n in part:
+            roles.append(f"step {facts[line].step} {part[n]}")
+        else:
+            roles.append(f"step {facts[line].step} other {others}")
+            others += 1
+    return (*roles[:-1], "answer")
 
 
 def _seen(pairs: Sequence[Pair]) -> tuple[Pair, ...]:

@@ -37,9 +37,7 @@ class Watch:
     Attributes:
         budget: no question is begun after it, but for the first: every call gets somewhere.
         say: is told in words how far an evaluation is.
-        name: of the evaluation under way.
-        total: its questions.
-        answered: those of them that were answered in this call.
+        name, total, answered: the evaluation under way, its questions, and those of them answered in this call.
         begun: whether any question was answered in this call.
         late: whether a question was not begun because the budget is spent.
     """
@@ -118,6 +116,8 @@ def evaluate(
         raise UserError(
             "models: expected at least one model to ask, found none; name one, such as openai/gpt-4o"
         )
+    from inspect_ai.model import get_model
+
     from hopscope.language.inspect.tasks import request_limits
 
     how: dict[str, Any] = {
@@ -128,20 +128,20 @@ def evaluate(
         **request_limits(timeout),
     }
     tasks = [_task(one, attempts, identical) for one in asked]
-    watch = Watch() if watch is None else watch
+    watch = watch or Watch()
     watching = WATCH.set(watch)
     try:
         logs = []
         for name in models:
             # One for all of its questions: it may be large.  Not one that an earlier call made: `hopscope/FOLDER`
             # remembers how often a prompt was asked.
-            model = _model(name, base_url)
+            try:
+                model = get_model(name, base_url=base_url, memoize=False)
+            except Exception as error:
+                raise as_user_error(error, name) from error
             for one, task in zip(asked, tasks, strict=True):
-                watch.name, watch.total, watch.answered = (
-                    f"{name}: {one.formulations[0]}",
-                    len(task.dataset),
-                    0,
-                )
+                watch.name, watch.total = f"{name}: {one.formulations[0]}", len(task.dataset)
+                watch.answered = 0
                 logs.append(_evaluated(task, model, name, how, watch))
                 watch.say(f"{watch.name} done")
         return logs
@@ -165,15 +165,6 @@ def _task(one: QuestionSet, attempts: int, identical: int) -> "Task":
         return TASKS[formulation](**arguments, attempts=attempts, identical=identical)
     except ClickException as error:
         raise UserError(error.message) from None
-
-
-def _model(name: str, base_url: str | None) -> "Model":
-    from inspect_ai.model import get_model
-
-    try:
-        return get_model(name, base_url=base_url, memoize=False)
-    except Exception as error:
-        raise as_user_error(error, name) from error
 
 
 def _evaluated(task: "Task", model: "Model", name: str, how: dict[str, Any], watch: Watch) -> "EvalLog":

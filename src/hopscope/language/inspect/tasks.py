@@ -32,7 +32,7 @@ from hopscope.errors import UserError
 from hopscope.language.inspect.evaluation import WATCH, Watch
 from hopscope.language.inspect.provider import hopscope as hopscope
 from hopscope.language.questions.matching import matched, normal_form
-from hopscope.language.questions.sets import QuestionSet, question_set, remembered
+from hopscope.language.questions.sets import question_set, remembered
 from hopscope.tasks.text import FORMULATIONS
 
 Depths = int | str | list[int] | list[str] | None
@@ -75,12 +75,9 @@ def _retrieval_task(name: str, formulations: tuple[str, ...]) -> Callable[..., T
             split_seed: of that split.
         """
         try:
-            for limit, value, least in (
-                ("attempts", attempts, 1),
-                ("identical", identical, 2),
-                ("timeout", timeout, 1),
-            ):
-                _check_limit(limit, value, least)
+            _check_limit("attempts", attempts, 1)
+            _check_limit("identical", identical, 2)
+            _check_limit("timeout", timeout, 1)
             asked = question_set(
                 formulations=formulations,
                 depths=depths,
@@ -90,12 +87,20 @@ def _retrieval_task(name: str, formulations: tuple[str, ...]) -> Callable[..., T
                 held_out=held_out,
                 split_seed=split_seed,
             )
-            dataset = MemoryDataset(_samples(asked), name=name)
+            samples = [
+                Sample(
+                    id=question.id,
+                    input=question.prompt,
+                    target=question.answer,
+                    metadata=remembered(question, asked.seed),
+                )
+                for question in asked.questions()
+            ]
         except UserError as error:
             # Inspect's command prints this kind of error as one line; any other is shown with its traceback.
             raise ClickException(str(error)) from None
         return Task(
-            dataset=dataset,
+            dataset=MemoryDataset(samples, name=name),
             solver=resample(attempts, identical),
             scorer=retrieval_score(),
             config=GenerateConfig(**request_limits(timeout)),
@@ -118,18 +123,6 @@ def request_limits(timeout: int | None) -> GenerateConfigArgs:
     if timeout is None:
         return {"max_retries": RETRIES}
     return {"max_retries": RETRIES, "timeout": timeout, "attempt_timeout": max(1, timeout // 2)}
-
-
-def _samples(asked: QuestionSet) -> list[Sample]:
-    return [
-        Sample(
-            id=question.id,
-            input=question.prompt,
-            target=question.answer,
-            metadata=remembered(question, asked.seed),
-        )
-        for question in asked.questions()
-    ]
 
 
 class NoReplyError(Exception):
@@ -229,9 +222,16 @@ def retrieval_score() -> Scorer:
     """
 
     async def score(state: TaskState, target: Target) -> Score:
-        attempts = state.store.get(ATTEMPTS)
-        stuck = state.store.get(STUCK)
+        attempts, stuck = state.store.get(ATTEMPTS), state.store.get(STUCK)
         first, answer = attempts[0]["acceptable"], attempts[-1]["acceptable"]
+        if answer is not None:
+            explanation = f"acceptable at attempt {len(attempts)}"
+        elif stuck:
+            explanation = (
+                f"stopped after {len(attempts)} attempts: the same unacceptable answer came again and again"
+            )
+        else:
+            explanation = f"no acceptable answer in {len(attempts)} attempts"
         return Score(
             value={
                 "accuracy": float("nan") if answer is None else float(answer == target.text),
@@ -242,19 +242,11 @@ def retrieval_score() -> Scorer:
                 "guess": 1 / len(state.metadata["acceptable"]),
             },
             answer=answer,
-            explanation=_explanation(answer, len(attempts), stuck),
+            explanation=explanation,
             metadata={"attempts": attempts, "stuck": stuck, "answer": target.text},
         )
 
     return score
-
-
-def _explanation(answer: str | None, attempts: int, stuck: bool) -> str:
-    if answer is not None:
-        return f"acceptable at attempt {attempts}"
-    if stuck:
-        return f"stopped after {attempts} attempts: the same unacceptable answer came again and again"
-    return f"no acceptable answer in {attempts} attempts"
 
 
 TASKS: Final[Mapping[str, Callable[..., Task]]] = MappingProxyType(

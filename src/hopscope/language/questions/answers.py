@@ -56,19 +56,15 @@ class Row(Config):
     """What became of one question.
 
     Attributes:
-        id: of the question.
-        model: who answered.
+        id, formulation, depth, chains: of the question.
+        model: the one that answered.
         epoch: which time the question was put, from 1.
-        formulation: of the question.
-        depth: of the question.
-        chains: of the question.
         chain: the one that is asked for.
         expected: the correct answer.
         guess: chance of a blind guess among the acceptable answers.
         answer: the acceptable answer that was given in the end; None if the cap was reached without one.
         correct: whether that is the correct one; None without an answer.
-        first: the first answer, if it was acceptable.
-        first_correct: whether the first answer was the correct one.
+        first, first_correct: the first answer, if it was acceptable; whether it was the correct one.
         attempts: answers that were asked for.
         stuck: the model kept giving the same unacceptable answer.
         lost_chain: for a wrong answer, the chain whose answer it is, if it is that of a single one.
@@ -100,11 +96,9 @@ class Share(Config):
     """A share of questions with its 95 % Wilson interval; all None where there is nothing to share.
 
     Attributes:
-        count: questions that have it.
-        of: questions that could.
+        count, of: questions that have it, and questions that could.
         value: count / of.
-        low: lower end of the interval.
-        high: upper end.
+        low, high: ends of the interval.
     """
 
     count: int
@@ -118,9 +112,6 @@ class Tally(Config):
     """The rows of one model, formulation and depth, summed.
 
     Attributes:
-        model: who answered.
-        formulation: of the questions.
-        depth: of the questions.
         chains: N; 0 on records that do not say so.
         questions: rows.
         accuracy: correct among the questions with an acceptable answer (the paper's).
@@ -170,7 +161,6 @@ class Answers(Config):
     """What `llm/answers.json` holds.
 
     Attributes:
-        schema_version: of this file.
         cells: the counts, by model, formulation and depth.
         rows: what became of each question.
     """
@@ -216,9 +206,7 @@ def row(id: str, model: str, epoch: int, asked: Mapping[str, Any], scored: Mappi
     """What became of one question.
 
     Args:
-        id: of the question.
-        model: who answered.
-        epoch: which time the question was put.
+        id, model, epoch: as in `Row`.
         asked: metadata of the sample (`hopscope.language.questions.sets.remembered`).
         scored: metadata of its score: `answer`, `attempts` and `stuck`.
 
@@ -262,9 +250,9 @@ def classify(text: str, asked: Mapping[str, Any]) -> Rejected:
     bare = normal_form(text)
     if not bare:
         return Rejected(text=text, kind="empty")
-    symbols, own = asked["symbols"], asked["chain"]
-    for chain in sorted(range(len(symbols)), key=lambda chain: (chain != own, chain)):
-        names = [normal_form(symbol) for symbol in symbols[chain]]
+    own = asked["chain"]
+    for chain, symbols in sorted(enumerate(asked["symbols"]), key=lambda each: each[0] != own):
+        names = [normal_form(symbol) for symbol in symbols]
         if bare in names:
             kind: Literal["stopped", "other chain"] = "stopped" if chain == own else "other chain"
             return Rejected(text=text, kind=kind, chain=chain, hop=names.index(bare))
@@ -313,7 +301,11 @@ def _tally(
         lost_steps=_counted(",".join(map(str, row.lost_steps)) for row in wrong if row.lost_steps),
         from_first_line=_counted(further_down(*each, step=1) for each in followed),
         from_answer_line=_counted(further_down(*each, step=depth) for each in followed),
-        rejected=_counted(_kind(answer) for row in rows for answer in row.rejected),
+        rejected=_counted(
+            f"stopped at hop {answer.hop}" if answer.kind == "stopped" else answer.kind
+            for row in rows
+            for answer in row.rejected
+        ),
     )
 
 
@@ -345,10 +337,6 @@ def further_down(structure: Structure, asked: int, other: int, step: int) -> int
 def by_chance(offset: int, chains: int) -> float:
     """Share of wrong answers at an offset if every other chain is followed equally often."""
     return (chains - abs(offset)) / (chains * (chains - 1))
-
-
-def _kind(answer: Rejected) -> str:
-    return f"stopped at hop {answer.hop}" if answer.kind == "stopped" else answer.kind
 
 
 def _counted(things: Iterable[str | int]) -> dict[str, int]:

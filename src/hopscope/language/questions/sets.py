@@ -77,11 +77,19 @@ class QuestionSet(Config):
         Raises:
             UserError: a formulation has no such depth or number of chains.
         """
-        return [
-            _text_config(formulation, depth=depth, chains=self.chains_of(formulation))
-            for formulation in self.formulations
-            for depth in self.depths_of(formulation) or (None,)
-        ]
+        asked = [(each, depth) for each in self.formulations for depth in self.depths_of(each) or (None,)]
+        found = []
+        for formulation, depth in asked:
+            fields = {"formulation": formulation, "depth": depth, "chains": self.chains_of(formulation)}
+            try:
+                found.append(
+                    TextConfig.model_validate(
+                        {name: value for name, value in fields.items() if value is not None}
+                    )
+                )
+            except ValidationError as error:
+                raise UserError(validation_line(error)) from None
+        return found
 
     def questions(self) -> Iterator[Question]:
         """The questions, by formulation, then depth, then number.
@@ -104,14 +112,6 @@ def question_set(**fields: Any) -> QuestionSet:
     """
     try:
         return QuestionSet(**fields)
-    except ValidationError as error:
-        raise UserError(validation_line(error)) from None
-
-
-def _text_config(formulation: Formulation, **chosen: int | None) -> TextConfig:
-    fields = {name: value for name, value in chosen.items() if value is not None}
-    try:
-        return TextConfig.model_validate({"formulation": formulation, **fields})
     except ValidationError as error:
         raise UserError(validation_line(error)) from None
 

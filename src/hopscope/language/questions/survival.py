@@ -5,21 +5,18 @@ independently of the others, and a lost reading ends in a blind guess among the 
 D is the product of D factors, and skill(D) / skill(D - 1) is the chance that the added hop is read right.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hopscope.claims.intervals import Interval, ratio_interval
 from hopscope.language.questions.answers import Tally
 
 
-@dataclass(frozen=True)
-class Survival:
-    """What one more hop leaves.
+class Survival(NamedTuple):
+    """What one more hop leaves, at depth D; what is about depth D - 1 is None at D = 1.
 
     Attributes:
-        cell: of depth D.
-        before: of depth D - 1; None at D = 1, where there is no hop before.
-        skill: at depth D.
-        skill_before: at depth D - 1; None at D = 1.
+        cell, before: answers at depth D, and at depth D - 1.
+        skill, skill_before: at these depths.
         value: skill(D) / skill(D - 1), at D = 1 the skill itself; None where the skill before is none.
         interval: 95 %; None where the skill before is too small for one.
     """
@@ -35,11 +32,18 @@ class Survival:
 def survivals(cells: list[Tally]) -> list[Survival]:
     """For each depth of one model's equations whose neighbour below was asked too (D = 1 needs none)."""
     by_depth = {cell.depth: cell for cell in cells if cell.accuracy.value is not None}
-    return [
-        _survival(cell, by_depth.get(depth - 1))
-        for depth, cell in sorted(by_depth.items())
-        if depth == 1 or depth - 1 in by_depth
-    ]
+    found = []
+    for depth, cell in sorted(by_depth.items()):
+        now, before = _skills(cell), by_depth.get(depth - 1)
+        if before is not None:
+            earlier = _skills(before)
+            some = earlier[0] > 0
+            ratio = now[0] / earlier[0] if some else None
+            interval = ratio_interval(now, earlier) if some else None
+            found.append(Survival(cell, before, now[0], earlier[0], ratio, interval))
+        elif depth == 1:
+            found.append(Survival(cell, None, now[0], None, now[0], now[1:]))
+    return found
 
 
 def skill(value: float, guess: float) -> float:
@@ -47,19 +51,8 @@ def skill(value: float, guess: float) -> float:
     return (value - guess) / (1 - guess)
 
 
-def _survival(cell: Tally, before: Tally | None) -> Survival:
-    now = _skills(cell)
-    if before is None:
-        return Survival(cell, None, now[0], None, now[0], now[1:])
-    earlier = _skills(before)
-    if earlier[0] <= 0:
-        return Survival(cell, before, now[0], earlier[0], None, None)
-    return Survival(cell, before, now[0], earlier[0], now[0] / earlier[0], ratio_interval(now, earlier))
-
-
 def _skills(cell: Tally) -> tuple[float, float, float]:
     """Skill with the ends of its interval: a linear function of the accuracy, so its ends are those of Wilson's."""
-    accuracy = cell.accuracy
-    assert accuracy.value is not None and accuracy.low is not None and accuracy.high is not None
-    low, high = skill(accuracy.low, cell.guess), skill(accuracy.high, cell.guess)
-    return skill(accuracy.value, cell.guess), low, high
+    value, low, high = cell.accuracy.value, cell.accuracy.low, cell.accuracy.high
+    assert value is not None and low is not None and high is not None
+    return skill(value, cell.guess), skill(low, cell.guess), skill(high, cell.guess)

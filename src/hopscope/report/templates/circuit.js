@@ -1,17 +1,11 @@
 "use strict";
 // The circuit player: one circuit at a time, at a checkpoint, with one of its paths chosen.  Nothing is laid out here.
 (() => {
+  const element = globalThis.hopscopeElement;
   const { map, bytes, cellAt } = globalThis.hopscopeMap;
   const PACE = 900; // milliseconds for each checkpoint
 
   const HINT = "Rows read, columns are read. Point at a cell for its value.";
-
-  function element(tag, attributes = {}, ...children) {
-    const made = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-    made.append(...children);
-    return made;
-  }
 
   const loss = value => (value === null ? "–" : value.toFixed(3));
   const percent = share => `${(100 * Math.min(1, Math.max(0, share))).toFixed(2)}%`;

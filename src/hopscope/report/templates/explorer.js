@@ -1,16 +1,10 @@
 "use strict";
 // Runs a model of the page on the reader's sequence and draws its answers as the worked sequences are drawn.
 (() => {
+  const element = globalThis.hopscopeElement;
   const { Refusal, load, run, parse, mapping, questions } = globalThis.hopscopeForward;
 
   const MARKS = { target: "✓", used: "✕", recall: "←", elimination: "←" };
-
-  function element(tag, attributes = {}, ...children) {
-    const made = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-    made.append(...children);
-    return made;
-  }
 
   const unseen = words => element("span", { class: "unseen" }, words);
   const percent = share => `${(100 * share).toFixed(2)}%`;

@@ -1,4 +1,12 @@
 "use strict";
+// An element of the page, for the scripts behind this one.
+globalThis.hopscopeElement = (tag, attributes = {}, ...children) => {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+};
+
 // Draws every chart of the page from the specification that lies beside it, then marks the document as ready.
 (() => {
   const options = {

@@ -8,8 +8,19 @@ import numpy as np
 from hopscope.circuits.places import FELL, FORMED, Place, carried, followed_paths, times
 from hopscope.claims.crossings import Crossing
 from hopscope.figures import Drawing
-from hopscope.figures.marks import QUIET_INK, broken_labels, colour, facet, given, shape
-from hopscope.figures.points import blues, crossing_columns, matrix, points, table
+from hopscope.figures.marks import (
+    QUIET_INK,
+    blues,
+    broken_labels,
+    colour,
+    crossing_columns,
+    facet,
+    given,
+    matrix,
+    points,
+    shape,
+    table,
+)
 from hopscope.figures.rows import WIDTH, Row, short
 from hopscope.studies.circuit_study.claims import independent
 from hopscope.studies.circuit_study.config import ChainsConfig

@@ -1,9 +1,17 @@
-"""What the claims of the studies of circuits and of emergence share: whom they are about, and how values are given."""
+"""What the claims of the studies of circuits and of emergence share, by the rules of `docs/protocols.md`.
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+Values are those of independent members, or of those among them that learned the chain; of circuits by both proofs.
+"""
 
-from hopscope.claims import Samples
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hopscope.circuits.config import LEARNED
+from hopscope.circuits.places import Place, of_places, times
+from hopscope.claims import Claim, Samples, at_most
+from hopscope.claims.crossings import Crossing, earliest
+from hopscope.studies.circuit_study.proof import PREFIX, Proof
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,15 +33,6 @@ def independent(evidence: "Evidence") -> list[int]:
     return evidence.where(init_seed=None).members if "init_seed" in evidence.columns else evidence.members
 
 
-def read_members(evidence: "Evidence") -> list[int]:
-    """Independent members that learned the whole chain and were read.
-
-    Those that diverged are among them: nothing is known of them, and their values are missing.
-    """
-    learned, read = evidence.last("learned_all"), evidence.last("was_read")
-    return [member for member in independent(evidence) if learned[member] != 0.0 and read[member] != 0.0]
-
-
 def last_of(
     evidence: "Evidence", metric: str, members: list[int], part: str | None = None
 ) -> "pd.Series[float]":
@@ -51,3 +50,108 @@ def by_seed(values: "pd.Series[float] | Mapping[int, float]", why_none: str = ""
 
     series = pd.Series(values, dtype=float)
     return Samples(series, unit="seed", note="" if len(series.dropna()) else why_none)
+
+
+WAYS: dict[Proof, str] = {
+    "rules": "heads that read single tokens, circuits proven by their rules alone",
+    "both": "heads with any path, circuits that also hold recomputed",
+}
+"""Two ways to count heads, the paper's first; a claim about heads needs both to agree."""
+
+NONE_READ = "no member that learned the chain was read"
+
+
+def ways(values: "Callable[[Evidence, Proof], Mapping[str, Samples]]") -> dict[str, Callable[[Any], Any]]:
+    """The readings of a claim about heads: its values under both ways to count them."""
+    return {words: partial(_of_proof, values, proof) for proof, words in WAYS.items()}
+
+
+def _of_proof(values: Callable[..., Any], proof: Proof, evidence: "Evidence") -> Any:
+    return values(evidence, proof)
+
+
+def learned_members(evidence: "Evidence") -> list[int]:
+    """Independent members that learned the whole chain.
+
+    Those that diverged are among them: nothing is known of them, and their values are missing.
+    """
+    losses = [
+        evidence.last("checkpoint_loss", part=f"step_{step}")
+        for step in range(1, int(evidence.config["steps"]) + 1)
+    ]
+    diverged = evidence.last("final_loss").isna()
+    return [
+        member
+        for member in independent(evidence)
+        if diverged[member] or all(loss[member] < LEARNED for loss in losses)
+    ]
+
+
+def of_read(evidence: "Evidence", metric: str, proof: Proof) -> "pd.Series[float]":
+    """The last value of a metric, of members that learned the whole chain; missing where one was not read."""
+    members = learned_members(evidence)
+    read = last_of(evidence, f"{PREFIX[proof]}was_read", members)
+    return last_of(evidence, metric, members).where(read == 1.0)
+
+
+def unseen(evidence: "Evidence", proof: Proof, part: str) -> "pd.Series[float]":
+    """Loss of every member's circuit on sequences that played no part in admitting it; read or not."""
+    return last_of(evidence, f"{PREFIX[proof]}unseen_loss", learned_members(evidence), part)
+
+
+def formed_at(evidence: "Evidence", proof: Proof) -> dict[Place, Crossing]:
+    """Place → when a read of a circuit had formed; of a step of the chain (part `step_k`), all its reads."""
+    return times(evidence, f"{PREFIX[proof]}formed", "formation" if proof == "both" else "proof")
+
+
+def reads_for(evidence: "Evidence", proof: Proof) -> dict[Place, int]:
+    """Each read of a single token → the step of the chain that is the first to be lost without it."""
+    sharp, needed = (f"{PREFIX[proof]}{metric}" for metric in ("to_one_token", "needed_for"))
+    found = of_places(evidence, "circuit" if proof == "both" else "proof", [sharp, needed])
+    return {
+        place: int(values[needed])
+        for place, values in found.items()
+        if values.get(sharp) and needed in values
+    }
+
+
+def losses_before_reads(evidence: "Evidence") -> Samples:
+    """Steps of the chain whose loss fell before any read for them had formed, of members that were read (R12).
+
+    A loss that falls within one interval between checkpoints of the first read falls with it.
+    """
+    reads, formed = reads_for(evidence, "both"), formed_at(evidence, "both")
+    fell, interval = times(evidence, "fell_for_good", "proof"), float(evidence.config["checkpoint_every"])
+    read = of_read(evidence, "was_read", "both")
+    found: dict[int, float] = dict.fromkeys(map(int, read.index), float("nan"))
+    for member in map(int, read.dropna().index):
+        early = []
+        for step in range(1, int(evidence.config["steps"]) + 1):
+            loss = fell.get(Place(member, None, None, f"step_{step}"))
+            own = [formed[place] for place, of in reads.items() if place.member == member and of == step]
+            if loss is not None and loss.time is not None and own:
+                first = earliest(own)
+                at = first.censored_at if first.time is None else first.time
+                early.append(at is not None and at - loss.time > interval)
+        if early:
+            found[member] = float(sum(early))
+    return by_seed(found, NONE_READ)
+
+
+def loss_follows_heads(at_scale: "Callable[[Evidence], str]") -> Claim:
+    """Claim R12 of the paper (section 9.2), with what a run lacks of the protocol's scale."""
+    return Claim(
+        id="R12",
+        statement="A symbol's loss falls because a head for it has formed.",
+        source="paper §9.2",
+        protocol="of members that learned the whole chain and were read: symbols whose held-out loss fell under 0.5 "
+        "for good by more than one interval between checkpoints before the first read for them had a mean attention "
+        "of 0.5",
+        value=losses_before_reads,
+        must=at_most(0.0),
+        rule="always",
+        source_n=LEAST_MODELS,
+        seeds_needed=LEAST_MODELS,
+        at_scale=at_scale,
+        trust=TRUST,
+    )

@@ -8,7 +8,7 @@ from hopscope.circuits.config import ReaderConfig
 from hopscope.models.config import TransformerConfig
 from hopscope.studies.recipe import RecipeConfig
 from hopscope.tasks.config import RetrievalConfig
-from hopscope.training.config import MemberPlan, TrainingConfig, UnitPlan
+from hopscope.training.config import MemberPlan, TrainingConfig, TrainJob
 
 FALLEN = 0.5
 """A partial loss below this counts as learned (paper, section 7.2)."""
@@ -96,7 +96,7 @@ class ChainsConfig(RecipeConfig):
         return f"D={self.steps}, {self.layers} layers of {heads}"
 
     @property
-    def departures(self) -> list[str]:
+    def protocol_deviations(self) -> list[str]:
         """How this departs from what the paper states, in words; none is at scale."""
         found = {**self.model_dump(), "head_size": self.model().head_size}
         changed = [
@@ -119,11 +119,11 @@ def _written(value: float | None) -> str:
     return "without end" if value is None else f"{value:,g}" if value < 1e5 else f"{value:,.0f}"
 
 
-def plan(config: ChainsConfig) -> list[UnitPlan]:
-    """Plans of all units of a configuration."""
+def jobs(config: ChainsConfig) -> list[TrainJob]:
+    """The jobs of all units of a configuration."""
     members, size = config.members(), config.members_per_unit
     return [
-        UnitPlan(
+        TrainJob(
             label=f"{config.name}, members {start}–{start + len(part) - 1}" if len(part) > 1 else config.name,
             task=config.task(),
             model=config.model(),

@@ -10,8 +10,6 @@ Measures `reading`, `circuit` and `formation`: see `hopscope.circuits.history_ro
 The targets are the steps of the chain, parts `step_k`.  Besides, `reading` has
     `circuit_loss`, part `worst_recomputed`: of the learned step with the largest loss in mode recomputed;
     `first_read_links_pair`: 1 if the first head that reads a single token joins the two tokens of a pair;
-    `others_differ`: share of the other independent members that learned everything and were read whose circuits
-        differ; only of such members;
 and `formation` has
     `formed`, part `step_k` (no layer or head): when the last read of a step had formed; missing where the step has no
         read of its own, or no circuit was read;
@@ -41,19 +39,19 @@ if TYPE_CHECKING:
     from hopscope.models.interventions import Roles
     from hopscope.tasks.batch import Batch
     from hopscope.training.budget import TimeBudget
-    from hopscope.training.config import UnitPlan
+    from hopscope.training.config import TrainJob
 
 
 # Files of a unit.
 
 
-def files(options: ChainsConfig, plan: "UnitPlan") -> dict[str, str]:
+def files(options: ChainsConfig, job: "TrainJob") -> dict[str, str]:
     """Circuits, and how their paths formed."""
-    return followed_names([member.member for member in plan.members], options.reader())
+    return followed_names([member.member for member in job.members], options.reader())
 
 
 def analyse(
-    options: ChainsConfig, unit: UnitFolder, plan: "UnitPlan", task: Any, budget: "TimeBudget", device: str
+    options: ChainsConfig, unit: UnitFolder, job: "TrainJob", task: Any, budget: "TimeBudget", device: str
 ) -> None:
     """Read and follow the members of a trained unit; errors as of `follow_members`."""
 
@@ -63,12 +61,12 @@ def analyse(
     def order(roles: "Roles") -> tuple[int, int]:  # of the chain
         return roles["step"], roles["kind"]
 
-    follow_members(unit, plan, options.reader(), labels, order, budget)
+    follow_members(unit, job, options.reader(), labels, order, budget)
 
 
 def follow_members(
     unit: UnitFolder,
-    plan: "UnitPlan",
+    job: "TrainJob",
     reader: ReaderConfig,
     labels: "Callable[[Batch], Sequence[str]]",
     order: "Callable[[Roles], tuple[int, ...]]",
@@ -79,7 +77,7 @@ def follow_members(
     Both are done by the CPU, wherever the unit was trained.
 
     Args:
-        unit, plan: its folder, and what it was trained by.
+        unit, job: its folder, and what it was trained by.
         reader: how to read.
         labels: what the positions of the sequence hold that attention maps are of, in words.
         order: sorts row roles as a page shows them.
@@ -102,10 +100,10 @@ def follow_members(
         ]
         return {"tokens": tokens, "rows": [grammar.words(each) for each in sorted(grammar.roles, key=order)]}
 
-    setting = circuit_task_of(task_of(plan.task))
-    for index, member in enumerate(plan.members):
+    setting = circuit_task_of(task_of(job.task))
+    for index, member in enumerate(job.members):
         budget.check()
-        read_and_follow(unit, index, member.member, plan.training.steps, reader, setting, example)
+        read_and_follow(unit, index, member.member, job.training.steps, reader, setting, example)
 
 
 # What the files say of a member.
@@ -157,7 +155,7 @@ class Member(MemberHistory):
         sharp = [path for path in self.paths if path.to_one_token]
         return [path for path in sharp if path.place == sharp[0].place]
 
-    def fallen(self, step: int) -> Crossing:
+    def learned_at(self, step: int) -> Crossing:
         """When the partial loss of a step fell under 0.5."""
         return first_crossing(*self.curves[step], FALLEN, rising=False)
 
@@ -230,7 +228,6 @@ def measurements(run: RunFolder, config: ChainsConfig) -> Iterator[Row]:
 
 def of_members(members: Sequence[Member], config: ChainsConfig) -> Iterator[Row]:
     """The rows of some members: their circuits and formation."""
-    compared = [member for member in members if not member.crossed and member.learned_all and member.was_read]
     targets = {f"step_{step}": f"step_{step}" for member in members[:1] for step in member.curves}
     for member, add, rows in member_rows(members, config.training_steps, targets, "circuit_loss"):
         yield from rows
@@ -240,21 +237,25 @@ def of_members(members: Sequence[Member], config: ChainsConfig) -> Iterator[Row]
         if member.reading["paths"]:
             links = any(map(links_a_pair, member.first_reads))
             yield add("reading", "first_read_links_pair", float(links), file=file)
-        if member in compared and len(compared) > 1:
-            differ = sum(member.reads != other.reads for other in compared) / (len(compared) - 1)
-            yield add("reading", "others_differ", differ, file=file)
         yield from _formation(add, member)
 
 
 def _formation(add: Add, member: Member) -> Iterator[Row]:
     """When the steps of the chain had their reads, when their losses fell, and where the attention maps are."""
     yield add("formation", "maps", 1.0, file=member.maps_file)
+    yield from step_rows(add, member)
     for step in member.curves:
-        part = f"step_{step}"
+        fell = member.learned_at(step)
+        yield from time_rows(add, "formation", "fell", fell, part=f"step_{step}", file=GATHERED)
+
+
+def step_rows(add: Add, member: Member, measure: str = "formation", prefix: str = "") -> Iterator[Row]:
+    """When the steps of the chain had their reads; arguments as of `formation_rows`."""
+    for step in member.curves:
         hop = member.hop_formed(step)
         if hop is not None:
-            yield from time_rows(add, "formation", "formed", hop, part=part, file=member.formation_file)
-        yield from time_rows(add, "formation", "fell", member.fallen(step), part=part, file=GATHERED)
+            where = {"part": f"step_{step}", "file": member.formation_file}
+            yield from time_rows(add, measure, f"{prefix}formed", hop, **where)
 
 
 circuits_of_members = UnitAnalysis(files, analyse, measurements)

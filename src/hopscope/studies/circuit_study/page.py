@@ -5,8 +5,8 @@ from typing import Any
 
 from hopscope.circuits.path_history import CircuitsOnPage
 from hopscope.circuits.places import first_reads, followed_paths
-from hopscope.story.blocks import chain_example
 from hopscope.story.functions import PageFunctions
+from hopscope.story.text import chain_example
 from hopscope.studies.circuit_study.claims import independent
 from hopscope.studies.circuit_study.config import ChainsConfig
 from hopscope.studies.circuit_study.figures import SHOWN_FROM
@@ -42,7 +42,7 @@ def names(page: PageFunctions, config: ChainsConfig) -> Mapping[str, Any]:
     return {
         "targets": {f"step_{step}": symbol(step) for step in config.task().asked},
         "chain_example": lambda: page.block(chain_example()),
-        "circuits": CircuitsOnPage(page, lambda: gather(page.run, config), config, config.task().plateau),
+        "circuits": CircuitsOnPage(page, lambda: gather(page.run, config), config.task().plateau),
         "name_of": config.names,
         "whole": whole,
         "explained": [member for member in whole if member in read],

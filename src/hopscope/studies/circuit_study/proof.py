@@ -1,13 +1,51 @@
-"""By what a circuit is proven, and under what names that is on record.  Loads no torch."""
+"""Every member by both proofs of a circuit: which files hold that, and its rows of the evidence table.  Loads no torch.
 
-from typing import TYPE_CHECKING, Any, Literal
+A circuit is proven by its rules alone, as in the paper (appendix E), or also where its patterns are recomputed.  What
+`hopscope.studies.circuit_study.members` says is of the second; here a metric of the first begins with `rules_`.  All
+rows are held-out and stand at the member's last training step, except attention, which stands at its checkpoint.
+
+Measure `proof`:
+    `rules_was_read`: 1 if a circuit by rules accounts for what was learned; null for a member that diverged.
+    `rules_circuit_loss`: over the learned targets; parts as of `circuit_loss`.
+    `rules_reading_heads`: heads with a row that reads single tokens.
+    `rules_heads_needed`: these, less one if two of them could be merged.
+    `rules_first_read_links_pair`: 1 if the first of them joins the two tokens of a pair.
+    `rules_to_one_token`, `rules_needed_for`: of each path, at its layer and head, as in the measure `circuit`; a path
+        is needed for what is lost without it where all else follows its rules.
+    `rules_attention`, `rules_formed`: as in the measure `formation`.
+    `fell_for_good`, part `step_k`: when the held-out loss of a step fell under one half and stayed there.
+
+Measure `unseen`: on sequences that played no part in admitting the circuit.
+    `unseen_loss`, `rules_unseen_loss`: of every member that learned something, read or not; part `full` (the model),
+        `rules`, `recomputed`.
+    `unseen_loss_without`, `rules_unseen_loss_without`: without one read of a single token; layer and head of the read,
+        part `mode: query → what it reads`; without layer and head, part `mode: first head`: without all reads of the
+        first head that does any.
+
+Measure `reread`, only where members are read twice, of the independent members that learned everything:
+    `reread_distance`, `rules_reread_distance`: between the minimal circuits of a member's two readings.
+    `circuit_distance`, `rules_circuit_distance`: from those of another one; part `member m`.
+The distance of two sets of circuits is 1 minus the mean of the two shares that are in the other set.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hopscope.circuits.config import ReaderConfig, reading_name
-from hopscope.studies.analysis import UnitAnalysis, deferred
-from hopscope.studies.circuit_study.config import ChainsConfig
+from hopscope.circuits.history_rows import LOSSES, Add, adding, formation_rows, time_rows
+from hopscope.circuits.path_history import path_histories
+from hopscope.claims.crossings import last_crossing
+from hopscope.runs import RunFolder
+from hopscope.runs.evidence import Row
+from hopscope.runs.metrics import GATHERED
+from hopscope.studies.analysis import UnitAnalysis
+from hopscope.studies.circuit_study.config import FALLEN, ChainsConfig
+from hopscope.studies.circuit_study.members import Member, gather, links_a_pair, step_rows
 
 if TYPE_CHECKING:
-    from hopscope.training.config import UnitPlan
+    from hopscope.training.config import TrainJob
 
 Proof = Literal["both", "rules"]
 PROOFS: tuple[Proof, ...] = ("both", "rules")
@@ -24,9 +62,10 @@ def reader_of(config: ChainsConfig, proof: Proof, *, again: bool = False) -> Rea
         config: of the study.
         proof: what a circuit must hold under.
         again: with other orders and other sequences, so that differences between seeds can stand beside those between
-            two readings of one member.
+            two readings of one member; without random circuits, as nothing but its minimal circuits is compared.
     """
-    return config.reader().model_copy(update={"proof": proof, "seed": int(again)})
+    reader = config.reader().model_copy(update={"proof": proof})
+    return reader.model_copy(update={"seed": 1, "random_circuits": 0}) if again else reader
 
 
 def proofs_name(member: int) -> str:
@@ -37,25 +76,172 @@ def proofs_name(member: int) -> str:
 def proofs_of_members(*, read_again: bool) -> UnitAnalysis:
     """Every independent member read by the paper's proof too, and both circuits on sequences that neither has seen.
 
-    It is done for models of the paper's size: claims about smaller ones do not ask for it.
-
     Args:
-        read_again: whether members are read twice by each proof.
+        read_again: whether members that learned the whole chain are read twice by each proof.
     """
 
-    def files(options: ChainsConfig, plan: "UnitPlan") -> dict[str, str]:
-        if options.departures:
-            return {}
-        members = [member.member for member in plan.members if member.init_seed == member.data_seed]
-        readings = [reader_of(options, "rules")]
-        if read_again:
-            readings += [reader_of(options, proof, again=True) for proof in PROOFS]
-        names = [reading_name(member, reader) for member in members for reader in readings]
-        return dict.fromkeys([*names, *map(proofs_name, members)], "json")
+    def files(options: ChainsConfig, job: "TrainJob") -> dict[str, str]:
+        members = [member.member for member in job.members if member.init_seed == member.data_seed]
+        readings = [reading_name(member, reader_of(options, "rules")) for member in members]
+        # Written last: it says that whatever was read again is there too.
+        return dict.fromkeys([*readings, *map(proofs_name, members)], "json")
 
     def work(*given: Any) -> None:
         from hopscope.studies.circuit_study.proofs import analyse
 
         analyse(*given, read_again=read_again)
 
-    return UnitAnalysis(files, work, deferred("hopscope.studies.circuit_study.proof_rows:measurements"))
+    return UnitAnalysis(files, work, measurements)
+
+
+# Rows of the evidence.
+
+
+Circuits = frozenset[frozenset[tuple[int, int, str, str]]]
+"""A set of circuits: of each, layer, head, rows and what they read."""
+
+
+class Compared(NamedTuple):
+    """A member whose circuits are compared: what makes its rows, its file, and the sets of its two readings."""
+
+    add: Add
+    file: str
+    again: Mapping[Proof, Circuits]
+    first: Mapping[Proof, Circuits]
+
+
+def measurements(run: RunFolder, config: ChainsConfig) -> Iterator[Row]:
+    """The rows of a run whose analyses are done.
+
+    Raises:
+        UserError: a file is missing or damaged.
+    """
+    compared: dict[int, Compared] = {}
+    for member in gather(run, config):
+        unit, step = member.unit, config.training_steps
+        add, file = adding(member.member, step), unit.file_of(proofs_name(member.member), step)
+        if member.crossed or not unit.analysis_path(proofs_name(member.member), step).is_file():
+            continue  # not measured: such a run is from before there were two proofs
+        if member.diverged:
+            yield add("proof", "rules_was_read", None, file=file)
+            continue
+        found = unit.read_analysis(proofs_name(member.member), step)
+        by_rules = _by_rules(member, found, config)
+        yield from proof_rows(add, member, by_rules)
+        yield from unseen_rows(add, found["unseen"], file)
+        if found["read_again"] and member.learned_all and not member.crossed:
+            readings: dict[Proof, Member] = {"both": member, "rules": by_rules}
+            first = {
+                proof: circuits_of(each["circuit"] for each in readings[proof].reading["minimal_circuits"])
+                for proof in PROOFS
+            }
+            again = {proof: circuits_of(found["read_again"][proof]) for proof in PROOFS}
+            compared[member.member] = Compared(add, file, again, first)
+    yield from reread_rows(compared)
+
+
+def reread_rows(compared: Mapping[int, Compared]) -> Iterator[Row]:
+    """How far the circuits of members are apart, and those of each one's two readings.
+
+    Args:
+        compared: member → what is compared of it.
+    """
+    for number, (add, file, again, sets) in compared.items():
+        for proof in PROOFS:
+            row = partial(add, "reread", file=file)
+            own = distance(sets[proof], again[proof])
+            yield row(metric=f"{PREFIX[proof]}reread_distance", value=own)
+            for other, each in compared.items():
+                if other != number:
+                    apart = distance(sets[proof], each.first[proof])
+                    yield row(metric=f"{PREFIX[proof]}circuit_distance", value=apart, part=f"member {other}")
+
+
+def circuits_of(circuits: Any) -> Circuits:
+    """A set of circuits, from their JSON values: two are equal if the same heads do the same reads on the same rows."""
+    return frozenset(
+        frozenset(
+            (path["layer"], path["head"], path["query"], path["target"] or path["rule"]["kind"])
+            for path in circuit["paths"]
+        )
+        for circuit in circuits
+    )
+
+
+def distance(one: Circuits, other: Circuits) -> float:
+    """1 minus the mean of the two shares of circuits that are in the other set; neither set is empty."""
+    common = len(one & other)
+    return 1.0 - (common / len(one) + common / len(other)) / 2.0
+
+
+def _by_rules(member: Member, found: Mapping[str, Any], config: ChainsConfig) -> Member:
+    """The member with the circuit that was found under the rules alone."""
+    name = reading_name(member.member, reader_of(config, "rules"))
+    reading = member.unit.read_analysis(name, config.training_steps)
+    return replace(
+        member,
+        reading=reading,
+        paths=path_histories(reading, found["formation"]),
+        checkpoints=tuple(found["formation"]["checkpoints"]),
+        reading_file=member.unit.file_of(name, config.training_steps),
+        formation_file=member.unit.file_of(proofs_name(member.member), config.training_steps),
+    )
+
+
+def proof_rows(add: Add, member: Member, by_rules: Member) -> Iterator[Row]:
+    """What both proofs say of a member.
+
+    Args:
+        add: makes rows.
+        member: with the circuit that also holds recomputed.
+        by_rules: with the one that was found under the rules alone.
+    """
+    row = partial(add, "proof", file=by_rules.reading_file)
+    yield row(metric="rules_was_read", value=float(by_rules.was_read))
+    for step, curve in member.curves.items():
+        fell = last_crossing(*curve, FALLEN, rising=False)
+        yield from time_rows(add, "proof", "fell_for_good", fell, part=f"step_{step}", file=GATHERED)
+    if not by_rules.reading["paths"]:
+        return
+    for part in LOSSES:
+        yield row(metric="rules_circuit_loss", value=by_rules.reading["loss"][part], part=part)
+    heads = len({path.place for path in by_rules.every_path if path.to_one_token})
+    yield row(metric="rules_reading_heads", value=float(heads))
+    yield row(metric="rules_heads_needed", value=float(heads - min(1, len(by_rules.reading["merges"]))))
+    links = any(map(links_a_pair, by_rules.first_reads))
+    yield row(metric="rules_first_read_links_pair", value=float(links))
+    yield from _path_rows(add, by_rules)
+
+
+def _path_rows(add: Add, member: Member) -> Iterator[Row]:
+    """The paths of a circuit that was found under the rules alone, and how they formed."""
+    for path in member.every_path:
+        at = partial(add, "proof", layer=path.layer, head=path.head, part=path.read, file=member.reading_file)
+        yield at(metric="rules_to_one_token", value=float(path.to_one_token))
+        if path.needed_for is not None:
+            yield at(metric="rules_needed_for", value=float(path.needed_for))
+    yield from formation_rows(add, member, "proof", PREFIX["rules"])
+    yield from step_rows(add, member, "proof", PREFIX["rules"])
+
+
+def unseen_rows(add: Add, unseen: Mapping[Proof, Mapping[str, Any]], file: str) -> Iterator[Row]:
+    """What a member's circuits reach on unseen sequences; see `hopscope.studies.circuit_study.proofs.unseen_losses`."""
+    row = partial(add, "unseen", file=file)
+    for proof, found in unseen.items():
+        if not found:
+            continue
+        name = f"{PREFIX[proof]}unseen_loss"
+        for part, value in found["loss"].items():
+            yield row(metric=name, value=value, part=part)
+        for path in found["paths"]:
+            read = f"{path['query_role']} → {path['target_role']}"
+            for mode, value in path["without"].items():
+                yield row(
+                    metric=f"{name}_without",
+                    value=value,
+                    part=f"{mode}: {read}",
+                    layer=path["layer"],
+                    head=path["head"],
+                )
+        for mode, value in (found["without_first_head"] or {}).items():
+            yield row(metric=f"{name}_without", value=value, part=f"{mode}: first head")

@@ -10,19 +10,19 @@ from typing import Any
 from hopscope.circuits.built_in_tasks import VectorCircuits, task_of
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.circuit_task import Use
-from hopscope.circuits.config import SEQUENCES, reads_one_token
+from hopscope.circuits.config import READ, SEQUENCES, reads_one_token
 from hopscope.circuits.execution import Assignment, Execution, Mode, Slot
 from hopscope.circuits.path_formation import formation
-from hopscope.circuits.read_model import quickest
 from hopscope.circuits.record import path_json, read_member
+from hopscope.circuits.virtual_model import quickest
 from hopscope.models.patterns import Learned, Rule, Uniform
 from hopscope.models.transformer import Transformer
-from hopscope.runs import RunFolder, UnitFolder
+from hopscope.runs import UnitFolder
 from hopscope.studies.circuit_study.config import ChainsConfig
-from hopscope.studies.circuit_study.proof import PROOFS, proofs_name, reader_of
+from hopscope.studies.circuit_study.proof import PROOFS, Proof, proofs_name, reader_of
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.budget import TimeBudget
-from hopscope.training.config import MemberPlan, UnitPlan
+from hopscope.training.config import MemberPlan, TrainJob
 from hopscope.training.restore import load_ensemble
 
 UNSEEN = 256
@@ -32,7 +32,7 @@ UNSEEN = 256
 def analyse(
     config: ChainsConfig,
     unit: UnitFolder,
-    plan: UnitPlan,
+    job: TrainJob,
     task: RetrievalTask,
     budget: TimeBudget,
     device: str,
@@ -42,19 +42,17 @@ def analyse(
     """Write what both proofs say of every independent member of a trained unit; what is there already is kept.
 
     Args:
-        config, unit, plan, task, budget, device: as of any analysis of a unit.
-        read_again: whether every member is read a second time by each proof.
+        config, unit, job, task, budget, device: as of any analysis of a unit.
+        read_again: whether members that learned the whole chain are read a second time by each proof.
 
     Raises:
         TimeBudgetReached: between two members.
         UserError: a checkpoint is damaged, or a file cannot be written.
     """
-    if config.departures:
-        return
     read = task_of(task.config)
     assert isinstance(read, RetrievalTask)
-    setting, step = VectorCircuits(read), plan.training.steps
-    for index, member in enumerate(plan.members):
+    setting, step = VectorCircuits(read), job.training.steps
+    for index, member in enumerate(job.members):
         crossed = member.init_seed != member.data_seed
         if not crossed and not unit.analysis_path(proofs_name(member.member), step).is_file():
             budget.check()
@@ -73,22 +71,24 @@ def _of_member(
     read_again: bool,
 ) -> dict[str, Any]:
     """What is written of one member; its readings are made where they are not there."""
-    readings = {
-        proof: read_member(RunFolder(unit.run_path), member.member, step, reader_of(config, proof))
-        for proof in PROOFS
-    }
-    anew = {
-        proof: read_member(
-            RunFolder(unit.run_path), member.member, step, reader_of(config, proof, again=True)
-        )
-        for proof in PROOFS
-        if read_again
-    }
+
+    def reading(proof: Proof, *, again: bool = False) -> dict[str, Any]:
+        return read_member(unit.run, member.member, step, reader_of(config, proof, again=again))
+
+    readings = {proof: reading(proof) for proof in PROOFS}
+    # Only members that learned the whole chain are compared (R6).
+    compared = read_again and len(readings["both"]["learned"]) == config.steps
+    anew = {proof: reading(proof, again=True) for proof in PROOFS if compared}
     models = [(at, load_ensemble(unit, at).select([index])) for at, _ in unit.checkpoints() if at <= step]
     return {
         "member": member.member,
         "checkpoint": step,
-        "formation": _followed(readings["rules"], models, setting),
+        "formation": formation(
+            Circuit.model_validate(readings["rules"]["circuit"]),
+            models,
+            setting,
+            setting.batch(0, SEQUENCES, "watch"),
+        ),
         "unseen": {
             proof: unseen_losses(models[-1][1], setting, reading) for proof, reading in readings.items()
         },
@@ -96,21 +96,6 @@ def _of_member(
             proof: [circuit["circuit"] for circuit in reading["minimal_circuits"]]
             for proof, reading in anew.items()
         },
-    }
-
-
-def _followed(
-    reading: Mapping[str, Any], models: list[tuple[int, Transformer]], setting: VectorCircuits
-) -> dict[str, Any]:
-    """Attention on the paths of a circuit at every checkpoint, as the analysis `formation` has it."""
-    watched = setting.batch(0, SEQUENCES, "watch")
-    found = formation(Circuit.model_validate(reading["circuit"]), models, setting, watched)
-    return {
-        "checkpoints": list(found.checkpoints),
-        "paths": [
-            {**path_json(path), "attention": list(values)}
-            for path, values in zip(found.paths, found.attention, strict=True)
-        ],
     }
 
 
@@ -151,7 +136,7 @@ def unseen_losses(
 
 def _nearest(model: Transformer, setting: VectorCircuits, reading: Mapping[str, Any]) -> Circuit:
     """The circuit of a member: the one that was read, or the one with the least loss under the rules."""
-    if reading["verdict"] == "read":
+    if reading["verdict"] == READ:
         return Circuit.model_validate(reading["circuit"])
     circuits = [Circuit.model_validate(found["circuit"]) for found in reading["minimal_circuits"]]
     on = _Losses(model, setting, reading["learned"], "check", setting.validation)

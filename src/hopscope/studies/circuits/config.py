@@ -31,8 +31,8 @@ PRESETS = {
 }  # fmt: skip
 COSTS = {
     "smoke": "under a minute on two cores",
-    "laptop": "about 10 min on two cores",
+    "laptop": "about 13 min on two quiet cores, by its CPU time",
     "workstation": "about 3 h on two cores by estimate; not run yet",
-    "two-steps": "under 10 min on two cores",
+    "two-steps": "about 10 min on two cores by estimate",
     "paper": "12 models of 12 layers; made for a GPU",
 }

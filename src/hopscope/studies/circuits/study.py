@@ -1,13 +1,12 @@
 """The study of circuits as a value."""
 
-from hopscope.studies.circuit_study.config import plan
+from hopscope.studies.circuit_study.config import jobs
 from hopscope.studies.circuit_study.figures import charts, timeline
 from hopscope.studies.circuit_study.members import circuits_of_members
 from hopscope.studies.circuit_study.page import names
 from hopscope.studies.circuit_study.proof import proofs_of_members
 from hopscope.studies.circuits.claims import claims
 from hopscope.studies.circuits.config import COSTS, PRESETS, CircuitsConfig
-from hopscope.studies.circuits.paper_claims import paper_claims
 from hopscope.studies.retrieval import losses_at_the_end
 from hopscope.studies.study import Study
 
@@ -15,10 +14,9 @@ study = Study(
     name="circuits",
     question="models of many layers follow a chain: which heads do it, how, and whether seeds agree",
     options=CircuitsConfig(),
-    units=plan,
+    units=jobs,
     analyses=(losses_at_the_end, circuits_of_members, proofs_of_members(read_again=True)),
-    # Smaller models are judged by the rules that their committed runs are registered with.
-    claims=lambda options: claims(options) if options.departures else paper_claims(),
+    claims=claims(),
     figures=lambda options: (
         *charts(options, "reads", "controls", "modes"),
         timeline(options),

@@ -153,21 +153,19 @@ class DepthStudyConfig(RecipeConfig, Grid[Configuration]):
                 "layers: expected at least one number of layers in layers or layers_last, found none"
             )
         check_sweeps(self.sweeps, SWEEPS)
-        self.plan()  # whatever is wrong with a model or a task is said before anything is written
+        self.jobs()  # whatever is wrong with a model or a task is said before anything is written
         return self
 
     # What is trained.
 
     def asked(self) -> Iterator[tuple[Configuration, int]]:
         """Both panels, and then the sweeps, with their seeds."""
-        for each in self.base():
-            yield each, self.seeds
+        yield from ((each, self.seeds) for each in self.base())
         if self.layers:
             yield self.deepest(), self.deepest_seeds
         swept = self.by_steps() if "steps" in self.sweeps else []
         swept += self._specifications() if "specification" in self.sweeps else []
-        for each in swept:
-            yield each, self.sweep_seeds
+        yield from ((each, self.sweep_seeds) for each in swept)
 
     def steps_of(self, asked: Asked) -> int:
         """D of the models that are asked so, but for those of the sweep over D."""
@@ -233,7 +231,7 @@ class DepthStudyConfig(RecipeConfig, Grid[Configuration]):
         """The training of a configuration."""
         return self.of(configuration).adamw()
 
-    def departures(self, configuration: Configuration) -> list[str]:
+    def protocol_deviations(self, configuration: Configuration) -> list[str]:
         """How a configuration departs from what the paper states (section 7.1), in words; none is at scale."""
         here = self.of(configuration)
         paper_steps = 5 if configuration.asked == "IC" else 3

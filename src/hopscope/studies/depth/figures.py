@@ -109,7 +109,7 @@ def crossing_rows(evidence: "Evidence") -> list[dict[str, Any]]:
 
     What never did stands at the end of training; a model that diverged has none.
     """
-    from hopscope.figures.points import crossing_columns
+    from hopscope.figures.marks import crossing_columns
 
     models = panel(of_reading(evidence), "IC")
     found = crossings_of(evidence, models)
@@ -133,8 +133,7 @@ def _run_name(each: Configuration, seed: int) -> str:
 def _crossings(config: DepthStudyConfig, evidence: "Evidence") -> Drawing:
     import altair as alt
 
-    from hopscope.figures.marks import broken_labels, colour, shape
-    from hopscope.figures.points import points, table
+    from hopscope.figures.marks import broken_labels, colour, points, shape, table
     from hopscope.figures.rows import WIDTH
 
     names = [symbol(step) for step in config.deepest().asked_steps]
@@ -159,23 +158,13 @@ def _crossings(config: DepthStudyConfig, evidence: "Evidence") -> Drawing:
 
 
 def _steps_by_depth(config: DepthStudyConfig) -> Figure:
-    series = [
-        Series(
-            "final_loss",
-            x=each.layers,
-            y=each.steps,
-            where=_of(each, each.steps),
-            outline=_below(config, each),
-        )
-        for each in sorted(config.by_steps(), key=lambda each: -each.steps)
-    ]
+    series = []
+    for each in sorted(config.by_steps(), key=lambda each: -each.steps):
+        below = BELOW_EXACT if each.layers < exact_of(config, each.steps) else ""
+        below = BELOW_BOUND if each.layers < theorem_bound(each.steps) else below
+        where = _of(each, each.steps)
+        series.append(Series("final_loss", x=each.layers, y=each.steps, where=where, outline=below))
     return cells("steps_by_depth", series, Axis("loss of x_D", (0.0, 0.8)), across=Axis("layers"), down="D")
-
-
-def _below(config: DepthStudyConfig, each: Configuration) -> str:
-    if each.layers < theorem_bound(each.steps):
-        return BELOW_BOUND
-    return BELOW_EXACT if each.layers < exact_of(config, each.steps) else ""
 
 
 def _specification(config: DepthStudyConfig) -> Figure:

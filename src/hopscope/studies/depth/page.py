@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hopscope.claims.crossings import median
 from hopscope.claims.intervals import bootstrap_mean, mean
-from hopscope.story.blocks import chain_example
+from hopscope.story.text import chain_example
 from hopscope.studies.depth import values
 from hopscope.studies.depth.config import Configuration, DepthStudyConfig
 from hopscope.studies.depth.figures import (
@@ -42,7 +42,7 @@ def names(page: "PageFunctions", config: DepthStudyConfig) -> Mapping[str, Any]:
         "chain_example": lambda: page.block(chain_example()),
         "levels": {"plateau": task.plateau, "zero": task.zero_floor, "guess": task.guess},
         "threshold": values.LEARNED,
-        "departures": departures(config),
+        "protocol_deviations": protocol_deviations(config),
         "least_layers": least_layers(config),
         "deepest_times": partial(deepest_times, evidence, config),
         "orders": partial(orders, evidence),
@@ -52,11 +52,11 @@ def names(page: "PageFunctions", config: DepthStudyConfig) -> Mapping[str, Any]:
     }
 
 
-def departures(config: DepthStudyConfig) -> list[str]:
+def protocol_deviations(config: DepthStudyConfig) -> list[str]:
     """How the run differs from the paper's, in words that name one way to ask where the other does not differ so."""
     base, found = config.base(), dict[str, dict[str, None]]()
     for each in base:
-        for words in config.departures(each):
+        for words in config.protocol_deviations(each):
             found.setdefault(words, {})[each.asked] = None
     every = {each.asked for each in base}
     return [words if {*asked} == every else f"{', '.join(asked)} {words}" for words, asked in found.items()]
@@ -134,10 +134,8 @@ def below_theory(evidence: "Evidence", config: DepthStudyConfig) -> list[Facts]:
     facts = []
     for words, limit in limits.items():
         losses = values.losses_of_last(evidence, values.below(models, limit)).dropna()
-        learned = int((losses < values.LEARNED).sum())
-        facts.append(
-            {"words": words, "models": len(losses), "learned": learned, "against": words == BELOW_EXACT}
-        )
+        counts = {"models": len(losses), "learned": int((losses < values.LEARNED).sum())}
+        facts.append({"words": words, **counts, "against": words == BELOW_EXACT})
     return [each for each in facts if each["models"]]
 
 

@@ -79,14 +79,14 @@ def of_reading(evidence: "Evidence", reading: Reading = AS_CONFIGURED) -> "Evide
 # What they lack of the paper's protocol.
 
 
-def departures(
+def protocol_deviations(
     config: DepthStudyConfig, models: Collection[Configuration], *, depths: bool = True
 ) -> list[str]:
     """How models depart from what the paper states, in words; the details that it leaves open are no departure.
 
     Fewer numbers of layers than in the paper are one, unless `depths` do not matter.
     """
-    words = dict.fromkeys(words for each in models for words in config.departures(each))
+    words = dict.fromkeys(words for each in models for words in config.protocol_deviations(each))
     too_few = depths and len(models) < PAPER_DEPTHS
     return [*words, *([f"{len(models)} of {PAPER_DEPTHS} depths"] if too_few else [])]
 
@@ -98,19 +98,21 @@ def reading_lacks(config: DepthStudyConfig, models: Models, *, depths: bool = Tr
     """
     if not any(each.reading.changes for each in models):
         return ""
-    own = departures(config, [replace(each, reading=AS_CONFIGURED) for each in models], depths=False)
-    return ", ".join(words for words in departures(config, models, depths=depths) if words not in own)
+    own = protocol_deviations(config, [replace(each, reading=AS_CONFIGURED) for each in models], depths=False)
+    return ", ".join(
+        words for words in protocol_deviations(config, models, depths=depths) if words not in own
+    )
 
 
 def lacks(asked: Asked, evidence: "Evidence") -> str:
     """What the models that are asked for the whole chain, or its last symbol alone, lack of the paper's protocol."""
-    return ", ".join(departures(study_config(evidence), panel(of_reading(evidence), asked)))
+    return ", ".join(protocol_deviations(study_config(evidence), panel(of_reading(evidence), asked)))
 
 
 def lacks_below_bound(evidence: "Evidence") -> str:
     """What the models with fewer layers than the bound lack of the paper's protocol, in words."""
     models = _below_bound(of_reading(evidence))
-    return ", ".join(departures(study_config(evidence), models, depths=False))
+    return ", ".join(protocol_deviations(study_config(evidence), models, depths=False))
 
 
 # R1: without the curriculum.
@@ -219,8 +221,13 @@ def largest_gains(evidence: "Evidence") -> Samples:
 # R3: in which order.
 
 
-def steps_out_of_order(evidence: "Evidence") -> Samples:
-    """In how many neighbouring steps each model learned the later one first; of models that learned a step."""
+def steps_out_of_order(evidence: "Evidence", reverse: bool = False) -> Samples:
+    """In how many neighbouring steps each model learned the later one first; of models that learned a step.
+
+    Args:
+        evidence: of one reading.
+        reverse: whether to count those in which it learned the earlier one first.
+    """
     import pandas as pd
 
     config = study_config(evidence)
@@ -228,7 +235,7 @@ def steps_out_of_order(evidence: "Evidence") -> Samples:
     if not models:
         return Samples([], unit="run", note="not trained in this run")
     found = {
-        member: math.nan if crossings is None else out_of_order(crossings)
+        member: math.nan if crossings is None else out_of_order(crossings[::-1] if reverse else crossings)
         for member, crossings in crossings_of(evidence, models).items()
     }
     ordered = pd.Series({member: count for member, count in found.items() if count is not None}, dtype=float)

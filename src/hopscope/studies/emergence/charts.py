@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 import altair as alt
 
 from hopscope.figures import Drawing
-from hopscope.figures.marks import QUIET_INK, colour, given
-from hopscope.figures.points import matrix, points, table
+from hopscope.figures.marks import QUIET_INK, colour, given, matrix, points, table
 from hopscope.figures.rows import WIDTH, Row, short
 from hopscope.studies.circuit_study.claims import independent
 from hopscope.studies.emergence.config import EmergenceConfig

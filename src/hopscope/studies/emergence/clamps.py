@@ -10,18 +10,18 @@ from hopscope.circuits.record import StoredStages, read_member
 from hopscope.claims.crossings import first_crossing
 from hopscope.models.interventions import ReplacePattern, Roles
 from hopscope.models.patterns import OwnChain, Related
-from hopscope.runs import RunFolder, UnitFolder
+from hopscope.runs import UnitFolder
 from hopscope.studies.emergence.config import CONTROL, LEFT_ALONE, EmergenceConfig, candidates, clamps_name
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.budget import TimeBudget
-from hopscope.training.config import UnitPlan
+from hopscope.training.config import TrainJob
 from hopscope.training.restore import load_ensemble
 
 
 def analyse(
     config: EmergenceConfig,
     unit: UnitFolder,
-    plan: UnitPlan,
+    job: TrainJob,
     task: RetrievalTask,
     budget: TimeBudget,
     device: str,
@@ -31,26 +31,26 @@ def analyse(
     Raises:
         TimeBudgetReached: within a run, which then begins anew; those before it are kept.
     """
-    for index, member in candidates(config, plan):
-        if not unit.analysis_path(clamps_name(member.member), plan.training.steps).is_file():
-            _train_again(config, unit, plan, task, budget, device, index)
+    for index, member in candidates(config, job):
+        if not unit.analysis_path(clamps_name(member.member), job.training.steps).is_file():
+            _train_again(config, unit, job, task, budget, device, index)
 
 
 def _train_again(
     config: EmergenceConfig,
     unit: UnitFolder,
-    plan: UnitPlan,
+    job: TrainJob,
     task: RetrievalTask,
     budget: TimeBudget,
     device: str,
     index: int,
 ) -> None:
     """Write the re-runs of one member; nothing but its number if it was not read."""
-    member, last = plan.members[index], plan.training.steps
+    member, last = job.members[index], job.training.steps
     name = clamps_name(member.member)
     found: dict[str, Any] = {"member": member.member}
     stages = StoredStages(unit, f"{name}-stages", last)
-    reading = read_member(RunFolder(unit.run_path), member.member, last, config.reader())
+    reading = read_member(unit.run, member.member, last, config.reader())
     chosen = _reads(reading)
     if chosen:
         paths = [path for same in chosen.values() for path in same]
@@ -59,7 +59,7 @@ def _train_again(
         for run, clamp in _clamps(config, chosen, _used(reading)).items():
             if run not in stages:
                 again = rerun(
-                    load_ensemble(unit, start, device).select([index]), task, plan.training, member.data_seed, start,
+                    load_ensemble(unit, start, device).select([index]), task, job.training, member.data_seed, start,
                     {run: clamp}, steps=config.clamp_steps, every=config.checkpoint_every,
                     samples=config.evaluation_samples, check=budget.check,
                 )  # fmt: skip

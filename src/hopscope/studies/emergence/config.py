@@ -5,7 +5,7 @@ from typing import ClassVar, Self
 from pydantic import Field, model_validator
 
 from hopscope.studies.circuit_study.config import DEEP, QUICK, ChainsConfig
-from hopscope.training.config import MemberPlan, UnitPlan
+from hopscope.training.config import MemberPlan, TrainJob
 from hopscope.words import symbol
 
 
@@ -70,9 +70,9 @@ def clamps_name(member: int) -> str:
     return f"clamps-{member}"
 
 
-def candidates(config: EmergenceConfig, plan: UnitPlan) -> list[tuple[int, MemberPlan]]:
+def candidates(config: EmergenceConfig, job: TrainJob) -> list[tuple[int, MemberPlan]]:
     """Members of a unit that are trained again if they were read, with their places in it: the first `clamped`."""
-    return [(index, member) for index, member in enumerate(plan.members) if member.member < config.clamped]
+    return [(index, member) for index, member in enumerate(job.members) if member.member < config.clamped]
 
 
 _D = EmergenceConfig(
@@ -98,9 +98,9 @@ PRESETS = {
 }  # fmt: skip
 COSTS = {
     "smoke": "under a minute on two cores",
-    "laptop": "about 10 min on two cores",
+    "laptop": "about 11 min on two quiet cores, by its CPU time",
     "workstation": "about 3 h on two cores by estimate; not run yet",
-    "two-steps": "under 10 min on two cores",
+    "two-steps": "about 12 min on two cores by estimate",
     "paper": "24 models of 24 layers; made for a GPU",
     "paper-batch-32768": "12 models of 24 layers at 128 times the batch; made for a GPU",
 }

@@ -1,7 +1,7 @@
 """The study of emergence as a value."""
 
 from hopscope.studies.analysis import UnitAnalysis, deferred
-from hopscope.studies.circuit_study.config import plan
+from hopscope.studies.circuit_study.config import jobs
 from hopscope.studies.circuit_study.members import circuits_of_members
 from hopscope.studies.circuit_study.page import names as shared_names
 from hopscope.studies.circuit_study.proof import proofs_of_members
@@ -10,12 +10,11 @@ from hopscope.studies.emergence.config import COSTS, PRESETS, EmergenceConfig, c
 from hopscope.studies.emergence.figures import figures
 from hopscope.studies.emergence.measures import measurements
 from hopscope.studies.emergence.page import names
-from hopscope.studies.emergence.paper_claims import paper_claims
 from hopscope.studies.retrieval import losses_at_the_end
 from hopscope.studies.study import Study
 
 trained_again = UnitAnalysis(
-    files=lambda options, plan: {clamps_name(each.member): "json" for _, each in candidates(options, plan)},
+    files=lambda options, job: {clamps_name(each.member): "json" for _, each in candidates(options, job)},
     work=deferred("hopscope.studies.emergence.clamps:analyse"),
     rows=measurements,
 )
@@ -25,10 +24,9 @@ study = Study(
     name="emergence",
     question="the heads of a circuit as they form: in which order, with which losses, and what needs what",
     options=EmergenceConfig(),
-    units=plan,
+    units=jobs,
     analyses=(losses_at_the_end, circuits_of_members, proofs_of_members(read_again=False), trained_again),
-    # Smaller models are judged by the rules that their committed runs are registered with.
-    claims=lambda options: claims(options) if options.departures else paper_claims(),
+    claims=claims(),
     figures=figures,
     presets=PRESETS,
     costs=COSTS,

@@ -12,9 +12,6 @@ from hopscope.studies.llm.config import LanguageModelConfig
 from hopscope.tasks.text import FORMULATIONS
 from hopscope.training.budget import TimeBudget
 
-LOGS = "logs"
-"""Folder of the run for Inspect's logs."""
-
 
 def check(config: LanguageModelConfig) -> None:
     """Refuse to begin without a model, or without Inspect.
@@ -43,7 +40,7 @@ def gather(
     logs = evaluate(
         config.model,
         asked,
-        log_dir=run.path / LOGS,
+        log_dir=run.path / "logs",
         attempts=config.attempts,
         identical=config.identical,
         timeout=config.timeout,

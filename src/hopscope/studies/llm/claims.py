@@ -60,7 +60,7 @@ def parts_of(config: LanguageModelConfig) -> dict[str, Asked]:
 
 def lacks(evidence: "Evidence") -> str:
     """What the run lacks of the paper's protocol, in words; nothing where it is at scale."""
-    return ", ".join(LanguageModelConfig.model_validate(dict(evidence.config)).departures())
+    return ", ".join(LanguageModelConfig.model_validate(dict(evidence.config)).protocol_deviations())
 
 
 def nothing(evidence: "Evidence") -> Samples:

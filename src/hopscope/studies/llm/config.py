@@ -92,7 +92,7 @@ class LanguageModelConfig(Config):
         asked = [name for name in FORMULATIONS if name in self.formulations]
         return [Kind(name, depth) for name in asked for depth in self.depths_of(name)]
 
-    def departures(self) -> list[str]:
+    def protocol_deviations(self) -> list[str]:
         """How this departs from the paper's protocol, in words; none is at scale."""
         wanted = LanguageModelConfig().kinds()
         absent = [kind for kind in wanted if kind not in self.kinds()]
@@ -102,13 +102,11 @@ class LanguageModelConfig(Config):
 
 def short_names(models: Sequence[str]) -> dict[str, str]:
     """Names that fit into a legend: a long path loses its middle, if what is left is still different."""
-    short = {model: _short(model) for model in models}
+    short = {}
+    for model in models:
+        provider, *_, last = model.rstrip("/").split("/")
+        short[model] = model if len(model) <= _LONGEST else f"{provider}/…/{last}"
     return short if len(set(short.values())) == len(short) else {model: model for model in models}
-
-
-def _short(model: str) -> str:
-    provider, *_, last = model.rstrip("/").split("/")
-    return model if len(model) <= _LONGEST else f"{provider}/…/{last}"
 
 
 PRESETS = {

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hopscope.language.questions.answers import FILE, Answers, Share, Tally, read_answers, share
+from hopscope.language.questions.answers import FILE, Answers, Tally, read_answers, share
 from hopscope.language.questions.tally_rows import COUNTS, NUMBERS, SHARES, tally_rows
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
@@ -53,34 +53,27 @@ def rows(found: Answers) -> Iterator[Row]:
 def cells(evidence: "Evidence", config: LanguageModelConfig) -> list[Tally]:
     """The counts again, from the evidence table: of every model and kind of question that has been asked."""
     frame = evidence.rows(measure=TALLY)
-    values = {
-        (metric, part): None if value != value else float(value)
-        for metric, part, value in zip(frame["metric"], frame["part"], frame["value"], strict=True)
-    }
+    parts: dict[str, dict[str, float]] = {}
+    for metric, part, value in zip(frame["metric"], frame["part"], frame["value"], strict=True):
+        # Shares of nothing have no value.
+        parts.setdefault(part, {})[metric] = 0.0 if value != value else float(value)
     asked = [(model, kind) for model in config.model for kind in config.kinds()]
-    return [
-        _cell(values, model, kind) for model, kind in asked if ("questions", part_of(model, *kind)) in values
-    ]
+    return [_cell(parts, model, kind) for model, kind in asked if part_of(model, *kind) in parts]
 
 
-def _cell(values: Mapping[tuple[str, str], float | None], model: str, kind: Kind) -> Tally:
+def _cell(parts: Mapping[str, Mapping[str, float]], model: str, kind: Kind) -> Tally:
     part = part_of(model, *kind)
-    numbers = {metric: value for (metric, of), value in values.items() if of == part}
-    questions = round(numbers["questions"] or 0)
-    answered = round(questions * (numbers["answered"] or 0.0))
-
-    def share_of(name: str) -> Share:
-        of = answered if name == "accuracy" else questions
-        return share(round(of * (numbers[name] or 0.0)), of)
-
-    def counts(name: str) -> dict[str, int]:
-        found = {of.removeprefix(f"{part}: "): value for (metric, of), value in values.items()
-                 if metric == name and of.startswith(f"{part}: ")}  # fmt: skip
-        return {thing: round(value or 0.0) for thing, value in found.items()}
-
+    numbers = parts[part]
+    of = dict.fromkeys(SHARES, round(numbers["questions"]))
+    of["accuracy"] = round(of["answered"] * numbers["answered"])
+    counts: dict[str, dict[str, int]] = {name: {} for name in COUNTS}
+    for name, found in parts.items():
+        if name.startswith(f"{part}: "):
+            for metric, value in found.items():
+                counts[metric][name.removeprefix(f"{part}: ")] = round(value)
     return Tally.model_validate(
         {"model": model, **kind._asdict(), "chains": TextConfig(formulation=kind.formulation).chains}
-        | {name: share_of(name) for name in SHARES}
+        | {name: share(round(of[name] * numbers[name]), of[name]) for name in SHARES}
         | {name: numbers[name] for name in NUMBERS}
-        | {name: counts(name) for name in COUNTS}
+        | counts
     )

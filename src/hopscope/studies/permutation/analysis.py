@@ -7,7 +7,6 @@ from torch import Tensor
 
 from hopscope.models.packing import explorer_model
 from hopscope.models.transformer import Transformer
-from hopscope.probes.retrieval import json_numbers
 from hopscope.runs import UnitFolder
 from hopscope.studies.permutation.config import PermutationStudyConfig, analyses
 from hopscope.studies.permutation.probes import predictions as probes
@@ -23,7 +22,7 @@ from hopscope.studies.permutation.published import worked_examples
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.training.budget import TimeBudget
-from hopscope.training.config import UnitPlan
+from hopscope.training.config import TrainJob
 from hopscope.training.restore import load_ensemble
 from hopscope.training.trainer import Evaluate
 
@@ -42,8 +41,8 @@ def evaluator(options: PermutationStudyConfig, task: PermutationTask) -> Evaluat
         return {
             ("held_out", "loss"): probes.cross_entropy(predicted, plain),
             ("held_out", "elimination"): probes.accuracy_by_slot(predicted, plain)[:, -1],
-            ("held_out", "recall"): recall.recall,
-            ("held_out", "mass_recalled"): recall.mass_recalled,
+            ("held_out", "recall"): recall["recall"],
+            ("held_out", "mass_recalled"): recall["mass_recalled"],
         }
 
     return evaluate
@@ -52,7 +51,7 @@ def evaluator(options: PermutationStudyConfig, task: PermutationTask) -> Evaluat
 def analyse(
     options: PermutationStudyConfig,
     unit: UnitFolder,
-    plan: UnitPlan,
+    job: TrainJob,
     task: PermutationTask,
     budget: TimeBudget,
     device: str,
@@ -63,12 +62,12 @@ def analyse(
         TimeBudgetReached: between two analyses.
         UserError: a checkpoint is damaged, or a file cannot be written.
     """
-    step, wanted = plan.training.steps, analyses(options, plan)
+    step, wanted = job.training.steps, analyses(options, job)
     missing = [name for name, kind in wanted.items() if not unit.analysis_path(name, step, kind).is_file()]
     if not missing:
         return
-    trained = _Trained(unit, plan, task, options.evaluation_limit, device, load_ensemble(unit, step, device))
-    about = {"members": [member.member for member in plan.members], "step": step}
+    trained = _Trained(unit, job, task, options.evaluation_limit, device, load_ensemble(unit, step, device))
+    about = {"members": [member.member for member in job.members], "step": step}
     for number, name in enumerate(missing):
         if number:  # one analysis for each call, however small the budget, so that calls add up to an end
             budget.check()
@@ -80,7 +79,7 @@ class _Trained(NamedTuple):
     """A unit, and its members at its last checkpoint; see `analyse`."""
 
     unit: UnitFolder
-    plan: UnitPlan
+    job: TrainJob
     task: PermutationTask
     limit: int
     device: str
@@ -92,27 +91,20 @@ def _probed(trained: _Trained) -> dict[str, Any]:
     task, limit = trained.task, trained.limit
     plain, repeats = task.evaluation("plain", limit=limit), task.evaluation("repeats", limit=limit)
     on_plain, on_repeats = probes.predict(trained.model, plain), probes.predict(trained.model, repeats)
-    probe = probes.repeat_probe(on_repeats, repeats)
     error = probes.posterior_error(on_plain, probes.uniform_posterior(plain))
     accuracy = probes.accuracy_by_slot(on_plain, plain)
     numbers = {
         "held_out_loss": probes.cross_entropy(on_plain, plain),
         "accuracy_by_step": accuracy,
         "elimination": accuracy[:, -1],
-        "recall": probe.recall,
-        "trapped": probe.trapped,
-        "mass_recalled": probe.mass_recalled,
-        "mass_unused": probe.mass_unused,
-        "recall_by_slot": probe.recall_by_source,
+        **probes.repeat_probe(on_repeats, repeats),
         "mae_by_step": error.mean,
         "max_ae_by_step": error.largest,
-        "repeat_mae": probe.mean_error,
-        "repeat_max_ae": probe.largest_error,
     }
     return {
         "sequences": {"plain": plain.inputs.shape[1], "repeats": repeats.inputs.shape[1]},
         "exhaustive": {data: task.evaluation_count(data) <= limit for data in ("plain", "repeats")},
-        **{name: json_numbers(values) for name, values in numbers.items()},
+        **probes.as_json(numbers),
     }
 
 
@@ -132,7 +124,7 @@ def _formation(trained: _Trained) -> dict[str, Any]:
     models = (
         (step, load_ensemble(trained.unit, step, trained.device)) for step, _ in trained.unit.checkpoints()
     )
-    found = measure_formation(models, trained.task, samples_per_step=trained.plan.training.batch_size)
+    found = measure_formation(models, trained.task, samples_per_step=trained.job.training.batch_size)
     order = order_of_formation(found)
     # The checkpoints' own axis is named apart, because a list at the top is one over members.
     return {"checkpoints": {name: found.pop(name) for name in ("step", "samples")}, **found, "order": order}
@@ -147,12 +139,12 @@ def _decoding(trained: _Trained) -> dict[str, Any]:
 
 def _worked(trained: _Trained) -> dict[str, Any]:
     """Worked sequences of every member, and the first member's weights for the page to compute with."""
-    first = trained.plan.members[0]
+    first = trained.job.members[0]
     examples = worked_examples(trained.task.config.values)
-    step = trained.plan.training.steps
+    step = trained.job.training.steps
     file = str(trained.unit.checkpoint_path(step).relative_to(trained.unit.run_path))
     packed = explorer_model(
-        trained.model.member(0), f"{trained.plan.label}, seed {first.seed}", file, f"member {first.member}"
+        trained.model.member(0), f"{trained.job.label}, seed {first.seed}", file, f"member {first.member}"
     )
     sequences = {
         name: worked_sequence(trained.model, list(tokens), trained.task.split)

@@ -1,25 +1,25 @@
-"""Claims P1–P11 of the presentation: which number of which configuration is held to what.
+"""Claims P1–P12 of the presentation: which number of which configuration is held to what.
 
 Every value is read from the evidence table.  What the presentation leaves open is run in several readings: the batch
-size, and for P5 from where the rise of recall is taken; the first is the default.
+size, the length of training, the moment of a score, and others by claim; the first is the default.  P6, P7 and P11
+hang on which mappings are held out: where a run has several splits, their intervals are over seeds and splits.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hopscope.claims import Claim, Samples, at_least, at_most, between
 from hopscope.studies.permutation.config import Configuration, PermutationStudyConfig
+from hopscope.studies.permutation.readings import Value, each_metric, measured, moments, of_reading, untried
 from hopscope.theory.posteriors import elimination_floor
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from hopscope.runs.evidence import Evidence
-
-Value = Callable[["Evidence"], "Samples | Mapping[str, Samples]"]
 
 PLAIN, RECALLING = "d16/1 plain", "d32/2 repeats"
 """The two configurations that the presentation shows results of."""
@@ -57,6 +57,13 @@ P9 = {
     "recall_lost_with_elimination_head": at_most(0.1, "fraction"),
 }
 
+P9B = {
+    "x_rows_to_earlier_y": at_least(0.9, "fraction"),
+    "y_rows_to_themselves": at_least(0.5, "fraction"),
+    "x_rows_to_preceding_y": at_least(0.5, "fraction"),
+}
+P12_LARGEST = 0.06
+
 _MACHINERY = (
     "the split (held-out mappings never enter a training batch), the exhaustive evaluation sets, and the ensemble, "
     "each tested against a slow reference"
@@ -70,13 +77,21 @@ _INTERVENTIONS = (
 def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
     """The ledger of the presentation."""
 
-    def readings(ways: Value | Mapping[str, Value]) -> dict[str, Value]:
+    default = config.readings()[0]
+
+    def readings(ways: Value | Mapping[str, Value], *names: str) -> dict[str, Value]:
         named = ways if isinstance(ways, Mapping) else {"": ways}
-        return {
-            ", ".join(filter(None, [config.reading(size), way])): partial(of_batch, size, value)
-            for size in config.batch_sizes()
-            for way, value in named.items()
-        }
+        found: dict[str, Value] = {}
+        seen: list[list[list[Configuration]]] = []
+        for reading in config.readings():
+            trained = [config.trained(name, reading) for name in names]
+            # A reading is another one if it has every configuration, and not just those of a reading before.
+            if reading != default and (not all(trained) or trained in seen):
+                continue
+            seen.append(trained)
+            for way, value in named.items():
+                found[", ".join(filter(None, [reading.name, way]))] = partial(of_reading, reading, value)
+        return found
 
     floor = elimination_floor(config.values)
     at_floor = between(floor - P4_TOLERANCE, floor + P4_TOLERANCE, "nats")
@@ -88,7 +103,7 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             "perfectly.",
             source="presentation §6",
             protocol="accuracy at step 5 over all held-out sequences, last checkpoint, every seed",
-            readings=readings(lambda evidence: measured(evidence, PLAIN, "elimination", "probes")),
+            readings=readings(lambda evidence: measured(evidence, PLAIN, "elimination", "probes"), PLAIN),
             must=at_least(0.999, "fraction"),
             rule="always",
         ),
@@ -98,7 +113,7 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             source="presentation §7",
             protocol="all held-out sequences whose x₅ copies an earlier x: recall, and mean probability of the unused "
             "value",
-            readings=readings(partial(each_metric, tuple(P2), PLAIN, "probes")),
+            readings=readings(partial(each_metric, tuple(P2), PLAIN, "probes"), PLAIN),
             must=P2,
             rule="always",
         ),
@@ -108,16 +123,17 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             source="presentation §8–9",
             protocol="accuracy at step 5 over all held-out sequences without and with a repeat; mean probability of "
             "the recalled value",
-            readings=readings(partial(each_metric, tuple(P3), RECALLING, "probes")),
+            readings=readings(moments(lambda of: partial(each_metric, tuple(P3), RECALLING, of)), RECALLING),
             must=P3,
             rule="always",
+            untried=partial(untried, names=[RECALLING], scores=["recall"]),
         ),
         claim(
             id="P4",
             statement="The training loss of both models settles at the floor of pure elimination, ln(V!)/V.",
             source="presentation §4, §8",
             protocol="mean training loss over the last epoch",
-            readings=readings(p4),
+            readings=readings(p4, PLAIN, RECALLING),
             must={PLAIN: at_floor, RECALLING: at_floor},
             rule="mean",
         ),
@@ -132,10 +148,12 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
                 {
                     f"rise from {level}": partial(suddenness, part=f"from_{level}")
                     for level in ("zero", "chance")
-                }
+                },
+                RECALLING,
             ),
             must=at_most(0.25, "fraction"),
             rule="mean",
+            untried=partial(untried, names=[RECALLING]),
         ),
         claim(
             id="P6",
@@ -143,7 +161,7 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             source="presentation §6, §9",
             protocol="mean absolute error against the uniform posterior, at the worst step of each seed; mean mass on "
             "used values at the worst of steps 2–4; all held-out sequences without a repeat",
-            readings=readings(p6),
+            readings=readings(p6, PLAIN, RECALLING),
             must=P6,
             rule="mean",
         ),
@@ -154,7 +172,7 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             protocol="refuted if both are above zero: the correlation, over held-out prefixes and free values, of the "
             "model's tilt away from the uniform posterior with that of the training mappings, and accuracy on training "
             "minus on held-out mappings, steps 1–4",
-            readings=readings(partial(each_metric, tuple(P7), PLAIN, "posteriors")),
+            readings=readings(partial(each_metric, tuple(P7), PLAIN, "posteriors", splits=True), PLAIN),
             must=P7,
             need="any",
             rule="mean",
@@ -166,10 +184,15 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             source="presentation §5",
             protocol="recall over all held-out repeats, by configuration",
             readings=readings(
-                lambda evidence: {name: measured(evidence, name, "recall", "probes") for name in P8}
+                {
+                    **moments(lambda of: partial(p8, of)),
+                    f"{PLAIN} as the model of width 16": partial(p8, "probes", narrow=PLAIN),
+                },
+                *P8,
             ),
             must=P8,
             rule={name: "mean" if criterion.between else "always" for name, criterion in P8.items()},
+            untried=partial(untried, names=[*P8], scores=["recall"]),
         ),
         claim(
             id="P9",
@@ -177,10 +200,23 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             source="presentation §10",
             protocol="mean-ablate each head at the last row: what recall and elimination lose with the head that comes "
             "closest to being the recall head, and with the one that comes closest to being the elimination head",
-            readings=readings(partial(each_metric, tuple(P9), RECALLING, "roles", part="assignment")),
+            readings=readings(
+                partial(each_metric, tuple(P9), RECALLING, "roles", part="assignment"), RECALLING
+            ),
             must=P9,
             rule="always",
             trust=_INTERVENTIONS,
+        ),
+        claim(
+            id="P9b",
+            statement="On the heat maps of one head, x rows attend to earlier y's alone; on the other's, y rows attend "
+            "to themselves and x rows to the y before.",
+            source="presentation §10",
+            protocol="mean attention on held-out sequences without a repeat, of the two heads in the order that comes "
+            "closest",
+            readings=readings(p9b, RECALLING),
+            must=P9B,
+            rule="always",
         ),
         claim(
             id="P10a",
@@ -193,7 +229,8 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
                         evidence, RECALLING, skill, "battery", part="clean", less="mlp_ablation.mean"
                     )
                     for skill in ("recall", "elimination")
-                }
+                },
+                RECALLING,
             ),
             must={"recall_lost": at_least(0.5, "fraction"), "elimination_lost": at_most(0.15, "fraction")},
             rule="mean",
@@ -208,7 +245,8 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             readings=readings(
                 lambda evidence: measured(
                     evidence, RECALLING, "last_row_change", "battery", part=REPLACED_PATTERNS
-                )
+                ),
+                RECALLING,
             ),
             must=at_least(1e-6),
             rule="always",
@@ -222,15 +260,33 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             protocol="width 32 with two heads on plain data, 20 epochs: share of the way from the uniform to the "
             "memorised floor that the loss on all training sequences has gone, at V = 4 and V = 5",
             readings=readings(
-                lambda evidence: {
-                    label: measured(
-                        evidence, name, "memorised_share", "posteriors", split="train", any_values=True
-                    )
-                    for label, name in MEMORISING.items()
-                }
+                moments(lambda of: partial(p11, of), at_end="posteriors"), *MEMORISING.values()
             ),
             must={"V = 4": at_least(0.5, "fraction"), "V = 5": at_most(0.1, "fraction")},
             rule="mean",
+            untried=partial(
+                untried, names=[*MEMORISING.values()], lengths=(20, 200), scores=["memorised_share"]
+            ),
+        ),
+        claim(
+            id="P12",
+            statement="Where recall is asked for, the largest error of any probability is below 0.06.",
+            source="presentation §9 (published: 0.0557)",
+            protocol="largest absolute error against certainty of the value seen before, among the repeats of 5,000 "
+            "test sequences drawn at random, expected; and over all held-out repeats",
+            readings=readings(
+                {
+                    way: partial(measured, name=RECALLING, metric=metric, measure="probes")
+                    for way, metric in (
+                        ("5,000 test sequences", "repeat_max_ae_of_sample"),
+                        ("all held-out sequences", "repeat_max_ae"),
+                    )
+                },
+                RECALLING,
+            ),
+            must=at_most(P12_LARGEST),
+            rule="always",
+            untried=lambda evidence: "" if "repeat_max_ae_of_sample" in evidence else "5,000 test sequences",
         ),
     )
 
@@ -266,90 +322,51 @@ def p6(evidence: "Evidence") -> dict[str, Samples]:
     steps = [f"step_{step}" for step in range(1, evidence.config["values"] + 1)]
     worst = (("mae", "mae_uniform", steps), ("mass_on_used", "used_mass_mean", steps[1:4]))
     return {
-        f"{part} {name}": measured(evidence, name, metric, "posteriors", part=parts)
+        f"{part} {name}": measured(evidence, name, metric, "posteriors", part=parts, splits=True)
         for name in (PLAIN, RECALLING)
         for part, metric, parts in worst
     }
 
 
-# What values are made of.
-
-
-def of_batch(size: int, value: Value, evidence: "Evidence") -> Samples | Mapping[str, Samples]:
-    """A value of those members alone that were trained with one batch size."""
-    default = evidence.config["batch_size"]
-    labels = {
-        label
-        for label in evidence.configurations.values()
-        if (Configuration.parse(label).batch_size or default) == size
+def p8(measure: str, evidence: "Evidence", narrow: str = "d16/1 repeats") -> dict[str, Samples]:
+    """Recall by configuration; the model of width 16 may be the one that was trained on plain data."""
+    return {
+        name: measured(evidence, narrow if name == "d16/1 repeats" else name, "recall", measure)
+        for name in P8
     }
-    return value(evidence.where(configuration=labels))
 
 
-def each_metric(
-    metrics: Iterable[str], name: str, measure: str, evidence: "Evidence", **where: Any
-) -> dict[str, Samples]:
-    """Several metrics of a configuration."""
-    return {metric: measured(evidence, name, metric, measure, **where) for metric in metrics}
-
-
-def measured(
-    evidence: "Evidence",
-    name: str,
-    metric: str,
-    measure: str,
-    *,
-    part: str | Sequence[str] | None = None,
-    split: str = "held_out",
-    less: str | None = None,
-    note: "Callable[[pd.Series[float]], str] | None" = None,
-    any_values: bool = False,
-) -> Samples:
-    """A metric of a configuration at the end of training, with what the training lacks of the source's protocol.
-
-    Args:
-        evidence: of members of one batch size.
-        name: of the configuration, without its batch size.
-        metric, measure, part, split: which number; of several parts each member's largest.
-        less: the part that is taken off.
-        note: words about the numbers that there are.
-        any_values: whether another number of values than the source's is no departure.
-    """
-    trained = {Configuration.parse(label): label for label in evidence.configurations.values()}
-    of_name = {each: label for each, label in trained.items() if replace(each, batch_size=None).name == name}
-    if not of_name:
-        return Samples([], note="not trained in this run")
-    configuration, label = of_name.popitem()
-    found = evidence.where(configuration=label)
-    values = last(found, metric, measure, part, split)
-    taken_off = 0.0 if less is None else last(found, metric, measure, less, split)
-    if values is None or taken_off is None:
-        return Samples([], note="not measured")
-    values = values - taken_off
-    changed = replace(configuration, values=None) if any_values else configuration
-    lacking = PermutationStudyConfig.model_validate(evidence.config).departures(changed)
-    sets = [last(found, "exhaustive", "probes", kind) for kind in ("plain", "repeats")]
-    if any(each is None or bool((each.dropna() != 1).any()) for each in sets):
-        lacking.append("measured on a part of the held-out sequences")
-    known = values.dropna()
-    return Samples(values, missing=", ".join(lacking), note=note(known) if note and len(known) else "")
-
-
-def last(
-    found: "Evidence",
-    metric: str,
-    measure: str,
-    part: str | Sequence[str] | None = None,
-    split: str = "held_out",
-) -> "pd.Series[float] | None":
-    """Each member's last value of a metric, of several parts the largest; nothing where no member has it."""
-    import pandas as pd
-
-    if metric not in found:
-        return None
-    known = [
-        found.last(metric, measure=measure, split=split, part=each)
-        for each in ([part] if part is None or isinstance(part, str) else part)
-        if not found.rows(metric, measure=measure, split=split, part=each).empty
+def p9b(evidence: "Evidence") -> dict[str, Samples]:
+    """The three shares that the heat maps are read by, with the heads in the order whose worst margin is largest."""
+    of_heads = [
+        [measured(evidence, RECALLING, metric, "roles", part="heat_map", head=head) for metric in P9B]
+        for head in (0, 1)
     ]
-    return pd.concat(known, axis=1).max(axis=1, skipna=False) if known else None
+    orders = [(of_heads[first][0], *of_heads[other][1:]) for first, other in ((0, 1), (1, 0))]
+    best = [
+        max(of_member, key=_worst_margin)
+        for of_member in zip(
+            *(zip(*(each.values for each in order), strict=True) for order in orders), strict=True
+        )
+    ]
+    columns = zip(*best, strict=True) if best else [()] * len(P9B)
+    return {
+        metric: replace(orders[0][0], values=list(column))
+        for metric, column in zip(P9B, columns, strict=True)
+    }
+
+
+def _worst_margin(shares: tuple[float | None, ...]) -> float:
+    """How far the share that is closest to its threshold lies above it."""
+    margins = zip(shares, P9B.values(), strict=True)
+    return min(-math.inf if share is None else share - criterion.bounds[0] for share, criterion in margins)
+
+
+def p11(measure: str, evidence: "Evidence") -> dict[str, Samples]:
+    """How far each number of values was memorised."""
+    return {
+        label: measured(
+            evidence, name, "memorised_share", measure, split="train", any_values=True, splits=True
+        )
+        for label, name in MEMORISING.items()
+    }

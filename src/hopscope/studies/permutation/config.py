@@ -14,14 +14,14 @@ from hopscope.config import Config, validation_line
 from hopscope.models.config import Model, TransformerConfig
 from hopscope.studies.grid import Grid, check_sweeps
 from hopscope.tasks.config import LARGEST_VALUES, SMALLEST_VALUES, PermutationConfig
-from hopscope.training.config import Beta, TrainingConfig, UnitPlan
+from hopscope.training.config import Beta, TrainingConfig, TrainJob
 
 PUBLISHED = ("d16/1 plain", "d32/2 repeats")
 ALL = ("d16/1 plain", "d16/1 repeats", "d32/1 repeats", "d32/2 repeats", "d32/2 plain")
 
 _NAME = re.compile(r"d(?P<width>\d+)/(?P<heads>\d+) (?P<data>plain|repeats)(?P<changes>( \w+=\S+)*)")
 _KEYS = {"V": "values", "ratio": "repeat_ratio", "slots": "repeat_slots", "sources": "repeat_sources",
-         "positions": "positions", "batch": "batch_size"}  # fmt: skip
+         "positions": "positions", "batch": "batch_size", "epochs": "epochs", "split": "split_seed"}  # fmt: skip
 """What a name calls the fields that differ, in the order in which they are written."""
 
 
@@ -37,8 +37,9 @@ class Configuration:
     Attributes:
         width, heads: of the model.
         data: whether training has repeats.
-        values, repeat_ratio, repeat_slots, repeat_sources, positions, batch_size: fields of the study's configuration
-            that differ here; `None` means the study's.
+        values, repeat_ratio, repeat_slots, repeat_sources, positions, batch_size, split_seed: fields of the study's
+            configuration that differ here; `None` means the study's.
+        epochs: length of training; `None` means the study's for this kind of data.
     """
 
     width: int
@@ -50,6 +51,8 @@ class Configuration:
     repeat_sources: _Slots | None = None
     positions: Literal["learned", "pair", "none"] | None = None
     batch_size: int | None = None
+    epochs: Annotated[float, Field(gt=0.0, le=1e6)] | None = None
+    split_seed: int | None = None
 
     @classmethod
     def parse(cls, name: str) -> Self:
@@ -85,8 +88,13 @@ class Configuration:
         return f"d{self.width}/{self.heads} {self.data}{''.join(written)}"
 
     @property
+    def bare(self) -> Self:
+        """The same model and data under the study's batch size, epochs and split."""
+        return replace(self, batch_size=None, epochs=None, split_seed=None)
+
+    @property
     def changes(self) -> dict[str, Any]:
-        """Fields of the study's configuration that differ here."""
+        """Fields of the study's configuration that differ here, and the epochs if they do."""
         found = {field: getattr(self, field) for field in _KEYS.values()}
         return {field: value for field, value in found.items() if value is not None}
 
@@ -107,19 +115,65 @@ class Sweep(NamedTuple):
     Attributes:
         configurations: names.
         all_seeds: whether a claim hangs on it, so that it has as many seeds as the study, not as a sweep.
+        whole: whether every measurement is made of it; what a claim about readings or splits needs is among the basic.
     """
 
     configurations: tuple[str, ...]
     all_seeds: bool = False
+    whole: bool = False
+
+
+class Reading(NamedTuple):
+    """A way to read what the presentation leaves open.
+
+    Attributes:
+        batch_size: samples per step.
+        epochs: length of training; `None`: that which the presentation states for a model's data.
+        more: all else that is no default, in words.
+    """
+
+    batch_size: int
+    epochs: float | None
+    more: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The reading in words, such as `batch 256, 20 epochs`."""
+        length = () if self.epochs is None else (f"{self.epochs:g} epochs",)
+        return ", ".join((f"batch {self.batch_size}", *length, *self.more))
 
 
 SWEEPS = {
-    # Another reading of the batch size, which the source does not state.
-    "batch": Sweep(("d16/1 plain batch=128", "d32/2 repeats batch=128"), all_seeds=True),
+    # Other readings of the batch size, which the source does not state.
+    "batch": Sweep(("d16/1 plain batch=128", "d32/2 repeats batch=128"), all_seeds=True, whole=True),
+    "batches": Sweep(
+        tuple(f"{name} batch={size}" for size in (64, 128, 512) for name in (*ALL, "d32/2 plain V=4")),
+        all_seeds=True,
+    ),
+    # Other readings of the length of training: the source states two, 20 and 50 epochs, for two models.
+    "epochs": Sweep(
+        (
+            *(f"{name} repeats epochs=20" for name in ("d16/1", "d32/1", "d32/2")),
+            "d16/1 plain epochs=50",
+            *(f"d32/2 plain{values} epochs=200" for values in ("", " V=4")),
+        ),
+        all_seeds=True,
+    ),
+    # Other mappings held out: what depends on the split varies over splits as well as over seeds.
+    "splits": Sweep(
+        tuple(
+            f"{name} split={split}"
+            for split in range(1, 10)
+            for name in ("d16/1 plain", "d32/2 repeats", "d32/2 plain", "d32/2 plain V=4")
+        ),
+        all_seeds=True,
+    ),
     # Without position codes, and with one shared by the two tokens of a pair.
-    "positions": Sweep(("d32/2 repeats positions=none", "d32/2 repeats positions=pair"), all_seeds=True),
+    "positions": Sweep(
+        ("d32/2 repeats positions=none", "d32/2 repeats positions=pair"), all_seeds=True, whole=True
+    ),
     # Can four values be memorised?
-    "memorisation": Sweep(("d32/2 plain V=4",), all_seeds=True),
+    "memorisation": Sweep(("d32/2 plain V=4",), all_seeds=True, whole=True),
     # The number of values: memorisation on plain data, recall with repeats.
     "values": Sweep(
         (
@@ -168,9 +222,10 @@ class PermutationStudyConfig(Config, Grid[Configuration]):
     Attributes:
         seeds: seeds 0 … seeds - 1 of every configuration.
         configurations: what is trained, such as "d32/2 repeats": width 32, 2 heads, 30 % repeats; V=, ratio=, slots=,
-            sources=, positions= and batch= may follow, as in "d32/2 repeats V=4 batch=128".
+            sources=, positions=, batch=, epochs= and split= may follow, as in "d32/2 repeats V=4 batch=128".
         all_configurations: train all five configurations instead.
-        sweeps: further configurations by question: batch, positions, memorisation, values, capacity, ratio, slots.
+        sweeps: further configurations by question: batch, batches, epochs, splits, positions, memorisation, values,
+            capacity, ratio, slots.
         sweep_seeds: seeds of the configurations of a sweep on which no claim hangs.
         width: another width for every configuration.
         heads: another number of heads for every configuration.
@@ -239,7 +294,7 @@ class PermutationStudyConfig(Config, Grid[Configuration]):
         if not (self.all_configurations or self.configurations):
             raise ValueError(f"configurations: expected at least one, such as {PUBLISHED[0]!r}, found none")
         check_sweeps(self.sweeps, SWEEPS)
-        self.plan()  # whatever is wrong with a model or a task is said before anything is written
+        self.jobs()  # whatever is wrong with a model or a task is said before anything is written
         return self
 
     def asked(self) -> Iterator[tuple[Configuration, int]]:
@@ -267,7 +322,9 @@ class PermutationStudyConfig(Config, Grid[Configuration]):
 
     def is_whole(self, configuration: Configuration) -> bool:
         """Whether a configuration is studied with every measurement."""
-        return self.measurements == "all" and self.is_asked(configuration)
+        asked = map(self._overridden, ALL if self.all_configurations else self.configurations)
+        swept = (each for name in self.sweeps if SWEEPS[name].whole for each in self.of_sweep(name))
+        return self.measurements == "all" and configuration in {*asked, *swept}
 
     def base(self) -> list[Configuration]:
         """What the page is about first: what was asked for without changes, or else with the same number of values."""
@@ -277,7 +334,10 @@ class PermutationStudyConfig(Config, Grid[Configuration]):
 
     def of(self, configuration: Configuration) -> "PermutationStudyConfig":
         """This configuration of the study with the changes of one of its grid."""
-        return self.model_copy(update=configuration.changes)
+        changes = dict(configuration.changes)
+        if "epochs" in changes:
+            changes["epochs_plain"] = changes["epochs_repeats"] = changes.pop("epochs")
+        return self.model_copy(update=changes)
 
     def task(self, configuration: Configuration) -> PermutationConfig:
         """The training data of a configuration."""
@@ -302,7 +362,8 @@ class PermutationStudyConfig(Config, Grid[Configuration]):
 
     def epochs(self, configuration: Configuration) -> float:
         """Length of a configuration's training in epochs."""
-        return self.epochs_plain if configuration.data == "plain" else self.epochs_repeats
+        here = self.of(configuration)
+        return here.epochs_plain if configuration.data == "plain" else here.epochs_repeats
 
     def training(self, configuration: Configuration) -> TrainingConfig:
         """The training of a configuration."""
@@ -312,19 +373,37 @@ class PermutationStudyConfig(Config, Grid[Configuration]):
             steps=max(1, steps), **here.model_dump(include=set(TrainingConfig.model_fields))
         )
 
-    def batch_sizes(self) -> list[int]:
-        """Batch sizes of the grid, the study's own first: the readings of what the presentation leaves open."""
-        others = {c.batch_size for c in self.grid() if c.batch_size is not None}
-        return [self.batch_size, *sorted(others - {self.batch_size}, reverse=True)]
+    def readings(self) -> list["Reading"]:
+        """Ways to read what the presentation leaves open that the grid has: the study's own first, batches descending.
 
-    def reading(self, batch_size: int) -> str:
-        """A reading of what the presentation leaves open: the batch size, and all else that is no default."""
+        A batch size, or a length of training, that some configuration of the grid has of its own.
+        """
+        grid = self.grid()
+        batches = {c.batch_size for c in grid if c.batch_size is not None} - {self.batch_size}
+        lengths = {c.epochs for c in grid if c.epochs is not None}
         changed = self._changed(("init", "betas", "split_seed"))
-        return ", ".join(
-            [f"batch {batch_size}", *(f"{name} {value}" for name, (value, _) in changed.items())]
-        )
+        more = tuple(f"{name} {value}" for name, (value, _) in changed.items())
+        return [
+            Reading(self.batch_size, None, more),
+            *(Reading(size, None, more) for size in sorted(batches, reverse=True)),
+            *(Reading(self.batch_size, length, more) for length in sorted(lengths)),
+        ]
 
-    def departures(self, configuration: Configuration) -> list[str]:
+    def trained(self, name: str, reading: "Reading") -> list[Configuration]:
+        """Configurations of the grid with a bare name, trained as a reading says; those of other splits last."""
+
+        found = [each for each in self.grid() if each.bare.name == name and self.is_of(each, reading)]
+        return sorted(found, key=lambda each: each.split_seed is not None)
+
+    def is_of(self, configuration: Configuration, reading: "Reading") -> bool:
+        """Whether a configuration is trained as a reading says."""
+        if (configuration.batch_size or self.batch_size) != reading.batch_size:
+            return False
+        if reading.epochs is None:
+            return configuration.epochs is None
+        return self.epochs(configuration) == reading.epochs
+
+    def protocol_deviations(self, configuration: Configuration) -> list[str]:
         """How a configuration's training departs from what the presentation states, in words; none is at scale."""
         here = self.of(configuration)
         stated = STATED | (STATED_OF_REPEATS if configuration.data == "repeats" else {})
@@ -333,7 +412,9 @@ class PermutationStudyConfig(Config, Grid[Configuration]):
             for name, (value, said) in here._changed(stated).items()
         ]
         trained = here.epochs(configuration) * here.samples_per_epoch / 100_000
-        published = PUBLISHED_EPOCHS[configuration.data]
+        # The page states two lengths, each for one model: for the others, both are readings of it.
+        stated_length = configuration.epochs is None
+        published = PUBLISHED_EPOCHS[configuration.data] if stated_length else min(PUBLISHED_EPOCHS.values())
         return [f"{trained:g} of {published} epochs", *changed] if trained < published else changed
 
     def _changed(self, names: Iterable[str]) -> dict[str, tuple[object, object]]:
@@ -342,9 +423,9 @@ class PermutationStudyConfig(Config, Grid[Configuration]):
         return {name: (value, default) for name, (value, default) in found.items() if value != default}
 
 
-def analyses(config: PermutationStudyConfig, plan: UnitPlan) -> dict[str, str]:
+def analyses(config: PermutationStudyConfig, job: TrainJob) -> dict[str, str]:
     """What is measured of a unit's last checkpoint: less for sweeps on which no claim hangs."""
-    configuration = Configuration.parse(plan.label)
+    configuration = Configuration.parse(job.label)
     repeats = configuration.data == "repeats"
     names = ["posteriors", *(["slots"] if repeats else [])]
     if config.is_whole(configuration):
@@ -360,9 +441,16 @@ PRESETS = {
     "paper": PermutationStudyConfig(
         all_configurations=True,
         seeds=10,
-        sweeps=tuple(SWEEPS),
+        sweeps=("batch", "positions", "memorisation", "values", "capacity", "ratio", "slots"),
         members_per_unit=5,
         checkpoint_every=200,
+        evaluate_every=50,
+    ),
+    "readings": PermutationStudyConfig(
+        all_configurations=True,
+        seeds=10,
+        sweeps=("memorisation", "batch", "batches", "epochs", "splits"),
+        members_per_unit=10,
         evaluate_every=50,
     ),
 }
@@ -370,4 +458,5 @@ COSTS = {
     "smoke": "about a minute on two cores",
     "laptop": "4 to 6 min on two cores",
     "paper": "1 to 1.5 hours on two cores (190 models)",
+    "readings": "some 5 hours on two cores by estimate (660 models); not run yet",
 }

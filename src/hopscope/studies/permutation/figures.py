@@ -40,8 +40,13 @@ _OWN = "hopscope.studies.permutation.figures_own"
 
 def figures(config: PermutationStudyConfig) -> tuple[Figure, ...]:
     """Every figure that a run of a configuration has something to show in.  Loads no torch and no chart library."""
-    parts = (_curves, _observers, _heads, _probes, _formation, _sweeps)
+    parts = (_curves, _observers, _heads, _probes, _formation, _sweeps, _verdicts)
     return tuple(filter(None, map(_of_measured, chain.from_iterable(part(config) for part in parts))))
+
+
+def _verdicts(config: PermutationStudyConfig) -> Iterator[Figure]:
+    if len(config.readings()) > 1:
+        yield chart("verdicts_by_reading", partial(deferred(f"{_OWN}:by_reading"), config))
 
 
 def _of_measured(figure: Figure) -> Figure | None:
@@ -49,9 +54,9 @@ def _of_measured(figure: Figure) -> Figure | None:
     shown = figure.series
     if shown is None or callable(shown.series):
         return figure
-    return (
-        replace(figure, series=replace(shown, series=where_measured(shown.series))) if shown.series else None
-    )
+    if not shown.series:
+        return None
+    return replace(figure, series=replace(shown, series=where_measured(shown.series)))
 
 
 def series_of(
@@ -433,11 +438,10 @@ def floors(config: PermutationStudyConfig) -> dict[str, float]:
     presentation's kind, one more sees the values used but never that an x came back, and one sees that too but not
     which value stood beside it.
     """
+    known = training_mappings(config.values, config.held_out_share)
     found = {
         "elimination floor": elimination_floor(config.values),
-        "training-mappings floor": training_floor(
-            config.values, training_mappings(config.values, config.held_out_share)
-        ),
+        "training-mappings floor": training_floor(config.values, known),
     }
     page_repeats = not config.repeat_slots and not config.repeat_sources
     if page_repeats and any(configuration.data == "repeats" for configuration in config.grid()):
@@ -462,10 +466,10 @@ def reading_words(config: PermutationStudyConfig, configuration: Configuration) 
 def training_words(config: PermutationStudyConfig, configuration: Configuration) -> str:
     """Which slots repeat in a configuration's training, in words."""
     task = config.task(configuration)
-    sources = _slots_in_words(task.repeat_sources) if task.repeat_sources else "any before"
-    return f"{_slots_in_words(task.repeat_slots or (task.values,))} repeats {sources}"
 
+    def in_words(slots: Sequence[int]) -> str:
+        *first, last = map(str, sorted(set(slots)))
+        return f"slots {', '.join(first)} or {last}" if first else f"slot {last}"
 
-def _slots_in_words(slots: Sequence[int]) -> str:
-    *first, last = map(str, sorted(set(slots)))
-    return f"slots {', '.join(first)} or {last}" if first else f"slot {last}"
+    sources = in_words(task.repeat_sources) if task.repeat_sources else "any before"
+    return f"{in_words(task.repeat_slots or (task.values,))} repeats {sources}"

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 
 from hopscope.figures import Drawing
-from hopscope.figures.marks import QUIET_INK, colour, facet, given, shape
-from hopscope.figures.points import table
+from hopscope.figures.marks import QUIET_INK, colour, facet, given, shape, table
 from hopscope.figures.rows import Row, short
 from hopscope.figures.selection import diverged
+from hopscope.figures.verdict_grid import verdict_grid
+from hopscope.studies.permutation.claims import claims
 from hopscope.studies.permutation.config import Configuration, PermutationStudyConfig
 
 if TYPE_CHECKING:
@@ -115,14 +116,9 @@ def head_rows(shown: Sequence[Configuration], evidence: "Evidence") -> list[Row]
     rows: list[Row] = []
     for found in shown if "recall_lost" in evidence else ():
         for head in range(found.heads):
-            where: dict[str, Any] = {
-                "measure": "roles",
-                "configuration": found.name,
-                "layer": 0,
-                "head": head,
-            }
             recall, elimination = (
-                evidence.last(f"{skill}_lost", **where) for skill in ("recall", "elimination")
+                evidence.last(f"{skill}_lost", measure="roles", configuration=found.name, layer=0, head=head)
+                for skill in ("recall", "elimination")
             )
             rows += [
                 {"configuration": found.name, "seed": evidence.seeds[member], "head": f"head {head + 1}",
@@ -171,3 +167,8 @@ def head_roles(shown: Sequence[Configuration], evidence: "Evidence") -> Drawing:
     chart = alt.layer(*_regions(), points, data=data).properties(width=265, height=230)
     chart = chart.facet(facet("configuration", [found.name for found in shown]), columns=2)
     return chart, head_rows(shown, evidence)
+
+
+def by_reading(config: PermutationStudyConfig, evidence: "Evidence") -> Drawing:
+    """The verdict of every claim under every reading that the run has."""
+    return verdict_grid("verdicts_by_reading", claims(config), evidence)

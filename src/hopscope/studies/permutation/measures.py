@@ -16,6 +16,8 @@ Measure `formation`: curves have a row for each checkpoint.  `formed`: when each
     `recall.half.time` is the time at which recall had gone half its way, infinite if it never did.  `order`: which of
     two parts came first, -1, 0 (within one interval) or 1.
 Measure `last_epoch`: `last_epoch_loss`, the mean training loss of the last epoch.
+Measure `late`: medians over the evaluations of the last five epochs, on a part of the held-out sequences:
+    `elimination`, `recall`, `mass_recalled`; and `memorised_share`, from the median training loss.
 Measure `transition`: how sudden recall was, see `probes.onsets.transition`; what never happened is infinite.
 
 The evidence table itself leaves out what was measured of a diverged member after its training broke off.
@@ -23,6 +25,7 @@ The evidence table itself leaves out what was measured of a diverged member afte
 
 import math
 import re
+import statistics
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -43,7 +46,9 @@ from hopscope.studies.permutation.probes.head_specialization import (
     ONE_EACH,
     SHARED,
 )
-from hopscope.training.config import UnitPlan, unit_plan
+from hopscope.tasks.config import PermutationConfig, training_mappings
+from hopscope.theory.posteriors import elimination_floor, training_floor
+from hopscope.training.config import TrainJob, job_of
 
 FACTS = frozenset(
     {
@@ -63,6 +68,9 @@ CONDITIONS = frozenset(
 
 OF_TRAINING = frozenset({"train_loss_exhaustive", "memorised_share"})
 """Quantities of the training mappings whose names do not end with the split."""
+
+LATE_EPOCHS = 5
+"""Epochs at the end of training that another reading of the moment of a score takes the median of."""
 
 _SPLITS = ("train", "held_out")
 _PLACE = re.compile(r"(step|slot|source|value)_\d+")
@@ -85,9 +93,6 @@ ORDERS = {"before": -1.0, "tie": 0.0, "after": 1.0, "unknown": None}
 NEVER_IS_INFINITE = ("time", "width", "widest", "relative_width")
 """Times and widths of a rise: where they are missing, it never came, which is not the same as an unknown time."""
 
-OF_A_FALL = ("rate", "time", "low", "high")
-"""What `transition` says of the steepest fall of the loss; nothing is known of it where no recall rose."""
-
 
 def measurements(run: RunFolder, config: PermutationStudyConfig) -> Iterator[Row]:
     """A row for every number that was measured of a run's members after training.
@@ -98,25 +103,25 @@ def measurements(run: RunFolder, config: PermutationStudyConfig) -> Iterator[Row
     curves = {split: Metrics(run, split) for split in ("train", "held_out")}
     gone = diverged_members(run)
     for unit in run.units:
-        plan = unit_plan(unit)
-        step, samples = _end(plan)
-        for name, kind in analyses(config, plan).items():
+        job = job_of(unit)
+        step, samples = _end(job)
+        for name, kind in analyses(config, job).items():
             file, found = unit.file_of(name, step, kind), unit.read_analysis(name, step)
             if kind == "json":
-                yield from of_analysis(plan, name, found, file)
+                yield from of_analysis(job, name, found, file)
                 continue
-            for member in plan.members:
+            for member in job.members:
                 for part in found:  # the maps stay in their file
                     yield Row(member.member, name, "attention_pattern", None, step=step, samples=samples,
                               part=part, file=file)  # fmt: skip
-        yield from of_curves(plan, config, curves, gone)
+        yield from of_curves(job, config, curves, gone)
 
 
-def of_analysis(plan: UnitPlan, name: str, record: Any, file: str) -> Iterator[Row]:
+def of_analysis(job: TrainJob, name: str, record: Any, file: str) -> Iterator[Row]:
     """A row for every number of one analysis of a unit.
 
     Args:
-        plan: of the unit; its members are in the order of the record's lists.
+        job: of the unit; its members are in the order of the record's lists.
         name: of the analysis.
         record: what was written.
         file: where it stands, relative to the run.
@@ -124,14 +129,14 @@ def of_analysis(plan: UnitPlan, name: str, record: Any, file: str) -> Iterator[R
     Raises:
         UserError: the record is not what the analysis writes.
     """
-    members = [member.member for member in plan.members]
+    members = [member.member for member in job.members]
     try:
         if record["members"] != members:
             raise ValueError(f"members: expected {members}, found {record['members']}")
         content = _prepared(name, {key: record[key] for key in record if key not in ("members", "step")})
         for place, member in enumerate(members):
             own = of_member(content, place, len(members))
-            for at, values in _by_checkpoint(own, _end(plan)):
+            for at, values in _by_checkpoint(own, _end(job)):
                 yield from rows(member, name, values, at, file)
     except (TypeError, KeyError, IndexError, ValueError) as error:
         raise UserError(
@@ -163,31 +168,45 @@ def rows(
         yield Row(member, measure, metric, value, split, step, samples, layer, head, part, file)
 
 
-def _end(plan: UnitPlan) -> tuple[int, int]:
+def _end(job: TrainJob) -> tuple[int, int]:
     """Steps and samples at the end of training."""
-    return plan.training.steps, plan.training.steps * plan.training.batch_size
+    return job.training.steps, job.training.steps * job.training.batch_size
 
 
 # What is read off the curves of training.
 
 
 def of_curves(
-    plan: UnitPlan, config: PermutationStudyConfig, curves: Mapping[str, Metrics], gone: Container[int]
+    job: TrainJob, config: PermutationStudyConfig, curves: Mapping[str, Metrics], gone: Container[int]
 ) -> Iterator[Row]:
     """Training loss of the last epoch, and, where there are repeats in training, how sudden recall was.
 
     Nothing is known of members that are `gone`, because they diverged.
     """
-    configuration, batch = Configuration.parse(plan.label), plan.training.batch_size
+    configuration, batch = Configuration.parse(job.label), job.training.batch_size
     chance = 1 / (config.task(configuration).values - 1)
-    for member in (each.member for each in plan.members):
+    for member in (each.member for each in job.members):
         loss, recall = (
             ([], []) if member in gone else curves[split].curve(metric, member)
             for split, metric in (("train", "loss"), ("held_out", "recall"))
         )
-        step, samples = _end(plan)
-        mean = last_epoch(loss, max(1, config.samples_per_epoch // batch))
+        step, samples = _end(job)
+        per_epoch = max(1, config.samples_per_epoch // batch)
+        mean = last_epoch(loss, per_epoch)
         yield Row(member, "last_epoch", "last_epoch_loss", mean, "train", step, samples, file=GATHERED)
+        late = {
+            metric: median_late(curves["held_out"].curve(metric, member), LATE_EPOCHS * per_epoch)
+            for metric in ("elimination", "recall", "mass_recalled")
+        }
+        share = None
+        if configuration.data == "plain":
+            task = config.task(configuration)
+            uniform, known = elimination_floor(task.values), _training_floor(task)
+            typical = median_late(loss, LATE_EPOCHS * per_epoch)
+            share = None if typical is None else (uniform - typical) / (uniform - known)
+        late = {name: None if member in gone else value for name, value in late.items()}
+        late["memorised_share"] = share
+        yield from rows(member, "late", late, (step, samples), GATHERED)
         if configuration.data == "repeats":
             found = _sudden(recall, loss, batch, chance)
             sudden = rows(member, "transition", found, (step, samples), GATHERED)
@@ -207,15 +226,23 @@ def last_epoch(curve: Curve, per_epoch: int) -> float | None:
     return float(np.average(values[late], weights=weights[late]))
 
 
+def median_late(curve: Curve, steps: int) -> float | None:
+    """The median of a curve's values in its last steps; `None` if there are none."""
+    late = [value for step, value in zip(*curve, strict=True) if step > curve[0][-1] - steps]
+    return statistics.median(late) if late else None
+
+
+def _training_floor(task: PermutationConfig) -> float:
+    """Loss of an observer that knows the training mappings, in nats."""
+    return training_floor(task.values, training_mappings(task.values, task.held_out_share))
+
+
 def _sudden(recall: Curve, loss: Curve, batch_size: int, chance: float) -> dict[str, Any]:
     """What `transition` says of a member; where there is no curve, of one that never learned to recall."""
     steps, values = recall if recall[0] else ([0], [0.0])
     by_step = dict(zip(*loss, strict=True))
     losses = [by_step.get(step) for step in steps]
-    found = transition([step * batch_size for step in steps], values, losses, chance=chance)
-    found["steepest_fall"] = found["steepest_fall"] or dict.fromkeys(OF_A_FALL)
-    del found["smoothing"]
-    return found
+    return transition([step * batch_size for step in steps], values, losses, chance=chance)
 
 
 # How the numbers of a record are named.
@@ -327,18 +354,14 @@ def _by_checkpoint(
     if "checkpoints" not in own:
         yield end, own
         return
-    apart = ("checkpoints", "order", "sequences", "floors")
-    curves = {name: curve for name, curve in own.items() if name not in apart}
-    checkpoints = own["checkpoints"]
+    checkpoints, order = own["checkpoints"], own["order"]
+    facts = {name: own[name] for name in ("sequences", "floors") if name in own}
+    curves = {name: own[name] for name in own if name not in {"checkpoints", "order", *facts}}
     for place, at in enumerate(zip(checkpoints["step"], checkpoints["samples"], strict=True)):
         yield at, {name: curve[place] for name, curve in curves.items()}
-    facts = {name: own[name] for name in ("sequences", "floors") if name in own}
-    yield end, facts | _formed(own["order"])
-
-
-def _formed(order: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What `order_of_formation` says of a member; nothing of one that diverged."""
-    if order is None:
-        return dict.fromkeys(("formed", "order", "first", "reached"))
+    if order is None:  # a member that diverged
+        yield end, facts | dict.fromkeys(("formed", "order", "first", "reached"))
+        return
     first = {point: {name: name in names for name in FORMED_FIRST} for point, names in order["first"].items()}
-    return {"formed": order["parts"], "order": order["orders"], "first": first, "reached": order["reached"]}
+    formed = {"formed": order["parts"], "order": order["orders"], "first": first, "reached": order["reached"]}
+    yield end, facts | formed

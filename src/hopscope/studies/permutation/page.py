@@ -8,9 +8,8 @@ from typing import Any
 from hopscope.claims.numbers import format_number
 from hopscope.runs.evidence_write import EVIDENCE
 from hopscope.runs.files import is_file, read_json
-from hopscope.story.blocks import Block
 from hopscope.story.functions import PageFunctions
-from hopscope.story.text import DASH
+from hopscope.story.text import DASH, Block
 from hopscope.story.values import Said
 from hopscope.story.worked import worked_block
 from hopscope.studies.permutation.config import Configuration, PermutationStudyConfig
@@ -23,7 +22,7 @@ from hopscope.studies.permutation.published import (
     worked_examples,
 )
 
-EXAMPLE = ((3, 3), (4, 5), (2, 1), (1, 4), (3, 3))
+EXAMPLE = ((3, 3), (4, 5), (2, 1), (1, 4), (3, "?"))
 """The presentation's example (section 8): x₅ repeats x₁, so recall says 3 and elimination says 2."""
 
 LATE = 0.8
@@ -62,10 +61,11 @@ def names(page: PageFunctions, config: PermutationStudyConfig) -> Mapping[str, A
 
 def example() -> Block:
     """The presentation's example as token cells; the last y is asked for."""
-    cells = []
-    for slot, (x, y) in enumerate(EXAMPLE, start=1):
-        cells.append({"token": str(x), "role": "x", "note": f"x{slot}"})
-        cells.append({"token": "?" if slot == len(EXAMPLE) else str(y), "role": "y", "note": f"y{slot}"})
+    cells = [
+        {"token": str(token), "role": role, "note": f"{role}{slot}"}
+        for slot, pair in enumerate(EXAMPLE, start=1)
+        for role, token in zip("xy", pair, strict=True)
+    ]
     return {
         "kind": "sequence",
         "cells": cells,

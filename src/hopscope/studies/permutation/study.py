@@ -14,7 +14,7 @@ study = Study(
     name="permutation",
     question="one-layer models look up a permutation: elimination, recall, and which model learns which",
     options=PermutationStudyConfig(),
-    units=PermutationStudyConfig.plan,
+    units=PermutationStudyConfig.jobs,
     analyses=(
         UnitAnalysis(
             analyses, deferred(f"{_ANALYSIS}:analyse"), measurements, deferred(f"{_ANALYSIS}:evaluator")

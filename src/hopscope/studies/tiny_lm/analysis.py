@@ -14,13 +14,13 @@ from hopscope.language.questions.answers import rows, tallies
 from hopscope.language.questions.sets import question_set
 from hopscope.models.interventions import Roles
 from hopscope.models.transformer import Transformer
-from hopscope.runs import RunFolder, UnitFolder
+from hopscope.runs import UnitFolder
 from hopscope.studies.circuit_study.members import follow_members
 from hopscope.studies.tiny_lm.config import EXAM, TinyLmConfig
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.equations import EquationsTask
 from hopscope.training.budget import TimeBudget
-from hopscope.training.config import UnitPlan
+from hopscope.training.config import TrainJob
 from hopscope.training.restore import load_member
 from hopscope.training.trainer import Evaluate
 
@@ -56,7 +56,7 @@ def evaluator(options: TinyLmConfig, task: EquationsTask) -> Evaluate:
 def analyse(
     config: TinyLmConfig,
     unit: UnitFolder,
-    plan: UnitPlan,
+    job: TrainJob,
     task: EquationsTask,
     budget: TimeBudget,
     device: str,
@@ -67,10 +67,10 @@ def analyse(
         TimeBudgetReached: between two members.
         UserError: a checkpoint is damaged, or a file cannot be written.
     """
-    step = plan.training.steps
+    step = job.training.steps
     if not unit.analysis_path(EXAM, step, "json").is_file():
         found = []
-        for member in plan.members:
+        for member in job.members:
             budget.check()
             found.append({"member": member.member, **_examined(config, unit, task, member.member, step)})
         unit.write_analysis(EXAM, step, {"step": step, "members": found})
@@ -81,14 +81,14 @@ def analyse(
     def order(roles: Roles) -> tuple[Any, ...]:  # round by round, padding last
         return roles["kind"] == 0, roles["round"], roles["kind"], roles["slot"]
 
-    follow_members(unit, plan, config.reader(), labels, order, budget)
+    follow_members(unit, job, config.reader(), labels, order, budget)
 
 
 def _examined(
     config: TinyLmConfig, unit: UnitFolder, task: EquationsTask, member: int, step: int
 ) -> dict[str, Any]:
     """Answers of one member through Inspect, by depth; a model that diverged has none."""
-    run = RunFolder(unit.run_path)
+    run = unit.run
     module = load_member(run, member, step)
     if not all(bool(tensor.isfinite().all()) for tensor in module.state_dict().values()):
         return {"folder": None, "tallies": []}

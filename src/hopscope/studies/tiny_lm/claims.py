@@ -31,12 +31,17 @@ def by_mixture(mixtures: Sequence[str], evidence: "Evidence") -> "dict[str, pd.S
 
 def lacks(evidence: "Evidence") -> str:
     """What the run lacks of the protocol's scale, in words; nothing where it is at scale."""
-    steps = evidence.config["training_steps"]
-    return "" if steps >= PAPER_STEPS else f"{steps:,} of {PAPER_STEPS:,} steps"
+    steps, control = evidence.config["training_steps"], evidence.config.get("control")
+    lacking = [f"{steps:,} of {PAPER_STEPS:,} steps"] if steps < PAPER_STEPS else []
+    return ", ".join(lacking if control else [*lacking, "no control (texts of the largest depth alone)"])
 
 
 def claims(config: TinyLmConfig) -> tuple[Claim, ...]:
-    """The ledger of the study: a part for each mixture, and the control beside them, which decides nothing."""
+    """The ledger of the study: a part for each mixture.
+
+    Where texts of the largest depth alone are enough, a mixture is no curriculum: such a control takes a verdict
+    back, and without one there is none.
+    """
     mixtures = ("zipf", "uniform") if config.corpus is None else ("zipf", "uniform", CORPUS)
     control = f"{DEEPEST}, texts of depth {config.depths[-1]} alone"
     return (
@@ -51,6 +56,7 @@ def claims(config: TinyLmConfig) -> tuple[Claim, ...]:
             must=dict.fromkeys(mixtures, S6),
             at_scale=lacks,
             controls={control: partial(right_at_once, DEEPEST)} if config.control else None,
+            must_not=S6 if config.control else None,
             trust="held-out questions ask a mapping of names to values that no training text has; the questions are "
             "those of any language model, asked through Inspect",
         ),

@@ -1,20 +1,61 @@
 """Grid and presets of the study of a small language model."""
 
-from typing import Any, Literal, Self
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
+from tyro.constructors import PrimitiveConstructorSpec
 
 from hopscope.circuits.config import MOST_CIRCUITS, ReaderConfig
 from hopscope.config import Config
+from hopscope.language.corpus.file import StepCounts, read_counts
 from hopscope.models.config import TransformerConfig
-from hopscope.studies.tiny_lm.corpus import Corpus, shares
 from hopscope.tasks.config import EquationsConfig
-from hopscope.training.config import Beta, Cell, TrainingConfig, UnitPlan, units_of
+from hopscope.training.config import Beta, Cell, TrainingConfig, TrainJob, units_of
 
 Mixture = Literal["uniform", "zipf"]
 
 CORPUS, DEEPEST = "corpus", "deepest"
 """Mixtures that only some runs have: a text's, and the control's."""
+
+
+def _of_file(given: object) -> object:
+    """A file is read where the option is read; a run's record has the counts, and needs the file no more."""
+    return read_counts(Path(given)) if isinstance(given, str | Path) else given
+
+
+# By itself tyro would ask for every field of the counts.
+_OPTION = PrimitiveConstructorSpec[object](
+    nargs=1,
+    metavar="FILE",
+    instance_from_str=lambda words: None if words[0] == "None" else Path(words[0]),
+    is_instance=lambda value: value is None or isinstance(value, StepCounts | Path),
+    str_from_instance=lambda value: [value.text if isinstance(value, StepCounts) else str(value)],
+)
+
+Corpus = Annotated[StepCounts | None, BeforeValidator(_of_file), _OPTION]
+"""How many words of a text need how many steps; given as a file (see `read_counts`), or as the counts themselves."""
+
+
+def shares(corpus: StepCounts, depths: Sequence[int]) -> tuple[float, ...]:
+    """Share of each depth among the words that need as many steps as one of the depths.
+
+    Args:
+        corpus: counts of a text.
+        depths: ascending.
+
+    Raises:
+        ValueError: no word needs as many steps as the largest depth.
+    """
+    counts = [corpus.needing(depth) for depth in depths]
+    if counts and not counts[-1]:
+        found = ", ".join(f"{count:,} of {depth}" for depth, count in zip(depths, counts, strict=True))
+        raise ValueError(
+            f"corpus: expected words of {corpus.text} that need {depths[-1]} steps, the largest depth, found {found} "
+            "steps; take a smaller depth, a longer text, or hopscope corpus --json with a larger --limit"
+        )
+    return tuple(count / sum(counts) for count in counts)
 
 
 class TinyLmConfig(Config):
@@ -154,14 +195,14 @@ class TinyLmConfig(Config):
         return {name: getattr(self, name) for name in kind.model_fields if name in type(self).model_fields}
 
 
-def plan(config: TinyLmConfig) -> list[UnitPlan]:
+def jobs(config: TinyLmConfig) -> list[TrainJob]:
     """Units by mixture; one with many seeds is cut into several."""
-    cells = []
-    for mixture in config.drawn:
-        task, told = config.task(mixture), {"mixture": mixture}
-        model, training = config.model(task), config.training()
-        cells.append(Cell(mixture, range(config.seeds), told, task, model, training, config.members_per_unit))
-    return units_of(cells)
+    seeds, training, most = range(config.seeds), config.training(), config.members_per_unit
+    tasks = {mixture: config.task(mixture) for mixture in config.drawn}
+    return units_of(
+        Cell(mixture, seeds, {"mixture": mixture}, task, config.model(task), training, most)
+        for mixture, task in tasks.items()
+    )
 
 
 EXAM = "exam"

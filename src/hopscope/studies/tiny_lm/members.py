@@ -37,13 +37,13 @@ from hopscope.studies.tiny_lm.config import EXAM, LEARNED, TinyLmConfig, part_of
 
 @dataclass(frozen=True)
 class Member(MemberHistory):
-    """One model.
+    """One language model of a run.
 
     Attributes:
         mixture: that it was trained on.
         file: its analysis file, relative to the run.
         tallies: depth → what it answered (`hopscope.language.questions.answers.Tally`); none if it diverged.
-        accuracy, loss: depth → held-out curve through training, as (steps, values).
+        accuracy, loss: depth → held-out curve through training.
     """
 
     mixture: str
@@ -65,12 +65,9 @@ class Member(MemberHistory):
     @property
     def shown_rows(self) -> list[str]:
         """The roles that its paths join, and that of the first names: a question has many more."""
-        both = (target for path in self.paths for target in path.target.split(" + "))
-        named = {
-            "given 1",
-            *(path.query for path in self.paths),
-            *(each.removeprefix("all ") for each in both),
-        }
+        named = {"given 1"}
+        for path in self.paths:
+            named |= {path.query, *(each.removeprefix("all ") for each in path.target.split(" + "))}
         return [row for row in self.rows if row in named]
 
     def learned_at(self, depth: int) -> Crossing | None:
@@ -87,6 +84,10 @@ def gather(run: RunFolder, config: TinyLmConfig) -> list[Member]:
     """
     metrics, diverged, step = Metrics(run), diverged_members(run), config.training_steps
     members = []
+
+    def curves(metric: str, member: int) -> dict[int, Curve]:
+        return {depth: metrics.curve(f"{metric}_{part_of(depth)}", member) for depth in config.depths}
+
     for record in run.members:
         unit, number, gone = run.unit(record.unit), record.member, record.member in diverged
         file, exam = unit.file_of(EXAM, step), unit.read_analysis(EXAM, step)
@@ -100,10 +101,8 @@ def gather(run: RunFolder, config: TinyLmConfig) -> list[Member]:
                 file=file,
                 # What the last weights of a member that diverged answer says nothing of its mixture.
                 tallies={} if gone else {tally["depth"]: tally for tally in found["tallies"]},
-                accuracy={
-                    depth: metrics.curve(f"accuracy_{part_of(depth)}", number) for depth in config.depths
-                },
-                loss={depth: metrics.curve(f"loss_{part_of(depth)}", number) for depth in config.depths},
+                accuracy=curves("accuracy", number),
+                loss=curves("loss", number),
             )
         )
     return members
@@ -139,18 +138,18 @@ def _exam_rows(member: Member, config: TinyLmConfig) -> Iterator[Row]:
     row = partial(Row, member.member, EXAM, step=config.training_steps, file=member.file)
     for depth in config.depths:
         if member.diverged:
-            for name in SHARES:
-                yield row(metric=name, value=None, part=part_of(depth))
-        else:
-            yield from tally_rows(row, _tally(member, depth), part_of(depth))
-
-
-def _tally(member: Member, depth: int) -> Tally:
-    try:
-        return Tally.model_validate(member.tallies[depth])
-    except (KeyError, ValidationError) as error:
-        why = validation_line(error) if isinstance(error, ValidationError) else f"no answers at depth {depth}"
-        raise UserError(
-            f"{member.file}: expected the exam of member {member.member}, found another record ({why}); delete the "
-            "file and run the same command again"
-        ) from None
+            yield from (row(metric=name, value=None, part=part_of(depth)) for name in SHARES)
+            continue
+        try:
+            tally = Tally.model_validate(member.tallies[depth])
+        except (KeyError, ValidationError) as error:
+            why = (
+                validation_line(error)
+                if isinstance(error, ValidationError)
+                else f"no answers at depth {depth}"
+            )
+            raise UserError(
+                f"{member.file}: expected the exam of member {member.member}, found another record ({why}); delete "
+                "the file and run the same command again"
+            ) from None
+        yield from tally_rows(row, tally, part_of(depth))

@@ -6,8 +6,7 @@ from typing import Any
 
 from hopscope.circuits.path_history import CircuitsOnPage
 from hopscope.story.functions import PageFunctions
-from hopscope.studies.tiny_lm.config import TinyLmConfig
-from hopscope.studies.tiny_lm.corpus import shares
+from hopscope.studies.tiny_lm.config import TinyLmConfig, shares
 from hopscope.studies.tiny_lm.members import gather
 from hopscope.tasks.text import TextConfig, questions
 
@@ -20,5 +19,5 @@ def names(page: PageFunctions, config: TinyLmConfig) -> Mapping[str, Any]:
     return {
         "example": {"lines": "; ".join(lines), "question": question, "answer": example.answer},
         "corpus_shares": [] if config.corpus is None else shares(config.corpus, config.depths),
-        "circuits": CircuitsOnPage(page, lambda: gather(page.run, config), config, math.log(config.chains)),
+        "circuits": CircuitsOnPage(page, lambda: gather(page.run, config), math.log(config.chains)),
     }

@@ -4,7 +4,7 @@ from hopscope.studies.analysis import UnitAnalysis, deferred
 from hopscope.studies.circuit_study.members import files as circuit_files
 from hopscope.studies.study import Study
 from hopscope.studies.tiny_lm.claims import claims
-from hopscope.studies.tiny_lm.config import COSTS, EXAM, PRESETS, TinyLmConfig, plan
+from hopscope.studies.tiny_lm.config import COSTS, EXAM, PRESETS, TinyLmConfig, jobs
 from hopscope.studies.tiny_lm.figures import figures
 from hopscope.studies.tiny_lm.members import measurements
 from hopscope.studies.tiny_lm.page import names
@@ -15,10 +15,10 @@ study = Study(
     name="tiny-lm",
     question="a small language model learns questions in equations and is asked them as any language model is",
     options=TinyLmConfig(),
-    units=plan,
+    units=jobs,
     analyses=(
         UnitAnalysis(
-            files=lambda options, plan: {EXAM: "json", **circuit_files(options, plan)},
+            files=lambda options, job: {EXAM: "json", **circuit_files(options, job)},
             work=deferred(f"{_ANALYSIS}:analyse"),
             rows=measurements,
             evaluate=deferred(f"{_ANALYSIS}:evaluator"),

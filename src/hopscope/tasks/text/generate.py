@@ -1,18 +1,25 @@
 """Streams of different questions, each a function of (configuration, seed, index)."""
 
 import hashlib
+import itertools
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from hopscope.errors import UserError
 from hopscope.tasks.text.config import TextConfig
 from hopscope.tasks.text.draws import Draws
-from hopscope.tasks.text.functions import Functions
-from hopscope.tasks.text.linear import equations, kingdoms, lives_with
-from hopscope.tasks.text.page import Drawn, Form, Page
-from hopscope.tasks.text.relatives import Relatives
+from hopscope.tasks.text.functions import Applied, Functions
+from hopscope.tasks.text.linear import Chains, Linear, equations, kingdoms, lives_with
+from hopscope.tasks.text.page import Page
+from hopscope.tasks.text.relatives import Family, Relatives
 from hopscope.tasks.text.values import Question
+
+Form = Linear | Functions | Relatives
+"""A formulation of a given depth with a given number of chains: it draws questions, all with the same probability."""
+
+Drawn = Chains | Applied | Family
+"""The random choices of one question, from which its page and its structure are made."""
 
 _LINEAR = {"equations": equations, "lives_with": lives_with, "kingdoms": kingdoms}
 _LARGEST_SEED = (1 << 63) - 1
@@ -35,7 +42,8 @@ def questions(config: TextConfig, count: int, seed: int, *, start: int = 0) -> I
         UserError: at the call, if a number is out of range or there are not so many different questions.
     """
     _check(config, count, seed, start)
-    return (_question(config, seed, draft) for draft in _drafts(config, count, seed, start))
+    drafts = _drafts(config, count, seed, start)
+    return (Question(**fields, structure=drawn.structure()) for fields, drawn in drafts)
 
 
 def question(config: TextConfig, index: int, seed: int) -> Question:
@@ -48,9 +56,10 @@ def question(config: TextConfig, index: int, seed: int) -> Question:
 
 
 def records(config: TextConfig, count: int, seed: int, *, start: int = 0) -> Iterator[dict[str, Any]]:
-    """Records of questions (`Question.record`), several times as fast, because no structure is worked out."""
+    """`questions` as JSON objects without their structure, which makes them several times as fast."""
     _check(config, count, seed, start)
-    return (_record(config, seed, draft) for draft in _drafts(config, count, seed, start))
+    drafts = _drafts(config, count, seed, start)
+    return (fields | {"acceptable": list(fields["acceptable"])} for fields, _ in drafts)
 
 
 def space(config: TextConfig) -> int:
@@ -66,59 +75,41 @@ def form(config: TextConfig) -> Form:
     return Functions() if config.formulation == "functions" else Relatives()
 
 
-class _Draft(NamedTuple):
-    number: int
-    drawn: Drawn
-    page: Page
-    prompt: str
-
-
-def _drafts(config: TextConfig, count: int, seed: int, start: int) -> Iterator[_Draft]:
-    written = form(config)
+def _drafts(config: TextConfig, count: int, seed: int, start: int) -> Iterator[tuple[dict[str, Any], Drawn]]:
+    """Fields of every question but its structure, and the draw that has it."""
+    written, name = form(config), _name(config)
     seen: set[bytes] = set()
     for index in range(start + count):
-        draft = _new(written, f"{_name(config)}/{seed}/{index}", index, seen)
+        drawn, page, prompt = _new(written, f"{name}/{seed}/{index}", seen)
         if index >= start:
-            yield draft
+            fields = {
+                "id": f"{name}-s{seed}-{index:06d}",
+                "formulation": config.formulation,
+                "depth": config.steps,
+                "chains": config.chains,
+                "prompt": prompt,
+                "answer": page.answer,
+                "acceptable": page.acceptable,
+            }
+            yield fields, drawn
 
 
-def _new(written: Form, address: str, index: int, seen: set[bytes]) -> _Draft:
+def _new(written: Form, address: str, seen: set[bytes]) -> tuple[Drawn, Page, str]:
     """Draw again until the prompt is new; `seen` holds digests, for prompts take much memory."""
-    words, attempt = written.words, 0
-    while True:
+    words = written.words
+    for attempt in itertools.count():
         drawn = written.draw(Draws(f"hopscope/text/{address}/{attempt}", words))
         page = drawn.page()
         prompt = page.prompt()
         digest = hashlib.blake2b(prompt.encode(), digest_size=_DIGEST).digest()
         if digest not in seen:
-            seen.add(digest)
-            return _Draft(index, drawn, page, prompt)
-        attempt += 1
+            break
+    seen.add(digest)
+    return drawn, page, prompt
 
 
 def _name(config: TextConfig) -> str:
     return f"{config.formulation}-d{config.steps}-n{config.chains}"
-
-
-def _question(config: TextConfig, seed: int, draft: _Draft) -> Question:
-    return Question(**_fields(config, seed, draft), structure=draft.drawn.structure())
-
-
-def _record(config: TextConfig, seed: int, draft: _Draft) -> dict[str, Any]:
-    fields = _fields(config, seed, draft)
-    return fields | {"acceptable": list(fields["acceptable"])}
-
-
-def _fields(config: TextConfig, seed: int, draft: _Draft) -> dict[str, Any]:
-    return {
-        "id": f"{_name(config)}-s{seed}-{draft.number:06d}",
-        "formulation": config.formulation,
-        "depth": config.steps,
-        "chains": config.chains,
-        "prompt": draft.prompt,
-        "answer": draft.page.answer,
-        "acceptable": draft.page.acceptable,
-    }
 
 
 def _check(config: TextConfig, count: int, seed: int, start: int) -> None:

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from hopscope.tasks.text.draws import Draws
-from hopscope.tasks.text.values import Alternative, Fact, Mention, Structure
+from hopscope.tasks.text.values import Alternative, Fact, Mention
 
 Sentence = tuple[str, ...]
 """A line in pieces: those at odd places are mentions of symbols as they are written, the others join them."""
@@ -28,31 +27,6 @@ class Page:
     def prompt(self) -> str:
         """The text; lines are separated, not ended, by a line break."""
         return "\n".join(map("".join, self.sentences))
-
-
-class Drawn(Protocol):
-    """Everything that chance has decided about one question."""
-
-    def page(self) -> Page:
-        """The sentences and the question of this draw."""
-
-    def structure(self) -> Structure:
-        """Say what it is made of."""
-
-
-class Form(Protocol):
-    """A formulation of a given depth with a given number of chains."""
-
-    @property
-    def size(self) -> int:
-        """The number of different prompts."""
-
-    @property
-    def words(self) -> int:
-        """Number of random words that one draw takes."""
-
-    def draw(self, draws: Draws) -> Drawn:
-        """Let chance decide, every prompt with the same probability."""
 
 
 class Meaning(NamedTuple):

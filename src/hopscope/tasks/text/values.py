@@ -1,7 +1,6 @@
 """A question in words and its structure: what other rooms read."""
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +100,3 @@ class Question:
     answer: str
     acceptable: tuple[str, ...]
     structure: Structure
-
-    def record(self) -> dict[str, Any]:
-        """The question as one JSON object: everything but the structure."""
-        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "structure"}
-        return {**named, "acceptable": list(self.acceptable)}

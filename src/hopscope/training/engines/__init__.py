@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.tasks.config import EquationsConfig, PermutationConfig, TaskReference
-from hopscope.training.config import TrainingConfig, UnitPlan
+from hopscope.training.config import TrainingConfig, TrainJob
 
 if TYPE_CHECKING:
     # Annotations only: an engine is chosen while a run is planned, which does not wait for torch.
@@ -68,7 +68,7 @@ class Engine:
 
     name: EngineName
     module: str
-    fits: Callable[[UnitPlan, str], bool]
+    fits: Callable[[TrainJob, str], bool]
     packages: tuple[str, ...] = ()
     one_thread: bool = False
     raises_out_of_memory: bool = False
@@ -125,29 +125,29 @@ class Engine:
         return import_module(f"{__name__}.{self.module}")
 
 
-def fits_shallow(plan: UnitPlan, device: str) -> bool:
+def fits_shallow(job: TrainJob, device: str) -> bool:
     """Whether a unit has the presentation's task and encoder layer (section 5), on a CPU in float32."""
-    model = plan.model
+    model = job.model
     layer = model.layers == 1 and model.input_kind == "tokens" and model.norm == "post" and model.causal
     mlp = model.activation == "relu" and model.mlp_size > 0
-    return _plain(plan, device) and isinstance(plan.task, PermutationConfig) and layer and mlp
+    return _plain(job, device) and isinstance(job.task, PermutationConfig) and layer and mlp
 
 
-def fits_deep(plan: UnitPlan, device: str) -> bool:
+def fits_deep(job: TrainJob, device: str) -> bool:
     """Whether a unit has pre-norm layers under a loss whose derivative is known, on a CPU in float32.
 
     Of the tasks of this package these are the paper's models and small language models, as it has always been: another
     engine would round otherwise.
     """
-    model = plan.model
-    if model.norm != "pre" or not _plain(plan, device):
+    model = job.model
+    if model.norm != "pre" or not _plain(job, device):
         return False
-    if isinstance(plan.task, TaskReference):
+    if isinstance(job.task, TaskReference):
         # With one layer autograd is quicker: it computes little but the rows that are read out.
         few_inputs = model.input_size + model.position_count <= MOST_INPUTS * model.width
-        return plan.task.gradient and model.layers > 1 and few_inputs
+        return job.task.gradient and model.layers > 1 and few_inputs
     carried = model.input_kind == "vectors" and model.positions == "carried"
-    language = isinstance(plan.task, EquationsConfig) and model.causal
+    language = isinstance(job.task, EquationsConfig) and model.causal
     return carried or language
 
 
@@ -162,8 +162,8 @@ def is_narrow(model: TransformerConfig) -> bool:
     return model.input_kind == "vectors" and not model.position_count and not model.mlp_size and narrow
 
 
-def _plain(plan: UnitPlan, device: str) -> bool:
-    return device == "cpu" and plan.training.precision == "float32"
+def _plain(job: TrainJob, device: str) -> bool:
+    return device == "cpu" and job.training.precision == "float32"
 
 
 def _check_compiler(device: str) -> None:
@@ -189,21 +189,21 @@ ENGINES: Mapping[EngineName, Engine] = {
         Engine(
             "compiled", "torch_compile",
             # What draws the samples of a declared task is any code: it may not compile.
-            lambda plan, device: device == "cuda" and not isinstance(plan.task, TaskReference),
+            lambda job, device: device == "cuda" and not isinstance(job.task, TaskReference),
             raises_out_of_memory=True, compiles=True,
         ),
         Engine("fused", "numba_shallow.gradient", fits_shallow, ("numba",), one_thread=True),
         Engine(
             "virtual", "virtual_weights.gradient",
-            lambda plan, device: fits_deep(plan, device) and is_narrow(plan.model), ("numba",), one_thread=True,
+            lambda job, device: fits_deep(job, device) and is_narrow(job.model), ("numba",), one_thread=True,
         ),
         Engine("stacked", "numba_deep.gradient", fits_deep, ("numba",), one_thread=True),
-        Engine("general", "autograd", lambda plan, device: True, raises_out_of_memory=True),
+        Engine("general", "autograd", lambda job, device: True, raises_out_of_memory=True),
     )
 }  # fmt: skip
 """Engines by the names that stand in records and flags, those for the fewest units first."""
 
 
-def chosen_engine(plan: UnitPlan, device: str) -> EngineName:
+def chosen_engine(job: TrainJob, device: str) -> EngineName:
     """The fastest engine for a unit on this machine."""
-    return next(name for name, engine in ENGINES.items() if engine.installed() and engine.fits(plan, device))
+    return next(name for name, engine in ENGINES.items() if engine.installed() and engine.fits(job, device))

@@ -228,10 +228,10 @@ def test_attention_that_a_decoder_moves():
     assert found["equal_y_weights"]["mass_moved"]["plain"][0] == pytest.approx([expected, 0.0], abs=1e-6)
 
 
-def test_the_size_of_a_chunk_changes_no_exact_number(planted, monkeypatch):
-    monkeypatch.setattr(causal_cases, "CHUNK", 101)
-    assert len(causal_cases.causal_cases(task(5), LIMIT)) == 5
-    found = measure_causal_tests(circuits(5).model, task(5), LIMIT)
+def test_several_chunks_change_no_exact_number(planted):
+    limit = causal_cases.CHUNK // 2 + 4
+    assert [len(causal_cases.causal_cases(task(5), each)) for each in (LIMIT, limit)] == [1, 2]
+    found = measure_causal_tests(circuits(5).model, task(5), limit)
     for name in ("clean", "position_code_swap", "y_swap", "mlp_interchange", "head_interchange"):
         assert found[name] == planted[name]
 
@@ -419,11 +419,11 @@ def test_moved_mass_equals_that_of_patterns(model, found, cases):
         torch.testing.assert_close(measured, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("chunk", [17, 1024])
+@pytest.mark.parametrize(("values", "chunks"), [(3, 1), (4, 2)])
 @pytest.mark.parametrize("ratio", [0.0, 0.3])
-def test_reference_means_are_those_of_the_training_mixture(chunk, ratio, monkeypatch):
-    monkeypatch.setattr(causal_cases, "CHUNK", chunk)
-    asked, model = task(3, repeat_ratio=ratio), random_model(3)
+def test_reference_means_are_those_of_the_training_mixture(values, chunks, ratio):
+    asked, model = task(values, repeat_ratio=ratio), random_model(values)
+    assert len(causal_cases.causal_cases(asked, 10_000, "train")) == chunks
     found = reference_means(model, asked, 10_000)
     kinds = [asked.evaluation(data, "train").inputs for data in ("plain", "repeats")]
     plain, repeats = (model.means(inputs) for inputs in kinds)
@@ -479,8 +479,8 @@ def test_repeats_elsewhere_or_none_in_training_change_only_the_references():
 @pytest.mark.parametrize(
     ("changes", "values", "complaint"),
     [
-        ({"layers": 2}, 4, "expected a model with 1 layer, found 2"),
-        ({}, 5, "expected a model for 9 positions, found 7"),
+        ({"layers": 2}, 4, "expected a model with 1 layer and 7 positions, found 2 and 7"),
+        ({}, 5, "expected a model with 1 layer and 9 positions, found 1 and 7"),
     ],
 )
 def test_models_that_do_not_fit_are_refused(changes, values, complaint):

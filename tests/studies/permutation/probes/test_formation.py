@@ -152,12 +152,12 @@ def test_answers_equal_those_of_the_whole_model():
     repeats, plain = (chosen_sequences(task, kind, "held_out", 211) for kind in ("repeats", "plain"))
     predicted = permutation.predict(model, repeats)
     probe = permutation.repeat_probe(predicted, repeats)
-    shown = 1.0 - probe.mass_unused - predicted[:, :, -1, 0].mean(1)
+    shown = 1.0 - probe["mass_unused"] - predicted[:, :, -1, 0].mean(1)
     elimination = permutation.accuracy_by_slot(permutation.predict(model, plain), plain)[:, -1]
     expected = {
-        "recall": probe.recall,
-        "mass_recalled": probe.mass_recalled,
-        "trapped": probe.trapped,
+        "recall": probe["recall"],
+        "mass_recalled": probe["mass_recalled"],
+        "trapped": probe["trapped"],
         "detection": shown,
         "elimination": elimination,
     }

@@ -208,7 +208,7 @@ def test_one_head_has_a_role_but_no_partner():
 
 
 def test_models_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="expected a model with 1 layer, found 2"):
+    with pytest.raises(ValueError, match="expected a model with 1 layer and 7 positions, found 2"):
         measure_roles(random_model(layers=2), task(4), 12)
 
 

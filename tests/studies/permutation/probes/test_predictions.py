@@ -1,5 +1,6 @@
 """Probes on hand-made probabilities whose answers are known without any of the probes' own code."""
 
+import itertools
 import math
 
 import pytest
@@ -243,12 +244,12 @@ def test_cross_entropy_of_an_impossible_answer_is_large_and_finite(plain):
 
 def test_the_perfect_recaller_and_the_perfect_eliminator(repeats):
     found = probes.repeat_probe(both(table(repeats, ideal(5)), table(repeats, eliminator(5))), repeats)
-    assert found.recall.tolist() == [1.0, 0.0]
-    assert found.trapped.tolist() == [0.0, 1.0]
-    assert found.mass_recalled.tolist() == [1.0, 0.0]
-    assert found.mass_unused.tolist() == [0.0, 1.0]
+    assert found["recall"].tolist() == [1.0, 0.0]
+    assert found["trapped"].tolist() == [0.0, 1.0]
+    assert found["mass_recalled"].tolist() == [1.0, 0.0]
+    assert found["mass_unused"].tolist() == [0.0, 1.0]
     expected = torch.tensor([[1.0] * 4 + [math.nan], [0.0] * 4 + [math.nan]], dtype=torch.float64)
-    torch.testing.assert_close(found.recall_by_source, expected, equal_nan=True)
+    torch.testing.assert_close(found["recall_by_slot"], expected, equal_nan=True)
 
 
 def test_a_share_is_not_rounded_across_a_threshold(repeats):
@@ -256,23 +257,23 @@ def test_a_share_is_not_rounded_across_a_threshold(repeats):
     few = repeats.take(slice(0, 20))
     predicted = table(few, eliminator(5))
     predicted[0, :1] = table(few, ideal(5))[0, :1]
-    assert float(probes.repeat_probe(predicted, few).recall) == 0.05
+    assert float(probes.repeat_probe(predicted, few)["recall"]) == 0.05
 
 
 def test_the_uniform_guesser(repeats):
     found = probes.repeat_probe(table(repeats, guesser(5)), repeats)
     # Four of the five values are used, one of them rightly recalled; one is left over.
-    assert float(found.mass_recalled) == pytest.approx(1 / 5)
-    assert float(found.mass_unused) == pytest.approx(1 / 5)
+    assert float(found["mass_recalled"]) == pytest.approx(1 / 5)
+    assert float(found["mass_unused"]) == pytest.approx(1 / 5)
 
 
 def test_where_a_repeat_stands_in_the_middle_several_values_are_unused():
     batch = task(values=5, repeat_slots=(3,)).evaluation("repeats").take(slice(None, None, 11))
     found = probes.repeat_probe(both(table(batch, guesser(5)), table(batch, eliminator(5))), batch)
-    torch.testing.assert_close(found.mass_recalled, torch.tensor([1 / 5, 0.0]))
-    torch.testing.assert_close(found.mass_unused, torch.tensor([3 / 5, 1.0]))
+    torch.testing.assert_close(found["mass_recalled"], torch.tensor([1 / 5, 0.0]))
+    torch.testing.assert_close(found["mass_unused"], torch.tensor([3 / 5, 1.0]))
     torch.testing.assert_close(
-        found.recall_by_source[1].float(), torch.tensor([0.0, 0.0] + [math.nan] * 3), equal_nan=True
+        found["recall_by_slot"][1].float(), torch.tensor([0.0, 0.0] + [math.nan] * 3), equal_nan=True
     )
 
 
@@ -284,11 +285,11 @@ def test_recall_by_source_tells_slots_apart(repeats):
     predicted[0, able] = table(repeats, ideal(5))[0, able]
     found = probes.repeat_probe(predicted, repeats)
     torch.testing.assert_close(
-        found.recall_by_source.float(), torch.tensor([[0.0, 1.0, 0.0, 1.0, math.nan]]), equal_nan=True
+        found["recall_by_slot"].float(), torch.tensor([[0.0, 1.0, 0.0, 1.0, math.nan]]), equal_nan=True
     )
     share = float(able.float().mean())
-    assert float(found.recall) == pytest.approx(share)
-    assert float(found.trapped) == pytest.approx(1.0 - share)
+    assert float(found["recall"]) == pytest.approx(share)
+    assert float(found["trapped"]) == pytest.approx(1.0 - share)
 
 
 def test_a_wrong_used_value_is_neither_recall_nor_trap(repeats):
@@ -298,7 +299,7 @@ def test_a_wrong_used_value_is_neither_recall_nor_trap(repeats):
     predicted = table(repeats, guesser(5))
     predicted[0, :, -1] = torch.nn.functional.one_hot(other, 6).float()
     found = probes.repeat_probe(predicted, repeats)
-    assert (float(found.recall), float(found.trapped)) == (0.0, 0.0)
+    assert (float(found["recall"]), float(found["trapped"])) == (0.0, 0.0)
 
 
 def test_the_probe_refuses_sequences_without_one_repeat(plain, repeats):
@@ -347,13 +348,13 @@ def test_the_size_of_a_chunk_changes_nothing(model, repeats, chunk):
     )
 
 
-def test_mean_patterns_are_means_over_the_whole_batch(model, repeats, monkeypatch):
-    few = repeats.take(slice(103))
+def test_mean_patterns_are_means_over_the_whole_batch(model):
+    many = task(values=5).evaluation("repeats").take(slice(probes.CHUNK + 103))
+    assert many.inputs.shape[1] > probes.CHUNK
     with torch.no_grad():
-        _, captured = model.capture(few.inputs)
+        _, captured = model.capture(many.inputs)
     expected = torch.stack([pattern.mean(1) for pattern in captured.patterns], 1)
-    monkeypatch.setattr(probes, "CHUNK", 13)
-    found = probes.mean_patterns(model, few)
+    found = probes.mean_patterns(model, many)
     assert found.shape == (MEMBERS, 1, 3, 9, 9)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
@@ -364,3 +365,17 @@ def test_mean_patterns_need_a_sample(model, repeats):
 
 
 # Records.
+
+
+@pytest.mark.parametrize("sample", [1, 2, 3, 5])
+def test_the_expected_maximum_is_the_mean_over_all_subsets(sample):
+    values = torch.tensor([[0.3, 0.1, 0.7, 0.2, 0.5], [0.0, 0.0, 1.0, 0.0, 0.0]])
+    expected = [
+        sum(max(subset) for subset in itertools.combinations(row, sample)) / math.comb(5, sample)
+        for row in values.tolist()
+    ]
+    assert probes.expected_maximum(values, sample).tolist() == pytest.approx(expected)
+
+
+def test_a_sample_of_more_than_all_has_the_largest():
+    assert probes.expected_maximum(torch.tensor([[0.3, 0.9]]), 7).tolist() == pytest.approx([0.9])

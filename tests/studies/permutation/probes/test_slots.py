@@ -77,7 +77,7 @@ def test_the_record_is_json(record):
 
 def test_floors_are_what_observers_without_recall_reach():
     asked = task(values=5, repeat_slots=(2,))
-    batch = slots.every_repeat(asked).evaluation("repeats").take(slice(None, None, 7))
+    batch = probes.with_repeats(asked, (2, 3, 4, 5)).evaluation("repeats").take(slice(None, None, 7))
     members = {"elimination": eliminator, "guess": guesser, "unbound": unbound}
     predicted = torch.cat([table(batch, observer(5)) for observer in members.values()])
     found = slots.slot_pairs(predicted, batch)
@@ -85,12 +85,12 @@ def test_floors_are_what_observers_without_recall_reach():
     assert floor.keys() == members.keys()
     for member, name in enumerate(members):
         for slot in range(5):
-            masses = found.mass_recalled[member, slot]
+            masses = found["mass_recalled"][member, slot]
             assert floor[name][slot] == (None if slot == 0 else pytest.approx(float(masses[0])))
             torch.testing.assert_close(masses[:slot], masses[:1].expand(slot))
             assert bool(masses[slot:].isnan().all()) and not masses[:slot].isnan().any()
-    assert not found.recall[0].nan_to_num().any()
-    assert float(found.recall[2, 1, 0]) == 1.0  # at slot 2 a repeat has but one value to come back with
+    assert not found["recall"][0].nan_to_num().any()
+    assert float(found["recall"][2, 1, 0]) == 1.0  # at slot 2 a repeat has but one value to come back with
 
 
 def test_who_recalls_does_so_everywhere_and_who_eliminates_nowhere():
@@ -110,8 +110,10 @@ def test_slot_and_source_are_told_apart():
         recalls = x in xs and (len(xs) + 1, xs.index(x) + 1) in able
         return uniform_posterior(xs, ys, x, 5) if recalls else eliminator(5)(xs, ys, x)  # slots from 1
 
-    batch = slots.every_repeat(task(values=5)).evaluation("repeats").take(slice(None, None, 11))
-    found = slots.slot_pairs(table(batch, row), batch).recall[0]
+    batch = (
+        probes.with_repeats(task(values=5), (2, 3, 4, 5)).evaluation("repeats").take(slice(None, None, 11))
+    )
+    found = slots.slot_pairs(table(batch, row), batch)["recall"][0]
     for slot in range(1, 6):
         for source in range(1, 6):
             share = float(found[slot - 1, source - 1])
@@ -127,9 +129,9 @@ def test_the_last_slot_is_that_of_the_repeat_probe():
     expected = probes.repeat_probe(probes.predict(model, batch), batch)
     found = slots.recall_by_slot_pair(model, asked, 50_000)
     for member in range(MEMBERS):
-        assert found["recall"][member][3][:3] == expected.recall_by_source[member, :3].tolist()
+        assert found["recall"][member][3][:3] == expected["recall_by_slot"][member, :3].tolist()
         mean = sum(found["mass_recalled"][member][3][:3]) / 3
-        assert mean == pytest.approx(float(expected.mass_recalled[member]), abs=1e-6)
+        assert mean == pytest.approx(float(expected["mass_recalled"][member]), abs=1e-6)
 
 
 @pytest.mark.parametrize(("slot", "sources"), [((), ()), ((2,), (1,)), ((3, 5), (2,))])
@@ -142,7 +144,7 @@ def test_the_evaluation_repeats_everything_on_the_same_split(slot, sources):
         repeat_slots=slot,
         repeat_sources=sources,
     )
-    every = slots.every_repeat(asked)
+    every = probes.with_repeats(asked, (2, 3, 4, 5))
     assert every.config.repeat_pairs() == [(k, j) for k in range(2, 6) for j in range(1, k)]
     kept = {"repeat_slots", "repeat_sources"}
     assert every.config.model_dump(exclude=kept) == asked.config.model_dump(exclude=kept)
@@ -168,8 +170,8 @@ def test_a_pair_that_no_probe_has_is_missing():
     found = slots.slot_pairs(probes.uniform_posterior(batch), batch)
     expected = torch.full((1, 5, 5), math.nan, dtype=torch.float64)
     expected[0, 3, 2] = 1.0
-    torch.testing.assert_close(found.recall, expected, equal_nan=True)
-    torch.testing.assert_close(found.mass_recalled, expected, equal_nan=True)
+    torch.testing.assert_close(found["recall"], expected, equal_nan=True)
+    torch.testing.assert_close(found["mass_recalled"], expected, equal_nan=True)
 
 
 def test_sequences_without_one_repeat_are_refused():

@@ -8,7 +8,8 @@ earlier pairs, so that the same interventions can be made.
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
@@ -39,8 +40,7 @@ IDLE_X_KEYS = {"idle": 1}
 """Roles of the earlier x's other than the copy."""
 
 
-@dataclass(frozen=True)
-class Cases:
+class Cases(NamedTuple):
     """Some sequences, those with a repeat first, for one forward pass.
 
     Attributes:

@@ -5,8 +5,7 @@ has the same shape, because a sample's rounding may depend on its place in a bat
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,7 +14,6 @@ from torch import Tensor
 from hopscope.models.edits import Edits, Means
 from hopscope.models.interventions import Intervention
 from hopscope.models.transformer import Transformer
-from hopscope.probes.retrieval import json_numbers
 from hopscope.studies.permutation.probes.causal_cases import Cases, causal_cases, mixture
 from hopscope.tasks.permutation import PermutationTask
 
@@ -24,14 +22,8 @@ PairSwap = Callable[[tuple[int, ...] | None, str, str], Intervention]
 """Exchanges two pairs, given by ordinal, in some heads (`None` means all)."""
 
 
-@dataclass(frozen=True)
-class Change:
-    """Largest absolute change of logits, over sequences of one kind and tokens.
-
-    Attributes:
-        last: at the last row.
-        earlier: at the rows before it.
-    """
+class Change(NamedTuple):
+    """Largest absolute change of logits over sequences of one kind and tokens, at the last row and at earlier ones."""
 
     last: Float[Tensor, " member"]
     earlier: Float[Tensor, " member"]
@@ -53,14 +45,10 @@ class CausalRuns:
     """
 
     def __init__(self, model: Transformer, task: PermutationTask, limit: int):
-        if model.config.layers != 1:
+        if (model.config.layers, model.config.length) != (1, task.positions):
             raise ValueError(
-                f"causal tests of recall: expected a model with 1 layer, found {model.config.layers}"
-            )
-        if model.config.length != task.positions:
-            raise ValueError(
-                f"causal tests of recall: expected a model for {task.positions} positions, "
-                f"found {model.config.length}"
+                f"causal tests of recall: expected a model with 1 layer and {task.positions} positions, "
+                f"found {model.config.layers} and {model.config.length}"
             )
         self.model, self.heads = model, tuple(range(model.config.heads))
         self.cases = causal_cases(task, limit)
@@ -161,10 +149,3 @@ def reference_means(model: Transformer, task: PermutationTask, limit: int) -> Me
         for name in ("patterns", "heads", "mlps")
     )
     return Means(patterns, heads, mlps)
-
-
-def as_json(value: Any) -> Any:
-    """Nested dicts of tensors as JSON values."""
-    if isinstance(value, dict):
-        return {name: as_json(entry) for name, entry in value.items()}
-    return json_numbers(value) if isinstance(value, Tensor) else value

@@ -34,7 +34,7 @@ finds no copy must look somewhere; where it spreads over the x's, edits of x wei
 but tell whether elimination depends on how it spreads.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -59,7 +59,8 @@ from hopscope.studies.permutation.probes.causal_cases import (
     LIMIT,
     Y_KEYS,
 )
-from hopscope.studies.permutation.probes.causal_runs import Answers, CausalRuns, PairSwap, as_json
+from hopscope.studies.permutation.probes.causal_runs import Answers, CausalRuns, PairSwap
+from hopscope.studies.permutation.probes.predictions import as_json
 from hopscope.tasks.permutation import PermutationTask
 
 
@@ -121,8 +122,9 @@ def measure_causal_tests(model: Transformer, task: PermutationTask, limit: int =
 
 
 def _earlier_rows(runs: CausalRuns, task: PermutationTask) -> dict[str, Any]:
+    matrix = random_pattern(task.config.split_seed, task.positions)
+
     def replaced(rows: Roles) -> dict[str, ReplacePattern]:
-        matrix = random_pattern(task.config.split_seed, task.positions)
         return {
             "uniform": ReplacePattern(layer=0, rows=rows, by="uniform"),
             "identity": ReplacePattern(layer=0, rows=rows, by="identity"),
@@ -130,6 +132,7 @@ def _earlier_rows(runs: CausalRuns, task: PermutationTask) -> dict[str, Any]:
         }
 
     changes = {name: runs.changes(edit) for name, edit in replaced(EARLIER_ROWS).items()}
+    at_the_end = {name: runs.accuracies(runs.answers(edit)) for name, edit in replaced(LAST_ROW).items()}
     return {
         "last_row_change": {
             name: {kind: change.last for kind, change in found.items()} for name, found in changes.items()
@@ -137,9 +140,7 @@ def _earlier_rows(runs: CausalRuns, task: PermutationTask) -> dict[str, Any]:
         "earlier_rows_change": {
             name: {kind: change.earlier for kind, change in found.items()} for name, found in changes.items()
         },
-        "last_row_replaced": {
-            name: runs.accuracies(runs.answers(edit)) for name, edit in replaced(LAST_ROW).items()
-        },
+        "last_row_replaced": at_the_end,
     }
 
 
@@ -188,11 +189,10 @@ def _swap(runs: CausalRuns, swap: PairSwap) -> dict[str, Any]:
 
 
 def _moved_by_swap(runs: CausalRuns) -> dict[str, Any]:
+    third = runs.mass_moved(_swap_attention(None, "second", "third")) if runs.has_third else None
     return {
         "mass_moved": runs.mass_moved(_swap_attention(None, "first", "second")),
-        "control_mass_moved": runs.mass_moved(_swap_attention(None, "second", "third"))
-        if runs.has_third
-        else None,
+        "control_mass_moved": third,
     }
 
 
@@ -219,36 +219,29 @@ def _equal_y_weights(runs: CausalRuns) -> dict[str, Any]:
 
 
 def _mlp_ablation(runs: CausalRuns) -> dict[str, Any]:
-    edits = {
-        "mean": AblateMLP(layer=0, rows=LAST_ROW, by="mean"),
-        "resample": AblateMLP(layer=0, rows=LAST_ROW, by="resample"),
-        "zero": AblateMLP(layer=0, rows=LAST_ROW, by="zero"),
-    }
-    return {name: runs.accuracies(runs.answers(edit, donors="mixed")) for name, edit in edits.items()}
+    methods: tuple[Literal["mean", "resample", "zero"], ...] = ("mean", "resample", "zero")
+    edits = {by: AblateMLP(layer=0, rows=LAST_ROW, by=by) for by in methods}
+    return {by: runs.accuracies(runs.answers(edit, donors="mixed")) for by, edit in edits.items()}
 
 
 def _mlp_interchange(runs: CausalRuns) -> dict[str, Any]:
-    def from_donor(rows: Roles) -> AblateMLP:
-        return AblateMLP(layer=0, rows=rows, by="resample")
-
+    earlier, last = (AblateMLP(layer=0, rows=rows, by="resample") for rows in (EARLIER_ROWS, LAST_ROW))
     return {
-        **_interchanged(runs, runs.answers(from_donor(LAST_ROW), donors="other")),
-        **_interchange_controls(runs, from_donor(EARLIER_ROWS), from_donor(LAST_ROW)),
+        **_interchanged(runs, runs.answers(last, donors="other")),
+        **_interchange_controls(runs, earlier, last),
     }
 
 
 def _head_interchange(runs: CausalRuns) -> dict[str, Any]:
-    def from_donor(rows: Roles, heads: tuple[int, ...] | None = None) -> AblateHead:
-        return AblateHead(layer=0, heads=heads, rows=rows, by="resample")
-
+    earlier, last = (AblateHead(layer=0, rows=rows, by="resample") for rows in (EARLIER_ROWS, LAST_ROW))
     return {
-        **_interchanged(runs, runs.answers(from_donor(LAST_ROW), donors="other")),
+        **_interchanged(runs, runs.answers(last, donors="other")),
         "by_head": runs.by_head(
-            lambda heads: from_donor(LAST_ROW, heads),
+            lambda heads: last.model_copy(update={"heads": heads}),
             lambda given: _interchanged(runs, given),
             donors="other",
         ),
-        **_interchange_controls(runs, from_donor(EARLIER_ROWS), from_donor(LAST_ROW)),
+        **_interchange_controls(runs, earlier, last),
     }
 
 

@@ -5,11 +5,11 @@ Plain arithmetic on curves, known at evaluations only.  Times are training sampl
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from statistics import fmean, linear_regression
-from typing import Any
+from typing import Any, NamedTuple
 
-from hopscope.claims.crossings import Crossing, Order, Rise, first_crossing, order, rise
+from hopscope.claims.crossings import Crossing, Rise, first_crossing, order, rise
 
 FINAL_EVALUATIONS = 3
 """The final level of a curve is its mean over so many last evaluations."""
@@ -17,14 +17,16 @@ FINAL_EVALUATIONS = 3
 SMOOTHING = 9
 """Successive evaluations through which a line is laid for the slope of the training loss; fewer are mostly noise."""
 
+FALL = ("rate", "time", "low", "high")
+"""What is said of the steepest fall of the loss."""
+
 LEAST_RECALL = 0.25
 """How far above chance recall must end for the member to have learned it."""
 
 # What formed first.
 
 
-@dataclass(frozen=True)
-class Formed:
+class Formed(NamedTuple):
     """How a curve came to its final level.
 
     Attributes:
@@ -116,6 +118,7 @@ def formation_order(
         name: formed(times, values, least=least[name], floor=floors.get(name, -math.inf))
         for name, values in curves.items()
     }
+    there = [name for name in ranked if parts[name].happened]
     orders = {point: _orders(parts, point) for point in ("half", "start")}
     begun = parts["recall"].rise.start.time
     return {
@@ -124,7 +127,14 @@ def formation_order(
             for name, part in parts.items()
         },
         "orders": orders,
-        "first": {point: _first(parts, found, ranked) for point, found in orders.items()},
+        "first": {
+            point: [
+                name
+                for name in there
+                if not any(found[name][other] == "after" for other in there if other != name)
+            ]
+            for point, found in orders.items()
+        },
         "reached": {
             name: None if begun is None else _reached(part, times, curves[name], begun)
             for name, part in parts.items()
@@ -138,15 +148,6 @@ def _orders(parts: Mapping[str, Formed], point: str) -> dict[str, dict[str, str]
         name: {other: order(crossed[name], crossed[other]).value for other in parts if other != name}
         for name in parts
     }
-
-
-def _first(
-    parts: Mapping[str, Formed], orders: Mapping[str, Mapping[str, str]], ranked: Sequence[str]
-) -> list[str]:
-    there = [name for name in ranked if parts[name].happened]
-    return [
-        name for name in there if all(orders[name][other] != Order.AFTER for other in there if other != name)
-    ]
 
 
 def _reached(part: Formed, times: Sequence[float], values: Sequence[float], time: float) -> float | None:
@@ -201,11 +202,10 @@ def transition(
           right at times), `width` (10 % to 90 %), `widest` (the longest the evaluations allow) and
           `relative_width` (of the time to 50 %).  Without a transition the crossings have `time` None and
           `censored_at` the last evaluation, and the widths are None.
-        * `steepest_fall`: of all least-squares lines through `smoothing` successive evaluations of the training loss
+        * `steepest_fall`: of all least-squares lines through `SMOOTHING` successive evaluations of the training loss
           the one that falls fastest, among those whose mean time lies in the rise from chance: `rate` (nats per
-          million samples), `time` (its mean time), `low` and `high` (its first and last evaluation).  None without a
-          transition, and where no line lies there.
-        * `smoothing`: the number of evaluations.
+          million samples), `time` (its mean time), `low` and `high` (its first and last evaluation).  All are None
+          without a transition, and where no line lies there.
 
     Raises:
         ValueError: as in `formed`.
@@ -218,8 +218,7 @@ def transition(
         "chance": chance,
         "from_zero": _widths(zero.rise),
         "from_chance": _widths(above.rise),
-        "steepest_fall": _steepest_fall(losses, above.rise),
-        "smoothing": SMOOTHING,
+        "steepest_fall": _steepest_fall(losses, above.rise) or dict.fromkeys(FALL),
     }
 
 
@@ -236,12 +235,11 @@ def _steepest_fall(curve: Sequence[tuple[float, float]], during: Rise) -> dict[s
     begin, end = during.start.low, during.end.high
     if begin is None or end is None:
         return None
-    falls = []
+    falls: list[tuple[float, float, float, float]] = []
     for place in range(len(curve) - SMOOTHING + 1):
         times, values = zip(*curve[place : place + SMOOTHING], strict=True)
         if begin <= fmean(times) <= end:
             rate = -1e6 * linear_regression(times, values).slope
-            falls.append(
-                {"rate": rate, "time": fmean(times), "low": float(times[0]), "high": float(times[-1])}
-            )
-    return max(falls, key=lambda fall: fall["rate"]) if falls else None
+            falls.append((rate, fmean(times), float(times[0]), float(times[-1])))
+    steepest = max(falls, key=lambda fall: fall[0], default=None)
+    return steepest and dict(zip(FALL, steepest, strict=True))

@@ -12,8 +12,7 @@ measurement of the untrained model, which is the caller's second call.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -26,9 +25,8 @@ from hopscope.models.linear import linear, norm
 from hopscope.models.resolving import visible_keys
 from hopscope.models.transformer import Transformer
 from hopscope.probes.retrieval import json_numbers
-from hopscope.studies.permutation.probes.predictions import CHUNK
+from hopscope.studies.permutation.probes.predictions import CHUNK, with_repeats
 from hopscope.tasks.batch import Batch
-from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.permutation import PermutationTask
 
 TRAINING_SEQUENCES = 8192
@@ -50,9 +48,8 @@ _SITES = ("before", "after", "earlier_row")
 # Activations of the last row.
 
 
-@dataclass(frozen=True)
-class RowActivations:
-    """One row of a one-layer model.
+class RowActivations(NamedTuple):
+    """Activations of one row of a one-layer model.
 
     Attributes:
         before: what its MLP reads: the stream after attention and, for post-norm, its norm (for pre-norm: the norm
@@ -102,8 +99,7 @@ def row_activations(
 # Probes.
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """How probes are fitted: Adam on mini-batches drawn with replacement, cosine rate after a linear warm-up.
 
     The same budget for every probe: what it finds is what can be decoded with this effort.  More effort finds ever
@@ -134,8 +130,7 @@ class Fit:
         return rng.integers(words[..., 0], words[..., 1], count)
 
 
-@dataclass(frozen=True)
-class Probes:
+class Probes(NamedTuple):
     """Fitted probes, one for every question and member.
 
     Attributes:
@@ -249,37 +244,27 @@ def _adam(
 # The measurement.
 
 
-@dataclass(frozen=True)
-class _Half:
-    """Training or held-out sequences of one kind: activations at the last row and at the row one step before."""
+class _Half(NamedTuple):
+    """Training or held-out sequences of one kind, and what is read off them.
 
-    batch: Batch
-    last: RowActivations
-    earlier: RowActivations
+    Attributes:
+        sites: activations `[member, sample, model]`, by name: of the last row, and of the row one step before.
+        answer: the right value at the last step, from 0.
+        shown: the value of each slot before, from 0.
+        pointer: the slot (from 0) that the last x repeats; the last slot, which is itself, stands for none.
+    """
 
-    @property
-    def answer(self) -> Int[Tensor, " sample"]:
-        """The right value at the last step, from 0."""
-        return self.batch.targets[0, :, -1] - 1
-
-    def shown(self, slot: int) -> Int[Tensor, " sample"]:
-        """The value of a slot (from 0), from 0."""
-        return self.batch.inputs[0, :, 2 * slot + 1] - 1
-
-    @property
-    def pointer(self) -> Int[Tensor, " sample"]:
-        """The slot (from 0) that the last x repeats; the last slot, which is itself, stands for none."""
-        slots = self.batch.inputs.shape[-1] // 2
-        earlier = self.batch.relations["same_symbol"][0, :, -1]
-        return torch.where(earlier >= 0, earlier // 2, slots)
+    sites: dict[str, Float[Tensor, "member sample model"]]
+    answer: Int[Tensor, " sample"]
+    shown: Int[Tensor, "sample slot"]
+    pointer: Int[Tensor, " sample"]
 
 
-@dataclass(frozen=True)
-class _Question:
-    """Training and held-out features and labels of one probe."""
+_Labelled = tuple[Float[Tensor, "member _ model"], Int[Tensor, " _"]]
+"""Features, and what a probe shall tell from them."""
 
-    features: tuple[Tensor, Tensor]
-    labels: tuple[Tensor, Tensor]
+_Questions = dict[str, tuple[_Labelled, _Labelled]]
+"""Training and held-out samples of one probe, by what it is asked."""
 
 
 def measure_decoding(
@@ -315,21 +300,20 @@ def measure_decoding(
           `earlier_row`, the most that can be known one step before; `majority` of each kind of label.
         * `hidden`, `sequences`, `fit`: sizes and how it was fitted.
     """
-    fit = fit if fit is not None else Fit()
+    fit = fit or Fit()
     hidden = hidden if hidden is not None else _hidden(model)
     halves = _halves(model, task, training, held_out)
     questions = _answer_questions(halves) | _further_questions(halves, fit.seed)
     pairs = _pairs(questions, task.config.values, hidden, fit)
-    slots = range(task.config.values - 1)
     return {
         "answer": _answer(pairs),
         "shuffled": pairs["shuffled"],
         "pointer": pairs["pointer"],
-        "history": [pairs[f"history {slot}"] for slot in slots],
+        "history": [pairs[f"history {slot}"] for slot in range(task.config.values - 1)],
         "floors": _floors(task.config.values, questions),
         "hidden": hidden,
         "sequences": {
-            kind: {"train": parts[0].answer.numel(), "held_out": parts[1].answer.numel()}
+            kind: dict(zip(("train", "held_out"), (len(part.answer) for part in parts), strict=True))
             for kind, parts in halves.items()
         },
         "fit": {"steps": fit.steps, "batch": fit.batch, "rate": fit.rate, "seed": fit.seed},
@@ -342,20 +326,14 @@ def measure_answer(model: Transformer, task: PermutationTask, *, fit: Fit | None
     Args:
         model, task, fit: as there.
     """
-    fit = fit if fit is not None else Fit()
+    fit = fit or Fit()
     questions = _answer_questions(_halves(model, task, TRAINING_SEQUENCES, HELD_OUT_SEQUENCES))
     return _answer(_pairs(questions, task.config.values, _hidden(model), fit))
 
 
-def repeats_of_all(task: PermutationTask) -> PermutationTask:
-    """The same mappings, split as they are, with repeats at the last slot, of any slot before it."""
-    changed = {**task.config.model_dump(), "repeat_slots": (), "repeat_sources": ()}
-    return PermutationTask(PermutationConfig.model_validate(changed), task.device)
-
-
 def chosen_sequences(task: PermutationTask, kind: str, split: str, most: int) -> Batch:
     """A fixed random part of the sequences of a split (`"plain"`, or `"repeats"` at the last slot), or all of them."""
-    batch = repeats_of_all(task).evaluation(kind, split=split, limit=max(most, _LARGEST_SET))
+    batch = with_repeats(task).evaluation(kind, split=split, limit=max(most, _LARGEST_SET))
     count = batch.inputs.shape[1]
     if count <= most:
         return batch
@@ -373,101 +351,92 @@ def _hidden(model: Transformer) -> int:
 
 def _halves(
     model: Transformer, task: PermutationTask, training: int, held_out: int
-) -> dict[str, tuple[_Half, ...]]:
-    parts = (("train", training), ("held_out", held_out))
-    return {kind: tuple(_half(model, task, kind, *part) for part in parts) for kind in _KINDS}
+) -> dict[str, tuple[_Half, _Half]]:
+    return {
+        kind: (_half(model, task, kind, "train", training), _half(model, task, kind, "held_out", held_out))
+        for kind in _KINDS
+    }
 
 
 def _half(model: Transformer, task: PermutationTask, kind: str, split: str, most: int) -> _Half:
     batch = chosen_sequences(task, kind, split, most)
-    last, earlier = (_activations(model, batch, row) for row in (task.positions - 1, task.positions - 3))
-    return _Half(batch, last, earlier)
-
-
-def _activations(model: Transformer, batch: Batch, row: int) -> RowActivations:
-    parts = [row_activations(model, part.inputs, row) for part in batch.pieces(CHUNK)]
-    return RowActivations(
-        torch.cat([part.before for part in parts], 1), torch.cat([part.after for part in parts], 1)
+    rows = task.positions - 1, task.positions - 3
+    last, earlier = (
+        [row_activations(model, part.inputs, row) for part in batch.pieces(CHUNK)] for row in rows
+    )
+    copy = batch.relations["same_symbol"][0, :, -1]
+    return _Half(
+        sites={
+            "before": torch.cat([part.before for part in last], 1),
+            "after": torch.cat([part.after for part in last], 1),
+            "earlier_row": torch.cat([part.before for part in earlier], 1),
+        },
+        answer=batch.targets[0, :, -1] - 1,
+        shown=batch.inputs[0, :, 1::2] - 1,
+        pointer=torch.where(copy >= 0, copy // 2, task.config.values - 1),
     )
 
 
-def _answer_questions(halves: Mapping[str, tuple[_Half, ...]]) -> dict[str, _Question]:
-    questions = {}
-    for kind, (train, held_out) in halves.items():
-        labels = (train.answer, held_out.answer)
-        sites = {
-            "before": (train.last.before, held_out.last.before),
-            "after": (train.last.after, held_out.last.after),
-            "earlier_row": (train.earlier.before, held_out.earlier.before),
-        }
-        for site, features in sites.items():
-            questions[f"{kind} {site}"] = _Question(features, labels)
-    return questions
+def _answer_questions(halves: Mapping[str, tuple[_Half, _Half]]) -> _Questions:
+    return {
+        f"{kind} {site}": ((train.sites[site], train.answer), (held_out.sites[site], held_out.answer))
+        for kind, (train, held_out) in halves.items()
+        for site in _SITES
+    }
 
 
-def _further_questions(halves: Mapping[str, tuple[_Half, ...]], seed: int) -> dict[str, _Question]:
-    questions = {}
+def _further_questions(halves: Mapping[str, tuple[_Half, _Half]], seed: int) -> _Questions:
     train, held_out = halves["repeats"]
-    before = (train.last.before, held_out.last.before)
-    order = _shuffled(train.answer.numel(), seed, _SHUFFLE, train.answer.device)
-    questions["shuffled"] = _Question(before, (train.answer[order], held_out.answer))
-    for slot in range(train.batch.inputs.shape[-1] // 2):
-        labels = (train.shown(slot), held_out.shown(slot))
-        questions[f"history {slot}"] = _Question(before, labels)
-    mixed = [
-        _mixed(repeats, plain) for repeats, plain in zip(halves["repeats"], halves["plain"], strict=True)
-    ]
-    (train_x, train_y), (held_out_x, held_out_y) = mixed
-    questions["pointer"] = _Question((train_x, held_out_x), (train_y, held_out_y))
-    return questions
+    before = train.sites["before"], held_out.sites["before"]
+    order = _shuffled(len(train.answer), seed, _SHUFFLE, train.answer.device)
+    history: _Questions = {
+        f"history {slot}": ((before[0], train.shown[:, slot]), (before[1], held_out.shown[:, slot]))
+        for slot in range(train.shown.shape[1])
+    }
+    train_plain, held_out_plain = halves["plain"]
+    return {
+        "shuffled": ((before[0], train.answer[order]), (before[1], held_out.answer)),
+        **history,
+        "pointer": (_mixed(train, train_plain), _mixed(held_out, held_out_plain)),
+    }
 
 
-def _mixed(repeats: _Half, plain: _Half) -> tuple[Tensor, Tensor]:
+def _mixed(repeats: _Half, plain: _Half) -> _Labelled:
     """Features and pointers of both kinds of sequence, with one plain one for V - 1 with a repeat where possible."""
-    sources = repeats.batch.inputs.shape[-1] // 2
-    count = min(plain.pointer.numel(), repeats.pointer.numel() // sources)
-    features = torch.cat((repeats.last.before, plain.last.before[:, :count]), 1)
+    count = min(len(plain.pointer), len(repeats.pointer) // repeats.shown.shape[1])
+    features = torch.cat((repeats.sites["before"], plain.sites["before"][:, :count]), 1)
     return features, torch.cat((repeats.pointer, plain.pointer[:count]))
 
 
-def _pairs(
-    questions: Mapping[str, _Question], classes: int, hidden: int, fit: Fit
-) -> dict[str, dict[str, Any]]:
+def _pairs(questions: _Questions, classes: int, hidden: int, fit: Fit) -> dict[str, dict[str, Any]]:
     """Scores of a linear and of an MLP probe for every question."""
-    asked = list(questions.values())
-    scores = {kind: _scores(asked, classes, size, fit) for kind, size in (("linear", None), ("mlp", hidden))}
-    return {
-        name: {kind: score[number] for kind, score in scores.items()} for number, name in enumerate(questions)
-    }
+    scores: dict[str, dict[str, Any]] = {name: {} for name in questions}
+    features, labels = zip(*(train for train, _ in questions.values()), strict=True)
+    for kind, size in (("linear", None), ("mlp", hidden)):
+        probes = fit_probes(features, labels, classes, size, fit)
+        for number, (name, (train, held_out)) in enumerate(questions.items()):
+            scores[name][kind] = {
+                split: json_numbers(probes.accuracy(number, *samples))
+                for split, samples in (("held_out", held_out), ("train", train))
+            }
+    return scores
 
 
 def _answer(pairs: Mapping[str, Any]) -> dict[str, Any]:
     return {kind: {site: pairs[f"{kind} {site}"] for site in _SITES} for kind in _KINDS}
 
 
-def _scores(
-    questions: Sequence[_Question], classes: int, hidden: int | None, fit: Fit
-) -> list[dict[str, Any]]:
-    train = [question.features[0] for question in questions], [question.labels[0] for question in questions]
-    probes = fit_probes(*train, classes, hidden, fit)
-    return [
-        {
-            split: json_numbers(probes.accuracy(number, question.features[part], question.labels[part]))
-            for part, split in ((1, "held_out"), (0, "train"))
-        }
-        for number, question in enumerate(questions)
-    ]
-
-
-def _floors(values: int, questions: Mapping[str, _Question]) -> dict[str, Any]:
-    asked = {"repeats": "repeats before", "plain": "plain before", "pointer": "pointer"}
-    majority = {name: _majority(questions[question].labels[1]) for name, question in asked.items()}
-    history = [_majority(questions[f"history {slot}"].labels[1]) for slot in range(values - 1)]
+def _floors(values: int, questions: _Questions) -> dict[str, Any]:
+    majority = {name: _majority(of_held_out) for name, (_, (_, of_held_out)) in questions.items()}
     return {
         "uniform": 1 / values,
         "used": 1 / (values - 1),
         "earlier_row": {"repeats": 1 / (values - 1), "plain": 1 / 2},
-        "majority": {**majority, "history": history},
+        "majority": {
+            **{kind: majority[f"{kind} before"] for kind in _KINDS},
+            "pointer": majority["pointer"],
+            "history": [majority[f"history {slot}"] for slot in range(values - 1)],
+        },
     }
 
 

@@ -27,9 +27,8 @@ plateau and 0.34 to 0.40 at the end.  It does not say whether the MLP uses what 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -59,8 +58,7 @@ RANKED = ("match", "history", "recall")
 """Parts among which the first is named; `pointer` is another measure of matching, `detection` its consequence."""
 
 
-@dataclass(frozen=True)
-class _Sequences:
+class _Sequences(NamedTuple):
     """What every checkpoint is asked.
 
     Attributes:
@@ -136,22 +134,16 @@ def _sequences(task: PermutationTask, most: int) -> _Sequences:
     repeats, plain = (chosen_sequences(task, kind, "held_out", most) for kind in ("repeats", "plain"))
     source = repeats.relations["same_symbol"][0, :, -1] // 2
     pairs = list(combinations(range(task.config.values - 1), 2))
-    return _Sequences(
-        repeats,
-        plain,
-        source,
-        torch.stack([(source == j) | (source == k) for j, k in pairs]),
-        torch.stack([_exchanged(repeats.inputs[0], 2 * j + 1, 2 * k + 1) for j, k in pairs]),
-        torch.stack([_exchanged(repeats.inputs[0], 2 * j, 2 * k) for j, k in pairs]),
-    )
 
+    def swapped(offset: int) -> Int[Tensor, "pair sample position"]:
+        every = repeats.inputs.repeat(len(pairs), 1, 1)
+        for tokens, (j, k) in zip(every, pairs, strict=True):
+            first, second = 2 * j + offset, 2 * k + offset
+            tokens[:, [first, second]] = tokens[:, [second, first]]
+        return every
 
-def _exchanged(
-    tokens: Int[Tensor, "sample position"], first: int, second: int
-) -> Int[Tensor, "sample position"]:
-    tokens = tokens.clone()
-    tokens[:, [first, second]] = tokens[:, [second, first]]
-    return tokens
+    moved = torch.stack([(source == j) | (source == k) for j, k in pairs])
+    return _Sequences(repeats, plain, source, moved, y_swapped=swapped(1), x_swapped=swapped(0))
 
 
 def _measured(model: Transformer, asked: _Sequences) -> dict[str, Tensor]:
@@ -163,7 +155,10 @@ def _measured(model: Transformer, asked: _Sequences) -> dict[str, Tensor]:
         plain = row_activations(model, asked.plain.inputs, last)
         y_change = _changes(model, asked.y_swapped, repeats.before)
         x_change = _changes(model, asked.x_swapped, repeats.before)
-        on_repeats, on_plain = (_predicted(model, row.after) for row in (repeats, plain))
+        on_repeats, on_plain = (
+            linear(model.weights, "readout", row.after[:, :, None])[:, :, 0].double().softmax(-1)
+            for row in (repeats, plain)
+        )
     copy = (2 * asked.source)[:, None, None].expand(model.members, -1, model.config.heads, 1)
     by_pair = y_change.mean(2)
     measured = {
@@ -201,12 +196,6 @@ def _mean_where(
     return torch.where(chosen, values, 0.0).sum((1, 2)) / chosen.sum()
 
 
-def _predicted(
-    model: Transformer, after: Float[Tensor, "member sample model"]
-) -> Float[Tensor, "member sample output"]:
-    return linear(model.weights, "readout", after[:, :, None])[:, :, 0].double().softmax(-1)
-
-
 def _answered(
     predicted: Float[Tensor, "member sample output"], batch: Batch
 ) -> dict[str, Float[Tensor, " member"]]:
@@ -230,13 +219,12 @@ def order_of_formation(formation: Mapping[str, Any]) -> list[dict[str, Any] | No
 
     `match` is the head that attends most to the copy at the end.  None for a member that is not finite everywhere.
     """
-    return [
-        None if None in heads else _member_order(formation, member, heads[-1])
-        for member, heads in enumerate(formation["best_head"])
-    ]
-
-
-def _member_order(formation: Mapping[str, Any], member: int, head: int) -> dict[str, Any]:
-    match = [by_head[head] for by_head in formation["match"][member]]
-    curves = {name: match if name == "match" else formation[name][member] for name in LEAST_RISE}
-    return formation_order(formation["samples"], curves, LEAST_RISE, formation["floors"], RANKED)
+    orders: list[dict[str, Any] | None] = []
+    for member, heads in enumerate(formation["best_head"]):
+        if None in heads:
+            orders.append(None)
+            continue
+        curves = {name: formation[name][member] for name in LEAST_RISE}
+        curves["match"] = [by_head[heads[-1]] for by_head in curves["match"]]
+        orders.append(formation_order(formation["samples"], curves, LEAST_RISE, formation["floors"], RANKED))
+    return orders

@@ -15,8 +15,9 @@ from torch import Tensor
 from hopscope.models.interventions import AblateHead
 from hopscope.models.transformer import Transformer
 from hopscope.studies.permutation.probes.causal_cases import LAST_ROW, LIMIT
-from hopscope.studies.permutation.probes.causal_runs import Answers, CausalRuns, as_json
+from hopscope.studies.permutation.probes.causal_runs import Answers, CausalRuns
 from hopscope.studies.permutation.probes.head_specialization import SKILLS, assigned, spread
+from hopscope.studies.permutation.probes.predictions import as_json
 from hopscope.tasks.permutation import PermutationTask
 
 

@@ -27,18 +27,16 @@ def assigned(lost: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, list[An
         lost: fall of each skill without each head, `[member][head]`.
     """
     names = [f"{skill}_lost_with_{role}_head" for role in SKILLS for skill in SKILLS]
-    found: dict[str, list[Any]] = {name: [] for name in ("recall_head", "elimination_head", *names, "margin")}
+    found = []
     for in_recall, in_elimination in zip(lost["recall"], lost["elimination"], strict=True):
-        best: tuple[Any, ...] | None = None
+        pairs = []
         for first, second in permutations(range(len(in_recall)), 2):
             four = (in_recall[first], in_elimination[first], in_recall[second], in_elimination[second])
             margin = min(four[0] - NEEDED, SPARED - four[1], SPARED - four[2], four[3] - NEEDED)
-            if best is None or margin > best[-1]:
-                best = (first, second, *four, margin)
-        assert best is not None
-        for values, value in zip(found.values(), best, strict=True):
-            values.append(value)
-    return found
+            pairs.append((first, second, *four, margin))
+        found.append(max(pairs, key=lambda pair: pair[-1]))
+    columns = map(list, zip(*found, strict=True))
+    return dict(zip(("recall_head", "elimination_head", *names, "margin"), columns, strict=True))
 
 
 def spread(clean: Mapping[str, Sequence[float]], lost: Mapping[str, Sequence[Sequence[float]]]) -> list[str]:
@@ -58,27 +56,22 @@ def spread(clean: Mapping[str, Sequence[float]], lost: Mapping[str, Sequence[Seq
         clean: each skill with all heads, `[member]`.
         lost: fall of each skill without each head, `[member][head]`.
     """
-    words = []
-    for member in range(len(lost["recall"])):
-        if min(clean[skill][member] for skill in SKILLS) < NEEDED:
-            words.append(MISSING)
-            continue
-        needed = {skill: [fall >= NEEDED for fall in lost[skill][member]] for skill in SKILLS}
-        spared = {skill: [fall <= SPARED for fall in lost[skill][member]] for skill in SKILLS}
-        words.append(_word(needed, spared))
-    return words
+    members = zip(clean["recall"], clean["elimination"], lost["recall"], lost["elimination"], strict=True)
+    return [
+        MISSING if min(recall, elimination) < NEEDED else _word(of_recall, of_elimination)
+        for recall, elimination, of_recall, of_elimination in members
+    ]
 
 
-def _word(needed: Mapping[str, Sequence[bool]], spared: Mapping[str, Sequence[bool]]) -> str:
-    heads = range(len(needed["recall"]))
-    for_recall = {h for h in heads if needed["recall"][h] and spared["elimination"][h]}
-    for_elimination = {h for h in heads if needed["elimination"][h] and spared["recall"][h]}
+def _word(recall: Sequence[float], elimination: Sequence[float]) -> str:
+    """How roles are spread over the heads of one member, by what each skill loses without each head."""
+    falls = list(zip(recall, elimination, strict=True))
+    for_recall = any(one >= NEEDED and other <= SPARED for one, other in falls)
+    for_elimination = any(other >= NEEDED and one <= SPARED for one, other in falls)
     if for_recall and for_elimination:
         return ONE_EACH
-    both = {h for h in heads if needed["recall"][h] and needed["elimination"][h]}
-    idle = {h for h in heads if spared["recall"][h] and spared["elimination"][h]}
-    if len(both) == 1 and both | idle == set(heads):
+    both = sum(min(fall) >= NEEDED for fall in falls)
+    idle = sum(max(fall) <= SPARED for fall in falls)
+    if both == 1 and both + idle == len(falls):
         return ONE_DOES_BOTH
-    if not any(needed["recall"]) and not any(needed["elimination"]):
-        return NEITHER
-    return SHARED
+    return NEITHER if max(map(max, falls)) < NEEDED else SHARED

@@ -8,8 +8,7 @@ section 6) a matter of measurement.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,11 +16,11 @@ from torch import Tensor
 
 from hopscope import rng
 from hopscope.models.transformer import Transformer
-from hopscope.probes.retrieval import json_numbers
 from hopscope.studies.permutation.probes.predictions import (
     Probabilities,
     accuracy_by_slot,
     answers,
+    as_json,
     cross_entropy,
     kl_divergence,
     posterior_error,
@@ -44,8 +43,7 @@ _FITS = 1 << 22
 """Largest table of sequences × mappings that is held at once: bounds memory to some 50 MB, not results."""
 
 
-@dataclass(frozen=True)
-class TrainingPosterior:
+class TrainingPosterior(NamedTuple):
     """What the ideal observer predicts that holds exactly the training mappings for possible, all equally likely.
 
     Attributes:
@@ -56,11 +54,6 @@ class TrainingPosterior:
 
     probabilities: Float[Tensor, "member batch slot output"]
     defined: Bool[Tensor, "member batch slot"]
-
-    @property
-    def undefined_share(self) -> Float[Tensor, "member slot"]:
-        """Share of sequences whose prefix no training mapping fits, by slot."""
-        return (~self.defined).double().mean(1)
 
 
 def training_mappings(task: PermutationTask) -> Int[Tensor, "mapping value"]:
@@ -111,40 +104,34 @@ def _counts(
 # Tilt.
 
 
-@dataclass(frozen=True)
-class Tilt:
-    """How predictions lean where elimination leaves several candidates, against how the training mappings lean.
+TILTS = ("tilt_correlation", "tilt_correlation_by_step", "tilt_slope", "tilt_control")
+
+
+def tilt(
+    predicted: Probabilities, batch: Batch, training: TrainingPosterior, seed: int
+) -> dict[str, Float[Tensor, " member *slot"]]:
+    """Compare how members lean with how the training mappings lean, where several values are left (claim P7).
 
     A tilt is a probability less that of an even choice among the unused values.  Points are (sequence, unused value)
     at the slots 1…V - 1 where the training posterior is defined.
-
-    Attributes:
-        correlation: Pearson correlation of the member's tilt with that of the training posterior, over all slots.
-        by_slot: the same in each slot; NaN at the last one.
-        slope: of the regression of the member's tilt on that of the training posterior: 1 for an observer that knows
-            the training mappings, 0 for one that does not.
-        control: the correlation after the training tilts were handed to other sequences, candidate by candidate in
-            ascending order.  About 0, whatever the member does.  It is no measure of chance: sequences that begin
-            alike repeat a point, so correlations of members without knowledge scatter more widely than it does.
-
-    NaN where a tilt does not vary by more than rounding; a member without tilt has a slope, but no correlation.
-    The tilt under all V! mappings is zero everywhere, so there is no correlation with it.
-    """
-
-    correlation: Float[Tensor, " member"]
-    by_slot: Float[Tensor, "member slot"]
-    slope: Float[Tensor, " member"]
-    control: Float[Tensor, " member"]
-
-
-def tilt(predicted: Probabilities, batch: Batch, training: TrainingPosterior, seed: int) -> Tilt:
-    """Compare how members lean with how the training mappings lean (claim P7).
 
     Args:
         predicted: probabilities of the members.
         batch: the sequences, the same ones for all members (`member == 1`).
         training: the posterior under the training mappings on them.
         seed: of the control.
+
+    Returns:
+        `[member]`, by step `[member, slot]`; NaN where a tilt does not vary by more than rounding: a member without
+        tilt has a slope, but no correlation.  The tilt under all V! mappings is zero, so nothing correlates with it.
+
+        * `tilt_correlation`: Pearson correlation of the member's tilt with that of the training posterior, over all
+          slots; `tilt_correlation_by_step`: in each slot, NaN at the last one.
+        * `tilt_slope`: of the regression of the member's tilt on that of the training posterior: 1 for an observer that
+          knows the training mappings, 0 for one that does not.
+        * `tilt_control`: the correlation after the training tilts were handed to other sequences, candidate by
+          candidate in ascending order.  About 0, whatever the member does.  It is no measure of chance: sequences that
+          begin alike repeat a point, so correlations of members without knowledge scatter more widely than it does.
 
     Raises:
         ValueError: a sequence has a repeated x, or members have different sequences.
@@ -163,12 +150,9 @@ def tilt(predicted: Probabilities, batch: Batch, training: TrainingPosterior, se
     pooled = torch.cat(ours, 1)
     correlation, slope = _regression(pooled, torch.cat(theirs))
     by_slot = [_regression(own, reference)[0] for own, reference in zip(ours, theirs, strict=True)]
-    return Tilt(
-        correlation=correlation,
-        by_slot=torch.stack([*by_slot, torch.full_like(correlation, torch.nan)], 1),
-        slope=slope,
-        control=_regression(pooled, torch.cat(shuffled))[0],
-    )
+    by_step = torch.stack([*by_slot, torch.full_like(correlation, torch.nan)], 1)
+    control = _regression(pooled, torch.cat(shuffled))[0]
+    return dict(zip(TILTS, (correlation, by_step, slope, control), strict=True))
 
 
 def _tilts(
@@ -249,7 +233,7 @@ def measure_posteriors(model: Transformer, task: PermutationTask, limit: int) ->
         * `used_mass_mean`, `used_mass_largest` `[member][step]`: probability of the values used (held-out mappings):
           mean, and largest over all sequences.
         * `tilt_correlation`, `tilt_slope`, `tilt_control` `[member]` and `tilt_correlation_by_step`
-          `[member][step]`: see `Tilt` (held-out mappings).
+          `[member][step]`: see `tilt` (held-out mappings).
         * `accuracy_train_by_step`, `accuracy_held_out_by_step`, `train_minus_held_out_by_step` `[member][step]`;
           `train_minus_held_out` `[member]`: mean over the steps 1…V - 1.
         * `train_loss_exhaustive`, `held_out_loss` `[member]`: cross-entropy in nats (`exhaustive` says whether over
@@ -269,57 +253,41 @@ def measure_posteriors(model: Transformer, task: PermutationTask, limit: int) ->
         predicted = predict(model, batch)
         training = None if mappings is None else training_posterior(batch, mappings)
         sequences[split] = batch.inputs.shape[1]
-        undefined[split] = None if training is None else json_numbers(training.undefined_share[0])
+        undefined[split] = None if training is None else (~training.defined[0]).double().mean(0)
         accuracy[split], loss[split] = accuracy_by_slot(predicted, batch), cross_entropy(predicted, batch)
-        record |= _distances(split, predicted, batch, training)
+        # The uniform observer knows something everywhere.
+        record |= _distances(f"uniform_{split}", predicted, (uniform_posterior(batch), None))
+        record |= _distances(f"training_{split}", predicted, training)
         if split == "held_out":
-            record |= _used(predicted, batch) | _tilt(predicted, batch, training, task.config.split_seed)
+            used = used_mass(predicted, batch)
+            record |= {"used_mass_mean": used.mean, "used_mass_largest": used.largest}
+            record |= (
+                dict.fromkeys(TILTS)
+                if training is None
+                else tilt(predicted, batch, training, task.config.split_seed)
+            )
     gap = accuracy["train"] - accuracy["held_out"]
-    return record | {
+    found = record | {
         "sequences": sequences,
         "undefined_share": undefined,
-        "accuracy_train_by_step": json_numbers(accuracy["train"]),
-        "accuracy_held_out_by_step": json_numbers(accuracy["held_out"]),
-        "train_minus_held_out_by_step": json_numbers(gap),
-        "train_minus_held_out": json_numbers(gap[:, :-1].mean(1)),
-        "train_loss_exhaustive": json_numbers(loss["train"]),
-        "held_out_loss": json_numbers(loss["held_out"]),
-        "memorised_share": json_numbers(memorised_share(loss["train"], values, count)),
+        "accuracy_train_by_step": accuracy["train"],
+        "accuracy_held_out_by_step": accuracy["held_out"],
+        "train_minus_held_out_by_step": gap,
+        "train_minus_held_out": gap[:, :-1].mean(1),
+        "train_loss_exhaustive": loss["train"],
+        "held_out_loss": loss["held_out"],
+        "memorised_share": memorised_share(loss["train"], values, count),
     }
+    return dict(as_json(found))
 
 
 def _distances(
-    split: str, predicted: Probabilities, batch: Batch, training: TrainingPosterior | None
-) -> dict[str, Any]:
-    """Distances from both observers; the uniform one knows something everywhere."""
-    observers: dict[str, tuple[Tensor, Tensor | None] | None] = {
-        "uniform": (uniform_posterior(batch), None),
-        "training": None if training is None else (training.probabilities, training.defined),
-    }
-    found: dict[str, Any] = {}
-    for name, observer in observers.items():
-        keys = [f"{measure}_{name}_{split}" for measure in ("kl", "mae", "max_ae")]
-        if observer is None:
-            found |= dict.fromkeys(keys)
-            continue
-        posterior, defined = observer
-        error = posterior_error(predicted, posterior, defined)
-        divergence = kl_divergence(posterior, predicted, defined)
-        found |= zip(keys, map(json_numbers, (divergence, error.mean, error.largest)), strict=True)
-    return found
-
-
-def _used(predicted: Probabilities, batch: Batch) -> dict[str, Any]:
-    used = used_mass(predicted, batch)
-    return {"used_mass_mean": json_numbers(used.mean), "used_mass_largest": json_numbers(used.largest)}
-
-
-def _tilt(
-    predicted: Probabilities, batch: Batch, training: TrainingPosterior | None, seed: int
-) -> dict[str, Any]:
-    names = ("tilt_correlation", "tilt_correlation_by_step", "tilt_slope", "tilt_control")
-    if training is None:
-        return dict.fromkeys(names)
-    found = tilt(predicted, batch, training, seed)
-    numbers = (found.correlation, found.by_slot, found.slope, found.control)
-    return {name: json_numbers(number) for name, number in zip(names, numbers, strict=True)}
+    name: str, predicted: Probabilities, observer: tuple[Tensor, Tensor | None] | None
+) -> dict[str, Tensor | None]:
+    """Distances from an observer, given by its posterior and where that is defined."""
+    keys = f"kl_{name}", f"mae_{name}", f"max_ae_{name}"
+    if observer is None:
+        return dict.fromkeys(keys)
+    posterior, defined = observer
+    error = posterior_error(predicted, posterior, defined)
+    return dict(zip(keys, (kl_divergence(posterior, predicted, defined), *error), strict=True))

@@ -3,17 +3,23 @@
 All of them take *predictions* (probabilities), so that they can be checked against hand-made ones.
 """
 
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from hopscope.models.transformer import Transformer
+from hopscope.probes.retrieval import json_numbers
 from hopscope.tasks.batch import Batch
+from hopscope.tasks.config import PermutationConfig
+from hopscope.tasks.permutation import PermutationTask
 
 CHUNK = 4096
 """Sequences per forward pass of an evaluation: bounds memory, not results."""
+
+SAMPLED_PROBES = 1_500
+"""Repeats among the 5,000 test sequences that the presentation measures, at 30 % (section 9)."""
 
 Probabilities = Float[Tensor, "member batch slot output"]
 
@@ -23,6 +29,19 @@ def predict(model: Transformer, batch: Batch, chunk: int = CHUNK) -> Probabiliti
     with torch.no_grad():
         parts = [model(part.inputs).softmax(-1) for part in batch.pieces(chunk)]
     return torch.cat(parts, dim=1)
+
+
+def with_repeats(task: PermutationTask, slots: tuple[int, ...] = ()) -> PermutationTask:
+    """The same mappings, split as they are, with repeats at some slots (the last) of every slot before them."""
+    changed = {**task.config.model_dump(), "repeat_slots": slots, "repeat_sources": ()}
+    return PermutationTask(PermutationConfig.model_validate(changed), task.device)
+
+
+def as_json(value: Any) -> Any:
+    """Nested dictionaries of tensors as JSON values, see `json_numbers`."""
+    if isinstance(value, dict):
+        return {name: as_json(entry) for name, entry in value.items()}
+    return json_numbers(value) if isinstance(value, Tensor) else value
 
 
 def answers(batch: Batch) -> Int[Tensor, "member batch slot"]:
@@ -52,14 +71,8 @@ def uniform_posterior(batch: Batch) -> Probabilities:
     return torch.where(repeated[..., None], recalled, eliminated)
 
 
-@dataclass(frozen=True)
-class PosteriorError:
-    """Distance of predictions from a posterior, slot by slot; NaN where the posterior is defined in no sequence.
-
-    Attributes:
-        mean: mean absolute error over sequences and the values 1…V.
-        largest: the largest absolute error over all sequences and values: the true maximum, not a mean of maxima.
-    """
+class Extent(NamedTuple):
+    """Mean of a quantity over sequences, and the largest value that any of them has, slot by slot."""
 
     mean: Float[Tensor, "member slot"]
     largest: Float[Tensor, "member slot"]
@@ -69,21 +82,22 @@ def posterior_error(
     predicted: Probabilities,
     posterior: Float[Tensor, "#member batch slot output"],
     defined: Bool[Tensor, "#member batch slot"] | None = None,
-) -> PosteriorError:
-    """Mean and largest absolute error against a posterior (presentation, sections 6 and 9).
+) -> Extent:
+    """Absolute error against a posterior, over sequences and the values 1…V (presentation, sections 6 and 9).
 
     Args:
         predicted: probabilities of the members.
         posterior: what they should be.
         defined: where there is such a posterior (default: everywhere); other predictions are left out.
+
+    Returns:
+        NaN at slots where the posterior is defined in no sequence.
     """
     error = (predicted - posterior)[..., 1:].abs()
     if defined is None:
-        return PosteriorError(error.mean((1, 3)), error.amax((1, 3)))
+        return Extent(error.mean((1, 3)), error.amax((1, 3)))
     largest = torch.where(defined, error.amax(-1), 0.0).amax(1)
-    return PosteriorError(
-        _mean_where(defined, error.mean(-1)), torch.where(defined.any(1), largest, torch.nan)
-    )
+    return Extent(_mean_where(defined, error.mean(-1)), torch.where(defined.any(1), largest, torch.nan))
 
 
 def kl_divergence(
@@ -118,28 +132,15 @@ def _log(probabilities: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return probabilities.clamp(min=torch.finfo(probabilities.dtype).tiny).log()
 
 
-@dataclass(frozen=True)
-class UsedMass:
-    """Probability that goes to values which were shown already, slot by slot (claim P6).
-
-    Attributes:
-        mean: mean over sequences of the probability of all used values together.
-        largest: the largest such probability over all sequences.
-    """
-
-    mean: Float[Tensor, "member slot"]
-    largest: Float[Tensor, "member slot"]
-
-
-def used_mass(predicted: Probabilities, batch: Batch) -> UsedMass:
-    """Measure the probability of values that elimination rules out.
+def used_mass(predicted: Probabilities, batch: Batch) -> Extent:
+    """Probability of all values together that were shown already and that elimination rules out (claim P6).
 
     Raises:
         ValueError: a sequence has a repeated x, where a used value is the right one.
     """
     refuse_repeats("used mass", batch)
     mass = (predicted * used_values(batch)).sum(-1).double()
-    return UsedMass(mass.mean(1), mass.amax(1))
+    return Extent(mass.mean(1), mass.amax(1))
 
 
 def refuse_repeats(measurement: str, batch: Batch) -> None:
@@ -164,29 +165,6 @@ def cross_entropy(predicted: Probabilities, batch: Batch) -> Float[Tensor, " mem
     return -_log(predicted.gather(-1, right)).mean((1, 2, 3))
 
 
-@dataclass(frozen=True)
-class RepeatProbe:
-    """What members do where an x comes back (presentation, section 7).
-
-    Attributes:
-        recall: share of probes whose most probable token is the value seen before.
-        trapped: share whose most probable token is one of the unused values.
-        mass_recalled: mean probability of the value seen before.
-        mass_unused: mean probability of the unused values together.
-        mean_error: mean absolute error over probes and the values 1…V, against certainty of the value seen before.
-        largest_error: the largest such error over all probes and values.
-        recall_by_source: recall by the slot (1…V) that was copied; NaN where no probe copies it.
-    """
-
-    recall: Float[Tensor, " member"]
-    trapped: Float[Tensor, " member"]
-    mass_recalled: Float[Tensor, " member"]
-    mass_unused: Float[Tensor, " member"]
-    mean_error: Float[Tensor, " member"]
-    largest_error: Float[Tensor, " member"]
-    recall_by_source: Float[Tensor, "member slot"]
-
-
 def repeated_slot(batch: Batch) -> Int[Tensor, "member batch"]:
     """The slot (from 0) of the one repeated x of each sequence.
 
@@ -199,8 +177,19 @@ def repeated_slot(batch: Batch) -> Int[Tensor, "member batch"]:
     return repeated.int().argmax(-1)
 
 
-def repeat_probe(predicted: Probabilities, batch: Batch) -> RepeatProbe:
-    """Measure recall on sequences that each hold exactly one repeated x.
+def repeat_probe(predicted: Probabilities, batch: Batch) -> dict[str, Tensor]:
+    """Measure recall on sequences that each hold exactly one repeated x (presentation, section 7).
+
+    Returns:
+        `[member]`, and `[member, slot]` by slot.
+
+        * `recall`: share of probes whose most probable token is the value seen before; `trapped`: share whose most
+          probable token is one of the unused values.
+        * `mass_recalled`, `mass_unused`: mean probability of the value seen before, and of the unused values together.
+        * `recall_by_slot`: recall by the slot (1…V) that was copied; NaN where no probe copies it.
+        * `repeat_mae`, `repeat_max_ae`: mean and largest absolute error over probes and the values 1…V, against
+          certainty of the value seen before; `repeat_max_ae_of_sample`: the largest that one expects among
+          `SAMPLED_PROBES` of the probes, drawn at random.
 
     Raises:
         ValueError: a sequence has no repeated x, or several.
@@ -219,15 +208,31 @@ def repeat_probe(predicted: Probabilities, batch: Batch) -> RepeatProbe:
     by_source = [
         torch.where(source == s, hit, 0.0).sum(1) / (source == s).sum(1) for s in range(slots)
     ]  # 0 / 0 is NaN, which says that no probe copies this slot
-    return RepeatProbe(
-        recall=hit.mean(1),
-        trapped=unused.gather(-1, best[..., None])[..., 0].double().mean(1),
-        mass_recalled=here.gather(-1, right[..., None])[..., 0].mean(1),
-        mass_unused=(here * unused).sum(-1).mean(1),
-        mean_error=error.mean((1, 2)),
-        largest_error=error.amax((1, 2)),
-        recall_by_source=torch.stack(by_source, 1),
-    )
+    return {
+        "recall": hit.mean(1),
+        "trapped": unused.gather(-1, best[..., None])[..., 0].double().mean(1),
+        "mass_recalled": here.gather(-1, right[..., None])[..., 0].mean(1),
+        "mass_unused": (here * unused).sum(-1).mean(1),
+        "recall_by_slot": torch.stack(by_source, 1),
+        "repeat_mae": error.mean((1, 2)),
+        "repeat_max_ae": error.amax((1, 2)),
+        "repeat_max_ae_of_sample": expected_maximum(error.amax(2), SAMPLED_PROBES),
+    }
+
+
+def expected_maximum(values: Float[Tensor, "member probe"], sample: int) -> Float[Tensor, " member"]:
+    """The expected largest of `sample` values drawn at random without replacement; of all where there are no more.
+
+    The largest of n of N ordered values is the i-th with probability C(i - 1, n - 1) / C(N, n).
+    """
+    count = values.shape[1]
+    if sample >= count:
+        return values.amax(1).double()
+    ranks = torch.arange(sample, count + 1, dtype=torch.float64, device=values.device)
+    # C(i - 1, n - 1) without what is the same for every rank: the weights are made to add up to 1.
+    logarithms = torch.lgamma(ranks) - torch.lgamma(ranks - sample + 1)
+    weights = (logarithms - logarithms[-1]).exp()
+    return values.double().sort(1).values[:, sample - 1 :] @ (weights / weights.sum())
 
 
 def mean_patterns(model: Transformer, batch: Batch) -> Float[Tensor, "member layer head query key"]:

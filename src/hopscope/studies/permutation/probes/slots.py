@@ -4,36 +4,31 @@ Training repeats one slot (the last, in the presentation): whether a member can 
 is bound to positions from one that is not.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from hopscope.models.transformer import Transformer
-from hopscope.probes.retrieval import json_numbers
-from hopscope.studies.permutation.probes.predictions import Probabilities, answers, predict, repeated_slot
+from hopscope.studies.permutation.probes.predictions import (
+    Probabilities,
+    answers,
+    as_json,
+    predict,
+    repeated_slot,
+    with_repeats,
+)
 from hopscope.tasks.batch import Batch
-from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.permutation import PermutationTask
 
 
-@dataclass(frozen=True)
-class SlotPairs:
+def slot_pairs(predicted: Probabilities, batch: Batch) -> dict[str, Float[Tensor, "member slot source"]]:
     """Recall by the slot of the repeat and the slot that it copies (index 0 is slot 1); NaN where no probe has them.
 
-    Attributes:
-        recall: share of probes whose most probable token, at the repeat, is the value seen before.
-        mass_recalled: mean probability of that value.
-    """
-
-    recall: Float[Tensor, "member slot source"]
-    mass_recalled: Float[Tensor, "member slot source"]
-
-
-def slot_pairs(predicted: Probabilities, batch: Batch) -> SlotPairs:
-    """Measure recall pair of slots by pair of slots.
+    Returns:
+        `recall`, the share of probes whose most probable token is the value seen before, and `mass_recalled`, the mean
+        probability of that value.
 
     Raises:
         ValueError: a sequence has no repeated x, or several.
@@ -46,21 +41,13 @@ def slot_pairs(predicted: Probabilities, batch: Batch) -> SlotPairs:
     right = answers(batch).expand(members, -1, -1)[..., None]
     mass = predicted.gather(-1, right)[..., 0].gather(2, here)[..., 0].double()
     pairs = [(slot == s) & (source == t) for s in range(slots) for t in range(slots)]
-    return SlotPairs(*(_by_pair(values, pairs).unflatten(1, (slots, slots)) for values in (hit, mass)))
-
-
-def _by_pair(
-    values: Float[Tensor, "member batch"], pairs: list[Bool[Tensor, "#member batch"]]
-) -> Float[Tensor, "member pair"]:
-    """Mean over the probes of each pair; 0 / 0 is NaN, which says that there is none."""
-    return torch.stack([torch.where(pair, values, 0.0).sum(1) / pair.sum(1) for pair in pairs], 1)
-
-
-def every_repeat(task: PermutationTask) -> PermutationTask:
-    """The same mappings, split as they are, with repeats allowed at every slot from 2 and of every slot before it."""
-    slots = tuple(range(2, task.config.values + 1))
-    changed = {**task.config.model_dump(), "repeat_slots": slots, "repeat_sources": ()}
-    return PermutationTask(PermutationConfig.model_validate(changed), task.device)
+    # 0 / 0 is NaN, which says that no probe has the pair.
+    return {
+        name: torch.stack(
+            [torch.where(pair, values, 0.0).sum(1) / pair.sum(1) for pair in pairs], 1
+        ).unflatten(1, (slots, slots))
+        for name, values in (("recall", hit), ("mass_recalled", mass))
+    }
 
 
 def recall_by_slot_pair(model: Transformer, task: PermutationTask, limit: int) -> dict[str, Any]:
@@ -81,12 +68,10 @@ def recall_by_slot_pair(model: Transformer, task: PermutationTask, limit: int) -
           an x came back, but not beside which value: an even choice among the values shown, 1/(slot - 1)).
         * `sequences`, `exhaustive`: number of probes; whether these are all.
     """
-    asked = every_repeat(task)
+    asked = with_repeats(task, tuple(range(2, task.config.values + 1)))
     batch = asked.evaluation("repeats", limit=limit)
-    found = slot_pairs(predict(model, batch), batch)
     return {
-        "recall": json_numbers(found.recall),
-        "mass_recalled": json_numbers(found.mass_recalled),
+        **as_json(slot_pairs(predict(model, batch), batch)),
         "recall_floor": recall_floor(task.config.values),
         "sequences": batch.inputs.shape[1],
         "exhaustive": asked.evaluation_count("repeats") <= limit,

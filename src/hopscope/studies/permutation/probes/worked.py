@@ -1,6 +1,7 @@
 """Worked sequences: what a model holds of every value at every question of one sequence (presentation, section 6)."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, SupportsIndex
 
 import torch
@@ -30,18 +31,14 @@ def sequence_probabilities(
     """
     values = _values(model)
     shown = read_sequence(tokens, values).tokens[: 2 * values - 1]
-    device = (
-        next(model.parameters()).device
-        if isinstance(model, MemberTransformer)
-        else model.parameters.flat.device
-    )
-    inputs = torch.tensor([shown], device=device)
     with torch.no_grad():
         if isinstance(model, MemberTransformer):
-            predictions = model(inputs)[None, :, ::2]
+            inputs = torch.tensor([shown], device=next(model.parameters()).device)
+            predictions = model(inputs)[None]
         else:
-            predictions = model(inputs[None], every_position=True)[:, :, ::2]
-    return predictions[:, 0].double().softmax(-1)
+            inputs = torch.tensor([[shown]], device=model.parameters.flat.device)
+            predictions = model(inputs, every_position=True)
+    return predictions[:, 0, ::2].double().softmax(-1)
 
 
 def worked_sequence(
@@ -58,9 +55,8 @@ def worked_sequence(
 
     Returns:
         `tokens`; `mapping` (the values of 1 … V, null where the pairs leave several); `split` (`"train"`,
-        `"held_out"`, or null); `questions`, each with `x`, `seen`, `used`, `target`, `recall`, `elimination` and
-        `ideal`, see `theory.sequences.Question`; `probabilities` `[member][question][value]` of the values 1 … V
-        (what is missing to one lies on token 0, which is no value).
+        `"held_out"`, or null); `questions`, each with the fields of `theory.sequences.Question`; `probabilities`
+        `[member][question][value]` of the values 1 … V (what is missing to one lies on token 0, which is no value).
 
     Raises:
         UserError: as `sequence_probabilities`.
@@ -68,21 +64,16 @@ def worked_sequence(
     """
     reading = read_sequence(tokens, _values(model))
     probabilities = sequence_probabilities(model, reading.tokens)
+    side = None
+    if split is not None and reading.mapping is not None:
+        side = "train" if bool(split.is_training(torch.tensor(reading.mapping))) else "held_out"
     return {
         "tokens": list(reading.tokens),
         "mapping": None if reading.mapping is None else list(reading.mapping),
-        "split": _side(split, reading.mapping),
+        "split": side,
         "questions": [
-            {
-                "x": question.x,
-                "seen": list(question.seen),
-                "used": list(question.used),
-                "target": question.target,
-                "recall": question.recall,
-                "elimination": question.elimination,
-                "ideal": list(question.ideal),
-            }
-            for question in reading.questions
+            {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(each).items()}
+            for each in reading.questions
         ],
         "probabilities": probabilities[..., 1:].tolist(),
     }
@@ -97,9 +88,3 @@ def _values(model: Transformer | MemberTransformer) -> int:
             f"found {config.input_size} {config.input_kind} in, {config.output_size} out, {config.length} positions"
         )
     return values
-
-
-def _side(split: MappingSplit | None, mapping: tuple[int, ...] | None) -> str | None:
-    if split is None or mapping is None:
-        return None
-    return "train" if bool(split.is_training(torch.tensor(mapping))) else "held_out"
