@@ -119,7 +119,8 @@ def test_what_is_trained_is_collected_once_and_for_all(home):
     assert {path: (results / path).read_bytes() for path in kept} == kept
     run = RunFolder.open(results)
     readings = [path.name.partition("-")[0] for path in results.rglob("analysis/*.json")]
-    assert readings.count("circuit") == readings.count("formation") == 3
+    # Each model is read under both proofs.
+    assert readings.count("circuit") == 6 and readings.count("formation") == 3
     trained = RunFolder.open(next((home / "runs" / "emergence").iterdir()))
     ours, theirs = run.metrics(), trained.metrics()
     assert ours.num_rows > 0 and ours.equals(theirs)

@@ -7,10 +7,10 @@ import pytest
 import torch
 from click import ClickException
 from inspect_ai.model import GenerateConfig, get_model
+from scipy.stats import binomtest
 from tests.oracles.equations import reference_text
 
 import hopscope.language.inspect.tasks  # noqa: F401
-from hopscope.claims.intervals import clopper_pearson
 from hopscope.errors import UserError
 from hopscope.language.gpt2_folder import ORIGIN, WEIGHTS, read_folder, write_folder
 from hopscope.language.inspect import evaluate
@@ -54,7 +54,7 @@ def test_samples_have_the_distribution_of_the_model(folder, temperature):
     weights = {word: p ** (1 / temperature) for word, p in ANSWERS.items()}
     weights[""] = weights.pop(END)
     for word, weight in weights.items():
-        low, high = clopper_pearson(found[word], count, confidence=0.9999)
+        low, high = binomtest(found[word], count).proportion_ci(0.9999)
         assert low < weight / sum(weights.values()) < high, word
     assert set(found) <= set(weights)
 
@@ -167,7 +167,7 @@ def test_an_evaluation_measures_the_known_model(tmp_path):
             (tally.accuracy, 1 / 3),
             (tally.first_accuracy, 0.7 / 3),
         ):
-            low, high = clopper_pearson(share.count, share.of, confidence=0.9999)
+            low, high = binomtest(share.count, share.of).proportion_ci(0.9999)
             assert low < expected < high
         assert tally.answered.count == 71 - tally.stuck
         assert tally.guess == pytest.approx(1 / 3)

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from scipy.stats import binomtest
 
-from hopscope.claims.intervals import clopper_pearson
 from hopscope.errors import UserError
 from hopscope.language.questions.answers import rows, tallies
 
@@ -76,7 +76,7 @@ def check_distribution(found, count):
     first = Counter(row.first if row.first else row.rejected[0].text for row in found)
     assert set(first) <= set(ANSWERS)
     for word, probability in ANSWERS.items():
-        low, high = clopper_pearson(first[word], count, confidence=0.9999)
+        low, high = binomtest(first[word], count).proportion_ci(0.9999)
         assert low < probability < high
     assert all(row.attempts == 1 + len(row.rejected) for row in found if row.answer)
     assert count < 30 or any(row.attempts > 1 for row in found)
