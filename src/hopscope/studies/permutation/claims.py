@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hopscope.claims import Claim, Samples, at_least, at_most, between
+from hopscope.studies.permutation import controls
 from hopscope.studies.permutation.config import Configuration, PermutationStudyConfig
 from hopscope.studies.permutation.readings import Value, each_metric, measured, moments, of_reading, untried
 from hopscope.theory.posteriors import elimination_floor
@@ -38,6 +39,7 @@ P3 = {
     "recall": at_least(0.999, "fraction"),
     "mass_recalled": at_least(0.99, "fraction"),
 }
+P3_RECALL = {name: criterion for name, criterion in P3.items() if name != "elimination"}
 P4_TOLERANCE = 0.003
 P6 = {
     f"{measure} {name}": criterion
@@ -93,6 +95,9 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
                 found[", ".join(filter(None, [reading.name, way]))] = partial(of_reading, reading, value)
         return found
 
+    def control(value: Value) -> Value:
+        return partial(of_reading, default, value)
+
     floor = elimination_floor(config.values)
     at_floor = between(floor - P4_TOLERANCE, floor + P4_TOLERANCE, "nats")
     claim = partial(Claim, trust=_MACHINERY)
@@ -106,6 +111,10 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             readings=readings(lambda evidence: measured(evidence, PLAIN, "elimination", "probes"), PLAIN),
             must=at_least(0.999, "fraction"),
             rule="always",
+            controls={
+                "step 4, where two values are left": control(partial(controls.undetermined, name=PLAIN))
+            },
+            must_not=at_least(0.999, "fraction"),
         ),
         claim(
             id="P2",
@@ -116,6 +125,12 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             readings=readings(partial(each_metric, tuple(P2), PLAIN, "probes"), PLAIN),
             must=P2,
             rule="always",
+            controls={
+                "the model trained with repeats": control(
+                    partial(each_metric, tuple(P2), RECALLING, "probes")
+                )
+            },
+            must_not=P2,
         ),
         claim(
             id="P3",
@@ -127,6 +142,12 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             must=P3,
             rule="always",
             untried=partial(untried, names=[RECALLING], scores=["recall"]),
+            controls={
+                "the model trained without repeats": control(
+                    partial(each_metric, tuple(P3_RECALL), PLAIN, "probes")
+                )
+            },
+            must_not=P3_RECALL,
         ),
         claim(
             id="P4",
@@ -136,6 +157,12 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             readings=readings(p4, PLAIN, RECALLING),
             must={PLAIN: at_floor, RECALLING: at_floor},
             rule="mean",
+            controls={
+                "the first step of training": control(
+                    lambda evidence: controls.first_loss(evidence, PLAIN, RECALLING)
+                )
+            },
+            must_not={PLAIN: at_floor, RECALLING: at_floor},
         ),
         claim(
             id="P5",
@@ -154,6 +181,12 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             must=at_most(0.25, "fraction"),
             rule="mean",
             untried=partial(untried, names=[RECALLING]),
+            controls={
+                "elimination, which nobody calls sudden": control(
+                    partial(suddenness, part="elimination.from_zero")
+                )
+            },
+            must_not=at_most(0.25, "fraction"),
         ),
         claim(
             id="P6",
@@ -164,6 +197,12 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             readings=readings(p6, PLAIN, RECALLING),
             must=P6,
             rule="mean",
+            controls={
+                "repeats, asked of the model that has seen none": control(
+                    partial(measured, name=PLAIN, metric="repeat_mae", measure="probes")
+                )
+            },
+            must_not=at_most(0.025),
         ),
         claim(
             id="P7",
@@ -176,6 +215,12 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             must=P7,
             need="any",
             rule="mean",
+            controls={
+                "tilts of other sequences": control(
+                    partial(measured, name=PLAIN, metric="tilt_control", measure="posteriors")
+                )
+            },
+            must_not=at_least(0.05),
         ),
         claim(
             id="P8",
@@ -193,6 +238,12 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             must=P8,
             rule={name: "mean" if criterion.between else "always" for name, criterion in P8.items()},
             untried=partial(untried, names=[*P8], scores=["recall"]),
+            controls={
+                "the larger model, trained without repeats": control(
+                    partial(measured, name="d32/2 plain", metric="recall", measure="probes")
+                )
+            },
+            must_not=at_least(0.1, "fraction"),
         ),
         claim(
             id="P9",
@@ -206,6 +257,12 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             must=P9,
             rule="always",
             trust=_INTERVENTIONS,
+            controls={
+                "the heads in each other's role, distance from all four": control(
+                    partial(controls.exchanged_heads, name=RECALLING, must=P9)
+                )
+            },
+            must_not=at_most(0.0, "fraction"),
         ),
         claim(
             id="P9b",
@@ -217,6 +274,12 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             readings=readings(p9b, RECALLING),
             must=P9B,
             rule="always",
+            controls={
+                "the heads in the other order, distance from all three": control(
+                    lambda evidence: controls.farthest(heat_maps(evidence)[1], [*P9B.values()])
+                )
+            },
+            must_not=at_most(0.0, "fraction"),
         ),
         claim(
             id="P10a",
@@ -235,6 +298,14 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             must={"recall_lost": at_least(0.5, "fraction"), "elimination_lost": at_most(0.15, "fraction")},
             rule="mean",
             trust=_INTERVENTIONS,
+            controls={
+                "elimination of the model without recall": control(
+                    lambda evidence: measured(
+                        evidence, PLAIN, "elimination", "battery", part="clean", less="mlp_ablation.mean"
+                    )
+                )
+            },
+            must_not=at_least(0.5, "fraction"),
         ),
         claim(
             id="P10b",
@@ -252,6 +323,18 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             rule="always",
             structural=True,
             trust=_INTERVENTIONS,
+            controls={
+                "patterns replaced by themselves": control(
+                    partial(
+                        measured,
+                        name=RECALLING,
+                        metric="self_change",
+                        measure="battery",
+                        part="head_interchange",
+                    )
+                )
+            },
+            must_not=at_least(1e-6),
         ),
         claim(
             id="P11",
@@ -267,6 +350,12 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             untried=partial(
                 untried, names=[*MEMORISING.values()], lengths=(20, 200), scores=["memorised_share"]
             ),
+            controls={
+                "V = 4, held-out mappings": control(
+                    partial(controls.memorised_held_out, name=MEMORISING["V = 4"])
+                )
+            },
+            must_not=at_least(0.5, "fraction"),
         ),
         claim(
             id="P12",
@@ -287,6 +376,12 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             must=at_most(P12_LARGEST),
             rule="always",
             untried=lambda evidence: "" if "repeat_max_ae_of_sample" in evidence else "5,000 test sequences",
+            controls={
+                "the model that has seen no repeats": control(
+                    partial(measured, name=PLAIN, metric="repeat_max_ae", measure="probes")
+                )
+            },
+            must_not=at_most(P12_LARGEST),
         ),
     )
 
@@ -338,22 +433,25 @@ def p8(measure: str, evidence: "Evidence", narrow: str = "d16/1 repeats") -> dic
 
 def p9b(evidence: "Evidence") -> dict[str, Samples]:
     """The three shares that the heat maps are read by, with the heads in the order whose worst margin is largest."""
+    return dict(zip(P9B, heat_maps(evidence)[0], strict=True))
+
+
+def heat_maps(evidence: "Evidence") -> tuple[list[Samples], list[Samples]]:
+    """The shares of P9b with the heads in the order that comes closest, and in the other one, member by member."""
     of_heads = [
         [measured(evidence, RECALLING, metric, "roles", part="heat_map", head=head) for metric in P9B]
         for head in (0, 1)
     ]
     orders = [(of_heads[first][0], *of_heads[other][1:]) for first, other in ((0, 1), (1, 0))]
-    best = [
-        max(of_member, key=_worst_margin)
-        for of_member in zip(
-            *(zip(*(each.values for each in order), strict=True) for order in orders), strict=True
-        )
+    by_member = [zip(*(each.values for each in order), strict=True) for order in orders]
+    ranked = [
+        sorted(of_member, key=_worst_margin, reverse=True) for of_member in zip(*by_member, strict=True)
     ]
-    columns = zip(*best, strict=True) if best else [()] * len(P9B)
-    return {
-        metric: replace(orders[0][0], values=list(column))
-        for metric, column in zip(P9B, columns, strict=True)
-    }
+    found = []
+    for place in (0, 1):
+        columns = zip(*(each[place] for each in ranked), strict=True) if ranked else [()] * len(P9B)
+        found.append([replace(orders[0][0], values=list(column)) for column in columns])
+    return found[0], found[1]
 
 
 def _worst_margin(shares: tuple[float | None, ...]) -> float:

@@ -18,7 +18,8 @@ Measure `formation`: curves have a row for each checkpoint.  `formed`: when each
 Measure `last_epoch`: `last_epoch_loss`, the mean training loss of the last epoch.
 Measure `late`: medians over the evaluations of the last five epochs, on a part of the held-out sequences:
     `elimination`, `recall`, `mass_recalled`; and `memorised_share`, from the median training loss.
-Measure `transition`: how sudden recall was, see `probes.onsets.transition`; what never happened is infinite.
+Measure `transition`: how sudden recall was, see `probes.change_points.transition`; what never happened is infinite.
+    Parts `elimination.…` say the same of elimination, whose chance is 1/V.
 
 The evidence table itself leaves out what was measured of a diverged member after its training broke off.
 """
@@ -186,9 +187,9 @@ def of_curves(
     configuration, batch = Configuration.parse(job.label), job.training.batch_size
     chance = 1 / (config.task(configuration).values - 1)
     for member in (each.member for each in job.members):
-        loss, recall = (
+        loss, recall, elimination = (
             ([], []) if member in gone else curves[split].curve(metric, member)
-            for split, metric in (("train", "loss"), ("held_out", "recall"))
+            for split, metric in (("train", "loss"), ("held_out", "recall"), ("held_out", "elimination"))
         )
         step, samples = _end(job)
         per_epoch = max(1, config.samples_per_epoch // batch)
@@ -209,6 +210,8 @@ def of_curves(
         yield from rows(member, "late", late, (step, samples), GATHERED)
         if configuration.data == "repeats":
             found = _sudden(recall, loss, batch, chance)
+            other = _sudden(elimination, loss, batch, 1 / config.task(configuration).values)
+            found["elimination"] = {start: other[start] for start in ("from_zero", "from_chance")}
             sudden = rows(member, "transition", found, (step, samples), GATHERED)
             yield from sudden if recall[0] else (replace(row, value=None) for row in sudden)
 
@@ -237,9 +240,9 @@ def _training_floor(task: PermutationConfig) -> float:
     return training_floor(task.values, training_mappings(task.values, task.held_out_share))
 
 
-def _sudden(recall: Curve, loss: Curve, batch_size: int, chance: float) -> dict[str, Any]:
-    """What `transition` says of a member; where there is no curve, of one that never learned to recall."""
-    steps, values = recall if recall[0] else ([0], [0.0])
+def _sudden(skill: Curve, loss: Curve, batch_size: int, chance: float) -> dict[str, Any]:
+    """What `transition` says of a member; where there is no curve, of one that never learned the skill."""
+    steps, values = skill if skill[0] else ([0], [0.0])
     by_step = dict(zip(*loss, strict=True))
     losses = [by_step.get(step) for step in steps]
     return transition([step * batch_size for step in steps], values, losses, chance=chance)
