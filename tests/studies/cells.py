@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from hopscope.runs.evidence import Evidence
+from hopscope.runs.evidence import Evidence, Row
 from hopscope.studies.permutation.config import Configuration
 from hopscope.studies.permutation.measures import of_analysis, of_curves
 from hopscope.training.config import MemberPlan, TrainJob
@@ -54,11 +54,17 @@ class Cell:
         """Rows of everything; none of a frozen member has a value."""
         job = self.jobs(config)
         curves = {split: _Curves(self, split, job.training.batch_size) for split in ("train", "held_out")}
-        found = [*of_curves(job, config, curves, self.frozen)]
+        found = [*of_curves(job, config, curves, self.frozen), *self._first_losses()]
         for analysis, record in self.records.items():
             known = {"members": self.members, **record}
             found += of_analysis(job, analysis, known, f"units/u/analysis/{analysis}.json")
         return [replace(row, value=None) if row.member in self.frozen else row for row in found]
+
+    def _first_losses(self):
+        """The first of every member's training losses, as a run's own record has them all."""
+        for member, (_, losses) in zip(self.members, self.curves.get("train/loss", []), strict=False):
+            if losses:
+                yield Row(member, "training", "loss", losses[0], "train", 1)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ def evidence(name, seeds=10, frozen=(), exhaustive=True, **measured):
     records = {
         "probes": {
             **{key: each(key) for key in ("elimination", "recall", "mass_unused", "mass_recalled")},
+            "accuracy_by_step": [[0.2, 0.25, 0.33, value, 1.0] for value in each("undetermined", 0.45)],
+            "repeat_mae": each("repeat_mae", 0.4),
             "repeat_max_ae": each("max_ae"),
             "repeat_max_ae_of_sample": each("sampled_max_ae"),
             "exhaustive": {"plain": True, "repeats": exhaustive},
@@ -30,10 +32,15 @@ def evidence(name, seeds=10, frozen=(), exhaustive=True, **measured):
             "mae_uniform_held_out": [[value / 2, value, *[0.0] * (STEPS - 2)] for value in each("mae")],
             "used_mass_mean": [[0.9, 0.0, value / 3, value, 0.9] for value in each("used")],
             "tilt_correlation": each("tilt"),
+            "tilt_control": each("tilt_control", 0.0),
             "train_minus_held_out": each("gap"),
             "memorised_share": each("memorised"),
+            "held_out_loss": [memorising(name)(share) for share in each("memorised_held_out", -2.0)],
+            "uniform_floor": memorising(name)(0.0),
+            "training_floor": memorising(name)(1.0),
         },
         "battery": {
+            "head_interchange": {"self_change": each("self_change", 0.0)},
             "clean": {"recall": each("recall"), "elimination": each("elimination")},
             "mlp_ablation": {"mean": {"recall": each("ffn_recall"), "elimination": each("ffn_elimination")}},
             "earlier_rows": {
@@ -56,9 +63,11 @@ def evidence(name, seeds=10, frozen=(), exhaustive=True, **measured):
         },
     }
     losses = [
-        ([], []) if loss is None else ([*TIMES[1:], *LATE], [loss] * len([*TIMES[1:], *LATE]))
-        for loss in (
-            each("loss", 1.0) if "memorised" not in measured else map(memorising(name), each("memorised"))
+        ([], []) if loss is None else ([*TIMES[1:], *LATE], [first, *[loss] * len([*TIMES[2:], *LATE])])
+        for loss, first in zip(
+            each("loss", 1.0) if "memorised" not in measured else map(memorising(name), each("memorised")),
+            each("first_loss", 1.9),
+            strict=True,
         )
     ]
 
@@ -75,8 +84,11 @@ def evidence(name, seeds=10, frozen=(), exhaustive=True, **measured):
             for length, value in zip(rises, recalls, strict=True)
         ],
         "train/loss": losses,
-        **{f"held_out/{skill}": [(LATE, [value] * len(LATE)) for value in late(skill)]
-           for skill in ("elimination", "mass_recalled")},
+        "held_out/elimination": [
+            ([*TIMES, *LATE], [*rise(length), *[value] * len(LATE)])
+            for length, value in zip(each("elimination_rise", 2000.0), late("elimination"), strict=True)
+        ],
+        "held_out/mass_recalled": [(LATE, [value] * len(LATE)) for value in late("mass_recalled")],
     }  # fmt: skip
     members = list(range(100, 100 + seeds))
     return Cell(name, members, list(range(seeds)), records, curves, list(frozen))

@@ -27,7 +27,9 @@ HEAT_MAP = {
 }  # fmt: skip
 BELIEFS = {"mae": 0.02, "used": 0.004, "tilt": -0.1, "gap": -0.02}
 PERFECT = {
-    "d16/1 plain": {"elimination": 1.0, "recall": 0.0, "mass_unused": 0.995, "loss": FLOOR, **BELIEFS},
+    "d16/1 plain": {
+        "elimination": 1.0, "recall": 0.0, "mass_unused": 0.995, "loss": FLOOR, "ffn_elimination": 0.9, **BELIEFS,
+    },
     "d16/1 repeats": {"recall": 0.01},
     "d32/1 repeats": {"recall": 0.5},
     "d32/2 repeats": {
@@ -35,7 +37,7 @@ PERFECT = {
         "ffn_recall": 0.4, "ffn_elimination": 0.9, "last_row": 0.01, "max_ae": 0.05, "sampled_max_ae": 0.04,
         **BELIEFS, **HEADS, **HEAT_MAP,
     },
-    "d32/2 plain": {"memorised": 0.05},
+    "d32/2 plain": {"memorised": 0.05, "recall": 0.0, **dict.fromkeys(HEADS, 0.0)},
     "d32/2 plain V=4": {"memorised": 0.8},
 }  # fmt: skip
 """What every claim of the source would need."""
@@ -72,6 +74,40 @@ def test_every_claim_in_order():
         assert claim.source.startswith("presentation §")
         assert claim.protocol and claim.trust and claim.threshold
         assert claim.structural is (claim.id == "P10b")
+
+
+SHOWN = {
+    "P1": ("d16/1 plain", {"undetermined": 1.0}),
+    "P2": ("d32/2 repeats", {"recall": 0.0}),
+    "P3": ("d16/1 plain", {"recall": 1.0}),
+    "P4": ("d32/2 repeats", {"first_loss": FLOOR}),
+    "P5": ("d32/2 repeats", {"elimination_rise": 100.0}),
+    "P6": ("d16/1 plain", {"repeat_mae": 0.01}),
+    "P7": ("d16/1 plain", {"tilt_control": 0.2}),
+    "P8": ("d32/2 plain", {"recall": 0.5}),
+    "P9": ("d32/2 plain", HEADS),
+    "P9b": ("d32/2 repeats", {
+        "x_rows_to_earlier_y": (0.95, 0.95), "y_rows_to_themselves": (0.7, 0.6), "x_rows_to_preceding_y": (0.6, 0.6),
+    }),
+    "P10a": ("d16/1 plain", {"elimination": 1.0, "ffn_elimination": 0.1}),
+    "P10b": ("d32/2 repeats", {"self_change": 0.5}),
+    "P11": ("d32/2 plain V=4", {"memorised_held_out": 0.8}),
+    "P12": ("d16/1 plain", {"max_ae": 0.02}),
+}  # fmt: skip
+"""For each claim, what makes its control show what it must not."""
+
+
+@pytest.mark.parametrize("claim", SHOWN)
+def test_what_shows_where_it_must_not_takes_the_verdict_back(claim):
+    name, fields = SHOWN[claim]
+    found = judged(changed(name, **fields), ids=[claim])[claim]
+    assert found.verdict is INCONCLUSIVE
+    assert "shows it too" in found.words
+
+
+def test_every_claim_has_a_control():
+    for claim in claims(CONFIG):
+        assert claim.controls and claim.must_not is not None, claim.id
 
 
 def test_units():

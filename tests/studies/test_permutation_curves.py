@@ -130,7 +130,11 @@ def test_how_sudden_recall_was_is_told_of_every_member(copy):
         assert len(samples) > 3
         said = transition(samples, recall["value"].tolist(), [losses.get(at) for at in samples], chance=1 / 4)
         assert set(said["steepest_fall"].values()) == {None}  # too short to have learned anything
-        expected = flat(said)
+        eliminated = here[(here["split"] == "held_out") & (here["metric"] == "elimination")]["value"].tolist()
+        other = transition(samples, eliminated, [losses.get(at) for at in samples], chance=1 / 5)
+        expected = flat(said) | flat(
+            {way: other[way] for way in ("from_zero", "from_chance")}, ("elimination",)
+        )
         assert set(found) == set(expected) >= falls
         for metric, part in set(expected) - falls:
             never = metric in ("time", "width", "widest", "relative_width")

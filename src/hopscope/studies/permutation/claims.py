@@ -258,8 +258,8 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             rule="always",
             trust=_INTERVENTIONS,
             controls={
-                "the heads in each other's role, distance from all four": control(
-                    partial(controls.exchanged_heads, name=RECALLING, must=P9)
+                "the heads of a model that never recalls, distance from all four": control(
+                    partial(controls.heads_without_the_skill, name=MEMORISING["V = 5"], must=P9)
                 )
             },
             must_not=at_most(0.0, "fraction"),

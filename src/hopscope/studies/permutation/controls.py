@@ -13,8 +13,6 @@ from hopscope.studies.permutation.readings import measured
 if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence
 
-EXCHANGED = {"recall_head": "elimination_head", "elimination_head": "recall_head"}
-
 
 def undetermined(evidence: "Evidence", name: str) -> Samples:
     """Accuracy at step 4, where two values are left and nothing can tell which comes (P1).
@@ -38,12 +36,9 @@ def first_loss(evidence: "Evidence", *names: str) -> dict[str, Samples]:
     return found
 
 
-def exchanged_heads(evidence: "Evidence", name: str, must: Mapping[str, Criterion]) -> Samples:
-    """How far the two heads in each other's role are from meeting every part of the claim (P9); 0 if they do."""
-    parts = [
-        measured(evidence, name, f"{lost}_lost_with_{EXCHANGED[head]}", "roles", part="assignment")
-        for lost, _, head in (part.partition("_lost_with_") for part in must)
-    ]
+def heads_without_the_skill(evidence: "Evidence", name: str, must: Mapping[str, Criterion]) -> Samples:
+    """How far the heads of a model that never learned to recall are from meeting every part of P9; 0 if they do."""
+    parts = [measured(evidence, name, part, "roles", part="assignment") for part in must]
     return farthest(parts, [*must.values()])
 
 
