@@ -3,6 +3,7 @@
 Values are those of independent members, or of those among them that learned the chain; of circuits by both proofs.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -115,10 +116,24 @@ def reads_for(evidence: "Evidence", proof: Proof) -> dict[Place, int]:
     }
 
 
-def losses_before_reads(evidence: "Evidence") -> Samples:
+def random_circuits(evidence: "Evidence") -> Samples:
+    """Loss under the rules of circuits of the same size that are drawn at random, a control of claims about circuits.
+
+    If they did as well, that a model's own circuit is small, or enough, says nothing.
+    """
+    members = learned_members(evidence)
+    return by_seed(last_of(evidence, "rules_circuit_loss", members, "random_circuits"), NONE_READ)
+
+
+def losses_before_reads(evidence: "Evidence", *, after: bool = False) -> Samples:
     """Steps of the chain whose loss fell before any read for them had formed, of members that were read (R12).
 
     A loss that falls within one interval between checkpoints of the first read falls with it.
+
+    Args:
+        evidence: of the run.
+        after: whether to count the steps whose loss fell after it instead.  If that is none, every loss fell with its
+            head, and which of the two comes first was never seen.
     """
     reads, formed = reads_for(evidence, "both"), formed_at(evidence, "both")
     fell, interval = times(evidence, "fell_for_good", "proof"), float(evidence.config["checkpoint_every"])
@@ -132,7 +147,8 @@ def losses_before_reads(evidence: "Evidence") -> Samples:
             if loss is not None and loss.time is not None and own:
                 first = earliest(own)
                 at = first.censored_at if first.time is None else first.time
-                early.append(at is not None and at - loss.time > interval)
+                apart = math.nan if at is None else (loss.time - at if after else at - loss.time)
+                early.append(apart > interval)
         if early:
             found[member] = float(sum(early))
     return by_seed(found, NONE_READ)
@@ -149,6 +165,8 @@ def loss_follows_heads(at_scale: "Callable[[Evidence], str]") -> Claim:
         "of 0.5",
         value=losses_before_reads,
         must=at_most(0.0),
+        controls={"symbols whose loss fell after a head for them": partial(losses_before_reads, after=True)},
+        must_not=at_most(0.0),
         rule="always",
         source_n=LEAST_MODELS,
         seeds_needed=LEAST_MODELS,

@@ -4,6 +4,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hopscope.circuits.config import LEARNED
 from hopscope.circuits.places import of_places
 from hopscope.claims import Claim, Samples, at_least, at_most, between
 from hopscope.claims.intervals import excess_interval
@@ -16,6 +17,7 @@ from hopscope.studies.circuit_study.claims import (
     learned_members,
     loss_follows_heads,
     of_read,
+    random_circuits,
     unseen,
     ways,
 )
@@ -41,6 +43,8 @@ R7 = {
     "loss without the first head": between(0.05, 0.1),
 }
 
+RANDOM = "loss of random circuits of the same size"
+
 
 def lacks(evidence: "Evidence") -> str:
     """What the run lacks of the paper's protocol, in words; nothing where it is at scale."""
@@ -50,6 +54,23 @@ def lacks(evidence: "Evidence") -> str:
 def final_loss(evidence: "Evidence") -> Samples:
     """The final loss of every model, by seed."""
     return by_seed(evidence.last("final_loss").reindex(independent(evidence)))
+
+
+def untrained_loss(evidence: "Evidence") -> Samples:
+    """Held-out loss of every model before its first step, which must not be small."""
+    curves = evidence.rows("loss", measure="training", step=0) if "loss" in evidence else None
+    members = independent(evidence)
+    if curves is None:
+        return by_seed({}, "not measured")
+    return by_seed(curves.set_index("member")["value"].reindex(members), "not measured")
+
+
+def own_distance(evidence: "Evidence") -> Samples:
+    """Distance of the circuits of two readings of one model.
+
+    If it were as large as between models without anything in common, the reader would tell nothing of seeds.
+    """
+    return by_seed(of_read(evidence, "rules_reread_distance", "rules"), NONE_READ)
 
 
 def few_heads(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
@@ -133,6 +154,8 @@ def claims() -> tuple[Claim, ...]:
             protocol="final held-out loss (mean over the last 100 steps) of every member, whether it learned or not",
             value=final_loss,
             must=R4,
+            controls={"before the first step": untrained_loss},
+            must_not=R4,
             rule="mean",
         ),
         claim(
@@ -145,6 +168,8 @@ def claims() -> tuple[Claim, ...]:
             readings=ways(few_heads),
             readings_agree=True,
             must=R5,
+            controls={RANDOM: random_circuits},
+            must_not=at_most(LEARNED),
             rule=dict(zip(R5, ("mean", "always"), strict=True)),
         ),
         claim(
@@ -157,6 +182,8 @@ def claims() -> tuple[Claim, ...]:
             readings=ways(distinct_circuits),
             readings_agree=True,
             must=R6,
+            controls={"distance of two readings of one model": own_distance},
+            must_not=at_least(0.75),
             rule=dict(zip(R6, ("mean", "always"), strict=True)),
         ),
         claim(
@@ -171,6 +198,8 @@ def claims() -> tuple[Claim, ...]:
             readings=ways(removals),
             readings_agree=True,
             must=R7,
+            controls={RANDOM: random_circuits},
+            must_not=R7["loss under the rules"],
             rule="mean",
         ),
         loss_follows_heads(lacks),

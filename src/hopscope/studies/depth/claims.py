@@ -1,4 +1,4 @@
-"""Claims R1–R3, R9a, R9b and R11 of the paper; what they are judged on is in `hopscope.studies.depth.values`."""
+"""Claims R1–R3, R9a–R9c and R11 of the paper; what they are judged on is in `hopscope.studies.depth.values`."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -79,6 +79,10 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             value=values.layers_above_bound,
             must=at_least(0.0, "layers"),
             structural=True,
+            controls={
+                "log₂(2D), which is no bound: the least of all cases": controls.layers_above_a_wrong_bound
+            },
+            must_not=at_least(0.0, "layers"),
             trust="the exact minimum, tested against brute force over all orders of the pairs",
         ),
         claim(
@@ -91,7 +95,20 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             controls={"the deepest models": controls.loss_with_enough_layers},
             must_not=at_least(of_plateau(values.LEARNED, config.chains)),
             source_n=2 * values.PAPER_SEEDS,
-            at_scale=values.lacks_below_bound,
+            at_scale=partial(values.lacks_below, "bound"),
+        ),
+        claim(
+            id="R9c",
+            statement="No trained model with fewer layers than the exact minimum of the information-flow model learns "
+            "x_D.",
+            source="paper §5, §7, read with the exact minimum in place of the bound",
+            protocol="final partial loss of x_D in every IC run with fewer layers than the exact minimum, over all D",
+            readings=partial(by_reading, values.losses_below_exact),
+            must=at_least(of_plateau(values.LEARNED, config.chains)),
+            controls={"the deepest models": controls.loss_with_enough_layers},
+            must_not=at_least(of_plateau(values.LEARNED, config.chains)),
+            source_n=2 * values.PAPER_SEEDS,
+            at_scale=partial(values.lacks_below, "exact minimum"),
         ),
         claim(
             id="R11",
@@ -102,6 +119,8 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             readings=partial(by_reading, values.largest_gains),
             must=at_least(0.5, "fraction"),
             rule="mean",
+            controls={"from one seed to the next at the same depth": controls.gain_between_seeds},
+            must_not=at_least(0.5, "fraction"),
             seeds_needed=values.PAPER_SEEDS,
             at_scale=partial(values.lacks, "IC"),
         ),

@@ -3,6 +3,8 @@
 Every one is computed from what the run has measured anyway.
 """
 
+import math
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hopscope.claims import Samples
@@ -63,3 +65,35 @@ def loss_with_enough_layers(evidence: "Evidence") -> Samples:
     deepest = max(models, key=lambda each: each.layers)
     losses = values.losses_of_last(evidence, {deepest: models[deepest]})
     return Samples(losses, "run", [evidence.seeds[int(member)] for member in losses.index])
+
+
+def layers_above_a_wrong_bound(evidence: "Evidence") -> Samples:
+    """The least that the exact minimum lies above log₂(2D), which is no bound (R9a).
+
+    If it never fell below, the cases that are counted through could not tell a bound from another number.
+    """
+    return Samples(
+        [min(layers - math.log2(2 * steps) for steps, layers in values.exact_cases())], unit="case"
+    )
+
+
+def gain_between_seeds(evidence: "Evidence") -> Samples:
+    """By seed: how much the next seed's skill differs at the same depth, in shares of the range over depths (R11).
+
+    The mean over depths and over the steps that the seed learns at some depth.  If seeds differ by half of the range at
+    a typical depth, a jump from one depth to the next says nothing of depth.
+    """
+    evidence = values.of_reading(evidence)
+    models = values.panel(evidence, "IC")
+    skills = (
+        {seed: 1.0 - losses for seed, losses in values.losses_by_depth(evidence, models).items()}
+        if models
+        else {}
+    )
+    found = []
+    for one, other in pairwise([*skills, *list(skills)[:1]]):
+        learned, width = values.ranges_of_skill(skills[one])
+        if learned.any() and one != other:
+            apart = abs(skills[other] - skills[one]).mean(axis=1)
+            found.append(float((apart[learned] / width[learned]).mean()))
+    return Samples(found, unit="seed", note="" if found else "no two seeds learned a step")

@@ -5,10 +5,10 @@ number: they are missing, not left out.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from hopscope.claims.crossings import Crossing, Order, first_crossing, order
 from hopscope.studies.depth.config import AS_CONFIGURED, Asked, Configuration, DepthStudyConfig, Reading
 from hopscope.studies.recipe import exact_of
 from hopscope.theory.information_flow import Mask, exact_layers, theorem_bound
+from hopscope.theory.information_flow import Order as PairOrder
+from hopscope.words import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,9 +111,10 @@ def lacks(asked: Asked, evidence: "Evidence") -> str:
     return ", ".join(protocol_deviations(study_config(evidence), panel(of_reading(evidence), asked)))
 
 
-def lacks_below_bound(evidence: "Evidence") -> str:
-    """What the models with fewer layers than the bound lack of the paper's protocol, in words."""
-    models = _below_bound(of_reading(evidence))
+def lacks_below(least: Literal["bound", "exact minimum"], evidence: "Evidence") -> str:
+    """What the models with fewer layers than a least number lack of the paper's protocol, in words."""
+    below_it = _below_bound if least == "bound" else _below_exact
+    models = below_it(of_reading(evidence))
     return ", ".join(protocol_deviations(study_config(evidence), models, depths=False))
 
 
@@ -204,18 +207,22 @@ def largest_gains(evidence: "Evidence") -> Samples:
     if len(layers) < 3 or layers != list(range(layers[0], layers[-1] + 1)):
         return Samples([], unit="seed", note="needs three depths or more, one layer apart")
     gains = []
-    for losses in losses_by_depth(evidence, models).values():
-        skills = 1.0 - losses
-        low, high = skills.min(axis=1), skills.max(axis=1)
-        learned = high > np.maximum(low, 1.0 - LEARNED)
+    for skills in losses_by_depth(evidence, models).values():
+        learned, width = ranges_of_skill(1.0 - skills)
         if np.isnan(skills).any():
             gains.append(math.nan)
         elif learned.any():
-            largest = np.diff(skills, axis=1).max(axis=1)
-            gains.append(float((largest[learned] / (high - low)[learned]).mean()))
+            largest = np.diff(1.0 - skills, axis=1).max(axis=1)
+            gains.append(float((largest[learned] / width[learned]).mean()))
     if not gains:
         return Samples([], unit="seed", note="no seed learned a step at some depths and not at others")
     return Samples(gains, unit="seed", missing=reading_lacks(study_config(evidence), models))
+
+
+def ranges_of_skill(skills: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which steps are learned at some depth and not at others, and the range of each, of skills `[step, depth]`."""
+    low, high = skills.min(axis=1), skills.max(axis=1)
+    return high > np.maximum(low, 1.0 - LEARNED), high - low
 
 
 # R3: in which order.
@@ -281,20 +288,22 @@ def crossings_of(evidence: "Evidence", models: Models) -> dict[int, list[Crossin
     }
 
 
-# R9a and R9b: what theory says.
+# R9a, R9b and R9c: what theory says.
 
 
 def layers_above_bound(evidence: "Evidence") -> Samples:
     """By how many layers the exact minimum lies above the theorem's bound, for every D, mask and order of pairs."""
-    masks: tuple[Mask, ...] = ("causal", "none")
-    gaps = [
-        exact_layers(steps, mask, order_) - theorem_bound(steps)
-        for steps in range(1, THEORY_STEPS + 1)
-        for mask in masks
-        for order_ in ("deepest-first", "shallowest-first")
-    ]
+    gaps = [layers - theorem_bound(steps) for steps, layers in exact_cases()]
     looseness = f"the exact minimum lies {min(gaps):.2f} to {max(gaps):.2f} layers above the bound"
     return Samples(gaps, unit="case", note=looseness)
+
+
+def exact_cases() -> Iterator[tuple[int, int]]:
+    """D and the exact minimum of layers, for every D, mask and order of pairs."""
+    masks: tuple[Mask, ...] = ("causal", "none")
+    orders: tuple[PairOrder, ...] = ("deepest-first", "shallowest-first")
+    for steps, mask, pairs in product(range(1, THEORY_STEPS + 1), masks, orders):
+        yield steps, exact_layers(steps, mask, pairs)
 
 
 def losses_below_bound(evidence: "Evidence") -> Samples:
@@ -305,7 +314,22 @@ def losses_below_bound(evidence: "Evidence") -> Samples:
     return _by_run(
         evidence,
         losses_of_last(evidence, models),
-        note=_words_below_exact(evidence, config),
+        note=_words_below_exact(evidence),
+        missing=reading_lacks(config, models, depths=False),
+    )
+
+
+def losses_below_exact(evidence: "Evidence") -> Samples:
+    """Final partial loss of x_D of every model with fewer layers than the exact minimum (R9c)."""
+    models, config = _below_exact(evidence), study_config(evidence)
+    if not models:
+        return Samples([], unit="run", note="no run has fewer layers than the exact minimum")
+    allowed = sum(len(of) for each, of in models.items() if each not in _below_bound(evidence))
+    words = counted(allowed, "run") if allowed else "none of them"
+    return _by_run(
+        evidence,
+        losses_of_last(evidence, models),
+        note=f"the bound log₃(2D) allows {words}",
         missing=reading_lacks(config, models, depths=False),
     )
 
@@ -330,10 +354,14 @@ def _below_bound(evidence: "Evidence") -> Models:
     return below(all_models(evidence), lambda each: theorem_bound(each.steps))
 
 
-def _words_below_exact(evidence: "Evidence", config: DepthStudyConfig) -> str:
+def _below_exact(evidence: "Evidence") -> Models:
+    config = study_config(evidence)
+    return below(all_models(evidence), lambda each: exact_of(config.of(each), each.steps))
+
+
+def _words_below_exact(evidence: "Evidence") -> str:
     """What became of the models that the bound allows, but not the exact minimum; empty if there are none."""
-    bound = _below_bound(evidence)
-    exact = below(all_models(evidence), lambda each: exact_of(config.of(each), each.steps))
+    bound, exact = _below_bound(evidence), _below_exact(evidence)
     losses = losses_of_last(evidence, {each: of for each, of in exact.items() if each not in bound}).dropna()
     if losses.empty:
         return ""

@@ -64,8 +64,29 @@ def reached_in_order(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
     return dict(zip(R8, values, strict=True))
 
 
-def out_of_order(formed: Mapping[Place, Crossing], member: int, steps: int) -> float:
+def steps_in_order(evidence: "Evidence") -> Samples:
+    """In how many neighbouring steps the reads of the *earlier* one had formed first, by more than a tie (R8).
+
+    If it is none, all heads formed within one interval between checkpoints, and the order was never seen.
+    """
+    formed, read = formed_at(evidence, "both"), of_read(evidence, "was_read", "both")
+    known = {
+        member: out_of_order(formed, int(member), evidence.config["steps"], Order.BEFORE)
+        for member in read.dropna().index
+    }
+    return by_seed(dict.fromkeys(read.index, math.nan) | known, f"{NONE_READ}, with an order that is known")
+
+
+def out_of_order(
+    formed: Mapping[Place, Crossing], member: int, steps: int, wanted: Order = Order.AFTER
+) -> float:
     """In how many neighbouring steps the reads of the later one had formed first; ties are no disorder.
+
+    Args:
+        formed: when each read had.
+        member: of which.
+        steps: D.
+        wanted: the order that is counted: of the earlier step's reads to the later one's.
 
     Returns:
         NaN where no order is known.
@@ -74,7 +95,7 @@ def out_of_order(formed: Mapping[Place, Crossing], member: int, steps: int) -> f
     # A step without reads of its own has no time.
     orders = [order(one, other) for one, other in pairwise(time for time in found if time is not None)]
     known = [each for each in orders if each is not Order.UNKNOWN]
-    return float(sum(each is Order.AFTER for each in known)) if known else math.nan
+    return float(sum(each is wanted for each in known)) if known else math.nan
 
 
 def before_induction(formed: Mapping[Place, Crossing], member: int, later: Iterable[Place]) -> float:
@@ -110,6 +131,8 @@ def claims() -> tuple[Claim, ...]:
             readings_agree=True,
             untried=untried,
             must=R8,
+            controls={"hops in order, by more than a tie": steps_in_order},
+            must_not=at_most(0.0),
             rule=dict(zip(R8, ("mean", "mean", "always", "always"), strict=True)),
             source_n=LEAST_MODELS,
             seeds_needed=LEAST_MODELS,
