@@ -253,6 +253,68 @@ def external_plants(file: str = "external_plants") -> str:
     return _markdown([*columns, "precision", "recall", "seconds"], rows)
 
 
+def two_proofs(run: str) -> str:
+    """How many heads the circuits of a run have by each proof, and what the heads that one of them counts alone do."""
+    from hopscope.circuits.config import LEAST_EFFECT
+    from hopscope.runs import RunFolder
+    from hopscope.runs.evidence import Evidence
+
+    evidence = Evidence.read(RunFolder.open(RESULTS / run))
+    counts = [evidence.last(name) for name in ("learned_all", "rules_reading_heads", "heads")]
+    columns = ["layer", "head", "part", "loss_without_rules", "loss_without_recomputed", "to_one_token"]
+    rows = []
+    for member, (learned, by_rules, both) in enumerate(zip(*counts, strict=True)):
+        if learned != 1:
+            continue
+        paths = {name: evidence.rows(name, measure="circuit", member=member) for name in columns[3:]}
+        table = _wide(paths)
+        losses = {
+            mode: float(evidence.rows("circuit_loss", measure="reading", member=member, part=mode)["value"].iloc[0])
+            for mode in ("rules", "recomputed")
+        }
+        fixed = table["loss_without_rules"] - losses["rules"]
+        follows = table["loss_without_recomputed"] - losses["recomputed"]
+        unseen = fixed < LEAST_EFFECT
+        heads = {*zip(table["layer"], table["head"], strict=True)}
+        seen = {*zip(table["layer"][~unseen], table["head"][~unseen], strict=True)}
+        rows.append(
+            [
+                str(member),
+                f"{by_rules:.0f}",
+                f"{both:.0f}",
+                f"{unseen.sum()} of {len(table)}",
+                f"{int((unseen & (table['to_one_token'] == 1)).sum())}",
+                _range(follows[unseen]),
+                f"{len(heads - seen)}",
+            ]
+        )
+    return _markdown(
+        [
+            "member",
+            "heads that read one token, rules alone",
+            "heads, also recomputed",
+            f"paths that cost under {LEAST_EFFECT} where patterns are fixed",
+            "of these, reads of one token",
+            "what these paths cost where later attention follows",
+            "heads with no other path",
+        ],
+        rows,
+    )
+
+
+def _wide(paths: dict[str, Any]) -> Any:
+    """Rows of several metrics of the same paths, as one table with a column for each."""
+    import pandas as pd
+
+    of = ["layer", "head", "part"]
+    columns = [rows.set_index(of)["value"].rename(name) for name, rows in paths.items()]
+    return pd.concat(columns, axis=1).dropna().reset_index()
+
+
+def _range(values: Any) -> str:
+    return f"{values.median():.2f} ({values.min():.2f} to {values.max():.2f})" if len(values) else "–"
+
+
 def theory() -> str:
     """Layers that a chain of D steps needs: the published bound and the counted minima."""
     from hopscope.theory.information_flow import (
@@ -421,6 +483,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "quick-shapes": quick_shapes,
     "verdicts": verdicts,
     "judged-anew": judged_anew,
+    "two-proofs": two_proofs,
     "story": story,
     "speed": speed,
     "growth": growth,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, SupportsIndex
 
+from hopscope.circuits.config import Proof
 from hopscope.errors import UserError
 from hopscope.executors.local import run_study
 from hopscope.models.member import MemberTransformer
@@ -107,7 +108,12 @@ def load_member(run: RunFolder | Path | str, member: int, step: int | None = Non
 
 
 def read_circuit(
-    run: RunFolder | Path | str, member: int, step: int | None = None, *, threshold: float | None = None
+    run: RunFolder | Path | str,
+    member: int,
+    step: int | None = None,
+    *,
+    threshold: float | None = None,
+    proof: Proof = "both",
 ) -> ReadCircuit:
     """Read the circuit that a member of a run has learned, or find it on record.
 
@@ -118,12 +124,14 @@ def read_circuit(
         threshold: loss that the circuit may have; by default 0.05, or 1.5 times that of the model if that is more; of a
             permutation model 0.02 nats more than its own, of a language model with N chains 0.05 ln N nats more; of a
             task of one's own a twentieth of its lowest floor in place of 0.05.
+        proof: what the circuit must hold under: `both`, its rules and its own attention recomputed; or `rules` alone, as
+            in the paper (appendix E), which keeps no head that only shapes what later heads attend to.
 
     Raises:
         UserError: no such run, member or checkpoint; a threshold below the model's own loss; the file of the run's task
             is gone or has changed.
     """
-    return _run(run).circuit(member, step, threshold=threshold)
+    return _run(run).circuit(member, step, threshold=threshold, proof=proof)
 
 
 def show(

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from hopscope.circuits.circuit import Circuit
-from hopscope.circuits.config import ReaderConfig
+from hopscope.circuits.config import Proof, ReaderConfig
 from hopscope.circuits.record import read_member
 from hopscope.claims import Ledger
 from hopscope.config import check_seeds
@@ -146,13 +146,18 @@ class Run(RunFolder):
         step: int | None = None,
         *,
         threshold: float | None = None,
+        proof: Proof = "both",
         progress: Callable[[str], None] = lambda _: None,
     ) -> ReadCircuit:
         """Read the circuit of a member, or find it on record: see `hopscope.read_circuit`.
 
-        `progress` is told what is being done.
+        Args:
+            member, step, threshold: as there.
+            proof: what the circuit must hold under: its rules and its own attention recomputed, or `rules` alone, as in
+                the paper (appendix E).
+            progress: is told what is being done.
         """
-        config = ReaderConfig(threshold=threshold)
+        config = ReaderConfig(threshold=threshold, proof=proof)
         record = read_member(self, member, step, config, progress, task=self._task)
         return ReadCircuit(Circuit.model_validate(record["circuit"]), record)
 

@@ -248,3 +248,14 @@ def test_an_untrained_permutation_model_has_no_circuit(hopscope, lookup):
 def test_a_threshold_for_a_permutation_model(hopscope, lookup):
     said = hopscope("circuit", lookup.path, "--member", WITNESS, "--tau", 0.5)
     assert said.complaint.startswith("hopscope: tau: expected at least the loss of the unablated model, 0.79")
+
+
+def test_the_papers_proof_counts_no_head_that_shapes_what_others_attend_to(hopscope, run):
+    """Of the witness's four reads two only make the keys that the other two look for."""
+    said = hopscope("circuit", run.path, "--member", WITNESS, "--proof", "rules", "--json")
+    found = json.loads(said.out)
+    assert (said.status, found["verdict"]) == (0, "read")
+    assert [(path["layer"], path["rule"]) for path in found["paths"]] == [(1, "hop_1"), (2, "hop_2")]
+    assert found["loss"]["rules"] < 0.05 and found["loss"]["recomputed"] > 0.2
+    both = hopscope("circuit", run.path, "--member", WITNESS, "--json")
+    assert len(json.loads(both.out)["paths"]) == 4

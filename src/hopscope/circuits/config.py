@@ -28,6 +28,10 @@ _REVISION = 6
 """Raised when the reader's results change: readings on record are then made anew."""
 
 
+Proof = Literal["both", "rules"]
+"""What a circuit must hold under: its rules and its own softmax recomputed, or its rules alone, as in the paper."""
+
+
 class ReaderConfig(Config):
     """How a model is read.
 
@@ -48,7 +52,7 @@ class ReaderConfig(Config):
     """
 
     threshold: float | None = None
-    proof: Literal["both", "rules"] = "both"
+    proof: Proof = "both"
     samples: int | None = None
     validation: int | None = None
     orders: int = 4

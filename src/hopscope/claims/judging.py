@@ -121,7 +121,10 @@ def _combined(claim: Claim, parts: dict[str, Part], scale: Scale) -> Judgement:
     judgements = {name: part.judgement for name, part in parts.items()}
     if [*judgements] == [""]:
         return judgements[""]
-    judgement = combine_parts(judgements, need=claim.need)
+    about = {name: each for name, each in judgements.items() if not parts[name].excluded}
+    judgement = combine_parts(about or judgements, need=claim.need)
+    aside = [f"{name}: {judgements[name].words}" for name in judgements if about and name not in about]
+    judgement = judgement.model_copy(update={"words": " · ".join([judgement.words, *aside])})
     if claim.summary is None or judgement.verdict is Verdict.NOT_RUN:
         return judgement
     words = words_of(claim, "summary", judgements)

@@ -53,11 +53,13 @@ class Part:
         judgement: verdict, value, interval, n and words.
         leaning: where the numbers point, whatever the verdict is; None if there are none.
         counts: what one number stands for.
+        excluded: whether the claim is not about what was measured.
     """
 
     judgement: Judgement
     leaning: Leaning | None
     counts: str
+    excluded: bool = False
 
 
 def judge_part(
@@ -82,6 +84,8 @@ def judge_part(
         say_missing: whether the words say what the *run* lacks; of several parts only the first does.
     """
     counts = "case" if structural else _counts(samples, seeds)
+    if samples.excluded:
+        return Part(not_run(samples.excluded), None, counts, excluded=True)
     measured = _measured(samples)
     if not measured.values:
         return Part(not_run(_no_numbers(samples, counts)), None, counts)

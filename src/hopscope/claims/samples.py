@@ -44,6 +44,8 @@ class Samples:
         note: words that follow those of the verdict; without any value, why there is none.
         missing: what this part lacks of the protocol's scale, such as `1 of 20 epochs`; empty if nothing.
         members: the members that the values are of, where they are known; filled in.
+        excluded: why the claim is not about what was measured here, such as `below the task`; empty if it is.  The part
+            is shown and decides nothing, as long as another part is left.
 
     Raises:
         UserError: a value is no number, or lengths differ.
@@ -58,6 +60,7 @@ class Samples:
     note: str = ""
     missing: str = ""
     members: tuple[int, ...] | None = None
+    excluded: str = ""
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from tyro.conf import Positional
 
+from hopscope.circuits.config import Proof
 from hopscope.cli.parsing import parse
 from hopscope.cli.terminal import console, progress
 from hopscope.runs import find_run
@@ -30,6 +31,9 @@ class Options:
     """Loss that the circuit may have (default: 0.05, or 1.5 times that of the model if that is more; of a permutation
     model 0.02 nats more than its own, of a language model with N chains 0.05 ln N nats more; of a task of your own a
     twentieth of its lowest floor in place of 0.05)."""
+    proof: Proof = "both"
+    """What the circuit must hold under: both, its rules and its own attention recomputed; rules, its rules alone, as in
+    the paper, which counts no head that only shapes what later heads attend to."""
     json: bool = False
     """Print JSON."""
 
@@ -44,7 +48,9 @@ def main(arguments: list[str]) -> int:
     prepare(threads=1)  # the passes are many and small: more threads mostly wait for each other
     member = run.members[0].member if options.member is None else options.member
     with progress() as tell:
-        read = Run(run.path).circuit(member, options.step, threshold=options.tau, progress=tell)
+        read = Run(run.path).circuit(
+            member, options.step, threshold=options.tau, proof=options.proof, progress=tell
+        )
     found = dict(read.record)
     if options.json:
         print(json.dumps(found, indent=1, ensure_ascii=False))

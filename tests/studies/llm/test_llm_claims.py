@@ -94,14 +94,15 @@ def test_fewer_questions_say_what_was_seen_and_decide_nothing():
     config = PRESETS["smoke"].model_copy(update={"model": ("a/b", "c/d")})
 
     def say(model, question, number):
-        return [question.answer if model == "a/b" else question.structure.alternatives[0].answer]
+        knows = model == "a/b" or (question.formulation, question.depth) == ("equations", 1)
+        return [question.answer if knows else question.structure.alternatives[0].answer]
 
     claim = judged(answered(config, say), config)
     assert claim.verdict is Verdict.INCONCLUSIVE and claim.n == 8
     scale, of_ab, of_cd = re.split("; (?=a/b)| · ", claim.words)
     assert "8 of 500 questions" in scale
     assert "0 of 9 kinds" in of_ab and "below" not in of_ab
-    assert "0 of 9 kinds" in of_cd and "9 wholly below (equations D = 1, 2, 3, 4, 5; lives with; " in of_cd
+    assert "0 of 9 kinds" in of_cd and "8 wholly below (equations D = 2, 3, 4, 5; lives with; " in of_cd
     assert len(claim.value) == 18 and claim.value["a/b, functions"] == 1.0
     assert claim.value["c/d, equations D = 2"] == 0.0
     assert claim.leaning == "mixed"
@@ -111,6 +112,41 @@ def test_questions_without_an_answer_that_could_decide_are_named(whole):
     config, found = whole
     claim = judged(with_counts(found, 2, 300, 300), config)
     assert "9 of 9 kinds" in claim.words and "1 open" in claim.words and "(equations D = 2)" in claim.words
+
+
+@pytest.mark.parametrize(("right", "accepted", "below"), [(9, 10, False), (8, 10, True), (9, 8, True)])
+def test_a_model_that_fails_one_step_decides_nothing(right, accepted, below):
+    """Of each ten equations with D = 1, so many are acceptable at once, and so many right."""
+    config = LanguageModelConfig(model=("a/b", "c/d"), formulations=("equations",), depths=(1, 3), count=500)
+
+    def say(model, question, number):
+        if model == "a/b":
+            return [question.answer]
+        wrong = question.structure.alternatives[0].answer
+        if question.depth == 3:
+            return [wrong]
+        place = number % 10
+        return ["hm"] * (place >= accepted) + [question.answer if place < right else wrong]
+
+    claim = judged(answered(config, say), config)
+    assert ("below the task" in claim.words) is below
+    assert ("c/d, equations D = 3" in claim.value) is not below
+    assert claim.readings == {} and claim.here.verdict is (Verdict.REPRODUCED if below else Verdict.REFUTED)
+
+
+def test_where_every_model_is_below_the_task_nothing_is_judged():
+    config = LanguageModelConfig(model=("a/b",), formulations=("equations",), depths=(1, 2), count=7)
+    claim = judged(
+        answered(config, lambda model, question, number: [question.structure.alternatives[0].answer]), config
+    )
+    assert claim.verdict is Verdict.NOT_RUN and "below the task" in claim.words
+
+
+def test_a_threshold_that_guessing_reaches_is_no_threshold(whole):
+    config, found = whole
+    cells = tuple(cell.model_copy(update={"guess": 0.95}) for cell in found.cells)
+    claim = judged(found.model_copy(update={"cells": cells}), config)
+    assert claim.verdict is Verdict.INCONCLUSIVE and "the control a blind guess shows it too" in claim.words
 
 
 def test_a_model_that_never_answers_is_no_failure_of_retrieval():

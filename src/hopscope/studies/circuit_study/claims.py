@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hopscope.circuits.config import LEARNED
+from hopscope.circuits.config import LEARNED, Proof
 from hopscope.circuits.places import Place, of_places, times
 from hopscope.claims import Claim, Samples, at_most
 from hopscope.claims.crossings import Crossing, earliest
-from hopscope.studies.circuit_study.proof import PREFIX, Proof
+from hopscope.studies.circuit_study.proof import PREFIX
 
 if TYPE_CHECKING:
     import pandas as pd

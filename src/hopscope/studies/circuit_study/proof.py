@@ -31,9 +31,9 @@ The distance of two sets of circuits is 1 minus the mean of the two shares that 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hopscope.circuits.config import ReaderConfig, reading_name
+from hopscope.circuits.config import Proof, ReaderConfig, reading_name
 from hopscope.circuits.history_rows import LOSSES, Add, adding, formation_rows, time_rows
 from hopscope.circuits.path_history import path_histories
 from hopscope.claims.crossings import last_crossing
@@ -47,7 +47,6 @@ from hopscope.studies.circuit_study.members import Member, gather, links_a_pair,
 if TYPE_CHECKING:
     from hopscope.training.config import TrainJob
 
-Proof = Literal["both", "rules"]
 PROOFS: tuple[Proof, ...] = ("both", "rules")
 """What a circuit must hold under (`ReaderConfig.proof`): every member is read by each."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from hopscope.circuits.built_in_tasks import VectorCircuits, task_of
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.circuit_task import Use
-from hopscope.circuits.config import READ, SEQUENCES, reads_one_token
+from hopscope.circuits.config import READ, SEQUENCES, Proof, reads_one_token
 from hopscope.circuits.execution import Assignment, Execution, Mode, Slot
 from hopscope.circuits.path_formation import formation
 from hopscope.circuits.record import path_json, read_member
@@ -19,7 +19,7 @@ from hopscope.models.patterns import Learned, Rule, Uniform
 from hopscope.models.transformer import Transformer
 from hopscope.runs import UnitFolder
 from hopscope.studies.circuit_study.config import ChainsConfig
-from hopscope.studies.circuit_study.proof import PROOFS, Proof, proofs_name, reader_of
+from hopscope.studies.circuit_study.proof import PROOFS, proofs_name, reader_of
 from hopscope.tasks.retrieval import RetrievalTask
 from hopscope.training.budget import TimeBudget
 from hopscope.training.config import MemberPlan, TrainJob

@@ -4,7 +4,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hopscope.circuits.config import LEARNED
+from hopscope.circuits.config import LEARNED, Proof
 from hopscope.circuits.places import of_places
 from hopscope.claims import Claim, Samples, at_least, at_most, between
 from hopscope.claims.intervals import excess_interval
@@ -21,7 +21,7 @@ from hopscope.studies.circuit_study.claims import (
     unseen,
     ways,
 )
-from hopscope.studies.circuit_study.proof import PREFIX, Proof
+from hopscope.studies.circuit_study.proof import PREFIX
 from hopscope.studies.circuits.config import CircuitsConfig
 from hopscope.studies.recipe import exact_of
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from hopscope.circuits.config import Proof
 from hopscope.circuits.places import Place
 from hopscope.claims import Claim, Samples, at_most, between
 from hopscope.claims.crossings import Crossing, Order, order
@@ -22,7 +23,7 @@ from hopscope.studies.circuit_study.claims import (
     unseen,
     ways,
 )
-from hopscope.studies.circuit_study.proof import PREFIX, Proof
+from hopscope.studies.circuit_study.proof import PREFIX
 from hopscope.studies.emergence.config import EmergenceConfig
 
 if TYPE_CHECKING:

@@ -1,13 +1,15 @@
 """Claim R10 of the paper as a value; it reads the evidence table alone."""
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from hopscope.claims import Claim, Judgement, Samples, at_least
 from hopscope.claims.intervals import wilson
 from hopscope.studies.llm.config import PAPER_COUNT, PAPER_DEPTHS, Kind, LanguageModelConfig, short_names
-from hopscope.studies.llm.measurements import ANSWERS, part_of
+from hopscope.studies.llm.measurements import ANSWERS, TALLY, part_of
 from hopscope.words import counted
 
 if TYPE_CHECKING:
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
 
 THRESHOLD = at_least(0.9, "fraction")
 
+LEAST_OF_ONE_STEP = 0.9
+"""Share of D = 1 equations that a model must answer acceptably, and rightly, to be asked for more."""
+
+BELOW = "below the task"
 NOTHING = "not run: nothing that the claim is about was asked"
 NO_ANSWER = "no acceptable answer to any question"
 UNANSWERED = "without an acceptable answer"
@@ -36,12 +42,15 @@ def claims(config: LanguageModelConfig) -> tuple[Claim, ...]:
             statement="Large language models solve all five formulations, almost perfectly for D up to 5.",
             source="paper §4",
             protocol="accuracy given acceptable, for each model, formulation and depth of equations, on "
-            f"{PAPER_COUNT} questions each; 95 % Wilson interval of every model and kind of question",
+            f"{PAPER_COUNT} questions each; 95 % Wilson interval of every model and kind of question; of models that "
+            "answer at least 90 % of equations of D = 1 acceptably at once, and 90 % of those rightly",
             value=partial(by_part, parts) if parts else nothing,
             must=dict.fromkeys(parts, THRESHOLD) if parts else THRESHOLD,
             rule="mean",
             at_scale=lacks,
             trust="the server that answers under a model's name, and that the answer is matched as the page says",
+            controls={"a blind guess": partial(guesses, parts)} if parts else None,
+            must_not=THRESHOLD,
             summary=partial(summary, parts) if parts else None,
         ),
     )
@@ -69,8 +78,37 @@ def nothing(evidence: "Evidence") -> Samples:
 
 
 def by_part(parts: Mapping[str, Asked], evidence: "Evidence") -> dict[str, Samples]:
-    """What was answered, by part of the claim."""
-    return {part: answers(evidence, part_of(asked.model, *asked.kind)) for part, asked in parts.items()}
+    """What was answered, by part of the claim; of a model that is below the task, that it is excluded, and why."""
+    below = {model: below_the_task(evidence, model) for model in {asked.model for asked in parts.values()}}
+    return {
+        part: replace(answers(evidence, part_of(asked.model, *asked.kind)), excluded=below[asked.model])
+        for part, asked in parts.items()
+    }
+
+
+def below_the_task(evidence: "Evidence", model: str) -> str:
+    """Why a model cannot be asked for a chain: it fails equations of D = 1.  Empty if it does not, or was not asked."""
+    part = part_of(model, "equations", 1)
+    if not evidence.has("accuracy", measure=TALLY, part=part):
+        return ""
+    accuracy, accepted = (
+        float(evidence.rows(metric, measure=TALLY, part=part)["value"].iloc[0])
+        for metric in ("accuracy", "acceptance")
+    )
+    if accuracy >= LEAST_OF_ONE_STEP and accepted >= LEAST_OF_ONE_STEP:
+        return ""
+    right = "none" if math.isnan(accuracy) else f"{100 * accuracy:.0f} %"
+    return f"{BELOW}: of equations with D = 1, {100 * accepted:.0f} % acceptable at once, {right} of the answers right"
+
+
+def guesses(parts: Mapping[str, Asked], evidence: "Evidence") -> dict[str, Samples]:
+    """What a blind guess among the acceptable answers reaches, by part of the claim."""
+    found = {}
+    for name, asked in parts.items():
+        part = part_of(asked.model, *asked.kind)
+        known = evidence.rows("guess", measure=TALLY, part=part)["value"] if "guess" in evidence else ()
+        found[name] = Samples([*known], unit="case", note="" if len(known) else NOTHING)
+    return found
 
 
 def answers(evidence: "Evidence", part: str) -> Samples:
@@ -103,6 +141,9 @@ def summary(parts: Mapping[str, Asked], judgements: Mapping[str, Judgement]) -> 
         seen = {kind: found.interval for kind, found in of.items() if isinstance(found.interval, tuple)}
         above = [kind for kind, interval in seen.items() if THRESHOLD.met_by(interval)]
         below = [kind for kind, interval in seen.items() if THRESHOLD.failed_by(interval)]
+        if any(BELOW in found.words for found in of.values()):
+            said.append(f"{model}: {next(iter(of.values())).words}")
+            continue
         words = f"{model}: {len(above)} of {counted(len(of), 'kind')} of questions wholly above 90 %"
         words += f", {len(below)} wholly below ({_in_words(below)})" if below else ""
         hanging = [kind for kind, found in of.items() if UNANSWERED in found.words]
