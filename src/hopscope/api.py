@@ -124,8 +124,8 @@ def read_circuit(
         threshold: loss that the circuit may have; by default 0.05, or 1.5 times that of the model if that is more; of a
             permutation model 0.02 nats more than its own, of a language model with N chains 0.05 ln N nats more; of a
             task of one's own a twentieth of its lowest floor in place of 0.05.
-        proof: what the circuit must hold under: `both`, its rules and its own attention recomputed; or `rules` alone, as
-            in the paper (appendix E), which keeps no head that only shapes what later heads attend to.
+        proof: what the circuit must hold under: `both`, its rules and its own attention recomputed; or `rules` alone,
+            as in the paper (appendix E), which keeps no head that only shapes what later heads attend to.
 
     Raises:
         UserError: no such run, member or checkpoint; a threshold below the model's own loss; the file of the run's task

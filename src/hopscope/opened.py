@@ -6,8 +6,9 @@ from functools import cached_property
 from typing import Any
 
 from hopscope.circuits.circuit import Circuit
+from hopscope.circuits.comparison import PathBounds, Transferred, path_bounds, transferred
 from hopscope.circuits.config import Proof, ReaderConfig
-from hopscope.circuits.record import read_member
+from hopscope.circuits.record import model_and_task, read_member
 from hopscope.claims import Ledger
 from hopscope.config import check_seeds
 from hopscope.errors import UserError
@@ -160,6 +161,40 @@ class Run(RunFolder):
         config = ReaderConfig(threshold=threshold, proof=proof)
         record = read_member(self, member, step, config, progress, task=self._task)
         return ReadCircuit(Circuit.model_validate(record["circuit"]), record)
+
+    def path_bounds(
+        self,
+        member: int,
+        step: int | None = None,
+        *,
+        threshold: float | None = None,
+        proof: Proof = "both",
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> list[PathBounds]:
+        """What each path of a member's circuit costs, between the same rows in other heads and in its whole layer.
+
+        Args:
+            member, step, threshold, proof, progress: as of `circuit`.
+
+        Raises:
+            UserError: as of `circuit`, or the member has learned nothing.
+        """
+        own = self.circuit(member, step, threshold=threshold, proof=proof, progress=progress)
+        model, task = model_and_task(self, member, step, task=self._task)
+        return path_bounds(model, task, own.circuit, ReaderConfig(threshold=threshold))
+
+    def transferred(self, member: int, circuit: Circuit, step: int | None = None) -> Transferred:
+        """What a circuit, such as one that was read in another seed, reaches in a member.
+
+        Args:
+            member, step: as of `circuit`.
+            circuit: whose layers and heads are meant as they are numbered.
+
+        Raises:
+            UserError: no such member or checkpoint; the circuit does not fit; the member has learned nothing.
+        """
+        model, task = model_and_task(self, member, step, task=self._task)
+        return transferred(model, task, circuit)
 
     def _task(self, unit: UnitFolder) -> TaskOnDevice:
         job = job_of(unit)

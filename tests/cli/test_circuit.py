@@ -259,3 +259,30 @@ def test_the_papers_proof_counts_no_head_that_shapes_what_others_attend_to(hopsc
     assert found["loss"]["rules"] < 0.05 and found["loss"]["recomputed"] > 0.2
     both = hopscope("circuit", run.path, "--member", WITNESS, "--json")
     assert len(json.loads(both.out)["paths"]) == 4
+
+
+def test_each_path_stands_between_two_bounds(hopscope, run):
+    said = hopscope("circuit", run.path, "--member", WITNESS, "--bounds", "--json")
+    found = json.loads(said.out)
+    assert len(found["bounds"]) == len(found["paths"]) == 4
+    for path, bounds in zip(found["paths"], found["bounds"], strict=True):
+        assert len(bounds["others"]) in (1, 2)
+        assert max(bounds["others"]) < 0.05 < 0.2 < bounds["removed"], path
+        # One head a layer: to take the layer away is to take the head away.
+        assert bounds["layer"] == bounds["removed"]
+    shown = hopscope("circuit", run.path, "--member", WITNESS, "--bounds").out
+    assert "largest" in shown and "in all heads of its layer" in shown
+
+
+def test_the_circuit_of_another_member_is_run_in_this_one(hopscope, run):
+    said = hopscope("circuit", run.path, "--member", WITNESS, "--circuit-of", WITNESS, "--json")
+    found = json.loads(said.out)
+    own = {mode: found["loss"][mode] for mode in ("full", "rules", "recomputed")}
+    assert found["transferred"] == {"circuit_of": WITNESS, "loss": own}
+    # A model without a circuit hands on the empty one: nothing is read.
+    said = hopscope("circuit", run.path, "--member", WITNESS, "--circuit-of", UNTRAINED, "--json")
+    assert json.loads(said.out)["transferred"]["loss"]["rules"] > 0.5
+    said = hopscope("circuit", run.path, "--member", WITNESS, "--circuit-of", WITNESS)
+    assert f"The circuit of member {WITNESS} in this model: by its rules 0.0" in said.out
+    said = hopscope("circuit", run.path, "--member", UNTRAINED, "--circuit-of", WITNESS)
+    assert said.complaint.startswith("hopscope: circuit: expected a model that has learned something")

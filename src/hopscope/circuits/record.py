@@ -10,6 +10,7 @@ from hopscope.circuits.config import ReaderConfig, reading_name
 from hopscope.circuits.path_patching import Composition
 from hopscope.circuits.reader import Reading, read_circuit
 from hopscope.models.patterns import said
+from hopscope.models.transformer import Transformer
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.files import remove
 from hopscope.tasks.config import TaskReference
@@ -44,22 +45,30 @@ def read_member(
         UserError: no such member or checkpoint, a threshold below the unablated loss, or a task that cannot be found.
     """
     config = config or ReaderConfig()
-    record = member_record(run, member)
-    unit = run.unit(record.unit)
+    unit = run.unit(member_record(run, member).unit)
     step = unit.checkpoint(step)[0]
     name = reading_name(member, config)
     if unit.analysis_path(name, step).is_file():
         return unit.read_analysis(name, step)
-    job = job_of(unit)
-    named = isinstance(job.task, TaskReference)
-    read = task(unit) if named and task is not None else task_of(job.task)
-    model = load_ensemble(unit, step).select([record.index])
+    model, read = model_and_task(run, member, step, task=task)
     stages = StoredStages(unit, f"{name}-stages", step)
     reading = read_circuit(model, read, config, stages=stages, progress=progress)
     found = as_json(reading, member, step)
     unit.write_analysis(name, step, found)
     stages.discard()
     return found
+
+
+def model_and_task(
+    run: RunFolder, member: int, step: int | None, *, task: Callable[[UnitFolder], ReadTask] | None = None
+) -> tuple[Transformer, ReadTask]:
+    """One member as it was at a checkpoint, and what it was trained on; arguments and errors as of `read_member`."""
+    record = member_record(run, member)
+    unit = run.unit(record.unit)
+    job = job_of(unit)
+    named = isinstance(job.task, TaskReference)
+    read = task(unit) if named and task is not None else task_of(job.task)
+    return load_ensemble(unit, unit.checkpoint(step)[0]).select([record.index]), read
 
 
 class StoredStages(UserDict[str, Any]):

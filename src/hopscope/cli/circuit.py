@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -34,6 +35,10 @@ class Options:
     proof: Proof = "both"
     """What the circuit must hold under: both, its rules and its own attention recomputed; rules, its rules alone, as in
     the paper, which counts no head that only shapes what later heads attend to."""
+    bounds: bool = False
+    """Print what each path costs, beside the cost of the same rows in heads outside of the circuit and in its layer."""
+    circuit_of: int | None = None
+    """Run the circuit of this other member in the one that is named, and print what it reaches there."""
     json: bool = False
     """Print JSON."""
 
@@ -47,11 +52,19 @@ def main(arguments: list[str]) -> int:
 
     prepare(threads=1)  # the passes are many and small: more threads mostly wait for each other
     member = run.members[0].member if options.member is None else options.member
+    opened = Run(run.path)
     with progress() as tell:
-        read = Run(run.path).circuit(
-            member, options.step, threshold=options.tau, proof=options.proof, progress=tell
-        )
-    found = dict(read.record)
+        how: Any = {"threshold": options.tau, "proof": options.proof, "progress": tell}
+        found = dict(opened.circuit(member, options.step, **how).record)
+        bounds = opened.path_bounds(member, options.step, **how) if options.bounds and found["paths"] else []
+        if options.circuit_of is not None:
+            other = opened.circuit(options.circuit_of, options.step, **how).circuit
+            reached = dataclasses.asdict(opened.transferred(member, other, options.step))
+            found["transferred"] = {"circuit_of": options.circuit_of, "loss": reached}
+    if bounds:
+        found["bounds"] = [
+            {"removed": each.removed, "others": list(each.others), "layer": each.layer} for each in bounds
+        ]
     if options.json:
         print(json.dumps(found, indent=1, ensure_ascii=False))
         return 0
@@ -82,6 +95,20 @@ def _show(found: dict[str, Any]) -> None:
         f"{loss['random_circuits']:.3f} ({low:.3f} to {high:.3f}).",
         highlight=False,
     )
+    if "bounds" in found:
+        screen.print(_bounds(found))
+        screen.print(
+            "\nLoss of the model where the rows of a path read uniformly: in its head; in heads outside of the circuit "
+            "(median and largest); in all heads of its layer.",
+            highlight=False,
+        )
+    if "transferred" in found:
+        reached = found["transferred"]["loss"]
+        screen.print(
+            f"The circuit of member {found['transferred']['circuit_of']} in this model: by its rules "
+            f"{reached['rules']:.3f}, with its own attention {reached['recomputed']:.3f}.",
+            highlight=False,
+        )
     others = len(found["minimal_circuits"]) - 1
     if others:
         screen.print(f"{others} other minimal circuits were found (--json prints them).", highlight=False)
@@ -106,6 +133,29 @@ def _table(paths: list[dict[str, Any]]) -> "Table":
             ", ".join(path["carries"]),
             ", ".join(map(_use, path["composition"][:3])),
             *(f"{path['loss_if_removed'][mode]:.3f}" for mode in ("rules", "clean", "recomputed")),
+        )
+    return table
+
+
+def _bounds(found: dict[str, Any]) -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    for column in ("head", "rows"):
+        table.add_column(column, overflow="fold")
+    for column in ("removed", "others", "largest", "layer"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for path, each in zip(found["paths"], found["bounds"], strict=True):
+        known = (
+            [f"{median(each['others']):.3f}", f"{max(each['others']):.3f}"] if each["others"] else ["–", "–"]
+        )
+        table.add_row(
+            f"{path['layer']}.{path['head']}",
+            path["query_role"],
+            f"{each['removed']:.3f}",
+            *known,
+            f"{each['layer']:.3f}",
         )
     return table
 

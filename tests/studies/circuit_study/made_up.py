@@ -158,6 +158,7 @@ def circuit_of(each: Member, shift: int) -> dict[str, Any]:
 def of_proofs(
     members: Sequence[Member], config: ChainsConfig, *, by_rules: Sequence[Member] | None = None,
     unseen: Sequence[Mapping[str, Any]] | None = None, losses: Sequence[float] | None = None, again: int = 0,
+    own: float | None = None,
 ) -> list[Row]:  # fmt: skip
     """Rows of losses at the last checkpoint, and of what both proofs say of members.
 
@@ -168,6 +169,7 @@ def of_proofs(
         unseen: what each member's circuits reach on unseen sequences.
         losses: of every step of each member at the last checkpoint; by default low where it was learned.
         again: how many layers higher the circuit is that is found at the second reading.
+        own: distance of each member's two readings; by default that of their circuits.
     """
     rows: list[Row] = []
     compared: dict[int, Compared] = {}
@@ -190,14 +192,35 @@ def of_proofs(
             first, second = (circuits_of([circuit_of(each, number + shift)]) for shift in (0, again))
             both, others = dict.fromkeys(PROOFS, second), dict.fromkeys(PROOFS, first)
             compared[each.member] = Compared(add, "units/a/proofs.json", both, others)
-    return [*rows, *reread_rows(compared)]
+    apart = [
+        replace(row, value=own) if own is not None and row.metric.endswith("reread_distance") else row
+        for row in reread_rows(compared)
+    ]
+    return [*rows, *apart]
+
+
+def proven(
+    members: Sequence[Member], config: ChainsConfig, *, untrained: float | None = 0.75, **given: Any
+) -> Evidence:
+    """The evidence table of a run whose members were read by both proofs.
+
+    Args:
+        members: of the run.
+        config: of the run.
+        untrained: held-out loss of each member before its first step; None if it was not measured.
+        given: further arguments of `of_proofs`.
+    """
+    before = [] if untrained is None else [
+        Row(each.member, "training", "loss", untrained, step=0) for each in members
+    ]  # fmt: skip
+    return evidence_of(members, config, [*before, *of_proofs(members, config, **given)])
 
 
 def judged(
     study: str, members: Sequence[Member], config: ChainsConfig, **given: Any
 ) -> dict[str, JudgedClaim]:
-    """Every claim of a study on members, by its id; further arguments as of `of_proofs`."""
-    evidence = evidence_of(members, config, of_proofs(members, config, **given))
+    """Every claim of a study on members, by its id; further arguments as of `proven`."""
+    evidence = proven(members, config, **given)
     return {claim.id: judge(claim, evidence) for claim in find_study(study).claims(config)}
 
 
@@ -266,6 +289,7 @@ def member(
     data: int | None = None,
     merges: int = 0,
     full: float = 0.01,
+    random: float = 0.95,
 ) -> Member:
     """A member of a task of two steps; by default one that learned both and was read."""
     falls = {1: 300.0, 2: 600.0} if falls is None else falls
@@ -293,7 +317,7 @@ def member(
             "worst_recomputed": 0.06,
             "exchanges": [],
             "paths": [_written(each) for each in paths],
-            "loss": {"full": full, "rules": rules, "recomputed": 0.05, "complement": 0.9, "random_circuits": 0.95,
+            "loss": {"full": full, "rules": rules, "recomputed": 0.05, "complement": 0.9, "random_circuits": random,
                      "random_circuits_range": [0.8, 1.1]},
         },
         checkpoints=CHECKPOINTS,

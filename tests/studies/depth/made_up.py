@@ -27,6 +27,7 @@ class Models:
         losses: final loss of each seed; by default the mean of the partial losses.
         diverged: seeds whose training broke off.
         error: standard error of each loss.
+        by_seed: by seed, final partial loss of each asked step; by default `partial` of every seed.
     """
 
     partial: Sequence[float]
@@ -35,6 +36,7 @@ class Models:
     losses: Sequence[float] | None = None
     diverged: Sequence[int] = ()
     error: float = 0.0005
+    by_seed: Sequence[Sequence[float]] | None = None
 
     def rows(self, configuration: Configuration, members: Mapping[int, int]) -> Iterator[Row]:
         """What was recorded of them, by seed."""
@@ -48,7 +50,8 @@ class Models:
                 ("retrieval", "checkpoint_loss", None): losses[seed],
                 ("retrieval", "checkpoint_loss_error", None): self.error,
             }
-            for step, loss in zip(steps, self.partial, strict=True):
+            partial = self.partial if self.by_seed is None else self.by_seed[seed]
+            for step, loss in zip(steps, partial, strict=True):
                 numbers["final", "final_loss", f"step_{step}"] = loss
                 numbers["retrieval", "accuracy", f"step_{step}"] = 0.25
             for (measure, metric, part), value in numbers.items():

@@ -13,6 +13,8 @@ from hopscope.theory.information_flow import theorem_bound
 
 from .made_up import PAPER_SCALE, Models, changed, evidence_of, made_up, staircase
 
+IDS = ["R1", "R2", "R3", "R9a", "R9b", "R9c", "R11"]
+
 STAIRS = staircase(PAPER_SCALE, {1: 0, 2: 0, 3: 1, 4: 2, 5: 3, 6: 4, 7: 5, 8: 5})
 
 
@@ -25,7 +27,7 @@ def judged(name, made, config=PAPER_SCALE):
 def test_stairs_reproduce_every_claim():
     evidence = evidence_of(PAPER_SCALE, STAIRS)
     verdicts = {claim.id: judge(claim, evidence).verdict for claim in claims(PAPER_SCALE)}
-    assert verdicts == dict.fromkeys(("R1", "R2", "R3", "R9a", "R9b", "R11"), Verdict.REPRODUCED)
+    assert verdicts == dict.fromkeys(IDS, Verdict.REPRODUCED)
 
 
 def test_r11_says_nothing_of_steps_that_every_depth_learns_alike():
@@ -136,6 +138,28 @@ def test_r9b_says_when_a_run_beats_the_exact_minimum():
     assert "0 learned x_D" in judged("R9b", STAIRS).words
 
 
+def test_r9c_falls_with_runs_below_the_exact_minimum_that_the_bound_allows():
+    """Three layers meet the bound (2.1) and not the exact minimum (4): R9c says more than R9b, and may fall alone."""
+    made = changed(STAIRS, "IC", 3, partial=[0.1] * 5)
+    found = judged("R9c", made)
+    assert (found.verdict, found.n) == (Verdict.REFUTED, 24)
+    assert "8 of 24 runs violate it" in found.words and "the bound log₃(2D) allows 8 runs" in found.words
+    assert judged("R9b", made).verdict is Verdict.REPRODUCED
+
+
+def test_r9c_looks_at_runs_below_the_exact_minimum_only():
+    assert judged("R9c", STAIRS).n == 24
+    # Four layers are enough, so that whoever learns with them speaks against nothing.
+    assert judged("R9c", changed(STAIRS, "IC", 4, partial=[0.1] * 5)).verdict is Verdict.REPRODUCED
+    # What refutes R9b refutes R9c.
+    below = changed(STAIRS, "IC", 2, partial=[0.1] * 5)
+    assert {judged(name, below).verdict for name in ("R9b", "R9c")} == {Verdict.REFUTED}
+    missing = judged("R9c", changed(STAIRS, "IC", 3, diverged=(2,)))
+    assert (missing.verdict, missing.n) == (Verdict.INCONCLUSIVE, 23)
+    enough = {each: models for each, models in STAIRS.items() if each.layers > 3}
+    assert judged("R9c", enough).verdict is Verdict.NOT_RUN
+
+
 def test_r11_sees_a_jump_and_a_slope():
     assert judged("R11", STAIRS).value == pytest.approx(1.0)
     slope = {
@@ -220,10 +244,15 @@ def test_the_exact_minimum_is_that_of_the_readings_own_mask():
     notes = {name: value(evidence).note for name, value in r9b.readings(evidence).items()}
     assert "of 3 further runs below the exact minimum" in notes["as configured"]
     assert notes["no mask"] == ""
+    (r9c,) = (claim for claim in claims(config) if claim.id == "R9c")
+    found = {name: value(evidence) for name, value in r9c.readings(evidence).items()}
+    assert (len(found["as configured"].values), len(found["no mask"].values)) == (6, 3)
+    assert found["as configured"].note == "the bound log₃(2D) allows 3 runs"
+    assert found["no mask"].note == "the bound log₃(2D) allows none of them"
 
 
 def test_the_rules_can_be_registered():
     registered = register(claims(PRESETS["laptop"]))
-    assert list(registered["claims"]) == ["R1", "R2", "R3", "R9a", "R9b", "R11"]
+    assert list(registered["claims"]) == IDS
     # The rules are those of every preset.
     assert registered == register(claims(PRESETS["paper"]))
