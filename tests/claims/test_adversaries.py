@@ -311,6 +311,11 @@ def absent(evidence):
     return Samples([], note="not trained in this run")
 
 
+def set_aside(values):
+    """Values that the claim is said not to be about."""
+    return Samples(values, excluded="below the task")
+
+
 PROTOCOL = [
     Adversary(
         "readings that disagree",
@@ -387,6 +392,15 @@ PROTOCOL = [
         here=REPRODUCED,
         leaning="agrees",
         says="half of the cases",
+    ),
+    Adversary(
+        "parts that fail are none of the claim's business",
+        "Of three parts two fail, and the value function says of these, and of no others, that the claim is not about "
+        "them.",
+        lambda: judged(lambda e: {"recall": high(e)} | dict.fromkeys(("elimination", "order"), set_aside(low(e))),
+                       dict.fromkeys(("recall", "elimination", "order"), HIGH)),
+        REPRODUCED,  # the words name every part that was set aside, and why; a registered rule is seen as changed
+        says="^all 10 of 10 seeds meet it.* · elimination: below the task · order: below the task;",
     ),
     Adversary(
         "a theorem with one exception",

@@ -432,11 +432,15 @@ CIRCUITS = [
 
 
 def unanswered(count: int) -> JudgedClaim:
-    """R10, where so many of 500 questions of every kind have no acceptable answer, and all others a right one."""
+    """R10, where so many of 500 questions of every kind have no acceptable answer, and all others a right one.
+
+    Equations of D = 1 are all answered: else the claim would not be about the model.
+    """
     config = LLM["paper"].model_copy(update={"model": ("a/b",)})
 
     def say(model, question, number):
-        return [question.answer] if number % 500 >= count else ["I would rather not say."]
+        known = number % 500 >= count or (question.formulation, question.depth) == ("equations", 1)
+        return [question.answer] if known else ["I would rather not say."]
 
     return llm.judged(llm.answered(config, say), config)
 
@@ -503,7 +507,7 @@ def test_it_is_judged_rightly(adversary):
 def test_without_the_trick_the_same_run_reproduces_the_claim():
     """The made-up runs are good ones but for what is changed in each."""
     found = [of_permutation(each) for each in ("P1", "P4", "P5", "P10b", "P7")]
-    found += [of_depth(each) for each in ("R1", "R3", "R9b", "R11")]
+    found += [of_depth(each) for each in ("R1", "R3", "R9a", "R9b", "R9c", "R11")]
     found += [of_circuits(each, eight()) for each in ("R4", "R5", "R6", "R7", "R12")]
     found += [of_circuits("R8", eight(loss=0.03), "emergence"), unanswered(0), mixtures()]
     assert {each.id: each.verdict for each in found} == {each.id: REPRODUCED for each in found}

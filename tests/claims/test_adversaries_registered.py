@@ -1,6 +1,7 @@
 """Made-up runs whose rule is changed after they ran: the verdict is that of the new rule, and it says so."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -37,6 +38,15 @@ def summed_by(helper):
 def parts(evidence):
     """Two parts, one of which does worse."""
     return {"recall": series([0.99] * 10), "elimination": series([0.95] * 10)}
+
+
+def without_what_fails(evidence):
+    """The same, where whatever is below the strict threshold is called none of the claim's business."""
+    found = {name: Samples(values) for name, values in parts(evidence).items()}
+    return {
+        name: replace(each, excluded="below the task" if min(each.values) < 0.98 else "")
+        for name, each in found.items()
+    }
 
 
 def stored(registration):
@@ -111,6 +121,15 @@ EVERY = [
         REPRODUCED,
         registration="changed",
         says=WAS("refuted"),
+    ),
+    Adversary(
+        "one part excluded after the run",
+        "Of two parts the one that failed is called none of the claim's business.",
+        lambda: changed(without_what_fails, dict.fromkeys(("recall", "elimination"), at_least(0.98)),
+                        then={"value": parts}),
+        REPRODUCED,  # of what is left; the words name the other part, and that it was refuted with it
+        registration="changed",
+        says=f"elimination: below the task; judged by a rule that was {WAS('refuted')}",
     ),
     Adversary(
         "from every seed to the mean, after the run",

@@ -189,9 +189,8 @@ def of_proofs(
         found = usual if unseen is None else unseen[number]
         rows += unseen_rows(add, {"both": found, "rules": found}, "units/a/proofs.json")
         if each.learned_all:
-            first, second = (circuits_of([circuit_of(each, number + shift)]) for shift in (0, again))
-            both, others = dict.fromkeys(PROOFS, second), dict.fromkeys(PROOFS, first)
-            compared[each.member] = Compared(add, "units/a/proofs.json", both, others)
+            readings = [circuits_of([circuit_of(each, number + shift)]) for shift in (0, again)]
+            compared[each.member] = Compared(add, "units/a/proofs.json", dict.fromkeys(PROOFS, readings))
     apart = [
         replace(row, value=own) if own is not None and row.metric.endswith("reread_distance") else row
         for row in reread_rows(compared)

@@ -2,13 +2,22 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import pytest
 
 from hopscope.claims import Verdict
 from hopscope.claims.registration import register, registered_rule
+from hopscope.runs.evidence import Row
 from hopscope.studies import find_study
-from hopscope.studies.circuit_study.proof import distance
+from hopscope.studies.circuit_study.proof import (
+    PROOFS,
+    Compared,
+    circuits_of,
+    distance,
+    proofs_name,
+    reread_rows,
+)
 from hopscope.studies.circuits.config import PRESETS as CIRCUITS
 from hopscope.studies.circuits.config import CircuitsConfig
 from hopscope.studies.emergence.config import PRESETS as EMERGENCE
@@ -156,3 +165,21 @@ def test_rules_are_registered_with_what_is_their_own():
     assert "untried" not in registered_rule(
         register(find_study("emergence").claims(CONFIGS["emergence"])), "R12"
     )
+
+
+def test_the_distance_of_several_readings_is_the_mean_of_all_pairs():
+    """Of four readings three are equal, and one has a second circuit: three pairs of six are a quarter apart."""
+    add = partial(Row, 3)
+    one, other = ({"paths": [{"layer": 0, "head": 0, "query": "a", "target": t, "rule": None}]} for t in "bc")
+    whole, half = circuits_of([one]), circuits_of([one, other])
+    rows = reread_rows({3: Compared(add, "f", dict.fromkeys(PROOFS, (whole, whole, half, whole)))})
+    found = {row.metric: row.value for row in rows}
+    assert found["readings"] == 4
+    assert (
+        found["reread_distance"] == found["rules_reread_distance"] == 3 * distance(whole, half) / 6 == 0.125
+    )
+
+
+def test_a_file_of_proofs_says_how_often_its_member_was_read():
+    """Two studies of one unit, of which one reads again, do not take each other's files."""
+    assert len({proofs_name(7, again) for again in range(4)}) == 4

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import altair as alt
 import numpy as np
 
-from hopscope.circuits.places import FELL, FORMED, Place, carried, followed_paths, times
+from hopscope.circuits.places import FELL, FORMED, Place, carried, followed_paths, of_places, times
 from hopscope.claims.crossings import Crossing
 from hopscope.figures import Drawing
 from hopscope.figures.marks import (
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from hopscope.runs.evidence import Evidence
 
 SEEN, NEVER = "crossed", "not within training"
+
+BOUNDS = ("of its head", "of heads outside (range)", "of its whole layer")
+"""Whose rows read uniformly, as legends call it."""
 
 CONTROL_WORDS = {
     "full": "model",
@@ -103,6 +106,34 @@ def modes(config: ChainsConfig, evidence: "Evidence") -> Drawing:
     chart = alt.layer(level.encode(x="at:Q"), *shown, data=data).properties(
         width=WIDTH - 160, height=alt.Step(15)
     )
+    panels = list(dict.fromkeys(row["seed"] for row in rows))
+    return chart.facet(facet("seed", panels), columns=1).resolve_scale(y="independent"), rows
+
+
+def bounds(config: ChainsConfig, evidence: "Evidence") -> Drawing:
+    """Loss of independent members without the rows of a path: in its head, in heads outside, and in its whole layer."""
+    others = [f"loss_if_others_ablated{end}" for end in ("", "_low", "_high")]
+    found = of_places(evidence, "bounds", ["loss_if_ablated", "loss_if_layer_ablated", *others])
+    rows: list[Row] = []
+    for place in sorted(found):
+        known = {name: short(value) for name, value in found[place].items()}
+        middle, low, high = (known.get(name) for name in others)
+        for what, loss, ends in zip(
+            BOUNDS,
+            (known["loss_if_ablated"], middle, known["loss_if_layer_ablated"]),
+            ((None, None), (low, high), (None, None)),
+            strict=True,
+        ):
+            if loss is not None:
+                rows.append(
+                    {"seed": config.names[place.member], "path": place.name, "rows": what, "loss": loss,
+                     "low": ends[0], "high": ends[1]}
+                )  # fmt: skip
+    data = table("bounds", "seed path rows", "loss low high")
+    x = alt.X(title="loss of the model", scale=alt.Scale(zero=True))
+    y = alt.Y("path:N", title=None, axis=broken_labels())
+    shown = points(data, x, "loss", y, colour("rows", [*BOUNDS]), ranged=True, shape=shape("rows", [*BOUNDS]))
+    chart = alt.layer(*shown, data=data).properties(width=WIDTH - 160, height=alt.Step(15))
     panels = list(dict.fromkeys(row["seed"] for row in rows))
     return chart.facet(facet("seed", panels), columns=1).resolve_scale(y="independent"), rows
 

@@ -39,6 +39,7 @@ class ChainsConfig(RecipeConfig):
         steps: retrieval steps D; all symbols of the chain are asked for (IC).
         orders: random orders of elimination by which a circuit is looked for.
         random_circuits: of the same size, that stand beside it.
+        read_again: how many times more members that learned the whole chain are read, in the study of circuits.
         galleries: seeds whose attention maps are shown on the page, all heads at the end of training.
     """
 
@@ -55,6 +56,8 @@ class ChainsConfig(RecipeConfig):
     members_per_unit: int = Field(4, ge=1)
     orders: int = Field(4, ge=0)
     random_circuits: int = Field(20, ge=2)
+    # Left out of the record where it is not given, so that runs of before there was such a field keep their names.
+    read_again: int = Field(1, ge=1, exclude_if=lambda times: times == 1)
     galleries: int = Field(3, ge=1)
 
     @model_validator(mode="after")

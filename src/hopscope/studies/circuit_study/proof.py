@@ -22,15 +22,26 @@ Measure `unseen`: on sequences that played no part in admitting the circuit.
         part `mode: query → what it reads`; without layer and head, part `mode: first head`: without all reads of the
         first head that does any.
 
-Measure `reread`, only where members are read twice, of the independent members that learned everything:
-    `reread_distance`, `rules_reread_distance`: between the minimal circuits of a member's two readings.
-    `circuit_distance`, `rules_circuit_distance`: from those of another one; part `member m`.
+Measure `reread`, only where members are read again, of the independent members that learned everything:
+    `reread_distance`, `rules_reread_distance`: between the minimal circuits of two readings of a member, the mean over
+        all pairs of its readings.
+    `circuit_distance`, `rules_circuit_distance`: from those of another one's first reading; part `member m`.
+    `readings`: how many times it was read.
+
+Measure `bounds`, of the same members: the loss of the model itself where the rows of a path read uniformly and all
+other attention follows; at the path's layer and head.
+    `loss_if_ablated`: in its head.
+    `loss_if_layer_ablated`: in all heads of its layer.
+    `loss_if_others_ablated`: in heads that the circuit does not name, the median; `_low` and `_high`: the range.
+
 The distance of two sets of circuits is 1 minus the mean of the two shares that are in the other set.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hopscope.circuits.config import Proof, ReaderConfig, reading_name
@@ -54,43 +65,53 @@ PREFIX: dict[Proof, str] = {"both": "", "rules": "rules_"}
 """Begins the names of metrics of a circuit that was found under each proof."""
 
 
-def reader_of(config: ChainsConfig, proof: Proof, *, again: bool = False) -> ReaderConfig:
+def reader_of(config: ChainsConfig, proof: Proof, *, again: int = 0) -> ReaderConfig:
     """How members are read.
 
     Args:
         config: of the study.
         proof: what a circuit must hold under.
-        again: with other orders and other sequences, so that differences between seeds can stand beside those between
-            two readings of one member; without random circuits, as nothing but its minimal circuits is compared.
+        again: number of a further reading, from 1: with other orders and other sequences, so that differences between
+            seeds can stand beside those between readings of one member; without random circuits, as nothing but its
+            minimal circuits is compared.
     """
     reader = config.reader().model_copy(update={"proof": proof})
-    return reader.model_copy(update={"seed": 1, "random_circuits": 0}) if again else reader
+    return reader.model_copy(update={"seed": again, "random_circuits": 0}) if again else reader
 
 
-def proofs_name(member: int) -> str:
-    """Name of the analysis that holds what both proofs say of a member."""
-    return f"proofs-{member}"
+def proofs_name(member: int, again: int) -> str:
+    """Name of the analysis that holds what both proofs say of a member that is read so many times again."""
+    return f"proofs-{member}-read-{1 + again}-times" if again else f"proofs-{member}"
 
 
 def proofs_of_members(*, read_again: bool) -> UnitAnalysis:
     """Every independent member read by the paper's proof too, and both circuits on sequences that neither has seen.
 
     Args:
-        read_again: whether members that learned the whole chain are read twice by each proof.
+        read_again: whether members that learned the whole chain are read again by each proof, as often as the study's
+            options say.
     """
+
+    def times(options: ChainsConfig) -> int:
+        return options.read_again if read_again else 0
 
     def files(options: ChainsConfig, job: "TrainJob") -> dict[str, str]:
         members = [member.member for member in job.members if member.init_seed == member.data_seed]
         readings = [reading_name(member, reader_of(options, "rules")) for member in members]
         # Written last: it says that whatever was read again is there too.
-        return dict.fromkeys([*readings, *map(proofs_name, members)], "json")
+        return dict.fromkeys(
+            [*readings, *(proofs_name(member, times(options)) for member in members)], "json"
+        )
 
-    def work(*given: Any) -> None:
+    def work(options: ChainsConfig, *given: Any) -> None:
         from hopscope.studies.circuit_study.proofs import analyse
 
-        analyse(*given, read_again=read_again)
+        analyse(options, *given, again=times(options))
 
-    return UnitAnalysis(files, work, measurements)
+    def rows(run: RunFolder, options: ChainsConfig) -> Iterator[Row]:
+        return measurements(run, options, times(options))
+
+    return UnitAnalysis(files, work, rows)
 
 
 # Rows of the evidence.
@@ -101,16 +122,20 @@ Circuits = frozenset[frozenset[tuple[int, int, str, str]]]
 
 
 class Compared(NamedTuple):
-    """A member whose circuits are compared: what makes its rows, its file, and the sets of its two readings."""
+    """A member whose circuits are compared: what makes its rows, its file, and the sets of its readings, in order."""
 
     add: Add
     file: str
-    again: Mapping[Proof, Circuits]
-    first: Mapping[Proof, Circuits]
+    readings: Mapping[Proof, Sequence[Circuits]]
 
 
-def measurements(run: RunFolder, config: ChainsConfig) -> Iterator[Row]:
+def measurements(run: RunFolder, config: ChainsConfig, again: int) -> Iterator[Row]:
     """The rows of a run whose analyses are done.
+
+    Args:
+        run: the run.
+        config: of the study.
+        again: how many times members are read again.
 
     Raises:
         UserError: a file is missing or damaged.
@@ -118,41 +143,46 @@ def measurements(run: RunFolder, config: ChainsConfig) -> Iterator[Row]:
     compared: dict[int, Compared] = {}
     for member in gather(run, config):
         unit, step = member.unit, config.training_steps
-        add, file = adding(member.member, step), unit.file_of(proofs_name(member.member), step)
-        if member.crossed or not unit.analysis_path(proofs_name(member.member), step).is_file():
+        name = proofs_name(member.member, again)
+        add, file = adding(member.member, step), unit.file_of(name, step)
+        if member.crossed or not unit.analysis_path(name, step).is_file():
             continue  # not measured: such a run is from before there were two proofs
         if member.diverged:
             yield add("proof", "rules_was_read", None, file=file)
             continue
-        found = unit.read_analysis(proofs_name(member.member), step)
-        by_rules = _by_rules(member, found, config)
+        found = unit.read_analysis(name, step)
+        by_rules = _by_rules(member, found, config, file)
         yield from proof_rows(add, member, by_rules)
         yield from unseen_rows(add, found["unseen"], file)
-        if found["read_again"] and member.learned_all and not member.crossed:
+        yield from bounds_rows(add, found.get("bounds", []), file)
+        if again and found["read_again"] and member.learned_all:
             readings: dict[Proof, Member] = {"both": member, "rules": by_rules}
-            first = {
-                proof: circuits_of(each["circuit"] for each in readings[proof].reading["minimal_circuits"])
+            sets = {
+                proof: [
+                    circuits_of(each["circuit"] for each in readings[proof].reading["minimal_circuits"]),
+                    *map(circuits_of, found["read_again"][proof]),
+                ]
                 for proof in PROOFS
             }
-            again = {proof: circuits_of(found["read_again"][proof]) for proof in PROOFS}
-            compared[member.member] = Compared(add, file, again, first)
+            compared[member.member] = Compared(add, file, sets)
     yield from reread_rows(compared)
 
 
 def reread_rows(compared: Mapping[int, Compared]) -> Iterator[Row]:
-    """How far the circuits of members are apart, and those of each one's two readings.
+    """How far the circuits of members are apart, and those of each one's readings.
 
     Args:
         compared: member → what is compared of it.
     """
-    for number, (add, file, again, sets) in compared.items():
+    for number, (add, file, readings) in compared.items():
+        row = partial(add, "reread", file=file)
+        yield row(metric="readings", value=float(len(readings["both"])))
         for proof in PROOFS:
-            row = partial(add, "reread", file=file)
-            own = distance(sets[proof], again[proof])
+            own = fmean(distance(*pair) for pair in combinations(readings[proof], 2))
             yield row(metric=f"{PREFIX[proof]}reread_distance", value=own)
             for other, each in compared.items():
                 if other != number:
-                    apart = distance(sets[proof], each.first[proof])
+                    apart = distance(readings[proof][0], each.readings[proof][0])
                     yield row(metric=f"{PREFIX[proof]}circuit_distance", value=apart, part=f"member {other}")
 
 
@@ -173,7 +203,7 @@ def distance(one: Circuits, other: Circuits) -> float:
     return 1.0 - (common / len(one) + common / len(other)) / 2.0
 
 
-def _by_rules(member: Member, found: Mapping[str, Any], config: ChainsConfig) -> Member:
+def _by_rules(member: Member, found: Mapping[str, Any], config: ChainsConfig, file: str) -> Member:
     """The member with the circuit that was found under the rules alone."""
     name = reading_name(member.member, reader_of(config, "rules"))
     reading = member.unit.read_analysis(name, config.training_steps)
@@ -183,7 +213,7 @@ def _by_rules(member: Member, found: Mapping[str, Any], config: ChainsConfig) ->
         paths=path_histories(reading, found["formation"]),
         checkpoints=tuple(found["formation"]["checkpoints"]),
         reading_file=member.unit.file_of(name, config.training_steps),
-        formation_file=member.unit.file_of(proofs_name(member.member), config.training_steps),
+        formation_file=file,
     )
 
 
@@ -244,3 +274,16 @@ def unseen_rows(add: Add, unseen: Mapping[Proof, Mapping[str, Any]], file: str) 
                 )
         for mode, value in (found["without_first_head"] or {}).items():
             yield row(metric=f"{name}_without", value=value, part=f"{mode}: first head")
+
+
+def bounds_rows(add: Add, bounds: Sequence[Mapping[str, Any]], file: str) -> Iterator[Row]:
+    """What each path costs between two bounds; see `hopscope.studies.circuit_study.proofs.bounds`."""
+    for path in bounds:
+        read = f"{path['query_role']} → {path['target_role'] or path['rule']}"
+        at = partial(add, "bounds", layer=path["layer"], head=path["head"], part=read, file=file)
+        yield at(metric="loss_if_ablated", value=path["removed"])
+        yield at(metric="loss_if_layer_ablated", value=path["whole_layer"])
+        if path["others"]:
+            ends = {"": median(path["others"]), "_low": min(path["others"]), "_high": max(path["others"])}
+            for end, value in ends.items():
+                yield at(metric=f"loss_if_others_ablated{end}", value=value)

@@ -10,6 +10,7 @@ from typing import Any
 from hopscope.circuits.built_in_tasks import VectorCircuits, task_of
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.circuit_task import Use
+from hopscope.circuits.comparison import path_bounds
 from hopscope.circuits.config import READ, SEQUENCES, Proof, reads_one_token
 from hopscope.circuits.execution import Assignment, Execution, Mode, Slot
 from hopscope.circuits.path_formation import formation
@@ -37,27 +38,27 @@ def analyse(
     budget: TimeBudget,
     device: str,
     *,
-    read_again: bool,
+    again: int,
 ) -> None:
     """Write what both proofs say of every independent member of a trained unit; what is there already is kept.
 
     Args:
         config, unit, job, task, budget, device: as of any analysis of a unit.
-        read_again: whether members that learned the whole chain are read a second time by each proof.
+        again: how many times members that learned the whole chain are read again by each proof.
 
     Raises:
-        TimeBudgetReached: between two members.
+        TimeBudgetReached: between two readings.
         UserError: a checkpoint is damaged, or a file cannot be written.
     """
     read = task_of(task.config)
     assert isinstance(read, RetrievalTask)
     setting, step = VectorCircuits(read), job.training.steps
     for index, member in enumerate(job.members):
-        crossed = member.init_seed != member.data_seed
-        if not crossed and not unit.analysis_path(proofs_name(member.member), step).is_file():
+        crossed, name = member.init_seed != member.data_seed, proofs_name(member.member, again)
+        if not crossed and not unit.analysis_path(name, step).is_file():
             budget.check()
-            found = _of_member(config, unit, index, member, setting, step=step, read_again=read_again)
-            unit.write_analysis(proofs_name(member.member), step, found)
+            found = _of_member(config, unit, index, member, setting, budget, step=step, again=again)
+            unit.write_analysis(name, step, found)
 
 
 def _of_member(
@@ -66,19 +67,21 @@ def _of_member(
     index: int,
     member: MemberPlan,
     setting: VectorCircuits,
+    budget: TimeBudget,
     *,
     step: int,
-    read_again: bool,
+    again: int,
 ) -> dict[str, Any]:
     """What is written of one member; its readings are made where they are not there."""
 
-    def reading(proof: Proof, *, again: bool = False) -> dict[str, Any]:
-        return read_member(unit.run, member.member, step, reader_of(config, proof, again=again))
+    def reading(proof: Proof, number: int = 0) -> dict[str, Any]:
+        budget.check()
+        return read_member(unit.run, member.member, step, reader_of(config, proof, again=number))
 
     readings = {proof: reading(proof) for proof in PROOFS}
     # Only members that learned the whole chain are compared (R6).
-    compared = read_again and len(readings["both"]["learned"]) == config.steps
-    anew = {proof: reading(proof, again=True) for proof in PROOFS if compared}
+    compared = again and len(readings["both"]["learned"]) == config.steps
+    anew = {proof: [reading(proof, number) for number in range(1, again + 1)] for proof in PROOFS if compared}
     models = [(at, load_ensemble(unit, at).select([index])) for at, _ in unit.checkpoints() if at <= step]
     return {
         "member": member.member,
@@ -92,11 +95,25 @@ def _of_member(
         "unseen": {
             proof: unseen_losses(models[-1][1], setting, reading) for proof, reading in readings.items()
         },
+        "bounds": bounds(models[-1][1], setting.task, readings["both"]) if compared else [],
         "read_again": {
-            proof: [circuit["circuit"] for circuit in reading["minimal_circuits"]]
-            for proof, reading in anew.items()
+            proof: [[circuit["circuit"] for circuit in each["minimal_circuits"]] for each in found]
+            for proof, found in anew.items()
         },
     }
+
+
+def bounds(model: Transformer, task: RetrievalTask, reading: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What each path of a circuit costs between two bounds (`hopscope.circuits.comparison`), as JSON values."""
+    return [
+        {
+            **path_json(each.path),
+            "removed": each.removed,
+            "others": list(each.others),
+            "whole_layer": each.layer,
+        }
+        for each in path_bounds(model, task, Circuit.model_validate(reading["circuit"]))
+    ]
 
 
 def unseen_losses(

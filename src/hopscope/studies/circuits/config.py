@@ -20,7 +20,7 @@ PRESETS = {
         evaluate_every=50, evaluation_samples=256, analysis_samples=512, orders=1, random_circuits=5, galleries=1,
         members_per_unit=1,
     ),
-    "laptop": CircuitsConfig(**QUICK, seeds=6),
+    "laptop": CircuitsConfig(**QUICK, seeds=6, read_again=5),
     "workstation": CircuitsConfig(**DEEP, seeds=8),
     "two-steps": CircuitsConfig(seeds=8, layers=8, heads=1, steps=2, training_steps=3_000, checkpoint_every=250),
     "paper": CircuitsConfig(

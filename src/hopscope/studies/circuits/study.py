@@ -18,7 +18,7 @@ study = Study(
     analyses=(losses_at_the_end, circuits_of_members, proofs_of_members(read_again=True)),
     claims=claims(),
     figures=lambda options: (
-        *charts(options, "reads", "controls", "modes"),
+        *charts(options, "reads", "controls", "modes", "bounds"),
         timeline(options),
         *charts(options, "gallery"),
     ),
