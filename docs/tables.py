@@ -253,6 +253,35 @@ def external_plants(file: str = "external_plants") -> str:
     return _markdown([*columns, "precision", "recall", "seconds"], rows)
 
 
+def controls() -> str:
+    """What must not be there, for every claim of the built-in studies that has a control."""
+    from hopscope.claims import Criterion
+    from hopscope.studies import find_study
+    from hopscope.studies.llm.config import LanguageModelConfig
+    from hopscope.studies.tiny_lm.config import TinyLmConfig
+
+    chosen: dict[str, Any] = {
+        "llm": LanguageModelConfig(model=("a/b",), formulations=("kingdoms",)),
+        "tiny-lm": TinyLmConfig(control=True),
+    }
+    rows: dict[str, list[str]] = {}
+    for name in ("permutation", "depth", "circuits", "emergence", "llm", "tiny-lm"):
+        program = find_study(name)
+        for claim in program.claims(chosen.get(name, program.study.options)):
+            must_not = claim.must_not
+            several = {} if must_not is None or isinstance(must_not, Criterion) else must_not
+            if isinstance(must_not, Criterion):
+                words = must_not.words()
+            elif len({each.words() for each in several.values()}) == 1:
+                words = next(iter(several.values())).words()
+            else:
+                words = "; ".join(f"{part} {each.words()}" for part, each in several.items())
+            # R12 is in two studies.
+            words = re.sub(r"\d+\.\d{6,}", lambda number: f"{float(number[0]):.4f}", words)
+            rows.setdefault(claim.id, [claim.id, ", ".join(claim.controls or {}) or "–", words or "–"])
+    return _markdown(["claim", "control", "which must not be"], [*rows.values()])
+
+
 def two_proofs(run: str) -> str:
     """How many heads the circuits of a run have by each proof, and what the heads that one of them counts alone do."""
     from hopscope.circuits.config import LEAST_EFFECT
@@ -269,7 +298,9 @@ def two_proofs(run: str) -> str:
         paths = {name: evidence.rows(name, measure="circuit", member=member) for name in columns[3:]}
         table = _wide(paths)
         losses = {
-            mode: float(evidence.rows("circuit_loss", measure="reading", member=member, part=mode)["value"].iloc[0])
+            mode: float(
+                evidence.rows("circuit_loss", measure="reading", member=member, part=mode)["value"].iloc[0]
+            )
             for mode in ("rules", "recomputed")
         }
         fixed = table["loss_without_rules"] - losses["rules"]
@@ -484,6 +515,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "verdicts": verdicts,
     "judged-anew": judged_anew,
     "two-proofs": two_proofs,
+    "controls": controls,
     "story": story,
     "speed": speed,
     "growth": growth,

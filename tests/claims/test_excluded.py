@@ -56,7 +56,7 @@ def test_an_excluded_part_is_not_one_that_is_missing():
 def test_an_excluded_part_is_named_with_the_reason_and_its_numbers():
     found = judged({"small": BAD, "middle": [0.3] * 10, "large": GOOD}, ["small", "middle"])
     for words in (found.words, found.here.words):
-        assert words.startswith("all 10 of 10 seeds meet it")
+        assert words.startswith("large: all 10 of 10 seeds meet it")
         assert words.endswith(f" · small: {WHY} · middle: {WHY}")
     assert found.samples == {"small": BAD, "middle": [0.3] * 10, "large": GOOD}
     assert JudgedClaim.model_validate(json.loads(json.dumps(found.to_json()))) == found

@@ -150,3 +150,23 @@ def test_rate_rises_and_stays(warmup):
     rates = [optimizer.rate(step) / 0.02 for step in range(7)]
     expected = [min(1.0, (step + 1) / 5) for step in range(7)] if warmup == 5 else [1.0] * 7
     assert rates == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("warmup", [0, 3])
+def test_a_cosine_falls_to_nothing_after_the_last_step(warmup):
+    """As torch's own schedule; on the device and off it."""
+    steps = 11
+    optimizer = Optimizer(parameters(), config(warmup_steps=warmup, steps=steps, schedule="cosine"))
+    weight = torch.zeros(1, requires_grad=True)
+    theirs = torch.optim.SGD([weight], lr=0.02)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(theirs, T_max=steps - warmup)
+    for step in range(steps + 1):
+        rate = optimizer.rate(step)
+        assert optimizer.rate(torch.tensor(step)).item() == pytest.approx(rate, abs=1e-8)
+        if step < warmup:
+            assert rate == pytest.approx(0.02 * (step + 1) / warmup)
+        else:
+            assert rate == pytest.approx(schedule.get_last_lr()[0], abs=1e-9)
+            theirs.step()
+            schedule.step()
+    assert optimizer.rate(steps) == pytest.approx(0.0)

@@ -123,11 +123,18 @@ def _combined(claim: Claim, parts: dict[str, Part], scale: Scale) -> Judgement:
         return judgements[""]
     about = {name: each for name, each in judgements.items() if not parts[name].excluded}
     judgement = combine_parts(about or judgements, need=claim.need)
-    aside = [f"{name}: {judgements[name].words}" for name in judgements if about and name not in about]
-    judgement = judgement.model_copy(update={"words": " · ".join([judgement.words, *aside])})
+    aside = {
+        name: f"{name}: {each.words}" for name, each in judgements.items() if about and name not in about
+    }
+    if aside:
+        left = [f"{name}: {each.words}" for name, each in about.items()]
+        judgement = judgement.model_copy(update={"words": " · ".join([*left, *aside.values()])})
     if claim.summary is None or judgement.verdict is Verdict.NOT_RUN:
         return judgement
     words = words_of(claim, "summary", judgements)
+    words = " · ".join(
+        [words, *(said for name, said in aside.items() if judgements[name].words not in words)]
+    )
     if scale.missing and not scale.here:
         words = f"below the protocol's scale: {scale.missing}; {words}"
     return judgement.model_copy(update={"words": words})

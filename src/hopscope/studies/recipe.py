@@ -8,7 +8,7 @@ from hopscope.config import Config
 from hopscope.models.config import TransformerConfig
 from hopscope.tasks.config import RetrievalConfig, Targets, TimeOrder
 from hopscope.theory.information_flow import Mask, Order, exact_layers, layers_per_step
-from hopscope.training.config import Beta, TrainingConfig
+from hopscope.training.config import Beta, Schedule, TrainingConfig
 
 
 class RecipeConfig(Config):
@@ -35,6 +35,7 @@ class RecipeConfig(Config):
         weight_decay: decoupled.
         decay: whether weight decay touches matrices only, or every weight.
         warmup_steps: steps over which the rate rises.
+        schedule: of the rate afterwards: constant, or half a cosine down to 0.
         clip_norm: largest gradient norm of a member; none by default.
         precision: of the matrix products in training.
         checkpoint_every: steps between checkpoints.
@@ -65,6 +66,8 @@ class RecipeConfig(Config):
     weight_decay: float = Field(0.1, ge=0.0)
     decay: Literal["matrices", "all"] = "matrices"
     warmup_steps: int = Field(0, ge=0)
+    # Left out of the record where it is not given, so that runs of before there was such a field keep their names.
+    schedule: Schedule = Field("constant", exclude_if=lambda schedule: schedule == "constant")
     clip_norm: float | None = Field(None, gt=0.0)
     precision: Literal["float32", "bfloat16"] = "float32"
     checkpoint_every: int = Field(500, ge=1)
@@ -130,6 +133,7 @@ class RecipeConfig(Config):
             weight_decay=self.weight_decay,
             decay=self.decay,
             warmup_steps=self.warmup_steps,
+            schedule=self.schedule,
             clip_norm=self.clip_norm,
             checkpoint_every=self.checkpoint_every,
             evaluate_every=self.evaluate_every,

@@ -17,6 +17,10 @@ Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 """Share of a running mean that one step keeps."""
 
 
+Schedule = Literal["constant", "cosine"]
+"""What becomes of the learning rate after its warm-up."""
+
+
 class TrainingConfig(Config, title="Training"):
     """Optimiser, length and record keeping of one training run.
 
@@ -26,7 +30,8 @@ class TrainingConfig(Config, title="Training"):
         optimizer: Adam (weight decay off) or AdamW (decoupled decay).
         learning_rate, betas, epsilon, weight_decay: as in torch.
         decay: whether weight decay touches matrices only, or every weight.
-        warmup_steps: steps over which the rate rises linearly to its value; constant afterwards.
+        warmup_steps: steps over which the rate rises linearly to its value.
+        schedule: of the rate afterwards: constant, or half a cosine down to 0 after the last step.
         clip_norm: largest gradient norm of a member; `None` means no clipping.
         checkpoint_every: steps between checkpoints, besides those at the powers of two below it.
         evaluate_every: steps between evaluations, besides those at the powers of two below it.
@@ -52,7 +57,8 @@ class TrainingConfig(Config, title="Training"):
     final_window: int = Field(0, ge=0)
     final_every: int = Field(1, ge=1)
     precision: Literal["float32", "bfloat16"] = "float32"
-    # Left out of the JSON where it says nothing, so that jobs from before it existed keep their hash.
+    # Left out of the JSON where they say nothing, so that jobs from before they existed keep their hash.
+    schedule: Schedule = Field("constant", exclude_if=lambda schedule: schedule == "constant")
     examples: int | None = Field(None, ge=1, lt=1 << 31, exclude_if=lambda examples: examples is None)
 
     def checkpoint_steps(self) -> list[int]:

@@ -6,6 +6,7 @@ finite, left as it is from then on: it has diverged.  For healthy members the up
 `AdamW` (tested).
 """
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -41,7 +42,13 @@ class Optimizer:
 
     def rate(self, step: int | Int[Tensor, ""]) -> float | Float[Tensor, ""]:
         """Learning rate of step number `step` (from 0)."""
-        full, warmup = self.config.learning_rate, self.config.warmup_steps
+        warmup, steps = self.config.warmup_steps, self.config.steps
+        full: float | Tensor = self.config.learning_rate
+        if self.config.schedule == "cosine" and steps > warmup:
+            done = (step - warmup) / (steps - warmup)
+            done = done.clamp(0.0, 1.0) if isinstance(done, Tensor) else min(max(done, 0.0), 1.0)
+            angle = math.pi * done
+            full = full * (1.0 + (angle.cos() if isinstance(angle, Tensor) else math.cos(angle))) / 2.0
         if not warmup:
             return full
         share = (step + 1) / warmup

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from hopscope.studies import find_study
-from hopscope.studies.depth.config import AXES, PRESETS, Configuration, DepthStudyConfig, Reading
+from hopscope.studies.depth.config import AXES, FURTHER, PRESETS, Configuration, DepthStudyConfig, Reading
 
 
 def test_the_paper_preset_is_the_papers_table():
@@ -67,6 +67,28 @@ def test_readings_go_through_all_axes_once():
             for each in readings
         }
         assert len(seen) == 16
+
+
+def test_every_detail_is_changed_by_itself():
+    """Beside the study's own recipe; clipping can be taken away where the study has it."""
+    config = DepthStudyConfig(sweeps=("details",), clip_norm=1.0)
+    first, *others = config.readings()
+    assert first == Reading() and len(others) == 11
+    assert all(len(each.changes) == 1 for each in others)
+    assert {name for each in others for name in each.changes} == {*AXES, *FURTHER}
+    assert len({each.words for each in others}) == 11 and all(each.words for each in others)
+    clipping = [config.under(each).clip_norm for each in others]
+    assert clipping.count(None) == 1 and clipping.count(1.0) == 10
+    jobs = {config.training(each).model_dump_json() + config.task(each).model_dump_json()
+            + config.model(each).model_dump_json() for each in config.grid() if each.asked == "IC"
+            and each.layers == 6}  # fmt: skip
+    assert len(jobs) == 12
+
+
+def test_both_sweeps_of_readings_name_each_once():
+    config = DepthStudyConfig(sweeps=("specification", "details"))
+    names = [each.name for each in config.grid()]
+    assert len(config.readings()) == 16 + 7 and len({*names}) == len(names)
 
 
 def test_a_value_off_the_axes_is_a_reading_of_its_own():

@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from hopscope.models.config import TransformerConfig
 from hopscope.studies.grid import Grid, check_sweeps
 from hopscope.studies.recipe import RecipeConfig
-from hopscope.tasks.config import RetrievalConfig
-from hopscope.training.config import TrainingConfig
+from hopscope.tasks.config import RetrievalConfig, TimeOrder
+from hopscope.training.config import Schedule, TrainingConfig
 from hopscope.words import counted
 
 Asked = Literal["IC", "non-IC"]
@@ -25,6 +25,16 @@ AXES: dict[str, tuple[Any, ...]] = {
 }
 """Details that the paper leaves open, and the readings of each that the specification curve goes through."""
 
+FURTHER: dict[str, tuple[Any, ...]] = {
+    "frequencies": ("harmonic", "geometric"),
+    "order": ("deepest-first", "shallowest-first", "random"),
+    "decay": ("matrices", "all"),
+    "clip_norm": ("none", 1.0),
+    "schedule": ("constant", "cosine"),
+    "precision": ("float32", "bfloat16"),
+}
+"""Further details, each of which is changed by itself, beside those of `AXES`."""
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -35,12 +45,20 @@ class Reading:
         position: a position code for every token, or for every pair.
         beta2: decay of the optimiser's second moment.
         mlp_ratio: hidden size of the MLPs in widths, 0 for none.
+        frequencies, order, decay, schedule, precision: as of the study's configuration.
+        clip_norm: largest gradient norm of a member, or `none`.
     """
 
     causal: bool | None = None
     position: Literal["token", "pair"] | None = None
     beta2: float | None = None
     mlp_ratio: float | None = None
+    frequencies: Literal["harmonic", "geometric"] | None = None
+    order: TimeOrder | None = None
+    decay: Literal["matrices", "all"] | None = None
+    clip_norm: float | Literal["none"] | None = None
+    schedule: Schedule | None = None
+    precision: Literal["float32", "bfloat16"] | None = None
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -64,7 +82,17 @@ def reading_word(name: str, value: Any) -> str:
         return f"code per {value}"
     if name == "beta2":
         return f"β₂ {value:g}"
-    return f"MLP {value:g}×" if value else "no MLP"
+    if name == "mlp_ratio":
+        return f"MLP {value:g}×" if value else "no MLP"
+    if name == "clip_norm":
+        return "no clipping" if value == "none" else f"gradients clipped at {value:g}"
+    return {
+        "frequencies": f"{value} frequencies",
+        "order": f"{value} order",
+        "decay": f"decay of {'matrices' if value == 'matrices' else 'all weights'}",
+        "schedule": f"{value} rate",
+        "precision": str(value),
+    }[name]
 
 
 @dataclass(frozen=True)
@@ -99,7 +127,7 @@ class Configuration:
         return {"asked": self.asked, "steps": self.steps, "layers": self.layers, **self.reading.changes}
 
 
-SWEEPS = ("steps", "specification")
+SWEEPS = ("steps", "specification", "details")
 
 STATED = {
     "chains": ("chains", 4), "symbol_dim": ("symbol dimensions", 4), "width": ("width", 128), "heads": ("heads", 8),
@@ -123,9 +151,10 @@ class DepthStudyConfig(RecipeConfig, Grid[Configuration]):
         steps: retrieval steps D of the IC models (5 in the paper).
         steps_last: retrieval steps D of the non-IC models (3 in the paper).
         sweeps: further questions: "steps" trains IC models of every depth on every D up to `most_steps`;
-            "specification" goes through the readings of what the paper leaves open.
+            "specification" goes through all combinations of four details that the paper leaves open; "details"
+            changes each of ten by itself.
         sweep_seeds: seeds of a sweep's configurations.
-        sweep_layers: numbers of layers of the specification sweep; empty means 1, the middle and the largest.
+        sweep_layers: numbers of layers of these two sweeps; empty means 1, the middle and the largest.
         most_steps: largest D of the sweep over D.
     """
 
@@ -164,7 +193,7 @@ class DepthStudyConfig(RecipeConfig, Grid[Configuration]):
         if self.layers:
             yield self.deepest(), self.deepest_seeds
         swept = self.by_steps() if "steps" in self.sweeps else []
-        swept += self._specifications() if "specification" in self.sweeps else []
+        swept += self._specifications() if len(self.readings()) > 1 else []
         yield from ((each, self.sweep_seeds) for each in swept)
 
     def steps_of(self, asked: Asked) -> int:
@@ -196,6 +225,11 @@ class DepthStudyConfig(RecipeConfig, Grid[Configuration]):
             chosen = dict(zip(AXES, values, strict=True))
             changes = {name: value for name, value in chosen.items() if value != getattr(self, name)}
             found.append(Reading(**changes))
+        for name, choices in {**AXES, **FURTHER}.items() if "details" in self.sweeps else ():
+            own = getattr(self, name)
+            found += [
+                Reading(**{name: value}) for value in choices if value != ("none" if own is None else own)
+            ]
         return sorted(dict.fromkeys(found), key=lambda reading: len(reading.changes))
 
     def _specifications(self) -> list[Configuration]:
@@ -211,7 +245,8 @@ class DepthStudyConfig(RecipeConfig, Grid[Configuration]):
 
     def under(self, reading: Reading) -> "DepthStudyConfig":
         """The study under a reading."""
-        return self.model_copy(update=reading.changes)
+        changed = {name: None if value == "none" else value for name, value in reading.changes.items()}
+        return self.model_copy(update=changed)
 
     def of(self, configuration: Configuration) -> "DepthStudyConfig":
         """This configuration of the study under the reading of one of its grid."""
@@ -264,6 +299,15 @@ PRESETS = {
         head_size=16, batch_size=256, clip_norm=1.0, training_steps=1_000, checkpoint_every=500, evaluate_every=25,
         members_per_unit=4,
     ),
+    "details": DepthStudyConfig(
+        seeds=4, deepest_seeds=4, layers=(6,), layers_last=(6,), sweep_layers=(6,), sweep_seeds=4,
+        sweeps=("specification", "details"), members_per_unit=4,
+    ),
+    "details-three": DepthStudyConfig(
+        seeds=4, deepest_seeds=4, layers=(16,), layers_last=(16,), sweep_layers=(16,), sweep_seeds=4,
+        sweeps=("details",), steps=3, steps_last=3, heads=1, width=512, head_size=16, batch_size=256, clip_norm=1.0,
+        training_steps=600, checkpoint_every=300, evaluate_every=20, members_per_unit=1,
+    ),
     "paper": DepthStudyConfig(
         seeds=8, deepest_seeds=8, layers=tuple(range(1, 9)), layers_last=tuple(range(1, 9)), steps=5, steps_last=3,
         pool=2**20, heads=8, width=128, mlp_ratio=4.0, training_steps=10_000, batch_size=512, beta2=0.999,
@@ -275,5 +319,7 @@ COSTS = {
     "smoke": "under a minute on two cores",
     "laptop": "under 15 min on two cores",
     "workstation": "about 3 h on two cores by estimate; not run yet",
+    "details": "about 1 h on two cores by estimate: 176 models; not run yet",
+    "details-three": "about 2 h on two cores by estimate: 96 models of 16 layers, D = 3; not run yet",
     "paper": "128 models; made for a GPU",
 }

@@ -7,6 +7,8 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hopscope.claims import Samples
 from hopscope.studies.depth import values
 
@@ -54,7 +56,7 @@ def steps_in_order(evidence: "Evidence") -> Samples:
 
 
 def loss_with_enough_layers(evidence: "Evidence") -> Samples:
-    """Final partial loss of x_D of the deepest models that are asked for the whole chain (R9b).
+    """Final partial loss of x_D of the deepest models that are asked for the study's own chain (R9b, R9c).
 
     If they do not learn it either, that shallower ones do not says nothing of the bound.
     """
@@ -93,7 +95,9 @@ def gain_between_seeds(evidence: "Evidence") -> Samples:
     found = []
     for one, other in pairwise([*skills, *list(skills)[:1]]):
         learned, width = values.ranges_of_skill(skills[one])
-        if learned.any() and one != other:
+        if np.isnan(skills[one]).any() or np.isnan(skills[other]).any():
+            found.append(math.nan)
+        elif learned.any() and one != other:
             apart = abs(skills[other] - skills[one]).mean(axis=1)
             found.append(float((apart[learned] / width[learned]).mean()))
     return Samples(found, unit="seed", note="" if found else "no two seeds learned a step")

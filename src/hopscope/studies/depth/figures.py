@@ -37,7 +37,7 @@ def figures(config: DepthStudyConfig) -> tuple[Figure, ...]:
             found.append(chart("information_flow", lambda evidence: draw(*flow)))
         if "steps" in config.sweeps:
             found.append(_steps_by_depth(config))
-        if "specification" in config.sweeps:
+        if len(config.readings()) > 1:
             found.append(_specification(config))
     return tuple(found)
 
@@ -199,5 +199,10 @@ def grouped_readings(config: DepthStudyConfig) -> list[Reading]:
 
 
 def reading_label(config: DepthStudyConfig, reading: Reading) -> str:
-    """Every axis of a reading in words, also those that are the study's own."""
-    return ", ".join(reading_word(name, getattr(config.under(reading), name)) for name in AXES)
+    """Every axis of the specification in words, also those that are the study's own, and further changes."""
+    here = config.under(reading)
+    further = {name: value for name, value in reading.changes.items() if name not in AXES}
+    if "specification" not in config.sweeps:
+        return reading.words or "as configured"
+    axes = {name: getattr(here, name) for name in AXES}
+    return ", ".join(reading_word(name, value) for name, value in {**axes, **further}.items())
