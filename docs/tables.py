@@ -282,6 +282,27 @@ def controls() -> str:
     return _markdown(["claim", "control", "which must not be"], [*rows.values()])
 
 
+def memoriser() -> str:
+    """How far the model that was set by hand knows the training mappings of four values, by split."""
+    from hopscope.studies.permutation.config import Configuration, PermutationStudyConfig
+    from hopscope.studies.permutation.probes.posterior import measure_posteriors, training_mappings
+    from hopscope.tasks.permutation import PermutationTask
+    from hopscope.zoo import memoriser as by_hand
+
+    rows = []
+    for split in range(10):
+        config = PermutationStudyConfig(split_seed=split)
+        task = PermutationTask(config.task(Configuration.parse("d32/2 plain V=4")))
+        known = {tuple(mapping) for mapping in training_mappings(task).tolist()}
+        held_out = [mapping for mapping in permutations(range(1, 5)) if mapping not in known]
+        found = measure_posteriors(by_hand.memoriser(held_out), task, config.evaluation_limit)
+        floors = (f"{found[name]:.4f}" for name in ("uniform_floor", "training_floor"))
+        loss, share = (found[name][0] for name in ("train_loss_exhaustive", "memorised_share"))
+        rows.append([str(split), *floors, f"{loss:.4f}", f"{share:.3f}"])
+    head = ["split", "loss of the uniform observer", "of the one that knows", "of the model", "share of the way"]
+    return _markdown(head, rows)
+
+
 def two_proofs(run: str) -> str:
     """How many heads the circuits of a run have by each proof, and what the heads that one of them counts alone do."""
     from hopscope.circuits.config import LEAST_EFFECT
@@ -516,6 +537,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "judged-anew": judged_anew,
     "two-proofs": two_proofs,
     "controls": controls,
+    "memoriser": memoriser,
     "story": story,
     "speed": speed,
     "growth": growth,
