@@ -1,8 +1,11 @@
-"""Keep what a finished run concluded under docs/results: `python docs/collect.py RUN permutation/laptop`.
+"""Keep what a finished run concluded under docs/results: `python docs/collect.py RUN permutation/laptop [EVERY]`.
 
 The copy is a slim run folder (`hopscope.runs.slim_copy`): evidence table, claims, registration, page and the data of
 the figures, and of the drawings only those that README.md or a page under docs/ shows.  Everything else is made again
 by the command that docs/results/README.md names, or by `hopscope report`.
+
+With EVERY, a whole number, the evidence table keeps of every curve of training its first and last point and every so
+many in between: the curves of hundreds of models are most of its bytes, and no claim reads them but at their ends.
 """
 
 import json
@@ -18,9 +21,11 @@ DOCS = Path(__file__).resolve().parent
 
 def main(arguments: list[str], docs: Path = DOCS) -> int:
     """Copy a run."""
-    if len(arguments) != 2:
+    every = arguments.pop() if len(arguments) == 3 else "1"
+    if len(arguments) != 2 or not every.isdecimal() or int(every) < 1:
         print(
-            "collect: expected RUN and NAME, as in: python docs/collect.py runs/… permutation/laptop",
+            "collect: expected RUN, NAME and possibly a whole number, as in: python docs/collect.py runs/… "
+            "permutation/laptop 20",
             file=sys.stderr,
         )
         return 2
@@ -31,7 +36,21 @@ def main(arguments: list[str], docs: Path = DOCS) -> int:
         print(error, file=sys.stderr)
         return 2
     _without_folder(to / "study.json")
+    if int(every) > 1:
+        thin(to / "evidence.parquet", int(every))
     return 0
+
+
+def thin(evidence: Path, every: int) -> None:
+    """Leave out most points of the curves of training, in place."""
+    import pyarrow.parquet as parquet
+
+    table = parquet.read_table(evidence)
+    frame = table.select(["member", "split", "metric", "part", "measure"]).to_pandas()
+    of = frame.groupby(["member", "split", "metric", "part", "measure"], dropna=False, sort=False)
+    place, last = of.cumcount(), of["member"].transform("size") - 1
+    kept = (frame["measure"] != "training") | (place % every == 0) | (place == last)
+    parquet.write_table(table.filter(kept.to_numpy()), evidence, compression="zstd")
 
 
 def shown(folder: Path, docs: Path = DOCS) -> set[str]:

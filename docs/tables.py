@@ -299,7 +299,13 @@ def memoriser() -> str:
         floors = (f"{found[name]:.4f}" for name in ("uniform_floor", "training_floor"))
         loss, share = (found[name][0] for name in ("train_loss_exhaustive", "memorised_share"))
         rows.append([str(split), *floors, f"{loss:.4f}", f"{share:.3f}"])
-    head = ["split", "loss of the uniform observer", "of the one that knows", "of the model", "share of the way"]
+    head = [
+        "split",
+        "loss of the uniform observer",
+        "of the one that knows",
+        "of the model",
+        "share of the way",
+    ]
     return _markdown(head, rows)
 
 

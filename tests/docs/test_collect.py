@@ -4,7 +4,9 @@ import importlib.util
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from pyarrow import parquet
 
 from hopscope.runs import is_slim
 
@@ -32,11 +34,31 @@ def test_a_run_is_kept_with_the_pictures_that_a_page_shows(collect, small_run, t
     assert json.loads((kept / "claims.json").read_text(encoding="utf-8")) == claims
 
 
+def test_curves_may_be_thinned_and_nothing_else(collect, small_run, tmp_path):
+    assert collect.main([str(small_run), "permutation/small"], tmp_path / "docs") == 0
+    assert collect.main([str(small_run), "permutation/thin", "3"], tmp_path / "docs") == 0
+    whole, thin = (parquet.read_table(tmp_path / "docs" / "results" / "permutation" / name / "evidence.parquet")
+                   for name in ("small", "thin"))  # fmt: skip
+    assert thin.schema == whole.schema and thin.num_rows < whole.num_rows
+    whole, thin = whole.to_pandas(), thin.to_pandas()
+    others = [frame[frame["measure"] != "training"].reset_index(drop=True) for frame in (whole, thin)]
+    assert others[0].equals(others[1])
+    curve = {"member": 0, "measure": "training", "metric": "loss", "split": "held_out"}
+    steps = [
+        frame.loc[(frame[[*curve]] == pd.Series(curve)).all(axis=1), "step"].tolist()
+        for frame in (whole, thin)
+    ]
+    assert steps[1] == [
+        step for place, step in enumerate(steps[0]) if place % 3 == 0 or place == len(steps[0]) - 1
+    ]
+    assert collect.main([str(small_run), "permutation/thin", "0"], tmp_path / "docs") == 2
+
+
 def test_a_folder_that_is_no_finished_run_is_refused(collect, tmp_path, capsys):
     assert collect.main([str(tmp_path), "permutation/small"], tmp_path / "docs") == 2
     assert collect.main([], tmp_path / "docs") == 2
     said = capsys.readouterr().err.splitlines()
-    assert len(said) == 2 and said[1].startswith("collect: expected RUN and NAME")
+    assert len(said) == 2 and said[1].startswith("collect: expected RUN, NAME")
 
 
 def test_the_record_of_a_users_study_names_its_file_without_its_folder(collect, tmp_path):
