@@ -400,7 +400,7 @@ PROTOCOL = [
         lambda: judged(lambda e: {"recall": high(e)} | dict.fromkeys(("elimination", "order"), set_aside(low(e))),
                        dict.fromkeys(("recall", "elimination", "order"), HIGH)),
         REPRODUCED,  # the words name every part that was set aside, and why; a registered rule is seen as changed
-        says="^all 10 of 10 seeds meet it.* · elimination: below the task · order: below the task;",
+        says="^recall: all 10 of 10 seeds meet it.* · elimination: below the task · order: below the task;",
     ),
     Adversary(
         "a theorem with one exception",
