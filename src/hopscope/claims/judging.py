@@ -121,20 +121,16 @@ def _combined(claim: Claim, parts: dict[str, Part], scale: Scale) -> Judgement:
     judgements = {name: part.judgement for name, part in parts.items()}
     if [*judgements] == [""]:
         return judgements[""]
-    about = {name: each for name, each in judgements.items() if not parts[name].excluded}
-    judgement = combine_parts(about or judgements, need=claim.need)
-    aside = {
-        name: f"{name}: {each.words}" for name, each in judgements.items() if about and name not in about
-    }
-    if aside:
-        left = [f"{name}: {each.words}" for name, each in about.items()]
-        judgement = judgement.model_copy(update={"words": " · ".join([*left, *aside.values()])})
+    left = [name for name in judgements if not parts[name].excluded] or [*judgements]
+    aside = [name for name in judgements if name not in left]
+    judgement = combine_parts(
+        {name: judgements[name] for name in (*left, *aside)}, need=claim.need, aside=aside
+    )
     if claim.summary is None or judgement.verdict is Verdict.NOT_RUN:
         return judgement
     words = words_of(claim, "summary", judgements)
-    words = " · ".join(
-        [words, *(said for name, said in aside.items() if judgements[name].words not in words)]
-    )
+    unsaid = [f"{name}: {judgements[name].words}" for name in aside if judgements[name].words not in words]
+    words = " · ".join([words, *unsaid])
     if scale.missing and not scale.here:
         words = f"below the protocol's scale: {scale.missing}; {words}"
     return judgement.model_copy(update={"words": words})

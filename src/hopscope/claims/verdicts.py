@@ -12,7 +12,7 @@ reproduce nor refute: its numbers are shown, its verdict is inconclusive, and th
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from enum import StrEnum
 from typing import Literal, cast
 
@@ -227,7 +227,9 @@ def interval_verdict(
     return Verdict.INCONCLUSIVE, f"{shown} reaches across the threshold"
 
 
-def combine_parts(parts: Mapping[str, Judgement], *, need: Literal["all", "any"] = "all") -> Judgement:
+def combine_parts(
+    parts: Mapping[str, Judgement], *, need: Literal["all", "any"] = "all", aside: Collection[str] = ()
+) -> Judgement:
     """Combine the named thresholds of one claim.
 
     With need = ``all`` the claim is refuted if any part is, and reproduced if every part is.  With
@@ -237,6 +239,7 @@ def combine_parts(parts: Mapping[str, Judgement], *, need: Literal["all", "any"]
     Args:
         parts: judgements of one number each, under the names that value, interval and words will use.
         need: whether the claim says that all parts hold, or that at least one does.
+        aside: parts that the claim is not about: the words name them, and they decide nothing.
     """
     ran = {name: part for name, part in parts.items() if part.verdict is not Verdict.NOT_RUN}
     if not ran:
@@ -244,7 +247,7 @@ def combine_parts(parts: Mapping[str, Judgement], *, need: Literal["all", "any"]
     values = {name: part.value for name, part in ran.items() if isinstance(part.value, float)}
     intervals = {name: cast(Interval | None, ran[name].interval) for name in values}
     return Judgement(
-        verdict=_combined_verdict([part.verdict for part in parts.values()], need),
+        verdict=_combined_verdict([part.verdict for name, part in parts.items() if name not in aside], need),
         value=values or None,
         interval=intervals or None,
         n=min(part.n for part in ran.values()),
