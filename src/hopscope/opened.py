@@ -194,7 +194,7 @@ class Run(RunFolder):
             UserError: no such member or checkpoint; the circuit does not fit; the member has learned nothing.
         """
         model, task = model_and_task(self, member, step, task=self._task)
-        return transferred(model, task, circuit)
+        return transferred(model, task, [circuit])[0]
 
     def _task(self, unit: UnitFolder) -> TaskOnDevice:
         job = job_of(unit)

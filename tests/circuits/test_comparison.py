@@ -68,20 +68,20 @@ def test_bounds_are_plain_interventions(model, task, circuit):
 
 def test_a_circuit_in_its_own_model_is_that_of_the_reading(model, task):
     reading = read_circuit(model, task, READER)
-    found = transferred(model, task, reading.circuit, READER)
+    found = transferred(model, task, [reading.circuit], READER)[0]
     assert (found.full, found.rules, found.recomputed) == tuple(
         reading.loss[name] for name in ("full", "rules", "recomputed")
     )
 
 
 def test_a_circuit_without_a_path_reads_nothing(model, task):
-    found = transferred(model, task, Circuit(paths=()), READER)
+    found = transferred(model, task, [Circuit(paths=())], READER)[0]
     assert found.full < 0.01 < 0.5 < min(found.rules, found.recomputed)
 
 
 def test_what_does_not_fit_is_said(model, task, circuit):
     deep = Circuit(paths=(circuit.paths[0].model_copy(update={"layer": 19}),))
     with pytest.raises(UserError, match="found layer 19, head 0"):
-        transferred(model, task, deep, READER)
+        transferred(model, task, [deep], READER)
     with pytest.raises(UserError, match="expected a model that has learned something"):
         path_bounds(Transformer.initial(model.config, torch.tensor([3])), task, circuit, READER)

@@ -14,7 +14,7 @@ from hopscope.circuits.built_in_tasks import ReadTask, circuit_task_of
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.config import ReaderConfig
 from hopscope.circuits.criteria import FaithfulnessCriterion
-from hopscope.circuits.execution import Execution, Slot
+from hopscope.circuits.execution import Execution, Mode, Slot
 from hopscope.circuits.virtual_model import quickest
 from hopscope.errors import UserError
 from hopscope.models.patterns import Uniform, reads_nothing
@@ -76,7 +76,7 @@ def path_bounds(
         UserError: the circuit does not fit the model.
     """
     config = config or ReaderConfig()
-    execution, criterion = _reported(model, task, circuit, config)
+    execution, criterion = _reported(model, task, [circuit], config)
     rules = circuit.rules(execution.grammar, execution.slots)
     outside = [slot for slot, rule in rules.items() if reads_nothing(rule)]
 
@@ -106,34 +106,37 @@ def path_bounds(
 
 
 def transferred(
-    model: Transformer, task: ReadTask, circuit: Circuit, config: ReaderConfig | None = None
-) -> Transferred:
-    """What a circuit, such as one that was read in another seed, reaches in a model.
+    model: Transformer, task: ReadTask, circuits: Sequence[Circuit], config: ReaderConfig | None = None
+) -> list[Transferred]:
+    """What circuits, such as those that were read in other seeds, reach in a model; one entry for each circuit.
 
     Args:
         model, task, config: as of `path_bounds`.
-        circuit: whose layers and heads are meant as they are numbered.
+        circuits: whose layers and heads are meant as they are numbered.
 
     Raises:
-        UserError: the circuit does not fit the model.
+        UserError: a circuit does not fit the model.
     """
-    execution, criterion = _reported(model, task, circuit, config or ReaderConfig())
-    rules, recomputed = (
-        criterion.loss(circuit.run(execution, mode).predictions, execution.grammar.batch)
-        for mode in ("rules", "recomputed")
-    )
-    return Transferred(criterion.full, rules, recomputed)
+    execution, criterion = _reported(model, task, circuits, config or ReaderConfig())
+
+    def loss(circuit: Circuit, mode: Mode) -> float:
+        return criterion.loss(circuit.run(execution, mode).predictions, execution.grammar.batch)
+
+    return [
+        Transferred(criterion.full, loss(circuit, "rules"), loss(circuit, "recomputed"))
+        for circuit in circuits
+    ]
 
 
 def _reported(
-    model: Transformer, task: ReadTask, circuit: Circuit, config: ReaderConfig
+    model: Transformer, task: ReadTask, circuits: Sequence[Circuit], config: ReaderConfig
 ) -> tuple[Execution, FaithfulnessCriterion]:
     """The model on the sequences that everything about a circuit is reported on."""
     put = circuit_task_of(task)
     shape = put.model(model).config
     batch = put.batch(config.seed, config.validation or put.validation, "report")
     grammar = put.grammar(batch, causal=shape.causal)
-    for path in circuit.paths:
+    for path in (path for circuit in circuits for path in circuit.paths):
         if path.layer >= shape.layers or path.head >= shape.heads or path.roles not in grammar.roles:
             raise UserError(
                 f"circuit: expected rows and heads of a model of {shape.layers} layers with {shape.heads} heads, "

@@ -138,6 +138,28 @@ def bounds(config: ChainsConfig, evidence: "Evidence") -> Drawing:
     return chart.facet(facet("seed", panels), columns=1).resolve_scale(y="independent"), rows
 
 
+def transfers(config: ChainsConfig, evidence: "Evidence") -> Drawing:
+    """How much of what a seed learned the circuit of every seed keeps in it: models against circuits."""
+    found = evidence.rows("transferred_share") if "transferred_share" in evidence else None
+    rows: list[Row] = []
+    for member, part, share in (
+        [] if found is None else zip(found["member"], found["part"], found["value"], strict=True)
+    ):
+        owner = int(part.removeprefix("member "))
+        rows.append(
+            {"model": config.names[int(member)], "circuit": config.names[owner], "share": f"{share:.2f}",
+             "kept": short(share)}
+        )  # fmt: skip
+    across, down = (list(dict.fromkeys(row[name] for row in rows)) for name in ("circuit", "model"))
+    top = alt.Axis(orient="top", labelAngle=0, grid=False)
+    x = alt.X("circuit:N", title="circuit of", sort=across, axis=top)
+    y = alt.Y("model:N", title="run in the model of", sort=down, axis=alt.Axis(grid=False))
+    chart = matrix(
+        table("transfers", "model circuit share", "kept"), x, y, "kept", "share", "kept of what was learned"
+    )
+    return chart.properties(width=62 * len(across), height=alt.Step(24)), rows
+
+
 def controls(config: ChainsConfig, evidence: "Evidence") -> Drawing:
     """Loss of each model, its circuit, all else, and random circuits of the same size: a row for each member."""
     ends = ("random_circuits_low", "random_circuits_high")

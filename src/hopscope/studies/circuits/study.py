@@ -5,6 +5,7 @@ from hopscope.studies.circuit_study.figures import charts, timeline
 from hopscope.studies.circuit_study.members import circuits_of_members
 from hopscope.studies.circuit_study.page import names
 from hopscope.studies.circuit_study.proof import proofs_of_members
+from hopscope.studies.circuit_study.transfers import circuits_in_other_members
 from hopscope.studies.circuits.claims import claims
 from hopscope.studies.circuits.config import COSTS, PRESETS, CircuitsConfig
 from hopscope.studies.retrieval import losses_at_the_end
@@ -15,10 +16,15 @@ study = Study(
     question="models of many layers follow a chain: which heads do it, how, and whether seeds agree",
     options=CircuitsConfig(),
     units=jobs,
-    analyses=(losses_at_the_end, circuits_of_members, proofs_of_members(read_again=True)),
+    analyses=(
+        losses_at_the_end,
+        circuits_of_members,
+        proofs_of_members(read_again=True),
+        circuits_in_other_members,
+    ),
     claims=claims(),
     figures=lambda options: (
-        *charts(options, "reads", "controls", "modes", "bounds"),
+        *charts(options, "reads", "controls", "modes", "bounds", "transfers"),
         timeline(options),
         *charts(options, "gallery"),
     ),
