@@ -309,6 +309,41 @@ def memoriser() -> str:
     return _markdown(head, rows)
 
 
+def transfers(run: str) -> str:
+    """What share of what a member learned is kept by the circuit of every member, run in it by rules."""
+    from hopscope.runs import RunFolder
+    from hopscope.runs.evidence import Evidence
+
+    found = Evidence.read(RunFolder.open(RESULTS / run)).rows("transferred_share")
+    table = found.pivot(index="member", columns="part", values="value")
+    table = table[sorted(table.columns, key=lambda part: int(part.split()[-1]))]
+    rows = [
+        [f"member {member}", *(f"{share:.2f}" for share in shares)] for member, *shares in table.itertuples()
+    ]
+    return _markdown(["run in the model of", *(f"circuit of {part}" for part in table.columns)], rows)
+
+
+def reread(run: str) -> str:
+    """How far the circuits of one member's readings are apart, beside those of different members, by both proofs."""
+    from hopscope.runs import RunFolder
+    from hopscope.runs.evidence import Evidence
+
+    evidence = Evidence.read(RunFolder.open(RESULTS / run))
+    columns = []
+    for proof in ("", "rules_"):
+        own = evidence.rows(f"{proof}reread_distance").set_index("member")["value"]
+        between = evidence.rows(f"{proof}circuit_distance").groupby("member")["value"]
+        columns += [own, between.mean(), between.min()]
+    rows = [
+        [f"member {member}", *(f"{column[member]:.2f}" if member in column else "–" for column in columns)]
+        for member in columns[0].index
+    ]
+    of = ("its own readings", "other members, mean", "other members, nearest")
+    return _markdown(
+        ["", *(f"{each} ({proof})" for proof in ("both proofs", "rules alone") for each in of)], rows
+    )
+
+
 def two_proofs(run: str) -> str:
     """How many heads the circuits of a run have by each proof, and what the heads that one of them counts alone do."""
     from hopscope.circuits.config import LEAST_EFFECT
@@ -542,6 +577,8 @@ TABLES: dict[str, Callable[..., str]] = {
     "verdicts": verdicts,
     "judged-anew": judged_anew,
     "two-proofs": two_proofs,
+    "transfers": transfers,
+    "reread": reread,
     "controls": controls,
     "memoriser": memoriser,
     "story": story,

@@ -151,7 +151,7 @@ def refused(call):
 def test_a_field_that_does_not_exist_is_refused_with_the_one_that_was_meant(tmp_path):
     out = tmp_path / "runs"
     said = refused(lambda: hopscope.run("depth", "smoke", out=out, seedz=3))
-    assert said == "study 'depth': no field 'seedz'; did you mean 'seeds'?"
+    assert all(part in said for part in ("study 'depth'", "'seedz'", "'seeds'"))
     said = refused(lambda: hopscope.run("permutation", "smoke", out=out, fields={"zzz": 3}))
     assert said.startswith("study 'permutation': no field 'zzz'; expected one of the fields seeds, ")
     assert refused(lambda: hopscope.Study(name="a", seedz=3)).endswith("'seedz'; did you mean 'seeds'?")

@@ -90,18 +90,14 @@ TORCH_FREE = [
     "measures",
     "studies/retrieval",
     "studies/study",
-    "studies/llm/config",
-    "studies/tiny_lm/config",
     "language/corpus/depth",
     "language/corpus/file",
     "language/corpus/steps",
-    *(f"studies/circuit_study/{part}" for part in ("charts", "claims", "figures", "members", "page")),
-    "studies/circuits/claims",
-    *(f"studies/emergence/{part}" for part in ("charts", "claims", "events", "figures", "measures", "page")),
-    *(f"studies/depth/{part}" for part in ("claims", "figures", "page", "values")),
-    *(f"studies/permutation/{part}" for part in ("claims", "figures", "figures_own", "measures", "page")),
-    *(f"studies/tiny_lm/{part}" for part in ("claims", "figures", "members", "page")),
-    *(f"studies/llm/{part}" for part in ("claims", "figures", "measurements", "page")),
+    *(
+        f"studies/{path.parent.name}/{path.stem}"
+        for path in sorted(SOURCE.glob("studies/*/*.py"))
+        if path.stem not in ("analysis", "clamps", "proofs")  # they run models
+    ),
 ]
 """What says what a run found is among them: concluding a run, or building its page, does not wait for torch."""
 HEAVY = {"torch", "jax", "transformers", "inspect_ai"}

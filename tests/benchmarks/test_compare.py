@@ -13,7 +13,6 @@ from rich.console import Console
 
 Load = Callable[[str], ModuleType]
 
-DEPTH_NAMES = ["hopscope_depth", "hopscope_depth_general", "plain_pytorch_depth", "jax_depth"]
 # Options that every process has.
 GIVEN = {
     "depth-mlp": {"mlp-ratio": 4},
@@ -192,32 +191,12 @@ def test_only_the_contestants_asked_for_play(load: Load, tmp_path: Path) -> None
     assert [each["name"] for each in result["contestants"]] == ["plain_pytorch"]
 
 
-@pytest.mark.parametrize(
-    ("model", "names"),
-    [
-        (
-            "permutation",
-            [
-                "hopscope_ensemble",
-                "hopscope_general",
-                "page_loop",
-                "page_loop_twice",
-                "plain_pytorch",
-                "jax_vmap",
-            ],
-        ),
-        *((name, DEPTH_NAMES) for name in ("depth", "depth-mlp", "transformer-d", "transformer-a")),
-    ],
-)
-def test_the_contestants_of_a_model_are_scripts_that_exist(
-    load: Load, benchmarks: Path, model: str, names: list[str]
-) -> None:
-    found = load("compare").MODELS[model]
-    contestants = found.contestants()
-    assert [each.name for each in contestants] == names
-    assert contestants[0].name == found.ours
-    assert all(each.script.parent == benchmarks and each.script.exists() for each in contestants)
-    assert all(each.given == GIVEN.get(model, {}) for each in contestants)
+def test_the_contestants_of_a_model_are_scripts_that_exist(load: Load, benchmarks: Path) -> None:
+    for model, found in load("compare").MODELS.items():
+        contestants = found.contestants()
+        assert contestants[0].name == found.ours
+        assert all(each.script.parent == benchmarks and each.script.exists() for each in contestants)
+        assert all(each.given == GIVEN.get(model, {}) for each in contestants)
 
 
 def fake_peak(load: Load, folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:

@@ -148,20 +148,21 @@ def test_attention_of_the_last_x_is_shown_head_by_head(page, forward_cases):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "parts"),
     [
-        ("23 16", "Expected tokens from 1 to 5, found “6” at place 4."),
-        ("23 24", "Expected one y for each x, found 2→3 and then 2→4."),
-        ("23 13", "Expected another y for every x, found 2→3 and then 1→3."),
-        ("", "Type tokens x y x y …, each from 1 to 5."),
-        ("23 15 44 32 51 1", "Expected at most 10 tokens, found 11."),
+        ("23 16", ("1 to 5", "“6” at place 4")),
+        ("23 24", ("2→3", "2→4")),
+        ("23 13", ("2→3", "1→3")),
+        ("", ("Type tokens", "1 to 5")),
+        ("23 15 44 32 51 1", ("at most 10", "found 11")),
     ],
 )
-def test_bad_input_is_one_clear_line_and_breaks_nothing(page, text, words):
+def test_bad_input_is_one_clear_line_and_breaks_nothing(page, text, parts):
     explorer = page.locator("figure.explorer")
     typed = explorer.locator("[name=tokens]")
     typed.fill(text)
-    assert explorer.locator("[role=alert]").inner_text() == words
+    said = explorer.locator("[role=alert]").inner_text()
+    assert all(part in said for part in parts) and "\n" not in said
     assert not explorer.locator(".drawing").is_visible()
     assert explorer.locator(".summary").inner_text() == ""
     typed.fill("23 1")
@@ -224,7 +225,7 @@ def test_models_that_do_not_load_are_one_line(tmp_path, open_page):
     build_report([run], run / "report.html")
     page = open_page(run / "report.html")
     said = page.locator("figure.explorer [role=alert]").inner_text()
-    assert said == "The explorer could not start: readout.bias: expected shape 6, found null"
+    assert all(part in said for part in ("readout.bias", "shape 6", "null"))
     assert page.locator("figure.explorer form:visible").count() == 0
     assert len(page.complaints) == 1
     page.wait_for_selector("html[data-charts=ready]", state="attached")
@@ -237,10 +238,8 @@ def test_numbers_tell_where_they_are_from(tmp_path, open_page):
     page = open_page(run / "report.html")
     worked = page.locator("figure.worked").first
     origin = "units/7f/analysis/worked-step-5100.json · sequences.3.probabilities.1"
-    assert worked.locator(".origin").inner_text() == f"Probabilities from {origin}, by step and value."
+    assert origin in worked.locator(".origin").inner_text()
     assert worked.locator(".ours").nth(6).get_attribute("title") == f"{origin}.1.1"
     assert worked.locator(".theirs").all_text_contents() == [""] * 6 + ["0.9991", "0.000", "", ""]
     weights = page.locator("figure.explorer .origin").inner_text()
-    assert weights == (
-        "Computed in this page from the weights in units/7f/checkpoints/step-000005100.safetensors · member 3."
-    )
+    assert "units/7f/checkpoints/step-000005100.safetensors · member 3" in weights

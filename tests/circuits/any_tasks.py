@@ -231,3 +231,25 @@ def sum_model(task, first=1.0, second=1.0):
         },
         positions="learned",
     )
+
+
+class Where(hs.Task):
+    """Tokens in a random order, then one of them again: at which place does it, or a later token, stand?"""
+
+    symbols: int = 5
+    later: int = 0
+
+    def shape(self):
+        return hs.Shape(
+            inputs="tokens",
+            input_size=self.symbols,
+            positions=self.symbols + 1,
+            readout=(self.symbols,),
+            output_size=self.symbols,
+        )
+
+    def sample(self, draws):
+        order = draws.permutation("order", self.symbols)
+        asked = draws.integers("asked", self.symbols, (1,))
+        place = (order == (asked + self.later) % self.symbols).long().argmax(-1, keepdim=True)
+        return hs.Batch(inputs=torch.cat((order, asked), -1), targets=place)

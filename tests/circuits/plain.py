@@ -3,6 +3,7 @@
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from hopscope.models.patterns import (
@@ -53,7 +54,8 @@ def weights(batch, causal, rule, sample, row, alike=None) -> torch.Tensor:
         found[row] = 1.0
         return found
     if isinstance(rule, History | MeanMap):
-        found = mean_weights(batch, rule, sample, row, alike)
+        weigh = weights_by_match if rule.by == "match" else mean_weights
+        found = weigh(batch, rule, sample, row, alike)
         return found / found.sum() if found.sum() > 0 else torch.eye(len(found))[row]
     chosen = keys(batch, causal, rule, sample, row) or [row]
     found[chosen] = 1.0 / len(chosen)
@@ -71,6 +73,31 @@ def mean_weights(batch, rule, sample, row, alike) -> torch.Tensor:
                 if rule.by == "position" or batch.inputs[0, other, key] == batch.inputs[0, sample, key]
             ]
             found[key] = sum(same) / len(same)
+    return found
+
+
+def weights_by_match(batch, rule, sample, row, alike) -> torch.Tensor:
+    """Weight of every key that a rule reads: a score for its place and whether it holds the row's symbol.
+
+    Of the samples whose row has the same symbol, least squares over scores and one constant for each sample.
+    """
+    tokens = batch.inputs[0]
+    like = [other for other in alike if tokens[other, row] == tokens[sample, row]]
+    seen = [key for key in range(tokens.shape[1]) if any(alike[other][row, key] > 0 for other in like)]
+
+    def column(other, key):
+        return 2 * seen.index(key) + int(tokens[other, key] == tokens[other, row])
+
+    design, logs = np.zeros((len(like) * len(seen), 2 * len(seen) + len(like))), []
+    for number, other in enumerate(like):
+        for key in seen:
+            design[len(logs), [column(other, key), 2 * len(seen) + number]] = 1.0
+            logs.append(np.log(max(float(alike[other][row, key]), 1e-30)))
+    scores = np.linalg.lstsq(design, np.array(logs), rcond=None)[0]
+    found = torch.zeros(tokens.shape[1])
+    for key in seen:
+        if isinstance(rule, MeanMap) or has(batch, rule.keys, sample, key):
+            found[key] = float(np.exp(scores[column(sample, key)]))
     return found
 
 

@@ -14,11 +14,12 @@ from hopscope.circuits.built_in_tasks import circuit_task_of, task_of
 from hopscope.circuits.config import NOT_LEARNED, READ, UNEXPLAINED, ReaderConfig
 from hopscope.circuits.reader import Reading, read_circuit
 from hopscope.errors import UserError
+from hopscope.models.patterns import MeanMap
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import TaskReference
 from hopscope.tasks.retrieval import RetrievalTask
 
-from .any_tasks import Lookup, Pairs, Sum, lookup_model, on_device, pairs_model, sum_model
+from .any_tasks import Lookup, Pairs, Sum, Where, lookup_model, on_device, pairs_model, sum_model
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 QUICK = ReaderConfig(orders=1, random_circuits=7)
@@ -182,6 +183,21 @@ def test_a_trained_member_of_an_example_on_tokens():
     loss = reading.loss
     assert loss["rules"] < reading.threshold < 1.0 < loss["complement"]
     assert sum(loss["random_circuits"]) / 7 > 1.0
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_weights_by_match_say_that_a_row_finds_its_own_token_and_not_another(later):
+    """The attention of both hangs on symbols of row and key together; only the first is a match."""
+    task, model = Where(later=later), hs.Model(layers=1, heads=1, width=32)
+    ensemble = hs.train(task, model, hs.Training(steps=400, batch_size=64, learning_rate=3e-3))
+    reading = read(task, ensemble.transformer)
+    assert reading.loss["full"] < 0.05
+    (path,) = reading.circuit.paths
+    if later:
+        assert reading.verdict == f"{UNEXPLAINED}: no rule for layer 0, head 0: position 5 → learned"
+    else:
+        assert (reading.verdict, path.rule) == (READ, MeanMap(by="match"))
+        assert reading.loss["rules"] < reading.threshold < 1.0 < min(reading.loss["random_circuits"])
 
 
 # The setting.

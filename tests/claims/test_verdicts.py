@@ -182,7 +182,7 @@ def test_a_missing_number_is_not_judged(bad):
 def test_what_never_happened_has_no_mean():
     found = judge_always([0.5, math.inf], LOSS, source_n=1)
     assert (found.verdict, found.value, found.interval, found.n) == (Verdict.REFUTED, None, None, 2)
-    assert found.words == "1 of 2 seeds violates it; the worst never happened"
+    assert "1 of 2 seeds" in found.words and "never" in found.words
 
 
 # Parts

@@ -159,7 +159,8 @@ def test_a_ledger_that_is_gone_is_made_again_as_it_was(whole_copy):
     path.unlink()
     command = [sys.executable, "-m", "hopscope", "claims", str(whole_copy), "--json"]
     done = subprocess.run(command, capture_output=True, check=True, text=True)
-    assert done.stderr == f"hopscope: {path}: made again from the evidence (it was gone)\n"
+    (line,) = done.stderr.splitlines()
+    assert str(path) in line and "gone" in line
     assert path.read_bytes() == whole and json.loads(done.stdout) == json.loads(whole)
 
 

@@ -326,9 +326,8 @@ def test_workers_fit_the_cores(layouts, cores, expected):
 
 
 def test_really_measured(monkeypatch, start):
-    monkeypatch.setattr(timing, "REPAID_SECONDS", 0.0)
     monkeypatch.setattr(timing, "speed", partial(timing.speed, seconds=0.05))
-    run, size = start(config_of(), threads=2)
+    run, size = start(config_of(**LONG), threads=2)
     (event,) = run.events()
     assert event["kind"] == "layout measured", event
     assert [(each["workers"], each["threads"]) for each in event["tried"]] == [(2, 1), (1, 2)]

@@ -458,23 +458,20 @@ def refused(*interventions, means: Means | None = None, **changes):
             [ReplacePattern(layer=0, by="one_hot", relation="next")],
             r"relation: expected one of \['partner', 'past'\], found 'next'",
         ),
-        (
-            [ReplacePattern(layer=0, by="mean")],
-            "by = 'mean': expected means of a reference batch, found none",
-        ),
-        ([AblateHead(layer=0, by="mean")], "by = 'mean': expected means of a reference batch, found none"),
-        ([AblateMLP(layer=0, by="mean")], "by = 'mean': expected means of a reference batch, found none"),
+        ([ReplacePattern(layer=0, by="mean")], "by = 'mean': expected means .*found none"),
+        ([AblateHead(layer=0, by="mean")], "by = 'mean': expected means .*found none"),
+        ([AblateMLP(layer=0, by="mean")], "by = 'mean': expected means .*found none"),
         (
             [ReplacePattern(layer=0, by="matrix", matrix=((1.0, 0.0), (0.0, 1.0)))],
             r"matrix: expected shape \(11, 11\), found \(2, 2\)",
         ),
         (
             [SwapValues(layer=0, what="symbol", first=Site(roles={"kind": 0}), second=site(1))],
-            "site: expected roles that exactly one position of every sample has, found {'kind': 0}",
+            "site: expected roles .*found {'kind': 0}",
         ),
         (
             [SwapValues(layer=0, what="symbol", first=site(1), second=site(11))],
-            "site: expected roles that exactly one position of every sample has, found {'slot': 11}",
+            "site: expected roles .*found {'slot': 11}",
         ),
         (
             [SwapValues(layer=0, what="symbol", first=site(1), second=site(2, "next"))],
@@ -491,7 +488,7 @@ def refused(*interventions, means: Means | None = None, **changes):
         ),
         (
             [SwapAttention(layer=0, first=Site(roles={"kind": 1}), second=site(2))],
-            "site: expected roles that exactly one position of every sample has, found {'kind': 1}",
+            "site: expected roles .*found {'kind': 1}",
         ),
         ([EqualizeAttention(layer=3, keys={})], "layer: expected 0 to 2, found 3"),
         (

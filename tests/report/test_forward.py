@@ -55,17 +55,13 @@ def test_the_comparison_notices_another_pass(forward_cases, change):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("readout.bias", "readout.bias: expected shape 6, found null"),
-        ("embed.position.weight", "embed.position.weight: expected shape 9,10, found null"),
-    ],
+    ("name", "shape"), [("readout.bias", "shape 6,"), ("embed.position.weight", "shape 9,10,")]
 )
-def test_a_missing_weight_is_named(forward_cases, name, words):
+def test_a_missing_weight_is_named(forward_cases, name, shape):
     model = forward_cases.cases()[0]["model"]
     del model["weights"][name]
     body = "try { forward.load(input); return 'loaded'; } catch (error) { return error.message; }"
-    assert evaluate(body, model) == words
+    assert all(part in evaluate(body, model) for part in (name, shape, "null"))
 
 
 def read(tokens, values):
@@ -108,13 +104,20 @@ def test_typed_sequences():
         ("2315443251", 5): [2, 3, 1, 5, 4, 4, 3, 2, 5, 1],
         (" 2→3, 1→5, 4→? ", 5): [2, 3, 1, 5, 4],
         ("1:10; 12->11 3", 12): [1, 10, 12, 11, 3],
-        ("", 5): "Type tokens x y x y …, each from 1 to 5.",
-        ("?", 5): "Type tokens x y x y …, each from 1 to 5.",
-        ("23 16", 5): "Expected tokens from 1 to 5, found “6” at place 4.",
-        ("23 0", 5): "Expected tokens from 1 to 5, found “0” at place 3.",
-        ("2? 3", 5): "Expected tokens from 1 to 5, found “?” at place 2.",
-        ("2x", 5): "Expected tokens from 1 to 5, found “x” at place 2.",
-        ("1 13", 12): "Expected tokens from 1 to 12, found “13” at place 2.",
-        ("23 15 44 32 51 2", 5): "Expected at most 10 tokens, found 11.",
     }
     assert evaluate(PARSE, list(typed)) == list(typed.values())
+
+
+def test_typed_words_that_are_no_sequence():
+    refused = {
+        ("", 5): ("Type tokens", "1 to 5"),
+        ("?", 5): ("Type tokens", "1 to 5"),
+        ("23 16", 5): ("1 to 5", "“6” at place 4"),
+        ("23 0", 5): ("1 to 5", "“0” at place 3"),
+        ("2? 3", 5): ("1 to 5", "“?” at place 2"),
+        ("2x", 5): ("1 to 5", "“x” at place 2"),
+        ("1 13", 12): ("1 to 12", "“13” at place 2"),
+        ("23 15 44 32 51 2", 5): ("at most 10", "found 11"),
+    }
+    for said, parts in zip(evaluate(PARSE, list(refused)), refused.values(), strict=True):
+        assert all(part in said for part in parts), said

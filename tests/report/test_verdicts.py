@@ -59,7 +59,7 @@ def test_a_record_speaks_for_itself(run_path):
     """P3 of the story has words and values of its own: those of the record go before."""
     found = judged([0.9996, 1.0, None], must=at_least(0.999, "fraction"))
     (row,) = rows(run_path, found)
-    assert row.words == "2 of 2 seeds agree; needs 10; 1 of 3 seeds has no number"
+    assert all(part in row.words for part in ("2 of 2 seeds", "needs 10", "1 of 3 seeds"))
     assert row.seeds == [("value by seed", ["99.96 %", "100 %", "–"])]
     assert row.estimates[0][1] == "99.98 % [99.96, 100]"
     assert (row.leaning, row.remarks, row.readings) == ("agrees so far", [], [])
@@ -111,7 +111,7 @@ def test_rows_and_counts(run_path):
         "99.8 %",
     ]
     assert rows["P3"].seeds[0][1] == ["100 %", "99.96 %", "100 %", "–"]
-    assert rows["P10b"].trust == ["The model has one layer, so rows 0–7 cannot reach row 8 by any other way."]
+    assert rows["P10b"].trust == [rows["P10b"].claim.trust]
     assert rows["P11"].estimates[0][1] == "–"
     assert verdict_counts(run) == [
         (name, slug, SYMBOLS[name], 1)

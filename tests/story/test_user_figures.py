@@ -279,12 +279,9 @@ def test_without_samples_the_axis_counts_steps():
 
 def test_captions_say_what_is_left_out():
     caption, alternative = curves("loss", by=DEPTH).words(evidence(diverged=(4,)), FLOORS)
-    assert caption.endswith("1 member diverged and is left out of the means (✕ marks where).")
-    assert "floors" in caption
-    assert alternative == (
-        "Line chart of held-out loss. At the end, layers 1: 0.02 (3 seeds); "
-        "layers 2: 0.05 (2 of 3 seeds, 1 diverged)."
-    )
+    assert "floors" in caption and "1 member diverged and is left out" in caption
+    parts = ("held-out loss", "layers 1: 0.02 (3 seeds)", "layers 2: 0.05 (2 of 3 seeds, 1 diverged)")
+    assert all(part in alternative for part in parts)
     caption, alternative = heads("attention_to_source").words(evidence(diverged=range(6)))
     assert "floors" not in caption and "6 members diverged and are left out" in caption
     assert "layers 2: no value (every member diverged)" in alternative

@@ -171,9 +171,9 @@ class RoleGrammar(Grammar):
         own = [rule for rule in rules if isinstance(rule, Related) and rule.relation != PREVIOUS]
         return [*first, *own, *(rule for rule in rules if rule not in first and rule not in own)]
 
-    def _weights_by(self) -> tuple[By, ...]:
+    def _weights_by(self, role: int) -> tuple[By, ...]:
         few = self.batch.inputs.is_floating_point() or int(self.batch.inputs.max()) < _MOST_SYMBOLS
-        return super()._weights_by() if few else ("position",)
+        return super()._weights_by(role) if few else ("position",)
 
     def _remembered(self) -> list[Roles]:
         return self._several

@@ -32,7 +32,8 @@ row does may not depend on which of the equal chains it is on."""
 _LEAST_EXISTING = 0.9
 """Share of a role's rows on which a rule must lead somewhere.  (The very first token has no previous one.)"""
 
-_BY: tuple[By, ...] = ("position", "symbol")
+_LEAST_ROWS = 8
+"""Rows with each symbol from which on weights may depend on the row's symbol: with few, any pattern would follow."""
 
 
 class Grammar:
@@ -183,19 +184,24 @@ class Grammar:
         return TwoTargets.model_validate({"first": first, "second": second, "share": share})
 
     def weighted(self, role: int, own: Float[Tensor, "batch query key"]) -> list[Rule]:
-        """Rules with a head's mean weights: histories and mean maps, by position and by symbol; see `weighs`."""
+        """Rules with a head's mean weights: histories and mean maps, by position, symbol and match; see `weighs`."""
         if not self.weighs:
             return []
         mean = self.mean_map(role, own, "position")
         found: list[Rule] = []
-        for by in self._weights_by():
+        for by in self._weights_by(role):
             histories = [History(keys=kind, by=by) for kind in self._remembered()]
             found += [each for each in histories if bool(self._resolve(each, mean)[1][self.rows[role]].all())]
             found.append(MeanMap(by=by))
         return found
 
-    def _weights_by(self) -> tuple[By, ...]:
-        return _BY if self.batch.inputs.dtype == torch.int64 else _BY[:1]
+    def _weights_by(self, role: int) -> tuple[By, ...]:
+        """On what mean weights of the rows of a role may depend: on symbols where there are tokens."""
+        inputs = self.batch.inputs[0]
+        if inputs.is_floating_point():
+            return ("position",)
+        alike = inputs[self.rows[role]].unique(return_counts=True)[1]
+        return ("position", "symbol", "match") if alike.min() >= _LEAST_ROWS else ("position", "symbol")
 
     def _remembered(self) -> list[Roles]:
         """Roles of tokens that a history can be of."""

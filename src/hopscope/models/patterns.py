@@ -8,10 +8,10 @@ second token of a pair `previous` and `pair_mate` are one.
 
 By description length: uniform, identity, previous token, pair mate, same symbol, uniform over a role, one token of the
 own chain, two targets, all tokens with a role weighted by position, the head's mean map by position, both by position
-and symbol, and the head's own softmax, which is no rule but the lack of one.
+and symbol, both by match, and the head's own softmax, which is no rule but the lack of one.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -66,8 +66,9 @@ class OwnChain(Config):
     keys: Roles
 
 
-By = Literal["position", "symbol"]
-"""On what mean weights depend: on the positions of row and key alone, or on the key's symbol too."""
+By = Literal["position", "symbol", "match"]
+"""On what mean weights depend: on the positions of row and key alone; on the key's symbol too; or (`match`) on these
+positions, the row's symbol, and whether the key holds that same symbol."""
 
 
 class History(Config):
@@ -148,8 +149,8 @@ def description_length(rule: Rule) -> tuple[int, ...]:
     if isinstance(rule, TwoTargets):
         return (9, *description_length(rule.first), *description_length(rule.second))
     if isinstance(rule, History | MeanMap):
-        return (10 + isinstance(rule, MeanMap) + 2 * (rule.by == "symbol"),)
-    return (14,)
+        return (10 + isinstance(rule, MeanMap) + 2 * get_args(By).index(rule.by),)
+    return (16,)
 
 
 def weights_by(rule: Rule) -> By | None:
@@ -168,4 +169,5 @@ def said(rule: Rule) -> str:
         return rule.relation
     if isinstance(rule, TwoTargets):
         return f"{said(rule.first)} {rule.share:.0%} + {said(rule.second)}"
-    return rule.kind if weights_by(rule) != "symbol" else f"{rule.kind} by symbol"
+    by = weights_by(rule)
+    return rule.kind if by in (None, "position") else f"{rule.kind} by {by}"

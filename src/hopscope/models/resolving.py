@@ -27,6 +27,9 @@ from hopscope.tasks.batch import Batch
 
 Patterns = Float[Tensor, "member batch query key"]
 
+_LEAST_WEIGHT = 1e-30
+"""Attention below this is as good as none; it keeps logarithms finite."""
+
 
 def visible_keys(positions: int, causal: bool, device: torch.device) -> Bool[Tensor, "query key"]:
     """Keys that each query may see."""
@@ -164,16 +167,46 @@ def mean_weights(
     """A head's mean weights, over the samples in which the row at a position is one of some; zeros for other rows.
 
     Args:
-        by: whether keys with different symbols have weights of their own.
+        by: whether keys with different symbols have weights of their own, or keys with the row's own symbol.
         own: the head's patterns.
         rows: the rows.
-        inputs: of the same samples of one member.
+        inputs: of the same samples of one member; tokens, unless it is by position.
     """
     chosen = rows.float()
     if by == "position":
         mean = torch.einsum("bqk,bq->qk", own, chosen) / chosen.sum(0).clamp(min=1.0)[:, None]
         return mean * rows[..., None]
+    if by == "match":
+        return _weights_by_match(own, rows, inputs)
     holds = functional.one_hot(inputs).float()
     total = torch.einsum("bqk,bq,bks->qks", own, chosen, holds)
     table = total / torch.einsum("bq,bks->qks", chosen, holds).clamp(min=1.0)
     return torch.einsum("qks,bks,bq->bqk", table, holds, chosen)
+
+
+def _weights_by_match(
+    own: Float[Tensor, "batch query key"],
+    rows: Bool[Tensor, "batch query"],
+    inputs: Int[Tensor, "batch position"],
+) -> Float[Tensor, "batch query key"]:
+    """Weights from scores of (the row's position and symbol, the key's position, whether it has the same symbol).
+
+    How much a row attends to one key depends on all its keys.  So scores are averaged and not weights: those that come
+    nearest to the logarithm of the attention, up to a constant for each row, by least squares.
+    """
+    found = torch.zeros_like(own)
+    samples, queries = rows.nonzero(as_tuple=True)
+    kinds = torch.stack([queries, inputs[samples, queries]])
+    for query, symbol in kinds.unique(dim=1).T.tolist():
+        of = samples[(queries == query) & (inputs[samples, queries] == symbol)]
+        attention = own[of, query].double()
+        seen = (attention > 0).any(0).nonzero()[:, 0]
+        same = (inputs[of][:, seen] == symbol).long()
+        logs = attention[:, seen].clamp(min=_LEAST_WEIGHT).log()
+        cells = functional.one_hot(2 * torch.arange(len(seen)) + same, 2 * len(seen)).double()
+        # Centred over the keys of a row, its constant is gone.
+        given, wanted = (each - each.mean(1, keepdim=True) for each in (cells, logs[..., None]))
+        scores = torch.linalg.lstsq(given.flatten(0, 1), wanted.flatten(0, 1), driver="gelsd").solution
+        weights = torch.softmax((cells @ scores)[..., 0], -1)
+        found[of[:, None], query, seen] = weights.to(own.dtype)
+    return found

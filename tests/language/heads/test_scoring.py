@@ -1,6 +1,7 @@
 """Planted heads are found in every layout, and taking them out costs what it must."""
 
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -180,8 +181,6 @@ def test_what_stands_in_a_heads_place_is_of_the_same_role(random_ones):
 
 
 def test_answers_of_several_tokens_are_compared_as_far_as_they_differ(random_ones):
-    from dataclasses import replace
-
     from hopscope.errors import UserError
     from hopscope.language.heads.answers import choose
 
@@ -208,7 +207,7 @@ def test_memory_holds_one_layer_of_one_batch(planted, random_ones, monkeypatch):
     """However many questions there are: at most the weights of the layer before are still there."""
     from hopscope.language.heads import attention as heads_attention
 
-    model = random_ones[2]
+    model = replace(random_ones[2], floats=3 * random_ones[2].heads * 40**2)
     most: dict[int, int] = {}
     for count in (3, 30):
         alive: list[weakref.ref] = []
@@ -221,7 +220,6 @@ def test_memory_holds_one_layer_of_one_batch(planted, random_ones, monkeypatch):
             return then(weights, pairs)
 
         monkeypatch.setattr(heads_attention, "_reduced", reduced)
-        monkeypatch.setattr("hopscope.language.heads.model.FLOATS", 3 * model.heads * 40**2)
         heads_attention.measure(model, texts(model, count, depth=1, chains=4))
         monkeypatch.undo()
         most[count] = largest

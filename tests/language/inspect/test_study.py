@@ -103,7 +103,8 @@ def test_a_watch_lets_the_first_question_begin():
     watch.begin()
     watch.end()
     watch.end()
-    assert said == ["m: equations, 2 of 20 questions answered in this call"]
+    (line,) = said
+    assert line.startswith("m: equations, 2 of 20 ")
     with pytest.raises(OutOfTimeError):
         watch.begin()
     assert watch.late

@@ -23,9 +23,6 @@ from hopscope.errors import UserError
 
 INSTALL = "pip install 'hopscope[hf]'"
 
-FLOATS = 1 << 25
-"""Attention weights, or logits, of one layer in one batch, at most; a batch has at least one prompt."""
-
 _PROBE = 5
 _LARGEST_BATCH = 32
 _PATIENCE = 10.0
@@ -55,6 +52,7 @@ class Attentive:
         model: a causal language model of transformers, in evaluation mode.
         layers: those with attention, first to last.
         heads: in each layer.
+        floats: attention weights, or logits, of one layer in one batch, at most; a batch has at least one prompt.
     """
 
     name: str
@@ -62,6 +60,7 @@ class Attentive:
     tokenizer: Any
     layers: tuple[Layer, ...]
     heads: int
+    floats: int = 1 << 25
 
     @property
     def device(self) -> torch.device:
@@ -250,7 +249,7 @@ class Padded(NamedTuple):
 
 
 def batches(model: Attentive, sequences: Sequence[Sequence[int]]) -> Iterator[Padded]:
-    """Sequences of about equal length together, as many as `FLOATS` allows.
+    """Sequences of about equal length together, as many as `model.floats` allows.
 
     Raises:
         UserError: a sequence is longer than the model's context.
@@ -267,7 +266,7 @@ def batches(model: Attentive, sequences: Sequence[Sequence[int]]) -> Iterator[Pa
         fits = (
             count
             for count in range(min(_LARGEST_BATCH, len(order)), 1, -1)
-            if count * model.heads * len(sequences[order[count - 1]]) ** 2 <= FLOATS
+            if count * model.heads * len(sequences[order[count - 1]]) ** 2 <= model.floats
         )
         count = next(fits, 1)
         rows, length = tuple(order[:count]), len(sequences[order[count - 1]])

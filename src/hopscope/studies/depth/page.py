@@ -30,6 +30,7 @@ JUDGED: dict[str, tuple[Callable[["Evidence"], Any], Callable[[Sequence[float]],
     "R2": (lambda evidence: values.growth_of_layers(evidence)[values.GROWTH[1]], mean),
     "R3": (values.steps_out_of_order, lambda counts: sum(count > 0 for count in counts)),
     "R9b": (values.losses_below_bound, min),
+    "R9c": (values.losses_below_exact, min),
     "R11": (values.largest_gains, mean),
 }
 """Claims that are judged under each reading: their value, and what the table of readings shows of its numbers."""
