@@ -1,6 +1,6 @@
 """The README's picture: a circuit on the page of a run, with a path chosen, drawn by headless Chromium.
 
-`hopscope run circuits`, then `python docs/picture.py runs/circuits/1a05b00cff1a --circuit "seed 4"` writes
+`hopscope run circuits`, then `python docs/picture.py runs/circuits/0d0c2160b65f --circuit "seed 4"` writes
 docs/circuit.png.  The run must be whole: a slim run folder has no attention maps.
 """
 

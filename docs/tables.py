@@ -9,8 +9,9 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable
-from itertools import permutations
+from itertools import groupby, permutations
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 DOCS = Path(__file__).resolve().parent
@@ -207,36 +208,55 @@ def reading(file: str = "reading") -> str:
     return f"{table}\nFrom the bottom ÷ kept, within a round: {ratio}.\n"
 
 
+def _rows_of_repeats() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = _json(RESULTS / "permutation/repeat_rows.json")
+    return found
+
+
 def permutation_circuits() -> str:
-    """What was read of some members of the permutation study, one file for each (`hopscope circuit --json`)."""
-    of = {each["member"]: each["overrides"] for each in _json(RESULTS / "permutation/paper/members.json")}
-    named = {member: f"d{each['width']}/{each['heads']} {each['data']}" for member, each in of.items()}
+    """What was read of the members of the permutation study, by configuration."""
     rows = []
-    for path in sorted((RESULTS / "permutation/circuits").glob("*.json"), key=lambda path: int(path.stem)):
-        found = _json(path)
-        loss = found["loss"]
-        own = [f"{each['query_role']} ({each['layer']}.{each['head']})" for each in found["paths"]
-               if each["rule"] == "learned"]  # fmt: skip
-        rules = sorted(
-            {f"{each['rule']} {each['target_role'] or ''}".strip() for each in found["paths"]} - {"learned"}
+    for name, group in groupby(_rows_of_repeats(), lambda each: each["configuration"]):
+        members = list(group)
+        read = [each["verdict"] == "read" for each in members]
+        rules = Counter(
+            f"{rule} {target or ''}".strip()
+            for each in members
+            for query, _, rule, target in each["paths"]
+            if query in ("x 5", "x 5 repeat")
         )
+        loss = {part: [each["loss"][part] for each in members] for part in members[0]["loss"]}
         rows.append(
             [
-                path.stem,
-                named[found["member"]],
-                ", ".join(found["learned"]),
-                found["verdict"].partition(":")[0],
-                ", ".join(own) or "–",
-                "; ".join(rules),
+                name,
+                ", ".join(members[0]["learned"]),
+                f"{sum(read)} of {len(read)}",
+                "; ".join(f"{rule} ({count})" for rule, count in rules.most_common()),
                 *(
-                    f"{loss[name]:.3f}"
-                    for name in ("full", "rules", "recomputed", "complement", "random_circuits")
+                    f"{fmean(loss[part]):.3f}"
+                    for part in ("full", "rules", "recomputed", "complement", "random_circuits")
                 ),
             ]
         )
-    columns = ["member", "configuration", "learned", "verdict", "rows without a rule", "rules of the others",
+    columns = ["configuration", "learned", "members read", "rules of the rows x 5 (how often)",
                "model", "rules", "recomputed", "complement", "random"]  # fmt: skip
     return _markdown(columns, rows)
+
+
+def repeat_rows() -> str:
+    """Recall of every member that has it, where the row of the repeat attends by some terms of its scores alone."""
+    members = [each for each in _rows_of_repeats() if each["recall"]]
+    rows = [
+        [
+            f"{each['configuration']}, seed {each['seed']}",
+            each["verdict"].partition(":")[0],
+            *(f"{recall:.3f}" for recall in each["recall"].values()),
+            f"{max(share for _, what, share in each['exchanges'] if what == 'x position'):.2f}",
+        ]
+        for each in members
+    ]
+    of = [f"{name}" for name in members[0]["recall"]]
+    return _markdown(["member", "verdict", *of, "follow the position"], rows)
 
 
 def external_plants(file: str = "external_plants") -> str:
@@ -324,23 +344,64 @@ def transfers(run: str) -> str:
 
 
 def reread(run: str) -> str:
-    """How far the circuits of one member's readings are apart, beside those of different members, by both proofs."""
+    """How far the circuits of one member's readings are apart, beside those of the nearest other member."""
+    from hopscope.runs import RunFolder
+    from hopscope.runs.evidence import Evidence
+
+    evidence, of = (
+        Evidence.read(RunFolder.open(RESULTS / run)),
+        ("its own readings", "the nearest other member"),
+    )
+    columns, heads = [], ["member"]
+    for proof, by in (("", "both proofs"), ("rules_", "rules alone")):
+        for distance, what in (("_path", "paths"), ("", "whole circuits")):
+            columns.append(evidence.rows(f"{proof}reread{distance}_distance").set_index("member")["value"])
+            others = evidence.rows(f"{proof}circuit{distance}_distance")
+            columns.append(others.groupby("member")["value"].min())
+            heads += [f"{each} ({what}, {by})" for each in of]
+    rows = [[str(member), *(f"{each[member]:.2f}" for each in columns)] for member in columns[1].index]
+    return _markdown(heads, rows)
+
+
+def bounds(run: str) -> str:
+    """What the paths of each member's circuit cost, beside the same rows in heads that the circuit does not name."""
     from hopscope.runs import RunFolder
     from hopscope.runs.evidence import Evidence
 
     evidence = Evidence.read(RunFolder.open(RESULTS / run))
-    columns = []
-    for proof in ("", "rules_"):
-        own = evidence.rows(f"{proof}reread_distance").set_index("member")["value"]
-        between = evidence.rows(f"{proof}circuit_distance").groupby("member")["value"]
-        columns += [own, between.mean(), between.min()]
-    rows = [
-        [f"member {member}", *(f"{column[member]:.2f}" if member in column else "–" for column in columns)]
-        for member in columns[0].index
-    ]
-    of = ("its own readings", "other members, mean", "other members, nearest")
+    full = evidence.last("circuit_loss", part="full")
+    places = ["member", "layer", "head", "part"]
+    names = {
+        "own": "loss_if_ablated",
+        "middle": "loss_if_others_ablated",
+        "most": "loss_if_others_ablated_high",
+    }
+    frames = [evidence.rows(metric).set_index(places)["value"].rename(name) for name, metric in names.items()]
+    table = frames[0].to_frame().join(frames[1:])
+    rows = []
+    for member, paths in table.groupby("member"):
+        rise = paths.sub(full[member])
+        rows.append(
+            [
+                str(member),
+                f"{len(paths)}",
+                f"{(paths['own'] > paths['most']).sum()}",
+                *(
+                    f"{rise[name].median():.3f} ({rise[name].min():.3f} to {rise[name].max():.3f})"
+                    for name in names
+                ),
+            ]
+        )
     return _markdown(
-        ["", *(f"{each} ({proof})" for proof in ("both proofs", "rules alone") for each in of)], rows
+        [
+            "member",
+            "paths",
+            "cost more than in any head outside",
+            "rise of the loss without a path",
+            "the same rows in a head outside",
+            "in the costliest head outside",
+        ],
+        rows,
     )
 
 
@@ -577,6 +638,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "verdicts": verdicts,
     "judged-anew": judged_anew,
     "two-proofs": two_proofs,
+    "bounds": bounds,
     "transfers": transfers,
     "reread": reread,
     "controls": controls,
@@ -587,6 +649,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "heads": heads,
     "reading": reading,
     "permutation-circuits": permutation_circuits,
+    "repeat-rows": repeat_rows,
     "external-plants": external_plants,
     "witnesses": witnesses,
     "witness-plan": witness_plan,

@@ -26,6 +26,7 @@ Measure `reread`, only where members are read again, of the independent members 
     `reread_distance`, `rules_reread_distance`: between the minimal circuits of two readings of a member, the mean over
         all pairs of its readings.
     `circuit_distance`, `rules_circuit_distance`: from those of another one's first reading; part `member m`.
+    `reread_path_distance`, `circuit_path_distance` and both with `rules_`: the same by paths (`path_distance`).
     `readings`: how many times it was read.
 
 Measure `bounds`, of the same members: the loss of the model itself where the rows of a path read uniformly and all
@@ -40,7 +41,7 @@ The distance of two sets of circuits is 1 minus the mean of the two shares that 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product, starmap
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -177,13 +178,15 @@ def reread_rows(compared: Mapping[int, Compared]) -> Iterator[Row]:
     for number, (add, file, readings) in compared.items():
         row = partial(add, "reread", file=file)
         yield row(metric="readings", value=float(len(readings["both"])))
-        for proof in PROOFS:
-            own = fmean(distance(*pair) for pair in combinations(readings[proof], 2))
-            yield row(metric=f"{PREFIX[proof]}reread_distance", value=own)
+        for proof, (apart, of) in product(PROOFS, DISTANCES.items()):
+            own = fmean(starmap(apart, combinations(readings[proof], 2)))
+            yield row(metric=f"{PREFIX[proof]}reread{of}_distance", value=own)
             for other, each in compared.items():
                 if other != number:
-                    apart = distance(readings[proof][0], each.readings[proof][0])
-                    yield row(metric=f"{PREFIX[proof]}circuit_distance", value=apart, part=f"member {other}")
+                    value = apart(readings[proof][0], each.readings[proof][0])
+                    yield row(
+                        metric=f"{PREFIX[proof]}circuit{of}_distance", value=value, part=f"member {other}"
+                    )
 
 
 def circuits_of(circuits: Any) -> Circuits:
@@ -201,6 +204,24 @@ def distance(one: Circuits, other: Circuits) -> float:
     """1 minus the mean of the two shares of circuits that are in the other set; neither set is empty."""
     common = len(one & other)
     return 1.0 - (common / len(one) + common / len(other)) / 2.0
+
+
+def path_distance(one: Circuits, other: Circuits) -> float:
+    """1 minus the share of paths that a circuit of one set has in common with the nearest one of the other set.
+
+    The share is of the paths that either of the two has.  It is a mean over the circuits of each set, and over both.
+    """
+
+    def nearest(circuits: Circuits, others: Circuits) -> float:
+        return fmean(
+            max(len(each & other) / max(1, len(each | other)) for other in others) for each in circuits
+        )
+
+    return 1.0 - (nearest(one, other) + nearest(other, one)) / 2.0
+
+
+DISTANCES = {distance: "", path_distance: "_path"}
+"""Distances of two sets of circuits, and what the names of their metrics have after the first word."""
 
 
 def _by_rules(member: Member, found: Mapping[str, Any], config: ChainsConfig, file: str) -> Member:

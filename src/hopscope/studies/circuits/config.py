@@ -22,7 +22,9 @@ PRESETS = {
     ),
     "laptop": CircuitsConfig(**QUICK, seeds=6, read_again=5),
     "workstation": CircuitsConfig(**DEEP, seeds=8),
-    "two-steps": CircuitsConfig(seeds=8, layers=8, heads=1, steps=2, training_steps=3_000, checkpoint_every=250),
+    "two-steps": CircuitsConfig(
+        seeds=8, layers=8, heads=1, steps=2, training_steps=3_000, checkpoint_every=250, read_again=5
+    ),
     "paper": CircuitsConfig(
         seeds=12, layers=12, heads=1, width=128, mlp_ratio=4.0, steps=3, pool=2**18, training_steps=24_000,
         batch_size=128, beta2=0.999, precision="bfloat16", checkpoint_every=1_000, evaluate_every=100, final_every=1,
@@ -33,6 +35,6 @@ COSTS = {
     "smoke": "under a minute on two cores",
     "laptop": "about 13 min on two quiet cores, by its CPU time",
     "workstation": "about 3 h on two cores by estimate; not run yet",
-    "two-steps": "about 10 min on two cores by estimate",
+    "two-steps": "about 15 min on two cores",
     "paper": "12 models of 12 layers; made for a GPU",
 }
