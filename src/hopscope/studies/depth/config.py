@@ -1,7 +1,8 @@
 """What the depth study trains: depths, readings of what the paper leaves open, presets and the protocol."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import product
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -60,10 +61,12 @@ class Reading:
     schedule: Schedule | None = None
     precision: Literal["float32", "bfloat16"] | None = None
 
-    @property
+    @cached_property
     def changes(self) -> dict[str, Any]:
         """The fields in which it differs from the study's configuration."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return {
+            field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None
+        }
 
     @property
     def words(self) -> str:

@@ -4,9 +4,11 @@ Each value function takes the evidence of one reading of what the paper leaves o
 number: they are missing, not left out.
 """
 
+import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -54,7 +56,13 @@ GROWTH = ("layers from one step to the next", "layers from first to last")
 
 def study_config(evidence: "Evidence") -> DepthStudyConfig:
     """The configuration of the run that the evidence is of."""
-    return DepthStudyConfig.model_validate(dict(evidence.config))
+    return _validated(json.dumps(dict(evidence.config)))
+
+
+@lru_cache(maxsize=8)
+def _validated(config: str) -> DepthStudyConfig:
+    """A configuration from its JSON text; kept, as every value of every claim under every reading asks for it."""
+    return DepthStudyConfig.model_validate_json(config)
 
 
 def all_models(evidence: "Evidence") -> Models:
