@@ -13,6 +13,7 @@ COMMANDS = {
     "claims": "the ledger of a run: every claim with its verdict",
     "report": "build the page of one run, or of several",
     "circuit": "the circuit of one trained member, read and proven by ablation",
+    "diagnose": "which known failure each member of a run on chains shows",
     "theory": "how many layers a retrieval chain needs: the published bound and the exact minimum",
     "questions": "retrieval questions in words, for language models",
     "heads": "what the heads of a pretrained model attend to, and what is lost without them",
