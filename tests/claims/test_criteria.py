@@ -23,6 +23,12 @@ def test_json_and_words():
     assert Criterion(at_most=-0.5).words() == "≤ −0.5"
 
 
+def test_a_bound_that_keeps_nothing_but_0_out_is_said_so():
+    above = at_least(1e-9, unit="fraction")
+    assert (above.words(), at_least(1e-9).words(), at_least(0.0).words()) == ("> 0 %", "> 0", "≥ 0")
+    assert not above.holds(0.0) and above.holds(1e-8)
+
+
 def test_zero_is_a_bound():
     assert Criterion(at_most=0).as_json() == {"at_most": 0}
     assert Criterion(at_least=0).bounds == (0, math.inf)

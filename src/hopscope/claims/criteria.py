@@ -11,6 +11,9 @@ from hopscope.errors import UserError
 Unit = str
 """`fraction` (printed in percent), `number` (as it is), or any word behind the number, such as `nats` or `steps`."""
 
+_AS_GOOD_AS_ZERO = 1e-6
+"""Bounds below this are shown as 0."""
+
 
 class Criterion(Config):
     """A bound on one number, given by exactly one of `at_least`, `at_most`, `between`; bounds are included.
@@ -62,7 +65,9 @@ class Criterion(Config):
             suffix = "" if self.unit in ("fraction", "number") else f" {self.unit}"
             return f"{low.removesuffix(suffix)} to {high}"
         if self.at_least is not None:
-            return f"≥ {self._number(self.at_least)}"
+            # A bound as small as this is there to keep 0 out.
+            above = 0.0 < self.at_least < _AS_GOOD_AS_ZERO
+            return f"> {self._number(0.0)}" if above else f"≥ {self._number(self.at_least)}"
         return f"≤ {self._number(self.bounds[1])}"
 
     def holds(self, value: float) -> bool:
