@@ -24,8 +24,12 @@ def test_json_and_words():
 
 
 def test_a_bound_that_keeps_nothing_but_0_out_is_said_so():
-    above = at_least(1e-9, unit="fraction")
-    assert (above.words(), at_least(1e-9).words(), at_least(0.0).words()) == ("> 0 %", "> 0", "≥ 0")
+    above = Criterion(at_least=1e-9, unit="fraction")
+    assert (above.words(), Criterion(at_least=1e-9).words(), Criterion(at_least=0.0).words()) == (
+        "> 0 %",
+        "> 0",
+        "≥ 0",
+    )
     assert not above.holds(0.0) and above.holds(1e-8)
 
 
