@@ -33,7 +33,7 @@ class Options:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command."""
+    """Run `hopscope diagnose` with the arguments of the command line."""
     options = parse(Options, arguments, "diagnose")
     found = diagnoses(find_run(options.run))
     if options.json:
