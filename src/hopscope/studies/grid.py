@@ -75,12 +75,12 @@ class Grid(ABC, Generic[C]):
         )
 
 
-def check_sweeps(asked: Iterable[str], known: Collection[str]) -> None:
-    """Refuse a sweep that a study does not have.
+def check_names(field: str, asked: Iterable[str], known: Collection[str]) -> None:
+    """Refuse a name that a field of a study's options does not know.
 
     Raises:
-        ValueError: there is no such sweep.
+        ValueError: `known` lacks one of the names.
     """
     for name in asked:
         if name not in known:
-            raise ValueError(f"sweeps: expected some of {', '.join(known)}, found {name!r}")
+            raise ValueError(f"{field}: expected some of {', '.join(known)}, found {name!r}")

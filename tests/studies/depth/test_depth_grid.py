@@ -85,6 +85,22 @@ def test_every_detail_is_changed_by_itself():
     assert len(jobs) == 12
 
 
+def test_a_sweep_changes_the_details_that_it_is_asked_for():
+    config = DepthStudyConfig(sweeps=("details",), details=("order", "decay"))
+    _, *others = config.readings()
+    assert [each.changes for each in others] == [
+        {"order": "shallowest-first"}, {"order": "random"}, {"decay": "all"},
+    ]  # fmt: skip
+    assert "details" in config.model_dump() and "details" not in DepthStudyConfig().model_dump()
+
+
+def test_details_at_three_steps_are_those_that_cost_no_more_than_the_study():
+    """An MLP at width 512 takes ten times as long as all the rest, and bfloat16 does on a processor."""
+    config = PRESETS["details-three"]
+    assert len(config.readings()) == 7
+    assert {config.seeds_of(each) for each in config.grid()} == {4} and len(config.grid()) == 14
+
+
 def test_both_sweeps_of_readings_name_each_once():
     config = DepthStudyConfig(sweeps=("specification", "details"))
     names = [each.name for each in config.grid()]
@@ -108,6 +124,7 @@ def test_a_value_off_the_axes_is_a_reading_of_its_own():
         ({"layers": (2, 1)}, "ascending"),
         ({"layers": (), "layers_last": ()}, "at least one number of layers"),
         ({"sweeps": ("depth",)}, "sweeps"),
+        ({"details": ("mask",)}, "details: expected some of causal"),
         ({"heads": 3}, "multiple of heads"),
     ],
 )

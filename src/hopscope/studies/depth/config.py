@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from hopscope.models.config import TransformerConfig
-from hopscope.studies.grid import Grid, check_sweeps
+from hopscope.studies.grid import Grid, check_names
 from hopscope.studies.recipe import RecipeConfig
 from hopscope.tasks.config import RetrievalConfig, TimeOrder
 from hopscope.training.config import Schedule, TrainingConfig
@@ -35,6 +35,9 @@ FURTHER: dict[str, tuple[Any, ...]] = {
     "precision": ("float32", "bfloat16"),
 }
 """Further details, each of which is changed by itself, beside those of `AXES`."""
+
+DETAILS = (*AXES, *FURTHER)
+"""All details of which a sweep can change one by itself."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,7 @@ class DepthStudyConfig(RecipeConfig, Grid[Configuration]):
         sweeps: further questions: "steps" trains IC models of every depth on every D up to `most_steps`;
             "specification" goes through all combinations of four details that the paper leaves open; "details"
             changes each of ten by itself.
+        details: which of the ten the sweep "details" changes.
         sweep_seeds: seeds of a sweep's configurations.
         sweep_layers: numbers of layers of these two sweeps; empty means 1, the middle and the largest.
         most_steps: largest D of the sweep over D.
@@ -170,6 +174,7 @@ class DepthStudyConfig(RecipeConfig, Grid[Configuration]):
     steps: int = Field(2, ge=1, le=64)
     steps_last: int = Field(2, ge=1, le=64)
     sweeps: tuple[str, ...] = ()
+    details: tuple[str, ...] = Field(DETAILS, exclude_if=lambda names: names == DETAILS)
     sweep_seeds: int = Field(2, ge=1)
     sweep_layers: Layers = ()
     most_steps: int = Field(5, ge=1, le=64)
@@ -184,7 +189,8 @@ class DepthStudyConfig(RecipeConfig, Grid[Configuration]):
             raise ValueError(
                 "layers: expected at least one number of layers in layers or layers_last, found none"
             )
-        check_sweeps(self.sweeps, SWEEPS)
+        check_names("sweeps", self.sweeps, SWEEPS)
+        check_names("details", self.details, DETAILS)
         self.jobs()  # whatever is wrong with a model or a task is said before anything is written
         return self
 
@@ -228,8 +234,9 @@ class DepthStudyConfig(RecipeConfig, Grid[Configuration]):
             chosen = dict(zip(AXES, values, strict=True))
             changes = {name: value for name, value in chosen.items() if value != getattr(self, name)}
             found.append(Reading(**changes))
-        for name, choices in {**AXES, **FURTHER}.items() if "details" in self.sweeps else ():
+        for name in self.details if "details" in self.sweeps else ():
             own = getattr(self, name)
+            choices = {**AXES, **FURTHER}[name]
             found += [
                 Reading(**{name: value}) for value in choices if value != ("none" if own is None else own)
             ]
@@ -304,12 +311,13 @@ PRESETS = {
     ),
     "details": DepthStudyConfig(
         seeds=4, deepest_seeds=4, layers=(6,), layers_last=(6,), sweep_layers=(6,), sweep_seeds=4,
-        sweeps=("specification", "details"), members_per_unit=4,
+        sweeps=("details",), members_per_unit=4,
     ),
     "details-three": DepthStudyConfig(
         seeds=4, deepest_seeds=4, layers=(16,), layers_last=(16,), sweep_layers=(16,), sweep_seeds=4,
-        sweeps=("details",), steps=3, steps_last=3, heads=1, width=512, head_size=16, batch_size=256, clip_norm=1.0,
-        training_steps=600, checkpoint_every=300, evaluate_every=20, members_per_unit=1,
+        sweeps=("details",), details=("frequencies", "order", "decay", "clip_norm", "schedule"), steps=3,
+        steps_last=3, heads=1, width=512, head_size=16, batch_size=256, clip_norm=1.0, training_steps=600,
+        checkpoint_every=300, evaluate_every=20, members_per_unit=1,
     ),
     "paper": DepthStudyConfig(
         seeds=8, deepest_seeds=8, layers=tuple(range(1, 9)), layers_last=tuple(range(1, 9)), steps=5, steps_last=3,
@@ -322,7 +330,7 @@ COSTS = {
     "smoke": "under a minute on two cores",
     "laptop": "under 15 min on two cores",
     "workstation": "about 3 h on two cores by estimate; not run yet",
-    "details": "about 1 h on two cores by estimate: 176 models; not run yet",
-    "details-three": "about 2 h on two cores by estimate: 96 models of 16 layers, D = 3; not run yet",
+    "details": "about 40 min on two cores: 96 models",
+    "details-three": "about 1 h on two cores by estimate: 56 models of 16 layers, D = 3; not run yet",
     "paper": "128 models; made for a GPU",
 }

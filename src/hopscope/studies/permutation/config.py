@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from hopscope.config import Config, validation_line
 from hopscope.models.config import Model, TransformerConfig
-from hopscope.studies.grid import Grid, check_sweeps
+from hopscope.studies.grid import Grid, check_names
 from hopscope.tasks.config import LARGEST_VALUES, SMALLEST_VALUES, PermutationConfig
 from hopscope.training.config import Beta, TrainingConfig, TrainJob
 
@@ -293,7 +293,7 @@ class PermutationStudyConfig(Config, Grid[Configuration]):
     def _plans(self) -> Self:
         if not (self.all_configurations or self.configurations):
             raise ValueError(f"configurations: expected at least one, such as {PUBLISHED[0]!r}, found none")
-        check_sweeps(self.sweeps, SWEEPS)
+        check_names("sweeps", self.sweeps, SWEEPS)
         self.jobs()  # whatever is wrong with a model or a task is said before anything is written
         return self
 
