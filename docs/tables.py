@@ -12,7 +12,10 @@ from collections.abc import Callable
 from itertools import groupby, permutations
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS / "results"
@@ -571,22 +574,57 @@ def witness_plan(steps: str, mask: Literal["causal", "none"]) -> str:
 
 def quick_shapes(run: str) -> str:
     """Of each shape and seed: the evaluation from which on a loss is under 0.5, and the final loss of the last step."""
+    rows = []
+    for shape, of_shape in _partial_losses(run).groupby("configuration", sort=False):
+        cells, last = _crossings(of_shape)
+        rows.append([str(shape), *cells, last])
+    return _markdown(["shape", "x₁ under 0.5", "x₂", "x₃", "final loss of x₃"], rows)
+
+
+def details(run: str) -> str:
+    """Of each open detail of the depth study and each seed: when its models learned each symbol, and final losses."""
+    from hopscope.words import symbol
+
+    table = _partial_losses(run)
+    steps = table["metric"].nunique()
+    words = table["configuration"].str.split(", ", n=2).str
+    table = table.assign(asked=words[0], reading=words[2].fillna("as configured"))
+    rows = []
+    for reading, of_reading in table.groupby("reading", sort=False):
+        whole, alone = (of_reading[of_reading["asked"] == f"{asked} D={steps}"] for asked in ("IC", "non-IC"))
+        cells, last = _crossings(whole)
+        rows.append([str(reading), *cells, last, _crossings(alone)[1]])
+    symbols = [symbol(step) for step in range(1, steps + 1)]
+    columns = [
+        f"{symbols[0]} under 0.5",
+        *symbols[1:],
+        f"final loss of {symbols[-1]}",
+        f"asked for {symbols[-1]} alone",
+    ]
+    return _markdown(["detail", *columns], rows)
+
+
+def _partial_losses(run: str) -> "pd.DataFrame":
+    """Rows of the held-out loss of each symbol of a chain."""
+    import pandas as pd
+
+    table = pd.read_parquet(RESULTS / run / "evidence.parquet")
+    wanted = (table["split"] == "held_out") & table["metric"].str.fullmatch(r"loss_step_\d")
+    return table[wanted & (table["measure"] == "training")]
+
+
+def _crossings(curves: "pd.DataFrame") -> tuple[list[str], str]:
+    """Of each symbol the first evaluation with a loss under 0.5, seed by seed; and final losses of the last symbol."""
     import pandas as pd
 
     from hopscope.studies.depth.values import LEARNED
 
-    table = pd.read_parquet(RESULTS / run / "evidence.parquet")
-    curves = table[(table["split"] == "held_out") & table["metric"].str.fullmatch(r"loss_step_\d")]
-    rows = []
-    for shape, of_shape in curves.groupby("configuration", sort=False):
-        cells = []
-        for _, of_step in of_shape.groupby("metric"):
-            seeds = [each.sort_values("step") for _, each in of_step.groupby("member")]
-            under = [each.loc[each["value"] < LEARNED, "step"].min() for each in seeds]
-            cells.append(" / ".join("–" if pd.isna(step) else f"{step:,.0f}" for step in under))
-        last = " / ".join(f"{each['value'].iloc[-1]:.2f}" for each in seeds)
-        rows.append([str(shape), *cells, last])
-    return _markdown(["shape", "x₁ under 0.5", "x₂", "x₃", "final loss of x₃"], rows)
+    cells = []
+    for _, of_step in curves.groupby("metric"):
+        seeds = [each.sort_values("step") for _, each in of_step.groupby("member")]
+        under = [each.loc[each["value"] < LEARNED, "step"].min() for each in seeds]
+        cells.append(" / ".join("–" if pd.isna(step) else f"{step:,.0f}" for step in under))
+    return cells, " / ".join(f"{each['value'].iloc[-1]:.2f}" for each in seeds)
 
 
 def campaign(reading: str) -> str:
@@ -635,6 +673,7 @@ def _model(unit: Path) -> list[str]:
 TABLES: dict[str, Callable[..., str]] = {
     "campaign": campaign,
     "quick-shapes": quick_shapes,
+    "details": details,
     "verdicts": verdicts,
     "judged-anew": judged_anew,
     "two-proofs": two_proofs,
