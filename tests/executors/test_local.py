@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import numpy
@@ -6,7 +8,7 @@ import pytest
 import torch
 
 from hopscope.errors import UserError
-from hopscope.executors import local
+from hopscope.executors import local, pool
 from hopscope.runs import RunFolder
 from hopscope.studies import find_study
 from hopscope.studies.permutation.config import PRESETS
@@ -42,6 +44,31 @@ def test_device(monkeypatch):
         UserError, match="expected a CUDA device for --device cuda, found none; use --device cpu"
     ):
         local.chosen_device("cuda")
+
+
+def test_workers_keep_their_memory_unless_told_otherwise(monkeypatch):
+    """Freed arrays are not given back to the system, which would clear them anew for every step."""
+    script = """if True:
+        import numpy, resource
+        faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        numpy.zeros(11 << 20), numpy.ones(11 << 20)
+        before = faults()
+        for _ in range(7):
+            numpy.ones(11 << 20)  # 88 MB of 4 KB pages
+        print(faults() - before)
+    """
+
+    def page_faults() -> int:
+        said = subprocess.run(
+            [sys.executable, "-c", script], env=pool.environment(), capture_output=True, text=True, check=True
+        )
+        return int(said.stdout)
+
+    assert page_faults() < 1_000
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "0")
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "0")
+    assert pool.environment()["MALLOC_TRIM_THRESHOLD_"] == "0"
+    assert page_faults() > 7 * 22_000 // 512  # pages may be as large as 2 MB
 
 
 def test_versions_are_on_record():

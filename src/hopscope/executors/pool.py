@@ -181,10 +181,18 @@ def _death(worker: _Worker, status: int) -> str:
     )
 
 
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
+"""Of glibc's allocator: the arrays of a training step, which are freed, stay with the process for the next step.
+
+By default, arrays above 32 MB go back to the system every time, and the system clears them page by page: half as much
+time as the training itself takes, in a model of width 512.
+"""
+
+
 def environment() -> dict[str, str]:
-    """The workers find this very package, also when it is used from a source tree."""
+    """The workers find this very package, also when it is used from a source tree, and keep their memory."""
     package_root = str(Path(__file__).resolve().parents[2])
     # A study may be of a package that only this process has on its path.
     python = (sys.prefix, sys.base_prefix)
     known = [place for place in sys.path if Path(place).is_dir() and place and not place.startswith(python)]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys([package_root, *known]))}
+    return {**KEEP_MEMORY, **os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys([package_root, *known]))}
