@@ -1,9 +1,11 @@
 """One sample of the retrieval problem in plain Python: the slow obvious reference of `RetrievalTask.sample`."""
 
-from itertools import count
+from collections.abc import Sequence
+from itertools import accumulate, count
 
 from hopscope.tasks.batch import NO_RELATION
 from hopscope.tasks.config import RetrievalConfig
+from hopscope.tasks.plain_draws import PlainDraws
 
 from . import vectors as draws
 
@@ -39,8 +41,27 @@ def reference_sample(
         },
         "relations": _relations(config, tokens),
     }
-    weights = _weights(config, step if stream == "train" else 0)
-    return described if all(_weights_alike(config)) else {**described, "weights": [weights]}
+    if config.shares:
+        asked = _asked(config, seed, step, index) if stream == "train" else config.shares
+        middle = sum(config.shares) / len(config.shares)
+        weights = [share / middle for share in asked for _ in range(config.symbol_dim)]
+    else:
+        weights = _weights(config, step if stream == "train" else 0)
+    alike = all(_weights_alike(config)) and not config.shares
+    return described if alike else {**described, "weights": [weights]}
+
+
+def _asked(config: RetrievalConfig, seed: int, step: int, index: int) -> Sequence[float]:
+    """How much each step counts in one training sample."""
+    if config.emphasis == "weights":
+        return config.shares
+    named = PlainDraws(seed, "train", step, index)
+    if config.emphasis == "subsets":
+        words = named.uniform("asked", (len(config.shares),))
+        return [float(word < share) for word, share in zip(words, config.shares, strict=True)]
+    word, ends = named.uniform("asked"), list(accumulate(config.shares))
+    one = next((place for place, end in enumerate(ends[:-1]) if word < end), len(ends) - 1)
+    return [float(place == one) for place in range(len(ends))]
 
 
 def _order(config: RetrievalConfig, address: draws.Address) -> tuple[list[int], list[list[int]]]:

@@ -52,6 +52,13 @@ FACTORIES: dict[str, Callable[[], DeviceTask]] = {
     "retrieval N=3 D=2, scheduled": _retrieval(
         chains=3, steps=2, symbol_dim=4, targets=(1,), schedule=((7, "last"), (29, "ic")), pool=1009
     ),
+    "retrieval N=3 D=2, weighed": _retrieval(chains=3, steps=2, symbol_dim=4, shares=(0.25, 1.0)),
+    "retrieval N=2 D=3, random subsets": _retrieval(
+        chains=2, steps=3, symbol_dim=2, shares=(0.5, 0.25, 1.0), emphasis="subsets"
+    ),
+    "retrieval N=2 D=3, one of two steps": _retrieval(
+        chains=2, steps=3, symbol_dim=2, targets=(3, 1), shares=(0.625, 0.375), emphasis="one", pool=31
+    ),
     "conditional, the paper's": _conditional(chains=3, symbol_dim=2),
     "conditional, functions, random order, pair codes": _conditional(
         FUNCTIONS, chains=3, symbol_dim=2, order="random", position="pair"

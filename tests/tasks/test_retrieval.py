@@ -216,6 +216,40 @@ def test_without_a_change_of_targets_all_count_alike():
     assert task(targets=(2, 1)).names == ("step_1", "step_2")
 
 
+def test_shares_weigh_the_losses_and_not_the_predictions():
+    asked = task(chains=3, steps=3, symbol_dim=2, shares=(0.0, 0.5, 1.0))
+    assert asked.names == ("step_1", "step_2", "step_3")
+    for batch in (asked.sample(SEEDS, "train", 5, 3), asked.evaluation(3)):
+        assert all(weights == [0, 0, 1, 1, 2, 2] for weights in batch.weights[0, :, 0].tolist())
+
+
+@pytest.mark.parametrize(
+    ("emphasis", "shares"),
+    [("subsets", (0.25, 0.5, 1.0)), ("one", (0.125, 0.25, 0.625)), ("one", (0.0, 0.3, 0.7))],
+)
+def test_each_sample_asks_for_steps_of_its_own(emphasis, shares):
+    """As often as the shares say; the loss is the same on average, and samples of two members differ."""
+    asked = task(chains=3, steps=3, symbol_dim=2, shares=shares, emphasis=emphasis)
+    weights = asked.sample(SEEDS, "train", 5, 4001, annotate=False).weights[:, :, 0]
+    assert weights.shape == (2, 4001, 6) and torch.equal(weights[..., 0::2], weights[..., 1::2])
+    drawn = weights[..., ::2] * (sum(shares) / 3)
+    assert ((drawn == 0) | ((drawn - 1).abs() < 1e-6)).all()
+    assert not torch.equal(drawn[0], drawn[1])
+    for found, share in zip(drawn.mean((0, 1)).tolist(), shares, strict=True):
+        assert found == pytest.approx(share, abs=4 * (share * (1 - share) / 8002) ** 0.5 + 1e-6)
+    if emphasis == "one":
+        assert (drawn.sum(-1) - 1).abs().max() < 1e-6
+    # What is held out is weighed by the shares themselves.
+    assert asked.evaluation(2).weights[0, 0, 0, ::2].tolist() == pytest.approx(
+        [3 * share / sum(shares) for share in shares]
+    )
+
+
+def test_shares_that_are_not_given_are_not_on_record():
+    assert {"shares", "emphasis"}.isdisjoint(RetrievalConfig().model_dump())
+    assert RetrievalConfig(shares=(0.5, 0.5, 0.0), emphasis="one").model_dump()["emphasis"] == "one"
+
+
 def test_floors_are_what_such_predictions_cost():
     config = RetrievalConfig(chains=5, steps=2)
     asked = RetrievalTask(config)
@@ -268,6 +302,12 @@ def test_accuracies_are_named_after_the_steps():
         ({"schedule": ((0, "ic"),)}, r"schedule: expected ascending training steps from 1, found \[0\]"),
         ({"schedule": ((5, "ic"), (5, "last"))}, r"found \[5, 5\]"),
         ({"schedule": ((7, "ic"), (5, "last"))}, r"found \[7, 5\]"),
+        ({"shares": (0.5, 1.0)}, r"shares: expected a number for each step that is asked for \(3\)"),
+        ({"shares": (0.0, 0.0, 0.0)}, "not all 0"),
+        ({"shares": (0.5, 0.5, 1.5)}, "shares"),
+        ({"emphasis": "one"}, r"shares: .*found \[\]"),
+        ({"shares": (0.5, 0.5, 1.0), "emphasis": "one"}, "whose sum is 1"),
+        ({"shares": (0.5, 0.5, 1.0), "schedule": ((5, "last"),)}, "schedule: expected none beside shares"),
         ({"pool": 0}, "pool"),
         # 4 chains of 4 symbols of 4 numbers take 16 indices each, of 2³².
         (

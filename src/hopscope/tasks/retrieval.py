@@ -52,19 +52,33 @@ class RetrievalTask(VectorTask):
         stages = [(0, config.targets), *config.schedule]
         self._stage_starts = torch.tensor([start for start, _ in stages], device=self.device)
         self._stage_weights = torch.stack([self._weights_of(targets) for _, targets in stages])
-        self._all_alike = bool((self._stage_weights == 1.0).all())
+        self._all_alike = bool((self._stage_weights == 1.0).all()) and not config.shares
         # However many targets count, the loss is a mean over those.
         self._stage_weights = self._stage_weights / self._stage_weights.mean(-1, keepdim=True)
 
     def _weights_of(self, targets: Targets) -> Float[Tensor, " target"]:
         wanted = self.config.steps_of(targets)
-        of_steps = torch.tensor([float(step in wanted) for step in self.config.asked], device=self.device)
-        return of_steps.repeat_interleave(self.config.symbol_dim)
+        shares = self.config.shares or [float(step in wanted) for step in self.config.asked]
+        return torch.tensor(shares, device=self.device).repeat_interleave(self.config.symbol_dim)
 
-    def _weights(self, draws: Draws) -> Float[Tensor, "1 #batch 1 target"] | None:
+    def _weights(self, draws: Draws) -> Float[Tensor, "#member #batch 1 target"] | None:
         if self._all_alike:
             return None
         if draws.stream != "train":
             return self._stage_weights[None, :1, None]
+        if self.config.emphasis != "weights":
+            return self._drawn_weights(draws)
         stage = (draws.step[:, None] >= self._stage_starts).sum(-1) - 1
         return self._stage_weights[stage][None, :, None]
+
+    def _drawn_weights(self, draws: Draws) -> Float[Tensor, "member batch 1 target"]:
+        """1 for the steps that each sample asks for, 0 for the others, over their mean in all samples."""
+        shares = torch.tensor(self.config.shares, device=self.device)
+        if self.config.emphasis == "subsets":
+            asked = draws.uniform("asked", (len(shares),)) < shares
+        else:
+            ends = shares.cumsum(0)[:-1].contiguous()
+            one = torch.searchsorted(ends, draws.uniform("asked"), right=True)
+            asked = torch.nn.functional.one_hot(one, len(shares)).bool()
+        weights = asked.float() / shares.mean()
+        return weights.repeat_interleave(self.config.symbol_dim, -1)[:, :, None]

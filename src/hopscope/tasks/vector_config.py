@@ -1,7 +1,8 @@
 """Configurations of the tasks on vectors: values without torch."""
 
+import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 Targets = Literal["ic", "last"] | tuple[int, ...]
 """Which symbols of its chain a query is asked for: all of x₁ … x_D (`"ic"`, the paper's implicit curriculum), x_D alone
 (`"last"`), or any steps."""
+
+Emphasis = Literal["weights", "subsets", "one"]
+"""What the shares of the steps are in training: weights of their losses in every sample; the probability with which a
+sample asks for each step, independently; or the probability that it is the one step which a sample asks for."""
 
 TimeOrder = Literal["deepest-first", "shallowest-first", "random"] | tuple[int, ...]
 """In which order the steps of the chains are shown: named, anew for every sample, or the step numbers in time order."""
@@ -164,6 +169,8 @@ class RetrievalConfig(VectorTaskConfig):
         targets: what the queries are asked for.
         schedule: changes of the targets: (first training step, targets), ascending; before the first of them, and
             in every evaluation, `targets` hold.
+        shares: how much each step of `asked` counts in training, from 0 to 1; empty: all alike, in every sample.
+        emphasis: what the shares are.
     """
 
     kind: Literal["retrieval"] = "retrieval"
@@ -171,6 +178,11 @@ class RetrievalConfig(VectorTaskConfig):
     order: TimeOrder = "deepest-first"
     targets: Targets = "ic"
     schedule: tuple[tuple[int, Targets], ...] = ()
+    # Left out of the record where they are not given, so that earlier runs keep their names.
+    shares: tuple[Annotated[float, Field(ge=0.0, le=1.0)], ...] = Field(
+        (), exclude_if=lambda shares: not shares
+    )
+    emphasis: Emphasis = Field("weights", exclude_if=lambda emphasis: emphasis == "weights")
 
     @property
     def positions(self) -> int:
@@ -234,8 +246,25 @@ class RetrievalConfig(VectorTaskConfig):
         starts = [start for start, _ in self.schedule]
         if starts != sorted(set(starts)) or any(start < 1 for start in starts):
             raise ValueError(f"schedule: expected ascending training steps from 1, found {starts}")
+        self._check_shares()
         _check_pool(self.pool, self.symbols * self.symbol_dim)
         return self
+
+    def _check_shares(self) -> None:
+        if not self.shares and self.emphasis == "weights":
+            return
+        if len(self.shares) != len(self.asked) or not any(self.shares):
+            raise ValueError(
+                f"shares: expected a number for each step that is asked for ({len(self.asked)}), not all 0, "
+                f"found {list(self.shares)}"
+            )
+        if self.schedule:
+            raise ValueError(f"schedule: expected none beside shares, found {list(self.schedule)}")
+        if self.emphasis == "one" and not math.isclose(sum(self.shares), 1.0, abs_tol=1e-6):
+            raise ValueError(
+                f"shares: expected probabilities of the one step that is asked for, whose sum is 1, "
+                f"found {list(self.shares)}"
+            )
 
 
 class Node(Config):

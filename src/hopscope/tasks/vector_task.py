@@ -131,7 +131,7 @@ class VectorTask(DeviceTask):
         right = vectors.selected(symbols, self._answers[chain].flatten(2))
         return right.unflatten(2, (*chain.shape[2:], -1)).flatten(3)
 
-    def _weights(self, draws: Draws) -> Float[Tensor, "1 #batch 1 target"] | None:
+    def _weights(self, draws: Draws) -> Float[Tensor, "#member #batch 1 target"] | None:
         """Weight of each dimension of the target; `None` where all are alike."""
         return None
 
