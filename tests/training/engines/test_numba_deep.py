@@ -179,19 +179,25 @@ def record(unit):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(files)}
 
 
-@pytest.mark.parametrize("step", [3, 11])
-def test_the_slope_is_that_of_the_loss(step):
-    task = RetrievalTask(make_job(5).task)
+SUBSETS = RetrievalConfig(chains=2, symbol_dim=2, steps=2, shares=(0.5, 0.75), emphasis="subsets")
+"""Every sample of every member asks for steps of its own."""
+
+
+@pytest.mark.parametrize(("config", "step", "some"), [(None, 3, False), (None, 11, True), (SUBSETS, 3, True)])
+def test_the_slope_is_that_of_the_loss(config, step, some):
+    task = RetrievalTask(config or make_job(5).task)
     batch = task.sample(SEEDS, "train", range(step, step + 1), 13, annotate=False)
-    assert (batch.weights == 0.0).any() == (step == 11)
+    assert (batch.weights == 0.0).any() == some
     predictions = batch.targets.flip(1).clone().requires_grad_()
     (expected,) = torch.autograd.grad(task.losses(predictions, batch)["loss"].sum(), predictions)
     torch.testing.assert_close(default_gradient(predictions.detach(), batch), expected)
 
 
+@pytest.mark.parametrize("config", [None, SUBSETS], ids=["scheduled", "subsets"])
 @pytest.mark.parametrize(("engine", "mlp_ratio"), [("stacked", 0.0), ("stacked", 1.0), ("virtual", 0.0)])
-def test_losses_and_training_are_those_of_the_general_way(tmp_path, engine, mlp_ratio):
+def test_losses_and_training_are_those_of_the_general_way(tmp_path, engine, mlp_ratio, config):
     job = make_job(5, 7)
+    job = job.model_copy(update={"task": config or job.task})
     job = job.model_copy(update={"model": job.model.model_copy(update={"mlp_ratio": mlp_ratio})})
     losses, ends = [], []
     for way in ("general", engine):
