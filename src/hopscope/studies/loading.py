@@ -26,7 +26,16 @@ GROUP = "hopscope.studies"
 
 BUILT_IN = {
     name: f"hopscope.studies.{name.replace('-', '_')}.study:study"
-    for name in ("first-steps", "permutation", "depth", "circuits", "emergence", "tiny-lm", "llm")
+    for name in (
+        "first-steps",
+        "permutation",
+        "depth",
+        "circuits",
+        "emergence",
+        "curriculum",
+        "tiny-lm",
+        "llm",
+    )
 }
 """Name of each built-in study → where it is."""
 

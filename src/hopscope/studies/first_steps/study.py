@@ -251,17 +251,6 @@ def figures(options: Options) -> Sequence[hs.figures.Figure]:
         )
         for step in asked
     ]
-    heads = [
-        Series(
-            "rise",
-            symbol(step),
-            y=f"layer {layer}",
-            where={"configuration": WITH, "layer": layer, "head": head, "part": f"step_{step}"},
-        )
-        for layer in range(LAYERS)
-        for head in range(HEADS)
-        for step in range(1, STEPS + 1)
-    ]
     depths = [
         Series(
             f"loss_step_{steps}",
@@ -275,11 +264,44 @@ def figures(options: Options) -> Sequence[hs.figures.Figure]:
     ]
     return (
         hs.figures.lines("curriculum", curriculum, loss, marks=marks),
-        hs.figures.dots(
-            "heads", heads, Axis("rise of the loss without the head"), marks=(Mark(USED, "used", axis="x"),)
-        ),
+        hs.figures.chart("heads", heads_chart),
         hs.figures.cells("depths", depths, Axis("loss of x_D", (0.0, 0.8)), across=Axis("layers"), down="D"),
     )
+
+
+def heads_chart(evidence: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """How much the loss rises without a head: a point for each head, seed and symbol, in the row of its layer."""
+    import altair as alt
+
+    from hopscope.figures.marks import table
+
+    rows = [
+        {
+            "layer": f"layer {row.layer}",
+            "symbol": symbol(int(row.part.removeprefix("step_"))),
+            "seed": evidence.seeds[row.member],
+            "head": row.head,
+            "rise": row.value,
+        }
+        for row in (evidence.rows("rise").itertuples() if "rise" in evidence else ())
+        if not math.isnan(row.value)
+    ]
+    rises = [row["rise"] for row in rows]
+    ends = [min(0.0, *rises, 0.0), max(1.0, *rises, 1.0)]
+    data = table("heads", "layer symbol", "seed head rise")
+    points = (
+        alt.Chart(data)
+        .mark_point(filled=True, size=45, opacity=0.6)
+        .encode(
+            x=alt.X("rise:Q", title="rise of the loss without the head", scale=alt.Scale(domain=ends)),
+            y=alt.Y("layer:N", title=None),
+            yOffset="symbol:N",
+            color=alt.Color("symbol:N", title=None),
+            tooltip=["layer:N", "head:Q", "seed:Q", "symbol:N", "rise:Q"],
+        )
+    )
+    used = alt.Chart(data).mark_rule(strokeDash=[4, 4]).encode(x=alt.datum(USED))
+    return alt.layer(points, used, data=data).properties(width=520, height=alt.Step(34)), rows
 
 
 def exact(steps: int) -> int:
@@ -330,4 +352,5 @@ study = hs.Study(
     costs={"smoke": "under a minute on two cores", "laptop": "about 10 min on two cores"},
     page="page.md.j2",
     page_names=page_names,
+    held_out=512,
 )

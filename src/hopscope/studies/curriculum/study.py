@@ -1,0 +1,378 @@
+"""Which part of the curriculum is necessary (S1)?  Ways to ask for the steps of a chain, and who learns the last one.
+
+The models are those of the first experiments: two layers for each step of the chain, at a width that learns quickly.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import hopscope as hs
+from hopscope.config import Config
+from hopscope.figures import Axis, Mark, Series
+from hopscope.studies.curriculum.task import Curriculum
+from hopscope.words import symbol, symbols
+
+LEARNED = 0.5
+"""Held-out loss under which a symbol counts as learned (paper, section 7.2)."""
+
+WEIGHTS = (0.01, 0.03, 0.1, 0.3)
+"""How much the easier steps count beside the last one, in the cells of dose and response."""
+
+LAYERS_PER_STEP = 2
+STEPS = 400
+
+WHOLE, ALONE = "whole chain", "last symbol alone"
+OWN, OWN_ALONE = "own positions, whole chain", "own positions, last symbol alone"
+RANDOM, UNIFORM, ZIPF = "random subsets", "one step, uniform", "one step, Zipf"
+GROWING, SWITCHED = "growing chain", "easier symbols first, then the last alone"
+
+
+class Options(Config):
+    """The chains that are asked for.
+
+    Attributes:
+        steps: lengths D of the chains.
+        brief: whether to leave out what D = 2 alone cannot tell apart: fewer ways to ask, for a first look.
+    """
+
+    steps: tuple[int, ...] = (2, 3)
+    brief: bool = False
+
+
+def curricula(steps: int, training_steps: int = STEPS) -> dict[str, dict[str, Any]]:
+    """Name of every way to ask → fields of the task, for chains of `steps` steps."""
+    every = range(1, steps + 1)
+    easier = tuple(every)[:-1]
+    parts = [(*part, steps) for size in range(1, len(easier)) for part in combinations(easier, size)]
+    harmonic = sum(1 / step for step in every)
+    stage = training_steps // (steps + 1)
+    return {
+        WHOLE: {"targets": "ic"},
+        ALONE: {"targets": "last"},
+        **{subset_name(part): {"targets": part} for part in parts},
+        RANDOM: {"shares": (0.5,) * len(easier) + (1.0,), "emphasis": "subsets"},
+        UNIFORM: {"shares": (1 / steps,) * steps, "emphasis": "one"},
+        ZIPF: {"shares": tuple(1 / step / harmonic for step in every), "emphasis": "one"},
+        **{weight_name(weight): {"shares": (weight,) * len(easier) + (1.0,)} for weight in WEIGHTS},
+        GROWING: {
+            "targets": (1,),
+            "schedule": tuple((stage * (step - 1), tuple(range(1, step + 1))) for step in every if step > 1),
+        },
+        SWITCHED: {"targets": easier, "schedule": ((training_steps // 2, "last"),)},
+        OWN: {"own_positions": True},
+        OWN_ALONE: {"own_positions": True, "targets": "last"},
+    }
+
+
+def subset_name(part: Sequence[int]) -> str:
+    """What a way to ask for some steps is called."""
+    return " and ".join(symbols(part))
+
+
+def weight_name(weight: float) -> str:
+    """What a way to ask with a small weight of the easier steps is called."""
+    return f"easier symbols weigh {weight:g}"
+
+
+BRIEF = (WHOLE, ALONE, RANDOM, UNIFORM, weight_name(0.1), GROWING, OWN)
+
+
+def label(steps: int, name: str) -> str:
+    """What a configuration is called."""
+    return f"D={steps}, {name}"
+
+
+def configurations(options: Options) -> list[hs.Configuration]:
+    """Every way to ask, for chains of every length."""
+    return [
+        hs.Configuration(
+            label=label(steps, name),
+            overrides={
+                "task.steps": steps,
+                "model.layers": LAYERS_PER_STEP * steps,
+                **{f"task.{field}": value for field, value in fields.items()},
+            },
+        )
+        for steps in options.steps
+        for name, fields in ways(options, steps).items()
+    ]
+
+
+def ways(options: Options, steps: int) -> dict[str, dict[str, Any]]:
+    """The ways to ask that the options leave."""
+    every = curricula(steps)
+    return {name: fields for name, fields in every.items() if not options.brief or name in BRIEF}
+
+
+@hs.measure
+def learned_at(context: hs.Context) -> Iterator[dict[str, Any]]:
+    """First evaluation at which the held-out loss of each symbol was under 0.5; infinite where none was."""
+    from hopscope.runs.metrics import read_metrics
+
+    assert context.unit is not None
+    table = read_metrics(context.unit.path).to_pandas()
+    table = table[(table["split"] == "held_out") & table["metric"].str.startswith("loss_step_")]
+    names = sorted(table["metric"].unique())
+    first = table[table["value"] < LEARNED].groupby(["member", "metric"])["step"].min()
+    for name in names:
+        found = [float(first.get((member, name), math.inf)) for member in context.members]
+        yield {"metric": "learned_at", "part": name.removeprefix("loss_"), "value": found}
+
+
+# What is claimed.
+
+
+def learned(evidence: Any, steps: int, name: str) -> Any:
+    """1 for each member that learned x_D when asked so, and 0 for the others, `[member]`."""
+    losses = evidence.last(f"loss_step_{steps}", configuration=label(steps, name))
+    return (losses < LEARNED).astype(float).where(losses.notna())
+
+
+def of_ways(named: Mapping[str, tuple[int, str]]) -> Any:
+    """A function of the evidence: part → who learned x_D under a way to ask."""
+    return lambda evidence: {part: learned(evidence, *way) for part, way in named.items()}
+
+
+def times(evidence: Any, steps: int, name: str) -> dict[int, float]:
+    """Seed → training step at which x_D was learned; infinite where it was not."""
+    found = evidence.last("learned_at", configuration=label(steps, name), part=f"step_{steps}")
+    return {evidence.seeds[member]: float(time) for member, time in found.items()}
+
+
+def dose(steps: int) -> Any:
+    """A function of the evidence: by seed, rank correlation of the easier symbols' weight and the time of x_D."""
+
+    def found(evidence: Any) -> hs.Samples:
+        from scipy.stats import spearmanr
+
+        by_weight = {weight: times(evidence, steps, weight_name(weight)) for weight in WEIGHTS}
+        by_weight[1.0] = times(evidence, steps, WHOLE)
+        correlations = []
+        for seed in by_weight[1.0]:
+            own = [by_weight[weight].get(seed, math.nan) for weight in by_weight]
+            known = len(set(own)) > 1 and not any(map(math.isnan, own))
+            correlations.append(float(spearmanr([*by_weight], own).statistic) if known else math.nan)
+        return hs.Samples(correlations, unit="seed")
+
+    return found
+
+
+def at_scale(evidence: Any) -> str:
+    """What a run lacks of the study as it is written, in words."""
+    found, narrow = evidence.config["training"]["steps"], evidence.config["model"]["width"]
+    written, width = study.training.steps, study.model.width
+    lacks = [f"{found} of {written} steps"] * (found < written) + [f"width {narrow}, not {width}"] * (
+        narrow < width
+    )
+    return ", ".join(lacks)
+
+
+MOST, FEW = hs.at_least(0.75, unit="fraction"), hs.at_most(0.25, unit="fraction")
+SOURCE = "summary of the paper, next check 1"
+
+
+def claims(options: Options) -> list[hs.Claim]:
+    """What is claimed of chains of these lengths."""
+    alone = {f"{symbol(steps)} alone": (steps, ALONE) for steps in options.steps}
+    whole = {f"all of D = {steps}": (steps, WHOLE) for steps in options.steps}
+    given: dict[str, Any] = {"rule": "mean", "seeds_needed": 8, "at_scale": at_scale, "source": SOURCE}
+    found = [
+        hs.Claim(
+            id="S1a",
+            statement="Asked for the last symbol alone, models learn no chain; asked for the whole chain, they do.",
+            protocol="share of seeds with a final held-out loss of x_D under 0.5",
+            value=of_ways({**alone, **whole}),
+            must={**dict.fromkeys(alone, FEW), **dict.fromkeys(whole, MOST)},
+            **given,
+        ),
+        hs.Claim(
+            id="S1b",
+            statement="Explicit supervision of each step, at its own position, replaces the implicit curriculum.",
+            protocol="the same of models with D positions for each query, of which the k-th is asked for x_k alone; "
+            "the control is asked for x_D alone, at the same positions",
+            value=of_ways({f"D = {steps}": (steps, OWN) for steps in options.steps}),
+            must={f"D = {steps}": MOST for steps in options.steps},
+            controls={f"asked for {symbol(steps)} alone": _control(steps) for steps in options.steps},
+            must_not=MOST,
+            **given,
+        ),
+        hs.Claim(
+            id="S1c",
+            statement="A random subset of the easier symbols, for each sample anew, is enough.",
+            protocol="the same of models whose every sample asks for each easier symbol with probability one half",
+            value=of_ways({f"D = {steps}": (steps, RANDOM) for steps in options.steps}),
+            must={f"D = {steps}": MOST for steps in options.steps},
+            controls={f"asked for {symbol(steps)} alone": _alone(steps) for steps in options.steps},
+            must_not=MOST,
+            **given,
+        ),
+    ]
+    partial = {
+        label(steps, name): (steps, name)
+        for steps in options.steps
+        for name, fields in ways(options, steps).items()
+        if isinstance(fields.get("targets"), tuple) and "schedule" not in fields
+    }
+    if partial:
+        found.append(
+            hs.Claim(
+                id="S1d",
+                statement="A part of the curriculum is enough: some of the easier symbols are not needed.",
+                protocol="the same of models that are asked for some easier symbols and x_D, for each such choice",
+                value=of_ways(partial),
+                must=dict.fromkeys(partial, MOST),
+                need="any",
+                controls={f"asked for {symbol(steps)} alone": _alone(steps) for steps in options.steps},
+                must_not=MOST,
+                **given,
+            )
+        )
+    if not options.brief:
+        found.append(
+            hs.Claim(
+                id="S1e",
+                statement="The more the easier symbols count, the sooner the last one is learned.",
+                protocol="by seed: rank correlation of the weight of the easier symbols (0.01 to 1) and the training "
+                "step at which x_D was learned; what was never learned comes last",
+                value=lambda evidence: {f"D = {steps}": dose(steps)(evidence) for steps in options.steps},
+                must={f"D = {steps}": hs.at_most(0.0) for steps in options.steps},
+                **{**given, "rule": "effect"},
+            )
+        )
+    return found
+
+
+def _control(steps: int) -> Any:
+    return lambda evidence: learned(evidence, steps, OWN_ALONE)
+
+
+def _alone(steps: int) -> Any:
+    return lambda evidence: learned(evidence, steps, ALONE)
+
+
+# What is drawn.
+
+
+def figures(options: Options) -> Sequence[hs.figures.Figure]:
+    """Final losses of every way to ask, and how many seeds have learned by each step of training."""
+    losses = [
+        Series(f"loss_step_{steps}", f"D = {steps}", y=name, where={"configuration": label(steps, name)})
+        for steps in options.steps
+        for name in ways(options, steps)
+    ]
+    marks = (Mark(0.75, "plateau", axis="x"), Mark(LEARNED, "learned", axis="x"))
+    return (
+        hs.figures.dots("losses", losses, Axis("final held-out loss of x_D", (0.0, 1.1)), marks=marks),
+        hs.figures.chart(
+            "waiting",
+            lambda evidence: waiting(evidence, options),
+            WAITING,
+            "Steps down from one, by way to ask.",
+        ),
+    )
+
+
+WAITING = """Share of seeds that have not yet learned x_D, by training step (Kaplan and Meier's estimate: a seed that
+never learned it counts as waiting to the end)."""
+
+
+def waiting(evidence: Any, options: Options) -> tuple[Any, list[dict[str, Any]]]:
+    """The chart of who still waits, and its rows."""
+    import altair as alt
+
+    from hopscope.figures.marks import table
+
+    end = evidence.config["training"]["steps"]
+    rows = [
+        {"chain": f"D = {steps}", "way": name, "step": step, "share": share}
+        for steps in options.steps
+        for name in ways(options, steps)
+        for step, share in survival(
+            times(evidence, steps, name).values(), evidence.config["training"]["steps"]
+        )
+    ]
+    chart = (
+        alt.Chart(table("waiting", "chain way", "step share"))
+        .mark_line(interpolate="step-after")
+        .encode(
+            x=alt.X("step:Q", title="training step", scale=alt.Scale(domain=[0, end])),
+            y=alt.Y("share:Q", title="seeds that still wait", scale=alt.Scale(domain=[0, 1])),
+            color=alt.Color("way:N", title="asked for", scale=alt.Scale(scheme="category20")),
+            row=alt.Row("chain:N", title=None),
+        )
+        .properties(width=420, height=180)
+    )
+    return chart, rows
+
+
+def survival(learned_at: Any, end: int) -> list[tuple[float, float]]:
+    """Kaplan and Meier's estimate of the share that still waits: (step, share), from step 0 to the end.
+
+    Args:
+        learned_at: a time for each seed; infinite where it was not learned by the end, NaN where it is not known.
+        end: last step of training.
+    """
+    from scipy.stats import CensoredData, ecdf
+
+    known = [time for time in learned_at if not math.isnan(time)]
+    if not known:
+        return []
+    seen = [time for time in known if not math.isinf(time)]
+    if not seen:
+        return [(0.0, 1.0), (float(end), 1.0)]
+    censored = [float(end)] * (len(known) - len(seen))
+    found = ecdf(CensoredData(uncensored=seen, right=censored)).sf
+    points = list(zip(found.quantiles.tolist(), found.probabilities.tolist(), strict=True))
+    return [(0.0, 1.0), *points, *([(float(end), points[-1][1])] if points[-1][0] < end else [])]
+
+
+def page_names(page: Any, options: Options) -> dict[str, Any]:
+    """Names that the template may use."""
+    return {
+        "label": label, "ways": lambda steps: list(ways(options, steps)), "learned_below": LEARNED, "whole": WHOLE,
+        "alone": ALONE, "own": OWN, "own_alone": OWN_ALONE, "random": RANDOM, "layers_per_step": LAYERS_PER_STEP,
+    }  # fmt: skip
+
+
+study = hs.Study(
+    name="curriculum",
+    question="which easier questions must be asked for a chain to be learned, and may each have a position of its own?",
+    task=Curriculum(),
+    model=hs.Model(layers=4, heads=4, head_dim=8, width=512, mlp_ratio=0.0),
+    training=hs.Training(
+        steps=STEPS,
+        batch_size=128,
+        optimizer="adamw",
+        betas=(0.9, 0.95),
+        weight_decay=0.1,
+        clip_norm=1.0,
+        evaluate_every=20,
+    ),
+    options=Options(),
+    configurations=configurations,
+    seeds=8,
+    measures=[learned_at],
+    claims=claims,
+    figures=figures,
+    presets={
+        "smoke": {
+            "seeds": 2,
+            "training.steps": 40,
+            "model.width": 64,
+            "options.steps": (2,),
+            "options.brief": True,
+        },
+        "laptop": {"options.steps": (2,), "options.brief": True},
+        "workstation": {},
+    },
+    costs={
+        "smoke": "under a minute on two cores",
+        "laptop": "about 10 min on two cores by estimate",
+        "workstation": "about an hour on two cores by estimate; not run yet",
+    },
+    page="page.md.j2",
+    page_names=page_names,
+    held_out=512,
+)
