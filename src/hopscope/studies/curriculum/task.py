@@ -81,10 +81,10 @@ class Curriculum(hs.Task):
         numbers = [*(place // 2 for place in range(pairs)), *range(pairs // 2, pairs // 2 + queries.shape[2])]
         codes = position_codes(self.retrieval, numbers[-1] + 1)[numbers].to(symbols.device)
         inputs = torch.cat((symbols, codes.expand(*symbols.shape[:2], -1, -1)), -1)
-        targets = batch.targets.unflatten(-1, (asked, -1)).flatten(2, 3)
+        targets = batch.targets.reshape(*batch.targets.shape[:2], -1, self.symbol_dim)
         weights = batch.weights
         if weights is not None:
-            by_step = weights.unflatten(-1, (asked, -1)).squeeze(2)
+            by_step = weights.reshape(*weights.shape[:2], asked, self.symbol_dim)
             weights = by_step.repeat(1, 1, self.chains, 1)
         return hs.Batch(inputs=inputs, targets=targets, weights=weights)
 

@@ -14,10 +14,14 @@ import hopscope as hs
 from hopscope.config import Config
 from hopscope.figures import Axis, Mark, Series
 from hopscope.studies.diagnosis import LEARNED, diagnosed
+from hopscope.studies.scale import at_scale
 from hopscope.words import counted, symbol
 
 STEPS, LAYERS, HEADS = 2, 4, 4
 """Steps of the chains, layers and heads of the first two experiments."""
+
+TRAINED, WIDTH = 400, 512
+"""Training steps and width of all models."""
 
 USED = 0.05
 """A head is used if without it the loss of some symbol rises by this much; the plateau lies at 0.75."""
@@ -173,16 +177,6 @@ def between_seeds(evidence: Any) -> hs.Samples:
     return hs.Samples(apart, unit="seed", note="" if apart else "no two seeds learned chains of one step")
 
 
-def at_scale(evidence: Any) -> str:
-    """What a run lacks of the study as it is written, in words."""
-    found, written = evidence.config["training"]["steps"], study.training.steps
-    narrow, width = evidence.config["model"]["width"], study.model.width
-    lacks = [f"{found} of {written} steps"] * (found < written) + [f"width {narrow}, not {width}"] * (
-        narrow < width
-    )
-    return ", ".join(lacks)
-
-
 CLAIMS = [
     hs.Claim(
         id="F1",
@@ -191,7 +185,7 @@ CLAIMS = [
         protocol="final held-out loss of x₂, four layers, every seed; the control is asked for x₂ alone",
         value=final_losses("ic"),
         must=hs.at_most(LEARNED),
-        at_scale=at_scale,
+        at_scale=at_scale(TRAINED, WIDTH),
         controls={"asked for x₂ alone": final_losses("last")},
         must_not=hs.at_most(LEARNED),
     ),
@@ -203,7 +197,7 @@ CLAIMS = [
         "and the threshold that of the paper's section 7.2",
         value=final_losses("last"),
         must=hs.at_least(0.7),
-        at_scale=at_scale,
+        at_scale=at_scale(TRAINED, WIDTH),
         controls={"asked for the whole chain": final_losses("ic")},
         must_not=hs.at_least(0.7),
     ),
@@ -216,7 +210,7 @@ CLAIMS = [
         value=of_learned("heads_used"),
         must=hs.at_most(0.5, unit="fraction"),
         rule="mean",
-        at_scale=at_scale,
+        at_scale=at_scale(TRAINED, WIDTH),
         controls={"largest rise of the loss without one head": of_learned("largest_rise")},
         must_not=hs.at_most(USED),
     ),
@@ -229,7 +223,7 @@ CLAIMS = [
         value=growth,
         must=hs.at_least(1.0, unit="layers"),
         rule="mean",
-        at_scale=at_scale,
+        at_scale=at_scale(TRAINED, WIDTH),
         controls={"chains of one step, from one seed to the next": between_seeds},
         must_not=hs.at_least(1.0, unit="layers"),
     ),
@@ -323,9 +317,9 @@ study = hs.Study(
     name="first-steps",
     question="three first experiments: what the curriculum does, which heads are used, and how deep is deep enough",
     task=hs.tasks.Retrieval(steps=STEPS, chains=4, position="pair"),
-    model=hs.Model(layers=LAYERS, heads=HEADS, head_dim=8, width=512, mlp_ratio=0.0),
+    model=hs.Model(layers=LAYERS, heads=HEADS, head_dim=8, width=WIDTH, mlp_ratio=0.0),
     training=hs.Training(
-        steps=400,
+        steps=TRAINED,
         batch_size=128,
         optimizer="adamw",
         betas=(0.9, 0.95),
