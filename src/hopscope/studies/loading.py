@@ -27,16 +27,9 @@ GROUP = "hopscope.studies"
 BUILT_IN = {
     name: f"hopscope.studies.{name.replace('-', '_')}.study:study"
     for name in (
-        "first-steps",
-        "permutation",
-        "depth",
-        "circuits",
-        "emergence",
-        "curriculum",
-        "tiny-lm",
-        "llm",
+        "permutation", "depth", "circuits", "emergence", "tiny-lm", "llm", "first-steps", "curriculum",
     )
-}
+}  # fmt: skip
 """Name of each built-in study → where it is."""
 
 _USUAL = "study"

@@ -64,12 +64,12 @@ class Curriculum(hs.Task):
             }
         )
 
-    def sample(self, draws: hs.Draws) -> hs.Batch:
+    def sample(self, draws: "hs.Draws") -> "hs.Batch":
         """Samples of the retrieval problem; with positions of their own, every query is written out."""
         batch = self.retrieval.sample(draws)
         return self._written_out(batch) if self.own_positions else batch
 
-    def _written_out(self, batch: hs.Batch) -> hs.Batch:
+    def _written_out(self, batch: "hs.Batch") -> "hs.Batch":
         import torch
 
         from hopscope.tasks.vectors import position_codes
@@ -88,7 +88,7 @@ class Curriculum(hs.Task):
             weights = by_step.repeat(1, 1, self.chains, 1)
         return hs.Batch(inputs=inputs, targets=targets, weights=weights)
 
-    def parts(self, predictions: "Tensor", batch: hs.Batch) -> "Mapping[str, Tensor]":
+    def parts(self, predictions: "Tensor", batch: "hs.Batch") -> "Mapping[str, Tensor]":
         """Mean squared error, and that of each step that is asked for."""
         import torch
 
@@ -99,7 +99,7 @@ class Curriculum(hs.Task):
         parts = {f"loss_step_{step}": by_step[:, place] for place, step in enumerate(self.asked)}
         return {"loss": torch.mean(weighted, (1, 2, 3)), **parts}
 
-    def loss_gradient(self, predictions: "Tensor", batch: hs.Batch) -> "Tensor":
+    def loss_gradient(self, predictions: "Tensor", batch: "hs.Batch") -> "Tensor":
         """Derivative of the loss by the predictions."""
         return super().loss_gradient(predictions, batch)
 
