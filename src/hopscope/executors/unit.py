@@ -69,7 +69,7 @@ def train_unit(
 
 
 def _start(program: Program, job: TrainJob) -> Mapping[str, Tensor] | None:
-    """Weights that a study begins from, checked.
+    """Weights that a study begins from, checked; `None`: they are drawn.
 
     Raises:
         UserError: names or shapes are not those of the model.
@@ -77,7 +77,10 @@ def _start(program: Program, job: TrainJob) -> Mapping[str, Tensor] | None:
     if program.study.start is None:
         return None
     try:
-        weights = {name: torch.as_tensor(weight) for name, weight in program.study.start(job).items()}
+        given = program.study.start(job)
+        if given is None:
+            return None
+        weights = {name: torch.as_tensor(weight) for name, weight in given.items()}
         Parameters(parameter_specs(job.model), len(job.members)).load(weights)
     except HopscopeError:
         raise

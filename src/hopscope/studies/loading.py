@@ -27,7 +27,7 @@ GROUP = "hopscope.studies"
 BUILT_IN = {
     name: f"hopscope.studies.{name.replace('-', '_')}.study:study"
     for name in (
-        "permutation", "depth", "circuits", "emergence", "tiny-lm", "llm", "first-steps", "curriculum",
+        "permutation", "depth", "circuits", "emergence", "tiny-lm", "llm", "first-steps", "curriculum", "capacity",
     )
 }  # fmt: skip
 """Name of each built-in study → where it is."""

@@ -64,8 +64,8 @@ class Study(BaseModel):
         figures: what is drawn, or a function of the options that says so.
         presets: name → dotted fields that differ from what is written here, or the options with other values.
         costs: name of a preset → what it costs, in words.
-        start: a function of a unit's job that gives the weights to begin from, by name, `[member, …]`; by default
-            they are drawn.
+        start: a function of a unit's job that gives the weights to begin from, by name, `[member, …]`; by default,
+            and where it gives `None`, they are drawn.
         page: template of the page (Markdown with Jinja), or the name of its file beside the study's file.
         held_out: held-out samples of an evaluation.
         units: a function of the options that gives the units to train, of built-in tasks, in place of task, model,
@@ -93,7 +93,7 @@ class Study(BaseModel):
     figures: tuple[Any, ...] | Callable[[Any], Sequence[Any]] = ()
     presets: dict[str, dict[str, Any]] = {}
     costs: dict[str, str] = {}
-    start: Callable[[Any], Mapping[str, Any]] | None = None
+    start: Callable[[Any], Mapping[str, Any] | None] | None = None
     page: str | None = None
     held_out: int = Field(1024, ge=1)
     units: Callable[[Any], Sequence[TrainJob]] | None = None

@@ -15,6 +15,8 @@ CASES = {
     "own positions": {"own_positions": True},
     "own positions, part": {"own_positions": True, "targets": (1, 3)},
     "subsets": {"shares": (0.5, 0.25, 1.0), "emphasis": "subsets"},
+    "mixed lengths": {"shares": (0.5, 0.25, 0.25), "emphasis": "one", "padded": True},
+    "growing length": {"targets": (1,), "schedule": ((2, (2,)), (3, (3,))), "padded": True},
     "own positions, subsets": {"shares": (0.5, 0.25, 1.0), "emphasis": "subsets", "own_positions": True},
 }
 
@@ -87,3 +89,33 @@ def test_weights_of_a_sample_are_those_of_its_steps():
         for place in range(3):
             given = ours.weights[:, :, query * 3 + place]
             assert torch.equal(given, plain.weights[:, :, 0, 2 * place : 2 * place + 2])
+
+
+def test_a_short_sample_is_blank_beyond_what_it_asks_for():
+    given = task(**CASES["mixed lengths"])
+    ours, plain = drawn(given, 31), drawn(given.model_copy(update={"padded": False}), 31)
+    assert torch.equal(ours.inputs[..., 2:], plain.inputs[..., 2:])  # position codes
+    seen = set()
+    for member in range(2):
+        for sample in range(31):
+            asked = 1 + int(plain.weights[member, sample, 0, ::2].argmax())
+            seen.add(asked)
+            for position in range(plain.inputs.shape[2]):
+                step = int(plain.roles["step"][member, sample, position])
+                expected = plain.inputs[member, sample, position, :2] * float(step <= asked)
+                assert torch.equal(ours.inputs[member, sample, position, :2], expected)
+    assert seen == {1, 2, 3}
+
+
+@pytest.mark.parametrize(("step", "blank"), [(1, {2, 3}), (2, {3}), (3, set())])
+def test_lengths_grow_with_training(step, blank):
+    given = task(**CASES["growing length"])
+    batch = given.sample(Draws.of(torch.tensor([3]), "train", step, 5))
+    empty = (batch.inputs[..., :2] == 0).all(-1)
+    assert set(batch.roles["step"][empty].tolist()) == blank
+
+
+def test_held_out_samples_are_whole():
+    for name in ("mixed lengths", "growing length"):
+        batch = task(**CASES[name]).sample(Draws.of(torch.tensor([3]), "held-out", 0, 5))
+        assert not (batch.inputs[..., :2] == 0).all(-1).any()

@@ -12,22 +12,20 @@ import hopscope as hs
 from hopscope.config import Config
 from hopscope.figures import Axis, Mark, Series
 from hopscope.studies.curriculum.task import Curriculum
-from hopscope.studies.scale import at_scale
+from hopscope.studies.diagnosis import LEARNED
+from hopscope.studies.quick import MODEL, SMOKE, STEPS, TRAINING, learned, learned_in, smaller_scale
 from hopscope.words import symbol, symbols
-
-LEARNED = 0.5
-"""Held-out loss under which a symbol counts as learned (paper, section 7.2)."""
 
 WEIGHTS = (0.01, 0.03, 0.1, 0.3)
 """How much the easier steps count beside the last one, in the cells of dose and response."""
 
 LAYERS_PER_STEP = 2
-STEPS, WIDTH = 400, 512
 
 WHOLE, ALONE = "whole chain", "last symbol alone"
 OWN, OWN_ALONE = "own positions, whole chain", "own positions, last symbol alone"
 RANDOM, UNIFORM, ZIPF = "random subsets", "one step, uniform", "one step, Zipf"
-GROWING, SWITCHED = "growing chain", "easier symbols first, then the last alone"
+GROWING, SWITCHED = "one symbol more at a time", "easier symbols first, then the last alone"
+MIXED, MIXED_ZIPF, LONGER = "mixed lengths, uniform", "mixed lengths, Zipf", "growing length"
 
 
 class Options(Config):
@@ -48,18 +46,28 @@ def curricula(steps: int, training_steps: int = STEPS) -> dict[str, dict[str, An
     easier = tuple(every)[:-1]
     parts = [(*part, steps) for size in range(1, len(easier)) for part in combinations(easier, size)]
     harmonic = sum(1 / step for step in every)
-    stage = training_steps // (steps + 1)
+    uniform = {"shares": (1 / steps,) * steps, "emphasis": "one"}
+    zipf = {"shares": tuple(1 / step / harmonic for step in every), "emphasis": "one"}
+    # Every stage but the last has one of D + 1 parts of training; the last has two.
+    begins = {step: training_steps // (steps + 1) * (step - 1) for step in every if step > 1}
     return {
         WHOLE: {"targets": "ic"},
         ALONE: {"targets": "last"},
         **{subset_name(part): {"targets": part} for part in parts},
         RANDOM: {"shares": (0.5,) * len(easier) + (1.0,), "emphasis": "subsets"},
-        UNIFORM: {"shares": (1 / steps,) * steps, "emphasis": "one"},
-        ZIPF: {"shares": tuple(1 / step / harmonic for step in every), "emphasis": "one"},
+        UNIFORM: uniform,
+        ZIPF: zipf,
+        MIXED: {**uniform, "padded": True},
+        MIXED_ZIPF: {**zipf, "padded": True},
         **{weight_name(weight): {"shares": (weight,) * len(easier) + (1.0,)} for weight in WEIGHTS},
         GROWING: {
             "targets": (1,),
-            "schedule": tuple((stage * (step - 1), tuple(range(1, step + 1))) for step in every if step > 1),
+            "schedule": tuple((begin, tuple(range(1, step + 1))) for step, begin in begins.items()),
+        },
+        LONGER: {
+            "targets": (1,),
+            "schedule": tuple((begin, (step,)) for step, begin in begins.items()),
+            "padded": True,
         },
         SWITCHED: {"targets": easier, "schedule": ((training_steps // 2, "last"),)},
         OWN: {"own_positions": True},
@@ -125,15 +133,9 @@ def learned_at(context: hs.Context) -> Iterator[dict[str, Any]]:
 # What is claimed.
 
 
-def learned(evidence: Any, steps: int, name: str) -> Any:
-    """1 for each member that learned x_D when asked so, and 0 for the others, `[member]`."""
-    losses = evidence.last(f"loss_step_{steps}", configuration=label(steps, name))
-    return (losses < LEARNED).astype(float).where(losses.notna())
-
-
 def of_ways(named: Mapping[str, tuple[int, str]]) -> Any:
     """A function of the evidence: part → who learned x_D under a way to ask."""
-    return lambda evidence: {part: learned(evidence, *way) for part, way in named.items()}
+    return learned_in({part: (label(*way), way[0]) for part, way in named.items()})
 
 
 def times(evidence: Any, steps: int, name: str) -> dict[int, float]:
@@ -171,7 +173,7 @@ def claims(options: Options) -> list[hs.Claim]:
     given: dict[str, Any] = {
         "rule": "mean",
         "seeds_needed": 8,
-        "at_scale": at_scale(STEPS, WIDTH),
+        "at_scale": smaller_scale,
         "source": SOURCE,
     }
     found = [
@@ -241,11 +243,11 @@ def claims(options: Options) -> list[hs.Claim]:
 
 
 def _control(steps: int) -> Any:
-    return lambda evidence: learned(evidence, steps, OWN_ALONE)
+    return lambda evidence: learned(evidence, label(steps, OWN_ALONE), steps)
 
 
 def _alone(steps: int) -> Any:
-    return lambda evidence: learned(evidence, steps, ALONE)
+    return lambda evidence: learned(evidence, label(steps, ALONE), steps)
 
 
 # What is drawn.
@@ -336,16 +338,8 @@ study = hs.Study(
     name="curriculum",
     question="which easier questions must be asked for a chain to be learned, and may each have a position of its own?",
     task=Curriculum(),
-    model=hs.Model(layers=4, heads=4, head_dim=8, width=WIDTH, mlp_ratio=0.0),
-    training=hs.Training(
-        steps=STEPS,
-        batch_size=128,
-        optimizer="adamw",
-        betas=(0.9, 0.95),
-        weight_decay=0.1,
-        clip_norm=1.0,
-        evaluate_every=20,
-    ),
+    model=MODEL,
+    training=TRAINING,
     options=Options(),
     configurations=configurations,
     seeds=8,
@@ -353,13 +347,7 @@ study = hs.Study(
     claims=claims,
     figures=figures,
     presets={
-        "smoke": {
-            "seeds": 2,
-            "training.steps": 40,
-            "model.width": 64,
-            "options.steps": (2,),
-            "options.brief": True,
-        },
+        "smoke": {**SMOKE, "options.steps": (2,), "options.brief": True},
         "laptop": {"options.steps": (2,), "options.brief": True},
         "workstation": {},
     },

@@ -1,5 +1,6 @@
 """Chains of pairs, and ways to ask for their steps: the task of the curriculum study."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import hopscope as hs
@@ -25,6 +26,7 @@ class Curriculum(hs.Task):
         shares, emphasis: how much each step counts in training, see `hopscope.tasks.Retrieval`.
         own_positions: whether each step is asked for at a position of its own.  Then D positions stand for every query,
             all with its symbol, and the k-th of them is asked for x_k alone.
+        padded: whether a training sample shows no pairs beyond the last step that it asks for: there, symbols are 0.
     """
 
     steps: int = 2
@@ -35,6 +37,7 @@ class Curriculum(hs.Task):
     shares: tuple[float, ...] = ()
     emphasis: Emphasis = "weights"
     own_positions: bool = False
+    padded: bool = False
 
     @property
     def retrieval(self) -> hs.tasks.Retrieval:
@@ -67,7 +70,20 @@ class Curriculum(hs.Task):
     def sample(self, draws: "hs.Draws") -> "hs.Batch":
         """Samples of the retrieval problem; with positions of their own, every query is written out."""
         batch = self.retrieval.sample(draws)
+        if self.padded and draws.use == "train" and batch.weights is not None:
+            batch = self._shortened(batch)
         return self._written_out(batch) if self.own_positions else batch
+
+    def _shortened(self, batch: "hs.Batch") -> "hs.Batch":
+        import torch
+
+        assert batch.weights is not None
+        steps = torch.tensor(self.asked, device=batch.inputs.device)
+        counts = batch.weights[:, :, 0, :: self.symbol_dim] > 0
+        last = torch.where(counts, steps, 0).amax(-1)
+        beyond = batch.roles["step"] > last[..., None]
+        features = torch.arange(2 * self.symbol_dim, device=batch.inputs.device) < self.symbol_dim
+        return replace(batch, inputs=batch.inputs.masked_fill(beyond[..., None] & features, 0.0))
 
     def _written_out(self, batch: "hs.Batch") -> "hs.Batch":
         import torch

@@ -7,21 +7,17 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 import hopscope as hs
 from hopscope.config import Config
 from hopscope.figures import Axis, Mark, Series
 from hopscope.studies.diagnosis import LEARNED, diagnosed
-from hopscope.studies.scale import at_scale
+from hopscope.studies.quick import MODEL, SMOKE, TRAINING, between_seeds, smaller_scale, smallest_depths
 from hopscope.words import counted, symbol
 
-STEPS, LAYERS, HEADS = 2, 4, 4
+STEPS, LAYERS, HEADS = 2, MODEL.layers, MODEL.heads
 """Steps of the chains, layers and heads of the first two experiments."""
-
-TRAINED, WIDTH = 400, 512
-"""Training steps and width of all models."""
 
 USED = 0.05
 """A head is used if without it the loss of some symbol rises by this much; the plateau lies at 0.75."""
@@ -151,13 +147,9 @@ def needed(evidence: Any) -> dict[int, dict[int, float]]:
     options = Options.model_validate(evidence.config["options"])
     found: dict[int, dict[int, float]] = {}
     for steps in range(1, options.most_steps + 1):
-        for layers in sorted(options.layers):
-            losses = evidence.last(f"loss_step_{steps}", configuration=label(steps, layers))
-            for member, loss in losses.items():
-                by_steps = found.setdefault(evidence.seeds[member], {})
-                known = by_steps.setdefault(steps, math.inf)
-                if math.isinf(known) and not loss >= LEARNED:
-                    by_steps[steps] = math.nan if math.isnan(loss) else float(layers)
+        labels = {layers: label(steps, layers) for layers in options.layers}
+        for seed, layers in smallest_depths(evidence, labels, steps).items():
+            found.setdefault(seed, {})[steps] = layers
     return found
 
 
@@ -170,11 +162,9 @@ def growth(evidence: Any) -> hs.Samples:
     return hs.Samples(grown, unit="seed")
 
 
-def between_seeds(evidence: Any) -> hs.Samples:
+def seeds_apart(evidence: Any) -> hs.Samples:
     """By seed: layers that chains of one step took, and how many more or fewer the next seed took."""
-    first = [layers[1] for layers in needed(evidence).values()]
-    apart = [abs(one - other) for one, other in pairwise([*first, *first[:1]]) if not math.isinf(one + other)]
-    return hs.Samples(apart, unit="seed", note="" if apart else "no two seeds learned chains of one step")
+    return between_seeds({seed: layers[1] for seed, layers in needed(evidence).items()})
 
 
 CLAIMS = [
@@ -185,7 +175,7 @@ CLAIMS = [
         protocol="final held-out loss of x₂, four layers, every seed; the control is asked for x₂ alone",
         value=final_losses("ic"),
         must=hs.at_most(LEARNED),
-        at_scale=at_scale(TRAINED, WIDTH),
+        at_scale=smaller_scale,
         controls={"asked for x₂ alone": final_losses("last")},
         must_not=hs.at_most(LEARNED),
     ),
@@ -197,7 +187,7 @@ CLAIMS = [
         "and the threshold that of the paper's section 7.2",
         value=final_losses("last"),
         must=hs.at_least(0.7),
-        at_scale=at_scale(TRAINED, WIDTH),
+        at_scale=smaller_scale,
         controls={"asked for the whole chain": final_losses("ic")},
         must_not=hs.at_least(0.7),
     ),
@@ -210,7 +200,7 @@ CLAIMS = [
         value=of_learned("heads_used"),
         must=hs.at_most(0.5, unit="fraction"),
         rule="mean",
-        at_scale=at_scale(TRAINED, WIDTH),
+        at_scale=smaller_scale,
         controls={"largest rise of the loss without one head": of_learned("largest_rise")},
         must_not=hs.at_most(USED),
     ),
@@ -223,8 +213,8 @@ CLAIMS = [
         value=growth,
         must=hs.at_least(1.0, unit="layers"),
         rule="mean",
-        at_scale=at_scale(TRAINED, WIDTH),
-        controls={"chains of one step, from one seed to the next": between_seeds},
+        at_scale=smaller_scale,
+        controls={"chains of one step, from one seed to the next": seeds_apart},
         must_not=hs.at_least(1.0, unit="layers"),
     ),
 ]  # fmt: skip
@@ -317,16 +307,8 @@ study = hs.Study(
     name="first-steps",
     question="three first experiments: what the curriculum does, which heads are used, and how deep is deep enough",
     task=hs.tasks.Retrieval(steps=STEPS, chains=4, position="pair"),
-    model=hs.Model(layers=LAYERS, heads=HEADS, head_dim=8, width=WIDTH, mlp_ratio=0.0),
-    training=hs.Training(
-        steps=TRAINED,
-        batch_size=128,
-        optimizer="adamw",
-        betas=(0.9, 0.95),
-        weight_decay=0.1,
-        clip_norm=1.0,
-        evaluate_every=20,
-    ),
+    model=MODEL,
+    training=TRAINING,
     options=Options(),
     configurations=configurations,
     seeds=4,
@@ -334,13 +316,7 @@ study = hs.Study(
     claims=CLAIMS,
     figures=figures,
     presets={
-        "smoke": {
-            "seeds": 2,
-            "training.steps": 40,
-            "model.width": 64,
-            "options.most_steps": 2,
-            "options.layers": (1, 4),
-        },
+        "smoke": {**SMOKE, "options.most_steps": 2, "options.layers": (1, 4)},
         "laptop": {},
     },
     costs={"smoke": "under a minute on two cores", "laptop": "about 10 min on two cores"},

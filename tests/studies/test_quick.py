@@ -3,7 +3,7 @@
 import pytest
 
 from hopscope.runs.evidence import Evidence
-from hopscope.studies.scale import at_scale
+from hopscope.studies.quick import smaller_scale
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from hopscope.studies.scale import at_scale
 )
 def test_what_is_smaller_is_named(steps, width, words):
     evidence = Evidence.of([], [], {"training": {"steps": steps}, "model": {"width": width}})
-    assert at_scale(400, 512)(evidence) == words
+    assert smaller_scale(evidence) == words

@@ -1,0 +1,90 @@
+"""Models that learn chains in under a minute of a core, and what the studies of them have in common.
+
+What makes them quick: both tokens of a pair share a position code, the stream is wide, and there are more layers than
+the chain needs (docs/emergence.md, *What makes it quick*).
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from hopscope.claims import Samples
+from hopscope.models.config import Model
+from hopscope.studies.diagnosis import LEARNED
+from hopscope.training.config import TrainingConfig
+
+if TYPE_CHECKING:
+    from hopscope.runs.evidence import Evidence
+
+WIDTH, STEPS = 512, 400
+"""Width and training steps of the models."""
+
+MODEL = Model(layers=4, heads=4, head_dim=8, width=WIDTH, mlp_ratio=0.0)
+
+TRAINING = TrainingConfig(
+    steps=STEPS,
+    batch_size=128,
+    optimizer="adamw",
+    betas=(0.9, 0.95),
+    weight_decay=0.1,
+    clip_norm=1.0,
+    evaluate_every=20,
+)
+
+SMOKE = {"seeds": 2, "training.steps": 40, "model.width": 64}
+"""Fields of a preset that only shows that a study works."""
+
+
+def smaller_scale(evidence: "Evidence") -> str:
+    """What a run lacks of its study as it is written, for `Claim.at_scale`.
+
+    Returns:
+        For example `40 of 400 steps, width 64, not 512`; empty if nothing is smaller.
+    """
+    steps, width = evidence.config["training"]["steps"], evidence.config["model"]["width"]
+    words = [f"{steps} of {STEPS} steps"] * (steps < STEPS)
+    return ", ".join(words + [f"width {width}, not {WIDTH}"] * (width < WIDTH))
+
+
+def learned(evidence: "Evidence", label: str, step: int) -> Any:
+    """1 for each member of a configuration that learned x_step, 0 for the others, `[member]`; diverged: no value."""
+    losses = evidence.last(f"loss_step_{step}", configuration=label)
+    return (losses < LEARNED).astype(float).where(losses.notna())
+
+
+def learned_in(cells: Mapping[str, tuple[str, int]]) -> Callable[["Evidence"], dict[str, Any]]:
+    """A function of the evidence: part → who learned; see `learned`.
+
+    Args:
+        cells: part → configuration and the step of the symbol.
+    """
+    return lambda evidence: {part: learned(evidence, *cell) for part, cell in cells.items()}
+
+
+def smallest_depths(evidence: "Evidence", labels: Mapping[int, str], step: int) -> dict[int, float]:
+    """Seed → the smallest number of layers that learned x_step; infinite where none did.
+
+    Where a model with fewer layers diverged, nobody knows: NaN.
+
+    Args:
+        evidence: of the run.
+        labels: number of layers → configuration.
+        step: of the symbol.
+    """
+    found: dict[int, float] = {}
+    for layers in sorted(labels):
+        for member, loss in evidence.last(f"loss_step_{step}", configuration=labels[layers]).items():
+            seed = evidence.seeds[member]
+            if math.isinf(found.setdefault(seed, math.inf)) and not loss >= LEARNED:
+                found[seed] = math.nan if math.isnan(loss) else float(layers)
+    return found
+
+
+def between_seeds(values: Mapping[int, float]) -> Samples:
+    """By seed: how far its value is from that of the next one; what is not finite counts for nothing."""
+    around = [*values.values(), *list(values.values())[:1]]
+    apart = [
+        abs(one - other) for one, other in pairwise(around) if math.isfinite(one) and math.isfinite(other)
+    ]
+    return Samples(apart, unit="seed", note="" if apart else "no two seeds have a value")
