@@ -236,7 +236,17 @@ def test_length_is_measured_in_samples():
 
 
 def test_finding_a_study():
-    names = ["permutation", "depth", "circuits", "emergence", "tiny-lm", "llm", "first-steps", "curriculum", "capacity"]
+    names = [
+        "permutation",
+        "depth",
+        "circuits",
+        "emergence",
+        "tiny-lm",
+        "llm",
+        "first-steps",
+        "curriculum",
+        "capacity",
+    ]
     assert study_names()[: len(names)] == names  # those of installed packages follow
     assert [find_study(name).name for name in names] == names
     with pytest.raises(UserError, match=r"study: expected one of permutation, .*, found 'retrieval'"):

@@ -27,7 +27,8 @@ GROUP = "hopscope.studies"
 BUILT_IN = {
     name: f"hopscope.studies.{name.replace('-', '_')}.study:study"
     for name in (
-        "permutation", "depth", "circuits", "emergence", "tiny-lm", "llm", "first-steps", "curriculum", "capacity",
+        "permutation", "depth", "circuits", "emergence", "tiny-lm", "llm", "first-steps", "curriculum",
+        "capacity", "sharing",
     )
 }  # fmt: skip
 """Name of each built-in study → where it is."""

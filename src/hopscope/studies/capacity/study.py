@@ -328,7 +328,6 @@ study = hs.Study(
             "options.chains": (4,),
         },
         "laptop": {
-            "seeds": 4,
             "options.widths": (128, 512),
             "options.heads": (1, 4),
             "options.head_sizes": (2, 8),
@@ -338,7 +337,11 @@ study = hs.Study(
         },
         "workstation": {},
     },
-    costs={"smoke": "under a minute on two cores"},
+    costs={
+        "smoke": "under a minute on two cores",
+        "laptop": "about 10 min on two cores by estimate",
+        "workstation": "about an hour on two cores by estimate; not run yet",
+    },
     page="page.md.j2",
     page_names=page_names,
     held_out=512,

@@ -1,0 +1,1 @@
+"""The study `sharing` (S3): does attention need positions that share information?"""
