@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from hopscope.errors import UserError
 from hopscope.runs import content_hash
 from hopscope.studies import find_study, study_names
+from hopscope.studies.loading import BUILT_IN
 from hopscope.studies.permutation.config import (
     ALL,
     COSTS,
@@ -236,17 +237,7 @@ def test_length_is_measured_in_samples():
 
 
 def test_finding_a_study():
-    names = [
-        "permutation",
-        "depth",
-        "circuits",
-        "emergence",
-        "tiny-lm",
-        "llm",
-        "first-steps",
-        "curriculum",
-        "capacity",
-    ]
+    names = list(BUILT_IN)
     assert study_names()[: len(names)] == names  # those of installed packages follow
     assert [find_study(name).name for name in names] == names
     with pytest.raises(UserError, match=r"study: expected one of permutation, .*, found 'retrieval'"):

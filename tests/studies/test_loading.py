@@ -12,7 +12,10 @@ from hopscope.errors import UserError
 from hopscope.studies import find_study, study_names
 from hopscope.studies.loading import GROUP, home_of, of_reference, split_reference, studies_in
 
-BUILT_IN = "permutation depth circuits emergence tiny-lm llm first-steps curriculum capacity sharing".split()
+BUILT_IN = [
+    "permutation", "depth", "circuits", "emergence", "tiny-lm", "llm", "first-steps", "curriculum", "capacity",
+    "sharing", "conditional",
+]  # fmt: skip
 
 TEXT = (
     "import hopscope as hs\nstudy = hs.Study(name='mine', question='Why?')\nother = hs.Study(name='other')\n"

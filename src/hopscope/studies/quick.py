@@ -5,16 +5,18 @@ the chain needs (docs/emergence.md, *What makes it quick*).
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims import Samples
+from hopscope.measures import measure
 from hopscope.models.config import Model
 from hopscope.studies.diagnosis import LEARNED
 from hopscope.training.config import TrainingConfig
 
 if TYPE_CHECKING:
+    from hopscope.measures.context import Context
     from hopscope.runs.evidence import Evidence
 
 WIDTH, STEPS = 512, 400
@@ -36,28 +38,66 @@ SMOKE = {"seeds": 2, "training.steps": 40, "model.width": 64}
 """Fields of a preset that only shows that a study works."""
 
 
-def smaller_scale(evidence: "Evidence") -> str:
+def smaller_scale(evidence: "Evidence", steps: int = STEPS) -> str:
     """What a run lacks of its study as it is written, for `Claim.at_scale`.
+
+    Args:
+        evidence: of the run.
+        steps: training steps of the study.
 
     Returns:
         For example `40 of 400 steps, width 64, not 512`; empty if nothing is smaller.
     """
-    steps, width = evidence.config["training"]["steps"], evidence.config["model"]["width"]
-    words = [f"{steps} of {STEPS} steps"] * (steps < STEPS)
+    found, width = evidence.config["training"]["steps"], evidence.config["model"]["width"]
+    words = [f"{found} of {steps} steps"] * (found < steps)
     return ", ".join(words + [f"width {width}, not {WIDTH}"] * (width < WIDTH))
 
 
-def learned(evidence: "Evidence", label: str, step: int) -> Any:
-    """1 for each member of a configuration that learned x_step, 0 for the others, `[member]`; diverged: no value."""
-    losses = evidence.last(f"loss_step_{step}", configuration=label)
+@measure
+def learned_at(context: "Context") -> Iterator[dict[str, Any]]:
+    """First evaluation at which the held-out loss of each symbol was under 0.5; infinite where none was.
+
+    Metric `learned_at`; the part is the symbol as its loss names it, such as `step_2`, and with the group of
+    samples, if there are groups: `z@chain`.
+    """
+    from hopscope.runs.metrics import read_metrics
+
+    assert context.unit is not None
+    table = read_metrics(context.unit.path).to_pandas()
+    table = table[(table["split"] == "held_out") & table["metric"].str.startswith("loss_")]
+    names = table["metric"].str.removeprefix("loss_")
+    if "part" in table:
+        names = names.where(table["part"].isna(), names + "@" + table["part"].fillna(""))
+    first = table[table["value"] < LEARNED].groupby(["member", names])["step"].min()
+    for name in sorted(names.unique()):
+        found = [float(first.get((member, name), math.inf)) for member in context.members]
+        yield {"metric": "learned_at", "part": name, "value": found}
+
+
+def times_learned(evidence: "Evidence", label: str, part: str) -> dict[int, float]:
+    """Seed → training step at which a symbol was learned by a configuration; infinite where it was not."""
+    found = evidence.last("learned_at", configuration=label, part=part)
+    return {evidence.seeds[member]: float(time) for member, time in found.items()}
+
+
+def learned(evidence: "Evidence", label: str, symbol: int | str) -> Any:
+    """1 for each member of a configuration that learned a symbol, 0 for the others, `[member]`; diverged: no value.
+
+    Args:
+        evidence: of the run.
+        label: of the configuration.
+        symbol: number of its step, or its name.
+    """
+    metric = f"loss_step_{symbol}" if isinstance(symbol, int) else f"loss_{symbol}"
+    losses = evidence.last(metric, configuration=label)
     return (losses < LEARNED).astype(float).where(losses.notna())
 
 
-def learned_in(cells: Mapping[str, tuple[str, int]]) -> Callable[["Evidence"], dict[str, Any]]:
+def learned_in(cells: Mapping[str, tuple[str, int | str]]) -> Callable[["Evidence"], dict[str, Any]]:
     """A function of the evidence: part → who learned; see `learned`.
 
     Args:
-        cells: part → configuration and the step of the symbol.
+        cells: part → configuration and symbol.
     """
     return lambda evidence: {part: learned(evidence, *cell) for part, cell in cells.items()}
 

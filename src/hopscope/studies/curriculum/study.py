@@ -4,7 +4,7 @@ The models are those of the first experiments: two layers for each step of the c
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -13,7 +13,17 @@ from hopscope.config import Config
 from hopscope.figures import Axis, Mark, Series
 from hopscope.studies.curriculum.task import Curriculum
 from hopscope.studies.diagnosis import LEARNED
-from hopscope.studies.quick import MODEL, SMOKE, STEPS, TRAINING, learned, learned_in, smaller_scale
+from hopscope.studies.quick import (
+    MODEL,
+    SMOKE,
+    STEPS,
+    TRAINING,
+    learned,
+    learned_at,
+    learned_in,
+    smaller_scale,
+    times_learned,
+)
 from hopscope.words import symbol, symbols
 
 WEIGHTS = (0.01, 0.03, 0.1, 0.3)
@@ -115,21 +125,6 @@ def ways(options: Options, steps: int) -> dict[str, dict[str, Any]]:
     return {name: fields for name, fields in every.items() if not options.brief or name in BRIEF}
 
 
-@hs.measure
-def learned_at(context: hs.Context) -> Iterator[dict[str, Any]]:
-    """First evaluation at which the held-out loss of each symbol was under 0.5; infinite where none was."""
-    from hopscope.runs.metrics import read_metrics
-
-    assert context.unit is not None
-    table = read_metrics(context.unit.path).to_pandas()
-    table = table[(table["split"] == "held_out") & table["metric"].str.startswith("loss_step_")]
-    names = sorted(table["metric"].unique())
-    first = table[table["value"] < LEARNED].groupby(["member", "metric"])["step"].min()
-    for name in names:
-        found = [float(first.get((member, name), math.inf)) for member in context.members]
-        yield {"metric": "learned_at", "part": name.removeprefix("loss_"), "value": found}
-
-
 # What is claimed.
 
 
@@ -140,8 +135,7 @@ def of_ways(named: Mapping[str, tuple[int, str]]) -> Any:
 
 def times(evidence: Any, steps: int, name: str) -> dict[int, float]:
     """Seed → training step at which x_D was learned; infinite where it was not."""
-    found = evidence.last("learned_at", configuration=label(steps, name), part=f"step_{steps}")
-    return {evidence.seeds[member]: float(time) for member, time in found.items()}
+    return times_learned(evidence, label(steps, name), f"step_{steps}")
 
 
 def dose(steps: int) -> Any:
