@@ -277,10 +277,11 @@ def external_plants(file: str = "external_plants") -> str:
 
 
 def controls() -> str:
-    """What must not be there, for every claim of the built-in studies that has a control."""
+    """What must not be there, for every claim of the built-in studies."""
     from hopscope.claims import Criterion
     from hopscope.studies import find_study
     from hopscope.studies.llm.config import LanguageModelConfig
+    from hopscope.studies.loading import BUILT_IN
     from hopscope.studies.tiny_lm.config import TinyLmConfig
 
     chosen: dict[str, Any] = {
@@ -288,9 +289,10 @@ def controls() -> str:
         "tiny-lm": TinyLmConfig(control=True),
     }
     rows: dict[str, list[str]] = {}
-    for name in ("permutation", "depth", "circuits", "emergence", "llm", "tiny-lm"):
+    for name in BUILT_IN:
         program = find_study(name)
-        for claim in program.claims(chosen.get(name, program.study.options)):
+        claims = program.claims(chosen[name]) if name in chosen else program.study.all_claims()
+        for claim in claims:
             must_not = claim.must_not
             several = {} if must_not is None or isinstance(must_not, Criterion) else must_not
             if isinstance(must_not, Criterion):

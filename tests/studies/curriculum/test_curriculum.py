@@ -28,7 +28,6 @@ from hopscope.studies.curriculum.study import (
     label,
     study,
     subset_name,
-    survival,
     ways,
     weight_name,
 )
@@ -146,13 +145,6 @@ def test_what_is_learned_without_easier_questions_shows_nothing():
     """Own positions and random subsets are no substitute where x_D alone does as well."""
     found = verdicts(when=everything)
     assert found["S1b"] != "reproduced" and found["S1c"] != "reproduced" and found["S1d"] != "reproduced"
-
-
-def test_who_still_waits():
-    assert survival([100.0, 300.0, math.inf, 100.0], 400) == [(0, 1), (100, 0.5), (300, 0.25), (400, 0.25)]
-    assert survival([math.inf, math.inf], 400) == [(0, 1), (400, 1)]
-    assert survival([math.nan], 400) == []
-    assert survival([400.0, 200.0], 400) == [(0, 1), (200, 0.5), (400, 0)]
 
 
 CASES = {

@@ -248,6 +248,10 @@ def claims(options: Options) -> list[hs.Claim]:
             value=learned_in({**kept, **fresh}),
             must={**dict.fromkeys(kept, MOST), **dict.fromkeys(fresh, FEW)},
             rule="mean",
+            controls={
+                "the solution's shape, drawn": lambda evidence: learned(evidence, drawn(RATES[0]), STEPS)
+            },
+            must_not=MOST,
             **given,
         ),
     ]

@@ -14,11 +14,13 @@ from hopscope.studies.quick import (
     MODEL,
     SMOKE,
     TRAINING,
+    learned,
     learned_at,
     learned_in,
     smaller_scale,
     times_learned,
 )
+from hopscope.studies.waiting import waiting
 
 STEPS, SWITCH = 900, 300
 """Training steps, and how many of them come before branching samples where chains come first."""
@@ -164,6 +166,8 @@ def claims(options: Options) -> list[hs.Claim]:
                 value=learned_in({name: (name, "z") for name in (*whole, *alone)}),
                 must={**dict.fromkeys(whole, MOST), **dict.fromkeys(alone, FEW)},
                 rule="mean",
+                controls={name: partial(learned, label=name, symbol="z") for name in alone},
+                must_not=MOST,
                 **given,
             )
         )
@@ -214,7 +218,15 @@ def figures(options: Options) -> Sequence[hs.figures.Figure]:
             place = {} if part is None else {"part": part}
             curves.append(Series("loss_z", words, panel=name, where={"configuration": name, **place}))
     marks = (Mark(LEARNED, "learned"),)
-    return (hs.figures.lines("losses", curves, Axis("held-out loss of z", (0.0, 1.2)), marks=marks),)
+
+    def times(evidence: Any) -> Any:
+        parts = [(name, "z@branching" if name == MIXED else "z") for name in options.variants]
+        return {"z, by variant": {name: times_learned(evidence, name, part) for name, part in parts}}
+
+    return (
+        hs.figures.lines("losses", curves, Axis("held-out loss of z", (0.0, 1.2)), marks=marks),
+        waiting(times, "z"),
+    )
 
 
 def page_names(page: Any, options: Options) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from hopscope.studies.quick import (
     smaller_scale,
     times_learned,
 )
+from hopscope.studies.waiting import waiting
 from hopscope.words import symbol, symbols
 
 WEIGHTS = (0.01, 0.03, 0.1, 0.3)
@@ -257,67 +258,14 @@ def figures(options: Options) -> Sequence[hs.figures.Figure]:
     marks = (Mark(0.75, "plateau", axis="x"), Mark(LEARNED, "learned", axis="x"))
     return (
         hs.figures.dots("losses", losses, Axis("final held-out loss of x_D", (0.0, 1.1)), marks=marks),
-        hs.figures.chart(
-            "waiting",
-            lambda evidence: waiting(evidence, options),
-            WAITING,
-            "Steps down from one, by way to ask.",
+        waiting(
+            lambda evidence: {
+                f"D = {steps}": {name: times(evidence, steps, name) for name in ways(options, steps)}
+                for steps in options.steps
+            },
+            "x_D",
         ),
     )
-
-
-WAITING = """Share of seeds that have not yet learned x_D, by training step (Kaplan and Meier's estimate: a seed that
-never learned it counts as waiting to the end)."""
-
-
-def waiting(evidence: Any, options: Options) -> tuple[Any, list[dict[str, Any]]]:
-    """The chart of who still waits, and its rows."""
-    import altair as alt
-
-    from hopscope.figures.marks import table
-
-    end = evidence.config["training"]["steps"]
-    rows = [
-        {"chain": f"D = {steps}", "way": name, "step": step, "share": share}
-        for steps in options.steps
-        for name in ways(options, steps)
-        for step, share in survival(
-            times(evidence, steps, name).values(), evidence.config["training"]["steps"]
-        )
-    ]
-    chart = (
-        alt.Chart(table("waiting", "chain way", "step share"))
-        .mark_line(interpolate="step-after")
-        .encode(
-            x=alt.X("step:Q", title="training step", scale=alt.Scale(domain=[0, end])),
-            y=alt.Y("share:Q", title="seeds that still wait", scale=alt.Scale(domain=[0, 1])),
-            color=alt.Color("way:N", title="asked for", scale=alt.Scale(scheme="category20")),
-            row=alt.Row("chain:N", title=None),
-        )
-        .properties(width=420, height=180)
-    )
-    return chart, rows
-
-
-def survival(learned_at: Any, end: int) -> list[tuple[float, float]]:
-    """Kaplan and Meier's estimate of the share that still waits: (step, share), from step 0 to the end.
-
-    Args:
-        learned_at: a time for each seed; infinite where it was not learned by the end, NaN where it is not known.
-        end: last step of training.
-    """
-    from scipy.stats import CensoredData, ecdf
-
-    known = [time for time in learned_at if not math.isnan(time)]
-    if not known:
-        return []
-    seen = [time for time in known if not math.isinf(time)]
-    if not seen:
-        return [(0.0, 1.0), (float(end), 1.0)]
-    censored = [float(end)] * (len(known) - len(seen))
-    found = ecdf(CensoredData(uncensored=seen, right=censored)).sf
-    points = list(zip(found.quantiles.tolist(), found.probabilities.tolist(), strict=True))
-    return [(0.0, 1.0), *points, *([(float(end), points[-1][1])] if points[-1][0] < end else [])]
 
 
 def page_names(page: Any, options: Options) -> dict[str, Any]:
