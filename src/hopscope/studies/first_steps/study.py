@@ -319,7 +319,7 @@ study = hs.Study(
         "smoke": {**SMOKE, "options.most_steps": 2, "options.layers": (1, 4)},
         "laptop": {},
     },
-    costs={"smoke": "under a minute on two cores", "laptop": "about 10 min on two cores"},
+    costs={"smoke": "under a minute on two cores", "laptop": "under 10 min on two cores"},
     page="page.md.j2",
     page_names=page_names,
     held_out=512,
