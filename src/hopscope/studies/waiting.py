@@ -42,7 +42,13 @@ def waiting(
             .encode(
                 x=alt.X("step:Q", title="training step", scale=alt.Scale(domain=[0, end])),
                 y=alt.Y("share:Q", title="seeds that still wait", scale=alt.Scale(domain=[0, 1])),
-                color=alt.Color("way:N", title=None, scale=alt.Scale(scheme="category20")),
+                color=alt.Color(
+                    "way:N",
+                    title=None,
+                    sort=None,
+                    scale=alt.Scale(scheme="category20"),
+                    legend=alt.Legend(labelLimit=300, symbolLimit=0),
+                ),
                 row=alt.Row("panel:N", title=None),
             )
             .properties(width=420, height=180)
