@@ -16,6 +16,7 @@ from hopscope.sources.definitions import (
     Home,
     functions,
     home_of,
+    is_foreign,
     is_own,
     module_home,
     node_of,
@@ -233,6 +234,8 @@ def _own_module(use: Use, home: Home) -> types.ModuleType | None:
     package = str(home.names.get("__package__") or "")
     try:
         name = importlib.util.resolve_name("." * use.level + str(use.module), package)
+        if is_foreign(name, home):
+            return None  # before `find_spec`, which imports what a module is inside of: all of torch, for torch.nn
         spec = importlib.util.find_spec(name)
         if spec is None or not home.owns(Home(name, spec.origin, {})):
             return None

@@ -3,6 +3,7 @@
 import ast
 import copy
 import functools
+import importlib.util
 import linecache
 import sys
 import sysconfig
@@ -71,6 +72,15 @@ def is_own(home: Home) -> bool:
 
 def _in_rooms(name: str) -> bool:
     return name not in _RECORDS and any(name == room or name.startswith(f"{room}.") for room in OWN_ROOMS)
+
+
+def is_foreign(name: str, home: Home) -> bool:
+    """Whether a module is surely by another author, as its package is an installed library; imports nothing."""
+    top = name.partition(".")[0]
+    if top == home.name.partition(".")[0]:
+        return False
+    spec = importlib.util.find_spec(top)
+    return spec is not None and spec.origin is not None and _is_library(spec.origin)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
 """Models whose circuit is known because it was built: witnesses of the fewest layers, and planted circuits.
 
-They prove readers of circuits, and theorems about layers; no study and no command uses them.
+They prove readers of circuits, and theorems about layers.  A study may begin training from one; no command uses them.
 """

@@ -62,7 +62,7 @@ class Options(Config):
 
 
 def configurations(options: Options) -> list[hs.Configuration]:
-    """Every variant."""
+    """One configuration for each chosen variant."""
     return [
         hs.Configuration(
             label=name, overrides={f"task.{field}": value for field, value in VARIANTS[name].items()}

@@ -37,7 +37,7 @@ def label(layers: int) -> str:
 
 
 def configurations(options: Options) -> list[hs.Configuration]:
-    """Every depth."""
+    """One configuration for each chosen depth."""
     return [
         hs.Configuration(label=label(layers), overrides={"model.layers": layers}) for layers in options.layers
     ]
