@@ -39,7 +39,7 @@ class ChainsConfig(RecipeConfig):
         steps: retrieval steps D; all symbols of the chain are asked for (IC).
         orders: random orders of elimination by which a circuit is looked for.
         random_circuits: of the same size, that stand beside it.
-        read_again: how many times more members that learned the whole chain are read, in the study of circuits.
+        read_again: how many times more members that learned the whole chain are read, by each proof.
         galleries: seeds whose attention maps are shown on the page, all heads at the end of training.
     """
 

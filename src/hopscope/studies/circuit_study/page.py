@@ -7,6 +7,7 @@ from hopscope.circuits.path_history import CircuitsOnPage
 from hopscope.circuits.places import first_reads, followed_paths
 from hopscope.story.functions import PageFunctions
 from hopscope.story.text import chain_example
+from hopscope.story.values import Said
 from hopscope.studies.circuit_study.claims import independent
 from hopscope.studies.circuit_study.config import ChainsConfig
 from hopscope.studies.circuit_study.figures import SHOWN_FROM
@@ -26,7 +27,8 @@ def names(page: PageFunctions, config: ChainsConfig) -> Mapping[str, Any]:
     and were not.  `with_paths`: those whose circuit has a path to show; `read_paths`: those of them that were read.
     `independent`: those among `with_paths` that are independent of each other.  `first_reads`: member → its costliest
     read of the first useful head.  `cheap`: members whose first useful head looks almost free where patterns are given;
-    `dear`: those of them that need it; `limits`: the bounds of both.
+    `dear`: those of them that need it; `limits`: the bounds of both.  `from_others`: the mean distance of a model's
+    circuits from those of the other models, by its metric.
     """
     evidence = page.evidence
     paths, seeds = followed_paths(evidence), independent(evidence)
@@ -38,6 +40,11 @@ def names(page: PageFunctions, config: ChainsConfig) -> Mapping[str, Any]:
     reads = {
         member: place for member, place in first_reads(paths).items() if member in read and member in seeds
     }
+
+    def from_others(metric: str) -> Said:
+        rows = evidence.rows(metric, measure="reread")
+        return page.mean([*rows.groupby("member")["value"].mean()], f"{metric}, mean over the other models")
+
     cheap = [member for member, place in reads.items() if paths[place]["loss_without_rules"] < CHEAP]
     return {
         "targets": {f"step_{step}": symbol(step) for step in config.task().asked},
@@ -53,6 +60,7 @@ def names(page: PageFunctions, config: ChainsConfig) -> Mapping[str, Any]:
         "first_reads": reads,
         "cheap": cheap,
         "dear": [member for member in cheap if paths[reads[member]]["loss_without_recomputed"] >= DEAR],
+        "from_others": from_others,
         "limits": {"cheap": CHEAP, "dear": DEAR},
         "left_out": f"{SHOWN_FROM / 255:.2f}",
     }

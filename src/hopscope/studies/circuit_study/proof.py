@@ -52,7 +52,7 @@ from hopscope.claims.crossings import last_crossing
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
 from hopscope.runs.metrics import GATHERED
-from hopscope.studies.analysis import UnitAnalysis
+from hopscope.studies.analysis import UnitAnalysis, deferred
 from hopscope.studies.circuit_study.config import FALLEN, ChainsConfig
 from hopscope.studies.circuit_study.members import Member, gather, links_a_pair, step_rows
 
@@ -85,34 +85,11 @@ def proofs_name(member: int, again: int) -> str:
     return f"proofs-{member}-read-{1 + again}-times" if again else f"proofs-{member}"
 
 
-def proofs_of_members(*, read_again: bool) -> UnitAnalysis:
-    """Every independent member read by the paper's proof too, and both circuits on sequences that neither has seen.
-
-    Args:
-        read_again: whether members that learned the whole chain are read again by each proof, as often as the study's
-            options say.
-    """
-
-    def times(options: ChainsConfig) -> int:
-        return options.read_again if read_again else 0
-
-    def files(options: ChainsConfig, job: "TrainJob") -> dict[str, str]:
-        members = [member.member for member in job.members if member.init_seed == member.data_seed]
-        readings = [reading_name(member, reader_of(options, "rules")) for member in members]
-        # Written last: it says that whatever was read again is there too.
-        return dict.fromkeys(
-            [*readings, *(proofs_name(member, times(options)) for member in members)], "json"
-        )
-
-    def work(options: ChainsConfig, *given: Any) -> None:
-        from hopscope.studies.circuit_study.proofs import analyse
-
-        analyse(options, *given, again=times(options))
-
-    def rows(run: RunFolder, options: ChainsConfig) -> Iterator[Row]:
-        return measurements(run, options, times(options))
-
-    return UnitAnalysis(files, work, rows)
+def proof_files(options: ChainsConfig, job: "TrainJob") -> dict[str, str]:
+    """Files of the analysis: readings under the rules alone, then what says that all of a member is there."""
+    members = [member.member for member in job.members if member.init_seed == member.data_seed]
+    readings = [reading_name(member, reader_of(options, "rules")) for member in members]
+    return dict.fromkeys([*readings, *(proofs_name(member, options.read_again) for member in members)], "json")
 
 
 # Rows of the evidence.
@@ -130,13 +107,12 @@ class Compared(NamedTuple):
     readings: Mapping[Proof, Sequence[Circuits]]
 
 
-def measurements(run: RunFolder, config: ChainsConfig, again: int) -> Iterator[Row]:
+def measurements(run: RunFolder, config: ChainsConfig) -> Iterator[Row]:
     """The rows of a run whose analyses are done.
 
     Args:
         run: the run.
         config: of the study.
-        again: how many times members are read again.
 
     Raises:
         UserError: a file is missing or damaged.
@@ -144,7 +120,7 @@ def measurements(run: RunFolder, config: ChainsConfig, again: int) -> Iterator[R
     compared: dict[int, Compared] = {}
     for member in gather(run, config):
         unit, step = member.unit, config.training_steps
-        name = proofs_name(member.member, again)
+        name = proofs_name(member.member, config.read_again)
         add, file = adding(member.member, step), unit.file_of(name, step)
         if member.crossed or not unit.analysis_path(name, step).is_file():
             continue  # not measured: such a run is from before there were two proofs
@@ -156,7 +132,7 @@ def measurements(run: RunFolder, config: ChainsConfig, again: int) -> Iterator[R
         yield from proof_rows(add, member, by_rules)
         yield from unseen_rows(add, found["unseen"], file)
         yield from bounds_rows(add, found.get("bounds", []), file)
-        if again and found["read_again"] and member.learned_all:
+        if found["read_again"] and member.learned_all:
             readings: dict[Proof, Member] = {"both": member, "rules": by_rules}
             sets = {
                 proof: [
@@ -308,3 +284,9 @@ def bounds_rows(add: Add, bounds: Sequence[Mapping[str, Any]], file: str) -> Ite
             ends = {"": median(path["others"]), "_low": min(path["others"]), "_high": max(path["others"])}
             for end, value in ends.items():
                 yield at(metric=f"loss_if_others_ablated{end}", value=value)
+
+
+proofs_of_members = UnitAnalysis(
+    proof_files, deferred("hopscope.studies.circuit_study.proofs:analyse"), measurements
+)
+"""Every independent member read by the paper's proof too, and both circuits on sequences that neither has seen."""

@@ -37,14 +37,11 @@ def analyse(
     task: RetrievalTask,
     budget: TimeBudget,
     device: str,
-    *,
-    again: int,
 ) -> None:
     """Write what both proofs say of every independent member of a trained unit; what is there already is kept.
 
     Args:
         config, unit, job, task, budget, device: as of any analysis of a unit.
-        again: how many times members that learned the whole chain are read again by each proof.
 
     Raises:
         TimeBudgetReached: between two readings.
@@ -54,10 +51,10 @@ def analyse(
     assert isinstance(read, RetrievalTask)
     setting, step = VectorCircuits(read), job.training.steps
     for index, member in enumerate(job.members):
-        crossed, name = member.init_seed != member.data_seed, proofs_name(member.member, again)
+        crossed, name = member.init_seed != member.data_seed, proofs_name(member.member, config.read_again)
         if not crossed and not unit.analysis_path(name, step).is_file():
             budget.check()
-            found = _of_member(config, unit, index, member, setting, budget, step=step, again=again)
+            found = _of_member(config, unit, index, member, setting, budget, step=step)
             unit.write_analysis(name, step, found)
 
 
@@ -70,7 +67,6 @@ def _of_member(
     budget: TimeBudget,
     *,
     step: int,
-    again: int,
 ) -> dict[str, Any]:
     """What is written of one member; its readings are made where they are not there."""
 
@@ -80,8 +76,8 @@ def _of_member(
 
     readings = {proof: reading(proof) for proof in PROOFS}
     # Only members that learned the whole chain are compared (R6).
-    compared = again and len(readings["both"]["learned"]) == config.steps
-    anew = {proof: [reading(proof, number) for number in range(1, again + 1)] for proof in PROOFS if compared}
+    compared = config.read_again and len(readings["both"]["learned"]) == config.steps
+    anew = {proof: [reading(proof, number) for number in range(1, config.read_again + 1)] for proof in PROOFS if compared}
     models = [(at, load_ensemble(unit, at).select([index])) for at, _ in unit.checkpoints() if at <= step]
     return {
         "member": member.member,

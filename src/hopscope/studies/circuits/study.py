@@ -16,12 +16,7 @@ study = Study(
     question="models of many layers follow a chain: which heads do it, how, and whether seeds agree",
     options=CircuitsConfig(),
     units=jobs,
-    analyses=(
-        losses_at_the_end,
-        circuits_of_members,
-        proofs_of_members(read_again=True),
-        circuits_in_other_members,
-    ),
+    analyses=(losses_at_the_end, circuits_of_members, proofs_of_members, circuits_in_other_members),
     claims=claims(),
     figures=lambda options: (
         *charts(options, "reads", "controls", "modes", "bounds", "transfers"),

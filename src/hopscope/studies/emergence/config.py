@@ -25,6 +25,7 @@ class EmergenceConfig(ChainsConfig):
     }  # fmt: skip
     """The batch is not among them: the paper's epochs and its batch size disagree, and both readings are presets."""
 
+    read_again: int = Field(0, ge=0, exclude_if=lambda times: times == 0)  # as in runs of before there was such a field
     crossed: int = Field(3, ge=0)
     clamped: int = Field(2, ge=0)
     clamp_steps: int = Field(800, ge=1)
@@ -87,11 +88,11 @@ PRESETS = {
         evaluate_every=25, evaluation_samples=256, analysis_samples=512, orders=1, random_circuits=5, galleries=1,
         members_per_unit=2, crossed=2, clamped=1,
     ),
-    "laptop": EmergenceConfig(**QUICK, seeds=6, crossed=0, clamped=0),
-    "workstation": EmergenceConfig(**DEEP, seeds=8, crossed=0, clamped=1),
+    "laptop": EmergenceConfig(**QUICK, seeds=6, crossed=0, clamped=0, read_again=5),
+    "workstation": EmergenceConfig(**DEEP, seeds=8, crossed=0, clamped=1, read_again=5),
     "two-steps": EmergenceConfig(
-        seeds=4, layers=6, heads=2, steps=2, training_steps=2_000, checkpoint_every=50, crossed=3, clamped=2,
-        members_per_unit=3, orders=2,
+        seeds=10, layers=6, heads=2, steps=2, training_steps=2_000, checkpoint_every=50, crossed=3, clamped=2,
+        members_per_unit=4, orders=2, read_again=5,
     ),
     "paper": _D,
     "paper-batch-32768": _D.model_copy(update={"batch_size": 32_768, "crossed": 0, "members_per_unit": 1}),

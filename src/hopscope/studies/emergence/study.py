@@ -25,7 +25,7 @@ study = Study(
     question="the heads of a circuit as they form: in which order, with which losses, and what needs what",
     options=EmergenceConfig(),
     units=jobs,
-    analyses=(losses_at_the_end, circuits_of_members, proofs_of_members(read_again=False), trained_again),
+    analyses=(losses_at_the_end, circuits_of_members, proofs_of_members, trained_again),
     claims=claims(),
     figures=figures,
     presets=PRESETS,
