@@ -149,9 +149,10 @@ def claims(options: Options) -> list[hs.Claim]:
 
 
 def lacks(evidence: Any) -> str:
-    """What a run lacks of the study as it is written."""
+    """What a run lacks of the published experiment, and of the study as it is written."""
     steps = evidence.config["training"]["steps"]
-    return f"{steps:,} of {STEPS:,} steps" if steps < STEPS else ""
+    words = [f"{steps:,} of {STEPS:,} steps"] * (steps < STEPS)
+    return ", ".join(["learned positions, not relative ones", *words])
 
 
 # What is drawn.
