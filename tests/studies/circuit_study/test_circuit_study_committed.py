@@ -18,21 +18,10 @@ RUNS = {
     "circuits/two-steps": find_study("circuits"),
     "emergence/laptop": find_study("emergence"),
     "emergence/two-steps": find_study("emergence"),
-    "emergence/seeds": find_study("emergence"),
 }
-REPLACED = "the run was judged by rules that docs/protocol_log.md says were replaced; it is to be run again"
 
 
-OLDER = ("emergence/two-steps", "emergence/seeds")
-"""Runs whose ledgers are of the rules that were replaced."""
-
-EACH = [
-    pytest.param(name, marks=pytest.mark.xfail(reason=REPLACED, strict=False) if name in OLDER else ())
-    for name in RUNS
-]
-
-
-@pytest.fixture(scope="module", params=EACH)
+@pytest.fixture(scope="module", params=RUNS)
 def committed(request):
     """The study of a run on record, the run, its evidence, and its ledger and words."""
     folder = RESULTS / request.param

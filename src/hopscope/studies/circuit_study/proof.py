@@ -89,7 +89,9 @@ def proof_files(options: ChainsConfig, job: "TrainJob") -> dict[str, str]:
     """Files of the analysis: readings under the rules alone, then what says that all of a member is there."""
     members = [member.member for member in job.members if member.init_seed == member.data_seed]
     readings = [reading_name(member, reader_of(options, "rules")) for member in members]
-    return dict.fromkeys([*readings, *(proofs_name(member, options.read_again) for member in members)], "json")
+    return dict.fromkeys(
+        [*readings, *(proofs_name(member, options.read_again) for member in members)], "json"
+    )
 
 
 # Rows of the evidence.

@@ -77,7 +77,11 @@ def _of_member(
     readings = {proof: reading(proof) for proof in PROOFS}
     # Only members that learned the whole chain are compared (R6).
     compared = config.read_again and len(readings["both"]["learned"]) == config.steps
-    anew = {proof: [reading(proof, number) for number in range(1, config.read_again + 1)] for proof in PROOFS if compared}
+    anew = {
+        proof: [reading(proof, number) for number in range(1, config.read_again + 1)]
+        for proof in PROOFS
+        if compared
+    }
     models = [(at, load_ensemble(unit, at).select([index])) for at, _ in unit.checkpoints() if at <= step]
     return {
         "member": member.member,

@@ -25,7 +25,9 @@ class EmergenceConfig(ChainsConfig):
     }  # fmt: skip
     """The batch is not among them: the paper's epochs and its batch size disagree, and both readings are presets."""
 
-    read_again: int = Field(0, ge=0, exclude_if=lambda times: times == 0)  # as in runs of before there was such a field
+    read_again: int = Field(
+        0, ge=0, exclude_if=lambda times: times == 0
+    )  # as in runs of before there was such a field
     crossed: int = Field(3, ge=0)
     clamped: int = Field(2, ge=0)
     clamp_steps: int = Field(800, ge=1)
@@ -99,9 +101,9 @@ PRESETS = {
 }  # fmt: skip
 COSTS = {
     "smoke": "under a minute on two cores",
-    "laptop": "about 11 min on two quiet cores, by its CPU time",
+    "laptop": "about 15 min on two cores",
     "workstation": "about 3 h on two cores by estimate; not run yet",
-    "two-steps": "about 12 min on two cores by estimate",
+    "two-steps": "about 10 min on two cores",
     "paper": "24 models of 24 layers; made for a GPU",
     "paper-batch-32768": "12 models of 24 layers at 128 times the batch; made for a GPU",
 }
