@@ -343,7 +343,7 @@ study = hs.Study(
     },
     costs={
         "smoke": "under a minute on two cores",
-        "laptop": "about 10 min on two cores by estimate",
+        "laptop": "about 8 min on two cores",
         "workstation": "about an hour on two cores by estimate; not run yet",
     },
     page="page.md.j2",

@@ -1,1 +1,0 @@
-"""The study `associative-recall`: many queries of one memory in context (Zoology, arXiv 2312.04927)."""
