@@ -368,6 +368,37 @@ def reread(run: str) -> str:
     return _markdown(heads, rows)
 
 
+def rereadings(study: str, file: str = "rereadings") -> str:
+    """Distances between readings of one model, and to the nearest other one, by configuration and proof."""
+
+    def spread(values: Any) -> str:
+        known = [value for value in values if value is not None]
+        return f"{fmean(known):.2f} ({min(known):.2f} to {max(known):.2f})" if known else "–"
+
+    rows = []
+    members = [each for each in _json(RESULTS / f"{file}.json") if each["study"] == study]
+    for (name, proof), group in groupby(members, lambda each: (each["configuration"], each["proof"])):
+        of = list(group)
+        verdicts = [verdict == "read" for each in of for verdict in each["verdicts"]]
+        rows.append(
+            [
+                name,
+                {"both": "both proofs", "rules": "rules alone"}[proof],
+                str(len(of)),
+                f"{sum(verdicts)} of {len(verdicts)}",
+                *(
+                    spread(each[kind][what] for each in of)
+                    for kind in ("by_paths", "whole")
+                    for what in ("own", "nearest_other")
+                ),
+            ]
+        )
+    columns = ["model", "proof", "models", "readings with every row explained", "its own readings (paths)",
+               "the nearest other model (paths)", "its own readings (whole circuits)",
+               "the nearest other model (whole circuits)"]  # fmt: skip
+    return _markdown(columns, rows)
+
+
 def bounds(run: str) -> str:
     """What the paths of each member's circuit cost, beside the same rows in heads that the circuit does not name."""
     from hopscope.runs import RunFolder
@@ -685,6 +716,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "controls": controls,
     "memoriser": memoriser,
     "story": story,
+    "rereadings": rereadings,
     "speed": speed,
     "growth": growth,
     "heads": heads,

@@ -8,7 +8,8 @@ from typing import Any
 from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.comparison import PathBounds, Transferred, path_bounds, transferred
 from hopscope.circuits.config import Proof, ReaderConfig
-from hopscope.circuits.record import model_and_task, read_member
+from hopscope.circuits.record import model_and_task, read_again, read_member
+from hopscope.circuits.rereading import Rereading, compared
 from hopscope.claims import Ledger
 from hopscope.config import check_seeds
 from hopscope.errors import UserError
@@ -182,6 +183,35 @@ class Run(RunFolder):
         own = self.circuit(member, step, threshold=threshold, proof=proof, progress=progress)
         model, task = model_and_task(self, member, step, task=self._task)
         return path_bounds(model, task, own.circuit, ReaderConfig(threshold=threshold))
+
+    def reread(
+        self,
+        member: int,
+        times: int = 5,
+        step: int | None = None,
+        *,
+        threshold: float | None = None,
+        proof: Proof = "both",
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Rereading | None:
+        """How far readings of one member are apart; `None` where fewer than two of them have a circuit.
+
+        The search takes random orders and finite samples, so two readings of one model can end in different circuits.
+        A difference between two models means something only beside this one.
+
+        Args:
+            member, step, threshold, proof, progress: as of `circuit`.
+            times: how many times more the member is read, on other sequences and in other orders.
+
+        Raises:
+            UserError: as of `circuit`, or `times` is not positive.
+        """
+        if times < 1:
+            raise UserError(f"times: expected at least 1, found {times}")
+        first = self.circuit(member, step, threshold=threshold, proof=proof, progress=progress)
+        config = ReaderConfig(threshold=threshold, proof=proof)
+        anew = read_again(self, member, times, step, config, progress=progress, task=self._task)
+        return compared([first.record, *anew])
 
     def transferred(self, member: int, circuit: Circuit, step: int | None = None) -> Transferred:
         """What a circuit, such as one that was read in another seed, reaches in a member.

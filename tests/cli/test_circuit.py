@@ -261,6 +261,16 @@ def test_the_papers_proof_counts_no_head_that_shapes_what_others_attend_to(hopsc
     assert len(json.loads(both.out)["paths"]) == 4
 
 
+def test_a_witness_is_read_alike_again(hopscope, run):
+    """It has one circuit, so every reading finds it."""
+    said = hopscope("circuit", run.path, "--member", WITNESS, "--again", "2", "--json")
+    assert json.loads(said.out)["reread"] == {"readings": 3, "whole": 0.0, "by_paths": 0.0}
+    words = " ".join(hopscope("circuit", run.path, "--member", WITNESS, "--again", "2").out.split())
+    assert "3 readings, distance between two of them: by paths 0.00, by whole circuits 0.00" in words
+    refused = hopscope("circuit", run.path, "--member", WITNESS, "--again", "-2")
+    assert refused.status == 2 and "times: expected at least 1, found -2" in refused.err
+
+
 def test_each_path_stands_between_two_bounds(hopscope, run):
     said = hopscope("circuit", run.path, "--member", WITNESS, "--bounds", "--json")
     found = json.loads(said.out)

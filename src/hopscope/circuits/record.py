@@ -59,6 +59,34 @@ def read_member(
     return found
 
 
+def read_again(
+    run: RunFolder,
+    member: int,
+    times: int,
+    step: int | None = None,
+    config: ReaderConfig | None = None,
+    **how: Any,
+) -> list[dict[str, Any]]:
+    """Further readings of one member, on other sequences and in other orders of elimination, each kept on record.
+
+    They have no random circuits, as nothing but what they find is compared.
+
+    Args:
+        run, member, step, config: as of `read_member`.
+        times: number of readings.
+        how: `progress` and `task`, as there.
+
+    Raises:
+        UserError: as `read_member`.
+    """
+    config = config or ReaderConfig()
+    anew = [
+        config.model_copy(update={"seed": config.seed + number, "random_circuits": 0})
+        for number in range(1, times + 1)
+    ]
+    return [read_member(run, member, step, each, **how) for each in anew]
+
+
 def model_and_task(
     run: RunFolder, member: int, step: int | None, *, task: Callable[[UnitFolder], ReadTask] | None = None
 ) -> tuple[Transformer, ReadTask]:

@@ -37,6 +37,9 @@ class Options:
     the paper, which counts no head that only shapes what later heads attend to."""
     bounds: bool = False
     """Print what each path costs, beside the cost of the same rows in heads outside of the circuit and in its layer."""
+    again: int = 0
+    """Read the member so many times more, on other sequences and in other orders, and print how far the circuits that
+    were found are apart."""
     circuit_of: int | None = None
     """Run the circuit of this other member in the one that is named, and print what it reaches there."""
     json: bool = False
@@ -57,6 +60,9 @@ def main(arguments: list[str]) -> int:
         how: Any = {"threshold": options.tau, "proof": options.proof, "progress": tell}
         found = dict(opened.circuit(member, options.step, **how).record)
         bounds = opened.path_bounds(member, options.step, **how) if options.bounds and found["paths"] else []
+        if options.again:
+            apart = opened.reread(member, options.again, options.step, **how)
+            found["reread"] = apart and apart._asdict()
         if options.circuit_of is not None:
             other = opened.circuit(options.circuit_of, options.step, **how).circuit
             reached = dataclasses.asdict(opened.transferred(member, other, options.step))
@@ -100,6 +106,13 @@ def _show(found: dict[str, Any]) -> None:
         screen.print(
             "\nLoss of the model where the rows of a path read uniformly: in its head; in heads outside of the circuit "
             "(median and largest); in all heads of its layer.",
+            highlight=False,
+        )
+    if found.get("reread"):
+        apart = found["reread"]
+        screen.print(
+            f"{apart['readings']} readings, distance between two of them: by paths {apart['by_paths']:.2f}, by whole "
+            f"circuits {apart['whole']:.2f} (0: the same; 1: nothing in common).",
             highlight=False,
         )
     if "transferred" in found:

@@ -12,6 +12,7 @@ from tests.story import user_run
 from hopscope.circuits import circuit
 from hopscope.circuits.history_rows import adding
 from hopscope.circuits.path_history import DIVERGED, PathHistory
+from hopscope.circuits.rereading import circuits_of
 from hopscope.claims import JudgedClaim, Ledger, judge
 from hopscope.models.patterns import OwnChain
 from hopscope.runs import RunFolder
@@ -24,7 +25,6 @@ from hopscope.studies.circuit_study.members import Member, of_members
 from hopscope.studies.circuit_study.proof import (
     PROOFS,
     Compared,
-    circuits_of,
     proof_rows,
     reread_rows,
     unseen_rows,

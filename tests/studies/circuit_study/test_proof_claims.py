@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from hopscope.circuits.rereading import circuits_of, distance
 from hopscope.claims import Verdict
 from hopscope.claims.registration import register, registered_rule
 from hopscope.runs.evidence import Row
@@ -13,9 +14,6 @@ from hopscope.studies import find_study
 from hopscope.studies.circuit_study.proof import (
     PROOFS,
     Compared,
-    circuits_of,
-    distance,
-    path_distance,
     proofs_name,
     reread_rows,
 )
@@ -166,16 +164,6 @@ def test_rules_are_registered_with_what_is_their_own():
     assert "untried" not in registered_rule(
         register(find_study("emergence").claims(CONFIGS["emergence"])), "R12"
     )
-
-
-def test_the_distance_by_paths_is_small_for_circuits_that_differ_in_one():
-    paths = [(layer, 0, "query", "key") for layer in range(5)]
-    whole, less, other = (frozenset({frozenset(each)}) for each in (paths[:4], paths[:3], paths[3:]))
-    assert (path_distance(whole, whole), distance(whole, less)) == (0.0, 1.0)
-    assert path_distance(whole, less) == path_distance(less, whole) == pytest.approx(1 / 4)
-    assert path_distance(less, other) == 1.0
-    # Of two circuits in one set, each has its nearest: 3/4 both ways, and 1/5 for the other one alone.
-    assert path_distance(whole, less | other) == pytest.approx(1 - (3 / 4 + (3 / 4 + 1 / 5) / 2) / 2)
 
 
 def test_the_distance_of_several_readings_is_the_mean_of_all_pairs():

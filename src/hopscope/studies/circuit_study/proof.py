@@ -41,13 +41,14 @@ The distance of two sets of circuits is 1 minus the mean of the two shares that 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations, product, starmap
-from statistics import fmean, median
+from itertools import product
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hopscope.circuits.config import Proof, ReaderConfig, reading_name
 from hopscope.circuits.history_rows import LOSSES, Add, adding, formation_rows, time_rows
 from hopscope.circuits.path_history import path_histories
+from hopscope.circuits.rereading import DISTANCES, Circuits, circuits_of, mean_distance
 from hopscope.claims.crossings import last_crossing
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
@@ -95,10 +96,6 @@ def proof_files(options: ChainsConfig, job: "TrainJob") -> dict[str, str]:
 
 
 # Rows of the evidence.
-
-
-Circuits = frozenset[frozenset[tuple[int, int, str, str]]]
-"""A set of circuits: of each, layer, head, rows and what they read."""
 
 
 class Compared(NamedTuple):
@@ -157,7 +154,7 @@ def reread_rows(compared: Mapping[int, Compared]) -> Iterator[Row]:
         row = partial(add, "reread", file=file)
         yield row(metric="readings", value=float(len(readings["both"])))
         for proof, (apart, of) in product(PROOFS, DISTANCES.items()):
-            own = fmean(starmap(apart, combinations(readings[proof], 2)))
+            own = mean_distance(readings[proof], apart)
             yield row(metric=f"{PREFIX[proof]}reread{of}_distance", value=own)
             for other, each in compared.items():
                 if other != number:
@@ -165,41 +162,6 @@ def reread_rows(compared: Mapping[int, Compared]) -> Iterator[Row]:
                     yield row(
                         metric=f"{PREFIX[proof]}circuit{of}_distance", value=value, part=f"member {other}"
                     )
-
-
-def circuits_of(circuits: Any) -> Circuits:
-    """A set of circuits, from their JSON values: two are equal if the same heads do the same reads on the same rows."""
-    return frozenset(
-        frozenset(
-            (path["layer"], path["head"], path["query"], path["target"] or path["rule"]["kind"])
-            for path in circuit["paths"]
-        )
-        for circuit in circuits
-    )
-
-
-def distance(one: Circuits, other: Circuits) -> float:
-    """1 minus the mean of the two shares of circuits that are in the other set; neither set is empty."""
-    common = len(one & other)
-    return 1.0 - (common / len(one) + common / len(other)) / 2.0
-
-
-def path_distance(one: Circuits, other: Circuits) -> float:
-    """1 minus the share of paths that a circuit of one set has in common with the nearest one of the other set.
-
-    The share is of the paths that either of the two has.  It is a mean over the circuits of each set, and over both.
-    """
-
-    def nearest(circuits: Circuits, others: Circuits) -> float:
-        return fmean(
-            max(len(each & other) / max(1, len(each | other)) for other in others) for each in circuits
-        )
-
-    return 1.0 - (nearest(one, other) + nearest(other, one)) / 2.0
-
-
-DISTANCES = {distance: "", path_distance: "_path"}
-"""Distances of two sets of circuits, and what the names of their metrics have after the first word."""
 
 
 def _by_rules(member: Member, found: Mapping[str, Any], config: ChainsConfig, file: str) -> Member:

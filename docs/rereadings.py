@@ -1,0 +1,89 @@
+"""Members of runs, read again and again: how far the circuits of one model's readings are apart, beside other models.
+
+`python docs/rereadings.py OUT RUN [RUN …]` reads the members of runs whose checkpoints are there six times by each
+proof, on other sequences and in other orders, and writes OUT.  Readings are kept in the run's folder; what is there is
+not made again.  Members are compared within their configuration.
+"""
+
+import json
+import multiprocessing
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hopscope.circuits.config import Proof, ReaderConfig
+from hopscope.circuits.record import read_again, read_member
+from hopscope.circuits.rereading import Circuits, circuits_of, distance, mean_distance, path_distance
+from hopscope.runs import RunFolder
+from hopscope.training.config import job_of
+from hopscope.training.threads import prepare
+
+AGAIN = 5
+PROOFS: tuple[Proof, ...] = ("both", "rules")
+Distance = Callable[[Circuits, Circuits], float]
+
+
+def readings(place: tuple[Path, int, Proof]) -> list[dict[str, Any]]:
+    """The first reading of a member and `AGAIN` more."""
+    prepare(threads=1)
+    path, member, proof = place
+    run, config = RunFolder.open(path), ReaderConfig(proof=proof)
+    return [read_member(run, member, None, config), *read_again(run, member, AGAIN, None, config)]
+
+
+def of_run(path: Path, pool: Any) -> list[dict[str, Any]]:
+    """Every member of a run by each proof: its own distances, and those to the nearest other member."""
+    run, found = RunFolder.open(path), []
+    members = [each for each in run.members if run.unit(each.unit).path.is_dir()]
+    names = {each.member: job_of(run.unit(each.unit)).label.partition(",")[0] for each in members}
+    places = [(path, member, proof) for proof in PROOFS for member in names]
+    read = dict(zip(places, pool.imap(readings, places), strict=True))
+    for (_, member, proof), records in read.items():
+        others = [
+            sets_of(read[path, other, proof])
+            for other, name in names.items()
+            if name == names[member] and other != member
+        ]
+        found.append(
+            {
+                "study": run.study,
+                "configuration": names[member],
+                "seed": next(each.seed for each in members if each.member == member),
+                "proof": proof,
+                "verdicts": [each["verdict"].partition(":")[0] for each in records],
+                **compared(sets_of(records), others),
+            }
+        )
+    return sorted(found, key=lambda each: (each["configuration"], each["proof"], each["seed"]))
+
+
+def sets_of(records: Sequence[Mapping[str, Any]]) -> list[Circuits]:
+    """The circuits of readings that have some."""
+    found = [circuits_of(each["circuit"] for each in record["minimal_circuits"]) for record in records]
+    return [each for each in found if each]
+
+
+def compared(own: Sequence[Circuits], others: Sequence[Sequence[Circuits]]) -> dict[str, Any]:
+    """Distances within a member and to the first reading of the nearest other one; null where there is none."""
+    found: dict[str, Any] = {"readings": len(own)}
+    kinds: dict[str, Distance] = {"by_paths": path_distance, "whole": distance}
+    for name, apart in kinds.items():
+        near = [apart(own[0], other[0]) for other in others if own and other]
+        found[name] = {
+            "own": mean_distance(own, apart) if len(own) > 1 else None,
+            "nearest_other": min(near, default=None),
+        }
+    return found
+
+
+def main(out: str, *runs: str) -> None:
+    """Read, compare and write."""
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        found = [each for run in runs for each in of_run(Path(run), pool)]
+    lines = ",\n".join(json.dumps(each, ensure_ascii=False) for each in found)
+    Path(out).write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
