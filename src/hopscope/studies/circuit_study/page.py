@@ -43,7 +43,9 @@ def names(page: PageFunctions, config: ChainsConfig) -> Mapping[str, Any]:
 
     def from_others(metric: str) -> Said:
         rows = evidence.rows(metric, measure="reread")
-        return page.mean([*rows.groupby("member")["value"].mean()], f"{metric}, mean over the other models")
+        return page.mean(
+            [*rows.groupby("member")["value"].mean()], f"{metric}, mean over the other models", decimals=2
+        )
 
     cheap = [member for member, place in reads.items() if paths[place]["loss_without_rules"] < CHEAP]
     return {
