@@ -8,13 +8,13 @@ not made again.  Members are compared within their configuration.
 import json
 import multiprocessing
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hopscope.circuits.config import Proof, ReaderConfig
 from hopscope.circuits.record import read_again, read_member
-from hopscope.circuits.rereading import Circuits, circuits_of, distance, mean_distance, path_distance
+from hopscope.circuits.rereading import Circuits, distance, found_by, mean_distance, path_distance
 from hopscope.runs import RunFolder
 from hopscope.training.config import job_of
 from hopscope.training.threads import prepare
@@ -41,7 +41,7 @@ def of_run(path: Path, pool: Any) -> list[dict[str, Any]]:
     read = dict(zip(places, pool.imap(readings, places), strict=True))
     for (_, member, proof), records in read.items():
         others = [
-            sets_of(read[path, other, proof])
+            found_by(read[path, other, proof])
             for other, name in names.items()
             if name == names[member] and other != member
         ]
@@ -52,16 +52,10 @@ def of_run(path: Path, pool: Any) -> list[dict[str, Any]]:
                 "seed": next(each.seed for each in members if each.member == member),
                 "proof": proof,
                 "verdicts": [each["verdict"].partition(":")[0] for each in records],
-                **compared(sets_of(records), others),
+                **compared(found_by(records), others),
             }
         )
     return sorted(found, key=lambda each: (each["configuration"], each["proof"], each["seed"]))
-
-
-def sets_of(records: Sequence[Mapping[str, Any]]) -> list[Circuits]:
-    """The circuits of readings that have some."""
-    found = [circuits_of(each["circuit"] for each in record["minimal_circuits"]) for record in records]
-    return [each for each in found if each]
 
 
 def compared(own: Sequence[Circuits], others: Sequence[Sequence[Circuits]]) -> dict[str, Any]:

@@ -34,4 +34,4 @@ def test_where_nothing_was_read_there_is_no_distance(rereadings):
     assert rereadings.compared([], [[circuits(3)]])["by_paths"] == {"own": None, "nearest_other": None}
     assert rereadings.compared([circuits(1)], [])["whole"] == {"own": None, "nearest_other": None}
     nothing = {"minimal_circuits": []}
-    assert rereadings.sets_of([nothing, nothing]) == []
+    assert rereadings.found_by([nothing, nothing]) == []

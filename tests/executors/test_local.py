@@ -64,8 +64,8 @@ def test_workers_keep_their_memory_unless_told_otherwise(monkeypatch):
         )
         return int(said.stdout)
 
-    # Memory that is given back costs 7 · 22,000 faults with small pages; the system itself may add some hundreds.
-    assert page_faults() < 7 * 22_000 // 20
+    # The system may split a huge page meanwhile, which adds 511 faults; it does not do so every time.
+    assert min(page_faults() for _ in range(3)) < 1_000
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "0")
     monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "0")
     assert pool.environment()["MALLOC_TRIM_THRESHOLD_"] == "0"

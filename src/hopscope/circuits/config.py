@@ -61,6 +61,13 @@ class ReaderConfig(Config):
     random_circuits: int = 20
     seed: int = 0
 
+    def again(self, number: int) -> "ReaderConfig":
+        """The same for a further reading, from 1: with other orders and other sequences, and without random circuits.
+
+        Nothing but the minimal circuits of such a reading is compared.
+        """
+        return self.model_copy(update={"seed": self.seed + number, "random_circuits": 0})
+
 
 def reads_one_token(target: str | None) -> bool:
     """Whether what a path reads, in words, is a single token: not all tokens of a role alike, and no mixture."""

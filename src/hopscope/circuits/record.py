@@ -67,9 +67,7 @@ def read_again(
     config: ReaderConfig | None = None,
     **how: Any,
 ) -> list[dict[str, Any]]:
-    """Further readings of one member, on other sequences and in other orders of elimination, each kept on record.
-
-    They have no random circuits, as nothing but what they find is compared.
+    """Further readings of one member (`ReaderConfig.again`), each kept on record.
 
     Args:
         run, member, step, config: as of `read_member`.
@@ -80,11 +78,7 @@ def read_again(
         UserError: as `read_member`.
     """
     config = config or ReaderConfig()
-    anew = [
-        config.model_copy(update={"seed": config.seed + number, "random_circuits": 0})
-        for number in range(1, times + 1)
-    ]
-    return [read_member(run, member, step, each, **how) for each in anew]
+    return [read_member(run, member, step, config.again(number), **how) for number in range(1, times + 1)]
 
 
 def model_and_task(

@@ -40,10 +40,6 @@ def path_distance(one: Circuits, other: Circuits) -> float:
     return 1.0 - (nearest(one, other) + nearest(other, one)) / 2.0
 
 
-DISTANCES = {distance: "", path_distance: "_path"}
-"""Distances of two sets of circuits, and what the names of their metrics have after the first word."""
-
-
 def mean_distance(readings: Sequence[Circuits], apart: Callable[[Circuits, Circuits], float]) -> float:
     """The mean distance over all pairs of at least two readings."""
     return fmean(starmap(apart, combinations(readings, 2)))
@@ -64,14 +60,19 @@ class Rereading(NamedTuple):
     by_paths: float
 
 
+def found_by(records: Sequence[Mapping[str, Any]]) -> list[Circuits]:
+    """The minimal circuits of each reading that found some; records as of `compared`."""
+    found = [circuits_of(each["circuit"] for each in record["minimal_circuits"]) for record in records]
+    return [each for each in found if each]
+
+
 def compared(records: Sequence[Mapping[str, Any]]) -> Rereading | None:
     """How far readings of one model are apart; `None` where fewer than two have a circuit.
 
     Args:
         records: of the readings, as `hopscope circuit --json` prints them.
     """
-    found = [circuits_of(each["circuit"] for each in record["minimal_circuits"]) for record in records]
-    sets = [each for each in found if each]
+    sets = found_by(records)
     if len(sets) < 2:
         return None
     return Rereading(len(sets), mean_distance(sets, distance), mean_distance(sets, path_distance))

@@ -48,7 +48,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hopscope.circuits.config import Proof, ReaderConfig, reading_name
 from hopscope.circuits.history_rows import LOSSES, Add, adding, formation_rows, time_rows
 from hopscope.circuits.path_history import path_histories
-from hopscope.circuits.rereading import DISTANCES, Circuits, circuits_of, mean_distance
+from hopscope.circuits.rereading import Circuits, circuits_of, distance, mean_distance, path_distance
 from hopscope.claims.crossings import last_crossing
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
@@ -73,12 +73,11 @@ def reader_of(config: ChainsConfig, proof: Proof, *, again: int = 0) -> ReaderCo
     Args:
         config: of the study.
         proof: what a circuit must hold under.
-        again: number of a further reading, from 1: with other orders and other sequences, so that differences between
-            seeds can stand beside those between readings of one member; without random circuits, as nothing but its
-            minimal circuits is compared.
+        again: number of a further reading, from 1, so that differences between seeds can stand beside those between
+            readings of one member; 0: the first.
     """
     reader = config.reader().model_copy(update={"proof": proof})
-    return reader.model_copy(update={"seed": again, "random_circuits": 0}) if again else reader
+    return reader.again(again) if again else reader
 
 
 def proofs_name(member: int, again: int) -> str:
@@ -96,6 +95,10 @@ def proof_files(options: ChainsConfig, job: "TrainJob") -> dict[str, str]:
 
 
 # Rows of the evidence.
+
+
+DISTANCES = {distance: "", path_distance: "_path"}
+"""Distances of two sets of circuits, and what the names of their metrics have after the first word."""
 
 
 class Compared(NamedTuple):

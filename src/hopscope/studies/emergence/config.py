@@ -25,9 +25,8 @@ class EmergenceConfig(ChainsConfig):
     }  # fmt: skip
     """The batch is not among them: the paper's epochs and its batch size disagree, and both readings are presets."""
 
-    read_again: int = Field(
-        0, ge=0, exclude_if=lambda times: times == 0
-    )  # as in runs of before there was such a field
+    # None by default, as in runs of before these members were read again, which keep their names.
+    read_again: int = Field(0, ge=0, exclude_if=lambda times: times == 0)
     crossed: int = Field(3, ge=0)
     clamped: int = Field(2, ge=0)
     clamp_steps: int = Field(800, ge=1)
