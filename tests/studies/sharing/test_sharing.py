@@ -113,3 +113,4 @@ def test_the_page_says_what_is_so(case, tmp_path):
     words = page(study, evidence(study, OPTIONS, loss, **changed), tmp_path)
     assert said in words
     assert ("shared is needed" in words) == (case not in ("nothing", "everything"))
+    assert ("position-only escape" in words) == (case != "everything")
