@@ -79,6 +79,8 @@ def test_a_campaign_that_was_killed_goes_on_and_ends_as_one_that_was_not(home, t
     assert stopped["paused"] is True and stopped["workers"]
     for worker in stopped["workers"]:
         assert Path(f"/proc/{worker['pid']}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        group = Path(f"/proc/{worker['pid']}/autogroup")  # where Linux shares cores among sessions first
+        assert not group.exists() or group.read_text().split()[-1] == "19"
     assert "paused in" in call(home, "status").stdout
     os.kill(stopped["pid"], signal.SIGKILL)
     wait_for(lambda: not any(Path(f"/proc/{worker['pid']}").exists() for worker in stopped["workers"]))
