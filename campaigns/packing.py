@@ -19,13 +19,23 @@ from pathlib import Path
 from typing import Any
 
 from hopscope.errors import UserError
-from hopscope.runs import RunFolder, UnitFolder, frozen_members, note_thinned, save_rounded, steps_left_out
+from hopscope.runs import (
+    RunFolder,
+    UnitFolder,
+    frozen_members,
+    note_thinned,
+    save_rounded,
+    seals,
+    steps_left_out,
+)
 
 MIB = 1 << 20
 PROVENANCE = "provenance.json"
 ARCHIVE = "pack.tar.gz"
 _BEHIND = (".svg", ".png", "report.html", ".lock")
 _LEVEL = 6
+MOST_UNPACKED = 16 << 30
+"""Bytes of all files of a pack together."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +128,32 @@ def unpack(pack: Path, root: Path) -> list[str]:
         raise UserError(
             f"{pack}: expected parts with SHA-256 {provenance['sha256']}, found {digest}; copy it again"
         )
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
-        runs = sorted({"/".join(name.split("/")[:2]) for name in archive.getnames()})
-        there = [run for run in runs if (root / run / "config.json").is_file()]
-        if there:
-            raise UserError(f"{root / there[0]}: expected no run there yet, found one; choose another --out")
-        archive.extractall(root, filter="data")
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+            return _extract(archive, pack, root)
+    except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
+        raise UserError(f"{pack}: expected an archive of runs, found {error}; copy it again") from None
+
+
+def _extract(archive: tarfile.TarFile, pack: Path, root: Path) -> list[str]:
+    size = 0
+    for entry in archive:
+        size += entry.size
+        place = entry.name.split("/")
+        inside = len(place) > 2 and not {"", ".", ".."} & set(place)  # study, run, and a file in it
+        if not (entry.isfile() and inside) or size > MOST_UNPACKED:
+            raise UserError(
+                f"{pack}: expected files of runs, {MOST_UNPACKED >> 30} GiB at most, found {entry.name[:80]!r}; "
+                "use a pack that `campaigns/run.py` made"
+            )
+    runs = sorted({"/".join(name.split("/")[:2]) for name in archive.getnames()})
+    there = [run for run in runs if (root / run / "config.json").is_file()]
+    if there:
+        raise UserError(f"{root / there[0]}: expected no run there yet, found one; choose another --out")
+    archive.extractall(root, filter="data")
+    for name in archive.getnames():
+        if name.endswith("/thinned.json"):  # written for the pack, beside the unit's own seal
+            seals.note(root / name, (root / name).read_bytes())
     return runs
 
 

@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 
 from hopscope.errors import UserError
-from hopscope.runs import RunFolder, slim_copy
+from hopscope.runs import RunFolder, slim_copy, write_json
+from hopscope.runs.metrics import write_table
 
 DOCS = Path(__file__).resolve().parent
 
@@ -50,7 +51,7 @@ def thin(evidence: Path, every: int) -> None:
     of = frame.groupby(["member", "split", "metric", "part", "measure"], dropna=False, sort=False)
     place, last = of.cumcount(), of["member"].transform("size") - 1
     kept = (frame["measure"] != "training") | (place % every == 0) | (place == last)
-    parquet.write_table(table.filter(kept.to_numpy()), evidence, compression="zstd")
+    write_table(evidence, table.filter(kept.to_numpy()))
 
 
 def shown(folder: Path, docs: Path = DOCS) -> set[str]:
@@ -69,7 +70,7 @@ def _without_folder(study: Path) -> None:
     if study.is_file():
         record = json.loads(study.read_text(encoding="utf-8"))
         record["reference"] = Path(record["reference"]).name
-        study.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_json(study, record)
 
 
 if __name__ == "__main__":

@@ -187,11 +187,11 @@ class Processes:
 
 
 def record(run: Path) -> Mapping[str, str]:
-    """Digest of every file of a run; the log of events and the locks are not part of the record."""
+    """Digest of every file of a run; events, locks and the order of notes on files are not part of the record."""
     return {
         path.relative_to(run).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(run.rglob("*"))
-        if path.is_file() and path.name not in ("events.jsonl", ".lock")
+        if path.is_file() and path.name not in ("events.jsonl", "seals.jsonl", ".lock")
     }
 
 

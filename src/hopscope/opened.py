@@ -17,6 +17,7 @@ from hopscope.models.config import Model
 from hopscope.models.ensemble import Ensemble
 from hopscope.models.member import MemberTransformer
 from hopscope.models.transformer import Transformer
+from hopscope.report.record import read_ledger
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.runs.evidence_table import field_of
@@ -83,7 +84,7 @@ class Run(RunFolder):
         Raises:
             UserError: the run has none yet, or they are damaged.
         """
-        return Ledger.read(self.path / "claims.json")
+        return read_ledger(self.path)
 
     @cached_property
     def program(self) -> Program:

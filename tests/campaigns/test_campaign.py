@@ -1,10 +1,13 @@
 """A small study in two slices on two machines' worth of folders, beside the same study in one go."""
 
+import hashlib
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 import zipfile
 from pathlib import Path
@@ -269,3 +272,36 @@ def test_a_slice_without_time_is_refused(campaign, tmp_path):
     assert passed == ["--preset", "paper", "--width", "7"]
     with pytest.raises(campaign.Refused, match="expected more than 45 s after the start, found 30"):
         campaign.run_slice(options, passed, time.monotonic() - 30.0)
+
+
+def _link(archive):
+    entry = tarfile.TarInfo("depth/aaaa/config.json")
+    entry.type, entry.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    archive.addfile(entry)
+
+
+def _named(name):
+    def add(archive):
+        entry = tarfile.TarInfo(name)
+        entry.size = 2
+        archive.addfile(entry, io.BytesIO(b"{}"))
+
+    return add
+
+
+@pytest.mark.parametrize(
+    "add", [_link, _named("config.json"), _named("../a/b/config.json"), _named("/a/b/c/config.json"), None]
+)
+def test_no_entry_of_a_pack_leaves_its_root(packing, tmp_path, add):
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        if add is not None:
+            add(archive)
+    data = content.getvalue() if add is not None else b"no archive"
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "part").write_bytes(data)
+    note = {"parts": ["part"], "sha256": hashlib.sha256(data).hexdigest()}
+    (tmp_path / "pack" / "provenance.json").write_text(json.dumps(note))
+    with pytest.raises(UserError, match=r"pack: expected (files|an archive) of runs"):
+        packing.unpack(tmp_path / "pack", tmp_path / "runs")
+    assert not list((tmp_path / "runs").glob("**/*"))

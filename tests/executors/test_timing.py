@@ -303,6 +303,7 @@ def test_a_damaged_layout_is_refused(start, threads):
     path = run.units[0].path / "unit.json"
     record = json.loads(path.read_text())
     record["layout"]["threads"] = threads
+    (path.parent / "seals.jsonl").unlink()  # a record from before there were seals
     path.write_text(json.dumps(record))
     with pytest.raises(local.UserError, match="expected device, threads and engine under layout"):
         start(config_of())

@@ -34,6 +34,26 @@ def test_layers_may_repeat_the_csv_and_bring_inline_data(run_path):
     assert all("url" not in source for source in sources)
 
 
+def test_a_specification_says_nothing_of_what_the_page_may_do(run_path):
+    options = {
+        "editorUrl": "javascript:alert(1)",
+        "sourceHeader": "<script>alert(2)</script>",
+        "actions": True,
+    }
+    change_spec(run_path, "attention", lambda spec: spec.update(usermeta={"embedOptions": options}))
+    told = json.dumps(inline_figure(run_path / "figures", "attention"))
+    assert "usermeta" not in told and "alert" not in told
+
+
+def test_a_link_is_not_shown(run_path, tmp_path):
+    path = run_path / "figures" / "attention.csv"
+    (tmp_path / "secret.csv").write_bytes(path.read_bytes())
+    path.unlink()
+    path.symlink_to(tmp_path / "secret.csv")
+    with pytest.raises(UserError, match=r"attention\.csv: expected a file of the run, found a link"):
+        inline_figure(run_path / "figures", "attention")
+
+
 def test_altair_writes_for_the_version_that_draws():
     assert altair.SCHEMA_VERSION.startswith(f"v{VL_VERSION}.")
 

@@ -7,9 +7,16 @@ import numpy as np
 import pytest
 
 import hopscope.errors
+from hopscope.runs.seals import SEALS
 from hopscope.runs.store import RunFolder
 
 SOURCE = Path(hopscope.errors.__file__).parent.parent
+
+
+@pytest.fixture
+def unseal():
+    """Makes a folder one from before there were seals: its files may be edited by hand."""
+    return lambda folder: (folder / SEALS).unlink()
 
 
 @pytest.fixture

@@ -73,6 +73,14 @@ def test_arrays_that_are_not_there_or_damaged(tmp_path, evidence):
         in_folder.arrays("asked.npz")
 
 
+@pytest.mark.parametrize("file", ["../outside.npz", "/etc/hosts", "a/../../outside.npz"])
+def test_no_arrays_from_outside_the_run(tmp_path, file):
+    (tmp_path / "outside.npz").write_bytes(npz_bytes({"plain": np.zeros(2)}))
+    (tmp_path / "run").mkdir()
+    with pytest.raises(UserError, match="found one outside"):
+        Evidence.of(MEMBERS, rows(), CONFIG, tmp_path / "run").arrays(file)
+
+
 def test_columns_stand_in_their_order(evidence):
     fixed = "member seed configuration split step samples measure metric layer head part value file"
     assert evidence.to_arrow().schema.names == [*fixed.split(), "causal", "model.layers", "ratio", "slots"]

@@ -218,7 +218,8 @@ def test_who_diverged_is_known_from_checkpoints_notes_and_the_record(run):
 # Runs of before.
 
 
-def test_an_old_run_is_rebuilt_from_its_gathered_metrics(run):
+def test_an_old_run_is_rebuilt_from_its_gathered_metrics(run, unseal):
+    unseal(run.path)
     table = written(run, measured()).to_arrow()
     gather(run)
     without_checkpoints(run)
@@ -250,7 +251,8 @@ def test_a_run_without_the_table_says_how_to_make_it(run):
         Evidence.read(run)
 
 
-def test_a_damaged_table_is_one_clear_line(run):
+def test_a_damaged_table_is_one_clear_line(run, unseal):
+    unseal(run.path)
     write_evidence(run, [])
     path = run.path / "evidence.parquet"
     whole = path.read_bytes()

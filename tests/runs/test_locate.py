@@ -75,8 +75,9 @@ def test_a_long_list_is_cut(root, count, ending):
     assert message.endswith(ending or f"{9:012x}")
 
 
-def test_a_damaged_run_is_told_as_such(root, make_run):
+def test_a_damaged_run_is_told_as_such(root, make_run, unseal):
     run = make_run(root)
+    unseal(run.path)
     (run.path / "config.json").write_text("{half")
     for path in (run.path, root):
         with pytest.raises(UserError, match=r"config.json: expected whole JSON"):
@@ -87,8 +88,9 @@ def test_a_damaged_run_is_told_as_such(root, make_run):
             find_run(path)
 
 
-def test_a_newer_run_is_told_as_such(root, make_run):
+def test_a_newer_run_is_told_as_such(root, make_run, unseal):
     path = make_run(root).path / "config.json"
+    unseal(path.parent)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 2}))
     with pytest.raises(UserError, match="made by a newer Hopscope"):
         find_run(root)

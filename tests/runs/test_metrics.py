@@ -33,8 +33,8 @@ def key(row):
 
 
 def test_a_part_is_sorted_and_comes_back(tmp_path):
-    path = write_part(tmp_path, 3, 7, make_rows([3, 5, 7], seed=11))
-    assert path == tmp_path / "metrics" / "part-000000003-000000007.parquet"
+    path = write_part(tmp_path, 0, 7, make_rows([3, 5, 7], seed=11))
+    assert path == tmp_path / "metrics" / "part-000000000-000000007.parquet"
     table = read_metrics(tmp_path)
     assert table.schema.equals(METRICS_SCHEMA)
     found = table.to_pylist()
@@ -117,7 +117,7 @@ def test_places_are_columns_where_a_row_has_one(tmp_path):
     one = {name: values[:1] for name, values in make_rows([3]).items()}
     twice = {name: values * 3 for name, values in one.items()}
     places = {"part": ["repeat", None, "plain"], "head": [2, None, None], "layer": [None] * 3}
-    write_part(tmp_path, 3, 3, twice | places)
+    write_part(tmp_path, 0, 3, twice | places)
     write_part(tmp_path, 4, 5, one | {"step": [5]})
     table = read_metrics(tmp_path)
     assert table.schema.names == [*METRICS_SCHEMA.names, "part", "head"]

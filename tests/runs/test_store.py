@@ -97,7 +97,8 @@ def test_metrics_of_a_run(run):
 
 
 @pytest.mark.parametrize("name", ["config.json", "members.json"])
-def test_a_record_that_is_missing_or_cut_short_is_refused(run, make_run, name):
+def test_a_record_that_is_missing_or_cut_short_is_refused(run, make_run, name, unseal):
+    unseal(run.path)
     whole = (run.path / name).read_bytes()
     for length in range(0, len(whole) - 1, 5):
         (run.path / name).write_bytes(whole[:length])
@@ -118,12 +119,14 @@ def test_a_record_that_is_missing_or_cut_short_is_refused(run, make_run, name):
         ("members.json", '[{"member": 0}]', r"found at 0\.unit: Field required"),
     ],
 )
-def test_a_record_of_something_else_is_refused(run, name, content, match):
+def test_a_record_of_something_else_is_refused(run, name, content, match, unseal):
+    unseal(run.path)
     (run.path / name).write_text(content)
     assert_refused(run.path, match)
 
 
-def test_a_newer_schema_is_refused(run, make_run):
+def test_a_newer_schema_is_refused(run, make_run, unseal):
+    unseal(run.path)
     edit(run.path / "config.json", schema_version=2)
     assert_refused(
         run.path, "expected schema 1 or older, found 2, made by a newer Hopscope: upgrade Hopscope"
@@ -132,11 +135,12 @@ def test_a_newer_schema_is_refused(run, make_run):
         make_run()
 
 
-def test_a_run_that_holds_another_question_is_refused(run, make_run, tmp_path):
+def test_a_run_that_holds_another_question_is_refused(run, make_run, tmp_path, unseal):
+    unseal(run.path)
     with pytest.raises(UserError, match="expected the members that this command asks for"):
         RunFolder.create(tmp_path / "runs", "permutation", CONFIG, MEMBERS[:2], "smoke")
     edit(run.path / "config.json", config=CONFIG | {"depth": 7})
-    with pytest.raises(UserError, match="expected the configuration that this command asks for"):
+    with pytest.raises(UserError, match="expected the configuration that the run is named after"):
         make_run()
 
 

@@ -54,7 +54,8 @@ def test_who_diverged_is_known_with_the_checkpoint_and_without(unit):
     assert frozen_members(unit, 7) == {1}
 
 
-def test_a_damaged_note_is_one_clear_line(unit):
+def test_a_damaged_note_is_one_clear_line(unit, unseal):
+    unseal(unit.path)
     (unit.path / "thinned.json").write_text("{", encoding="utf-8")
     with pytest.raises(UserError, match=r"thinned\.json"):
         steps_left_out(unit)

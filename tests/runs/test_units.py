@@ -29,7 +29,8 @@ def test_a_unit_keeps_the_record_it_was_started_with(unit):
     assert unit.record["label"] == "d16"
 
 
-def test_a_record_that_is_missing_damaged_or_newer_is_refused(unit):
+def test_a_record_that_is_missing_damaged_or_newer_is_refused(unit, unseal):
+    unseal(unit.path)
     path = unit.path / "unit.json"
     path.write_text(json.dumps({"schema_version": 2}))
     with pytest.raises(UserError, match="made by a newer Hopscope"):

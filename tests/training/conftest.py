@@ -9,7 +9,7 @@ import torch
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
-from hopscope.runs import RunFolder, UnitFolder
+from hopscope.runs import RunFolder, UnitFolder, content_hash
 from hopscope.studies.permutation.probes import predictions as probes
 from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.permutation import PermutationTask
@@ -47,12 +47,13 @@ def make_job(*seeds: int, first: int = 0, **training: object) -> TrainJob:
 
 def make_unit(root: Path, job: TrainJob) -> UnitFolder:
     """The folder of a run with this one unit, as the executor makes it."""
+    name = content_hash(job.model_dump(mode="json"))
     members = [
-        {"member": m.member, "unit": "aaaaaaaaaaaa", "index": i, "seed": m.seed, "overrides": {}}
+        {"member": m.member, "unit": name, "index": i, "seed": m.seed, "overrides": {}}
         for i, m in enumerate(job.members)
     ]
     run = RunFolder.create(root, "permutation", job.model_dump(mode="json"), members, None)
-    return run.unit("aaaaaaaaaaaa").create({"plan": job.model_dump(mode="json")})
+    return run.unit(name).create({"plan": job.model_dump(mode="json")})
 
 
 class FailingTask(PermutationTask):

@@ -8,7 +8,7 @@ import torch
 
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
-from hopscope.runs import RunFolder
+from hopscope.runs import RunFolder, content_hash
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.config import PermutationConfig, RetrievalConfig, TaskReference
 from hopscope.tasks.device import TaskOnDevice
@@ -210,12 +210,13 @@ def test_the_fused_way_takes_the_general_view():
 
 
 def trainer_of(path, job, task, engine):
+    name = content_hash(job.model_dump(mode="json"))
     members = [
-        {"member": m.member, "unit": "aaaaaaaaaaaa", "index": i, "seed": m.seed, "overrides": {}}
+        {"member": m.member, "unit": name, "index": i, "seed": m.seed, "overrides": {}}
         for i, m in enumerate(job.members)
     ]
     run = RunFolder.create(path, "declared", job.model_dump(mode="json"), members, None)
-    unit = run.unit("aaaaaaaaaaaa").create({"plan": job.model_dump(mode="json")})
+    unit = run.unit(name).create({"plan": job.model_dump(mode="json")})
     on = task.on("cpu", job.training.examples)
     held_out = on.evaluation(101)
 

@@ -90,8 +90,10 @@ def read_ledger(run: RunFolder) -> Ledger:
     Raises:
         UserError: there is nothing to make it from.
     """
+    from hopscope.report import record
+
     try:
-        return Ledger.read(run.path)
+        return record.read_ledger(run.path)
     except UserError as damage:
         from hopscope.executors.finish import judge_again
 

@@ -6,9 +6,10 @@ from typing import Any
 from hopscope.claims import Ledger, judge
 from hopscope.claims.registration import deleted, noted, register
 from hopscope.errors import UserError
+from hopscope.report.record import read_ledger
 from hopscope.runs import RunFolder, content_hash
 from hopscope.runs.evidence import Evidence, write_evidence
-from hopscope.runs.files import is_file
+from hopscope.runs.files import is_file, read_json
 from hopscope.studies.loading import naming
 from hopscope.studies.program import Program
 from hopscope.studies.record import program_of
@@ -59,7 +60,7 @@ def judged(run: RunFolder, program: Program, config: Any, evidence: Evidence) ->
     Raises:
         UserError: a claim's value cannot be computed.
     """
-    registered = run.read_json(_REGISTRATION) if is_file(run.path / _REGISTRATION) else None
+    registered = _registered(run)
     ledger = Ledger([judge(claim, evidence, registered) for claim in program.claims(config)])
     if registered is None:
         return Ledger(deleted(ledger, _ledger_of_before(run)))
@@ -67,10 +68,22 @@ def judged(run: RunFolder, program: Program, config: Any, evidence: Evidence) ->
     return ledger
 
 
+def _registered(run: RunFolder) -> Any:
+    """The rules that were registered before training; `None` where none were.
+
+    Raises:
+        UserError: they were altered.
+    """
+    path = run.path / _REGISTRATION
+    if not is_file(path):
+        return None
+    return read_json(path, "restore it from a copy: what was registered before training cannot be made again")
+
+
 def _ledger_of_before(run: RunFolder) -> Ledger:
     """The ledger that a run has, empty where there is none that can be read."""
     try:
-        return Ledger.read(run.path)
+        return read_ledger(run.path)
     except UserError:
         return Ledger()
 

@@ -13,6 +13,7 @@ from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.executors import timing
 from hopscope.executors.finish import concluded, finish, register_claims
+from hopscope.executors.healing import has_training_record, remove_altered
 from hopscope.executors.pool import DEVICES, Listener, Pool, chosen_device, environment, is_count, layout_of
 from hopscope.runs import (
     RunFolder,
@@ -128,6 +129,7 @@ def complete(run: RunFolder, study: Program, config: Config, **how: Unpack[How])
     deadline = None if time_budget is None else time.monotonic() + time_budget
     check_source(run, study)
     by_unit = _jobs_by_unit(study, config)
+    remove_altered(run, how.get("say"))
     pending = [
         run.unit(unit) for unit, job in by_unit.items() if not _whole(study, config, run.unit(unit), job)
     ]
@@ -265,7 +267,7 @@ def _whole(study: Program, config: Config, unit: UnitFolder, job: Any) -> bool:
         unit.checkpoint(steps)
     except UserError:
         return False
-    return True
+    return has_training_record(unit, steps)
 
 
 def layout(units: int, threads: int, device: str) -> tuple[int, int]:

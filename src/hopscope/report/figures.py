@@ -34,7 +34,7 @@ def inline_figure(figures_dir: Path, name: str) -> dict[str, Any]:
         name: the figure's name, without suffix.
 
     Raises:
-        UserError: a file is missing or unreadable, or the specification asks for any data but its own CSV.
+        UserError: a file is missing, unreadable or a link, or the specification asks for any data but its own CSV.
     """
     path = figures_dir / f"{name}.vl.json"
     spec = read_json(path, _REMEDY)
@@ -45,7 +45,8 @@ def inline_figure(figures_dir: Path, name: str) -> dict[str, Any]:
             f"{path}: expected top-level data with url '{expected}', found {json.dumps(data)[:80]}; {_REMEDY}"
         )
     own = {"url": expected, "values": _read_text(figures_dir / expected)}
-    inlined: dict[str, Any] = _inline(spec, own, path)
+    # What a page may do is said by the page: `usermeta` could open an editor at any address, or bring its own markup.
+    inlined: dict[str, Any] = _inline({key: spec[key] for key in spec if key != "usermeta"}, own, path)
     return with_theme(inlined)
 
 
@@ -93,6 +94,8 @@ def _renumber(svg: str) -> str:
 
 
 def _read_text(path: Path) -> str:
+    if path.is_symlink():  # to any file of this machine, which a page would show to whoever opens it
+        raise UserError(f"{path}: expected a file of the run, found a link: {_REMEDY}")
     try:
         return read_bytes(path, _REMEDY).decode()
     except UnicodeDecodeError as error:

@@ -13,7 +13,7 @@ from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.report.circuits import CircuitBlock, PackedArray
 from hopscope.runs import is_slim
-from hopscope.runs.files import read_json
+from hopscope.runs.files import is_file, read_json
 
 Cell = str | int | float | None
 
@@ -307,8 +307,24 @@ def read_run(path: Path) -> RunRecord:
         slim=is_slim(path),
         config=_read(path / "config.json", TypeAdapter(RunConfig)),
         story=_read(path / "story.json", TypeAdapter(Story)),
-        claims=list(Ledger.read(path)),
+        claims=list(read_ledger(path)),
     )
+
+
+def read_ledger(run_path: Path) -> Ledger:
+    """The ledger in a run folder.
+
+    Raises:
+        UserError: it is missing, altered or damaged, or empty although claims were registered for the run.
+    """
+    path, rules = run_path / "claims.json", run_path / "registration.json"
+    remedy = f"`hopscope claims {run_path}` makes it again from the evidence"
+    if not is_file(path):
+        return Ledger.read(path)  # which says so
+    ledger = Ledger.parse(read_json(path, remedy), str(path))
+    if not ledger and is_file(rules) and read_json(rules, "restore it").get("claims"):
+        raise UserError(f"{path}: expected the claims that were registered, found an empty list; {remedy}")
+    return ledger
 
 
 def _read(path: Path, shape: TypeAdapter[_T]) -> _T:

@@ -1,5 +1,6 @@
 """The record: run folders, hashes, metric parts, checkpoints, events (free of torch)."""
 
+from hopscope.runs import seals as seals
 from hopscope.runs.checkpoints import CheckpointDamaged as CheckpointDamaged
 from hopscope.runs.checkpoints import load_checkpoint as load_checkpoint
 from hopscope.runs.checkpoints import save_checkpoint as save_checkpoint

@@ -295,13 +295,15 @@ class Evidence:
             Each array of the archive by its name.
 
         Raises:
-            UserError: the evidence was made without a run's folder, or the file is missing or damaged.
+            UserError: the evidence was made without a run's folder, or the file is missing, damaged or outside of it.
         """
         if self._folder is None:
             raise UserError(
                 f"{file}: expected evidence of a run's folder, found evidence without one; read it with "
                 "Evidence.read(run)"
             )
+        if not (self._folder / file).resolve().is_relative_to(self._folder.resolve()):
+            raise UserError(f"{file}: expected a file of the run, found one outside {self._folder}")
         slim = is_file(self._folder / SLIM)
         remedy = "make the run again: this folder has no arrays" if slim else _AGAIN
         return read_arrays(self._folder / file, remedy)

@@ -22,6 +22,7 @@ from hopscope.runs.evidence_table import (
 from hopscope.runs.files import is_file
 from hopscope.runs.metrics import (
     GATHERED,
+    check_joined,
     parts,
     read_gathered,
     read_parts,
@@ -108,8 +109,13 @@ def _training_rows(run: "RunFolder") -> pa.Table:
     import pyarrow.compute as pc
 
     with_parts = [unit.path for unit in run.units if parts(unit.path)]
-    tables = [_as_rows(read_parts(with_parts))]
     gathered = run.path / GATHERED
+    for unit in run.units:
+        if unit.is_done and (unit.path in with_parts or not is_file(gathered)):
+            check_joined(
+                unit.path, f"delete the folder {unit.path} and run the same command again", unit.steps
+            )
+    tables = [_as_rows(read_parts(with_parts))]
     if len(with_parts) < len(run.units) and is_file(gathered):
         names = {path.name for path in with_parts}
         others = [member.member for member in run.members if member.unit not in names]

@@ -9,11 +9,16 @@ import contextlib
 import errno
 import json
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Never
 
 from hopscope.errors import UserError
+from hopscope.runs import seals
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+"""How JSON writes half of a character beyond the first plane."""
 
 _HINTS = {
     errno.ENOSPC: "free some disk space",
@@ -66,6 +71,18 @@ def make_folder(path: Path) -> None:
         raise write_error(path, error) from error
 
 
+def seal(folder: Path) -> None:
+    """Seals a folder, which is made if need be: see `hopscope.runs.seals`.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    try:
+        seals.begin(folder)
+    except OSError as error:
+        raise write_error(folder, error) from error
+
+
 def write_atomic(path: Path, data: bytes | str) -> None:
     """Writes a whole file, or leaves what was there; folders above it are made.
 
@@ -80,6 +97,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
     temporary = temporary_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        seals.note(path, content)
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
@@ -132,22 +150,33 @@ def is_folder(path: Path) -> bool:
     return False
 
 
+class FileAltered(UserError):
+    """A file of a sealed folder that does not hold what was written (`hopscope.runs.seals`)."""
+
+
 def read_bytes(path: Path, remedy: str) -> bytes:
-    """The bytes of a file.
+    """The bytes of a file, which are checked where it is sealed.
 
     Args:
         path: the file.
         remedy: what the user should do if it cannot be read, for the error line.
 
     Raises:
+        FileAltered: it does not hold what was written.
         UserError: the file is missing or cannot be read.
     """
     try:
-        return path.read_bytes()
+        content = path.read_bytes()
     except FileNotFoundError as error:
         raise UserError(f"{path}: expected a file, found none: {remedy}") from error
     except OSError as error:
         raise UserError(f"{path}: expected a readable file, found: {reason(error)}: {remedy}") from error
+    if not seals.is_as_noted(path, content):
+        raise FileAltered(
+            f"{path}: expected the content that was written (its checksum stands in {seals.SEALS}), found another: "
+            f"{remedy}"
+        )
+    return content
 
 
 def canonical_json(value: object) -> str:
@@ -173,12 +202,15 @@ def parse_json(text: bytes | str) -> Any:
     """The value of a JSON text.
 
     Raises:
-        ValueError: the text is not JSON, or holds a NaN or an infinity.
+        ValueError: the text is not JSON, or holds a NaN, an infinity or half a surrogate pair.
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant)
+        if _SURROGATE.search(text if isinstance(text, str) else text.decode(errors="replace")):
+            canonical_json(value).encode()  # which half a pair does not survive
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+    return value
 
 
 def _refuse_constant(name: str) -> Never:

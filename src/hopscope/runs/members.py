@@ -1,9 +1,9 @@
 """Members: which model of an ensemble is where, and what sets it apart."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from hopscope.config import Config
 from hopscope.errors import UserError
@@ -15,14 +15,14 @@ class MemberRecord(Config):
 
     Attributes:
         member: its run-global number, in grid order, then by seed.
-        unit: hash of the unit that it is trained in.
+        unit: hash of the unit that it is trained in, which is also the name of that unit's folder.
         index: its place on the unit's member axis.
         seed: what its initialisation and its training samples are drawn from.
         overrides: configuration fields in which it differs from the run's base.
     """
 
     member: int
-    unit: str
+    unit: Annotated[str, Field(pattern=r"^[\w-]+$")]
     index: int
     seed: int
     overrides: dict[str, Any]

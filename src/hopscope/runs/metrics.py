@@ -127,21 +127,64 @@ def parts(unit_path: Path) -> list[Path]:
     return sorted(found, key=_last_step)
 
 
-def _last_step(part: Path) -> int:
+def check_joined(unit_path: Path, remedy: str, end: int | None = None) -> None:
+    """Check that the parts of a unit follow each other from step 0 on.
+
+    Args:
+        unit_path: the unit's folder.
+        remedy: what the user should do if they do not, for the error line.
+        end: step that they must reach; by default any.
+
+    Raises:
+        UserError: a part is missing.
+    """
+    expected = 0
+    for part in parts(unit_path):
+        first, last = _steps(part)
+        if first != expected:
+            break
+        expected = last + 1
+    else:
+        if end is None or expected > end:
+            return
+    raise UserError(
+        f"{unit_path / 'metrics'}: expected the training record of every step, found none from step {expected} on: "
+        f"{remedy}"
+    )
+
+
+def check_parts(unit_path: Path, end: int) -> None:
+    """Check that a unit's training record is whole up to a step: nothing missing, nothing damaged.
+
+    Raises:
+        UserError: it is not.
+    """
+    remedy = f"delete the folder {unit_path} and run the same command again"
+    check_joined(unit_path, remedy, end)
+    for part in parts(unit_path):
+        read_table(part, remedy)
+
+
+def _steps(part: Path) -> tuple[int, int]:
     match = _PART.fullmatch(part.name)
-    assert match
-    return int(match[2])
+    assert match is not None
+    return int(match[1]), int(match[2])
+
+
+def _last_step(part: Path) -> int:
+    return _steps(part)[1]
 
 
 def read_parts(units: Iterable[Path]) -> pa.Table:
     """The parts of some units as one table; columns of `PLACES` are there if a part has them.
 
     Raises:
-        UserError: a part is damaged.
+        UserError: a part is damaged, or one is missing between others or before them.
     """
     tables = [METRICS_SCHEMA.empty_table()]
     for unit in units:
         remedy = f"delete the folder {unit} and run the same command again"
+        check_joined(unit, remedy)
         for part in parts(unit):
             tables.append(read_table(part, remedy))
             _check_columns(part, tables[-1], remedy)

@@ -12,7 +12,7 @@ from typing import Any
 
 from hopscope.errors import UserError
 from hopscope.runs.evidence_write import EVIDENCE
-from hopscope.runs.files import is_file, is_folder, read_json, write_json
+from hopscope.runs.files import is_file, read_bytes, read_json, seal, write_atomic, write_json
 from hopscope.runs.hashing import SCHEMA_VERSION
 from hopscope.runs.store import RunFolder
 from hopscope.runs.units import SLIM
@@ -49,17 +49,22 @@ def slim_copy(run: RunFolder, to: Path, pictures: Collection[str] = ()) -> None:
         )
     records = {unit.hash: unit.record for unit in run.units}
     shutil.rmtree(to, ignore_errors=True)
-    (to / "figures").mkdir(parents=True)
+    seal(to)
     for name in (*_NEEDED, *_IF_THERE):
         if is_file(run.path / name):
-            shutil.copyfile(run.path / name, to / name)
+            _copy(run.path / name, to / name)
     write_json(to / "story.json", _without_maps(read_json(run.path / "story.json", _REMEDY)))
     write_json(to / SLIM, {"schema_version": SCHEMA_VERSION, "units": records})
     for path in sorted((run.path / "figures").glob("*")):
         if path.name.endswith((".csv", ".vl.json")) or path.name in pictures:
-            shutil.copyfile(path, to / "figures" / path.name)
-    if is_folder(run.path / "source"):
-        shutil.copytree(run.path / "source", to / "source")
+            _copy(path, to / "figures" / path.name)
+    for path in sorted((run.path / "source").rglob("*")):
+        if is_file(path):
+            _copy(path, to / path.relative_to(run.path))
+
+
+def _copy(path: Path, to: Path) -> None:
+    write_atomic(to, read_bytes(path, _REMEDY))
 
 
 def _without_maps(story: dict[str, Any]) -> dict[str, Any]:

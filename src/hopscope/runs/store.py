@@ -17,10 +17,11 @@ from hopscope.runs.files import (
     listed,
     read_json,
     remove,
+    seal,
     write_atomic,
     write_json,
 )
-from hopscope.runs.hashing import RESULTS_VERSION, SCHEMA_VERSION, check_schema, config_hash
+from hopscope.runs.hashing import RESULTS_VERSION, SCHEMA_VERSION, check_schema, config_hash, content_hash
 from hopscope.runs.locks import folder_lock
 from hopscope.runs.members import MemberRecord, read_members
 from hopscope.runs.metrics import GATHERED, read_metrics
@@ -74,6 +75,7 @@ class RunFolder:
             if is_file(run._config_path):
                 run._check_same(config, members)
                 return run
+            seal(run.path)
             # The configuration comes last: where it is, the members are.
             write_json(run._members_path, [MemberRecord(**member).model_dump() for member in members])
             versions = {"schema_version": SCHEMA_VERSION, "results_version": RESULTS_VERSION}
@@ -235,6 +237,13 @@ class RunFolder:
         if wrong:
             raise UserError(
                 f"{path}: expected {listed(_FIELDS)}, found no valid {listed(wrong)}: {self._remedy}"
+            )
+        asked = {"study": record["study"], "config": record["config"]}
+        version = record.get("results_version", RESULTS_VERSION)
+        if content_hash({**asked, "results_version": version}) != record["hash"]:
+            raise UserError(
+                f"{path}: expected the configuration that the run is named after ({record['hash']}), found "
+                f"another: {self._remedy}"
             )
         return record
 

@@ -12,9 +12,7 @@ import numpy as np
 from hopscope.runs.checkpoints import load_checkpoint, save_checkpoint
 from hopscope.runs.files import is_file, read_json, write_json
 from hopscope.runs.hashing import SCHEMA_VERSION
-from hopscope.runs.units import UnitFolder
-
-_NAME = "thinned.json"
+from hopscope.runs.units import THINNED, UnitFolder
 
 
 def save_rounded(source: Path, to: Path) -> None:
@@ -53,7 +51,7 @@ def note_thinned(
         "left_out": sorted(left_out),
         "frozen": sorted(frozen),
     }
-    write_json(folder / _NAME, note)
+    write_json(folder / THINNED, note)
 
 
 def frozen_members(unit: UnitFolder, step: int) -> set[int]:
@@ -69,7 +67,7 @@ def frozen_members(unit: UnitFolder, step: int) -> set[int]:
         UserError: that checkpoint is damaged, or is absent and was not left out on purpose.
     """
     if step in steps_left_out(unit):
-        return {int(index) for index in read_json(unit.path / _NAME)["frozen"]}
+        return {int(index) for index in read_json(unit.path / THINNED)["frozen"]}
     _, _, metadata = unit.checkpoint(step)
     return {index for index, frozen_at in enumerate(metadata["frozen_at"]) if frozen_at >= 0}
 
@@ -80,9 +78,9 @@ def steps_left_out(unit: UnitFolder) -> list[int]:
     Raises:
         UserError: the note is damaged.
     """
-    return [int(step) for step in read_json(unit.path / _NAME)["left_out"]] if is_thinned(unit) else []
+    return [int(step) for step in read_json(unit.path / THINNED)["left_out"]] if is_thinned(unit) else []
 
 
 def is_thinned(unit: UnitFolder) -> bool:
     """Whether checkpoints of a unit were rounded or left out on purpose."""
-    return is_file(unit.path / _NAME)
+    return is_file(unit.path / THINNED)

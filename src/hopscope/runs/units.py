@@ -14,7 +14,7 @@ from hopscope.errors import UserError
 from hopscope.runs.arrays import Array, npz_bytes, read_arrays
 from hopscope.runs.checkpoints import CheckpointDamaged, load_checkpoint
 from hopscope.runs.events import EVENTS, append_event
-from hopscope.runs.files import is_file, listed, read_json, remove, write_atomic, write_json
+from hopscope.runs.files import is_file, listed, read_json, remove, seal, write_atomic, write_json
 from hopscope.runs.hashing import SCHEMA_VERSION, check_schema
 from hopscope.runs.locks import folder_lock
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _CHECKPOINT = re.compile(r"step-(\d{9,})\.safetensors")
 _AGAIN = "delete it and run the same command again"
+
+THINNED = "thinned.json"
+"""File of a unit that lost checkpoints on purpose (`hopscope.runs.thinning`)."""
 
 SLIM = "units.json"
 """File of a slim run folder in place of `units/`: the content of every `unit.json`, by the unit's hash."""
@@ -76,6 +79,7 @@ class UnitFolder:
         if is_file(path):
             _ = self.record
         else:
+            seal(self.path)
             write_json(path, {"schema_version": SCHEMA_VERSION, "unit": self.hash} | dict(unit_record))
         return self
 
@@ -136,13 +140,36 @@ class UnitFolder:
             raise UserError(
                 f"{self.path}: expected a checkpoint, found none: run the study until its first one"
             )
-        step = max(found) if step is None else step
+        step = self._last(found) if step is None else step
         if step not in found:
             steps = listed(found, limit=40)
             raise UserError(
                 f"{self.path}: expected a checkpoint of step {step}, found steps {steps}: choose one"
             )
         return (step, *_load(step, found[step]))
+
+    def _last(self, found: Mapping[int, Path]) -> int:
+        """The last checkpoint's step; of a unit that is done, the last step of training.
+
+        Raises:
+            UserError: the unit is done and its last checkpoint is gone, and nobody left it out on purpose.
+        """
+        last = max(found)
+        end = self.steps
+        if self.is_done and end is not None and last < end and not is_file(self.path / THINNED):
+            raise UserError(
+                f"{self.path}: expected the checkpoint of the last step {end}, found it gone; name a step that is "
+                f"there ({listed(found, limit=40)}), or run the same command again to train the unit to its end"
+            )
+        return last
+
+    @property
+    def steps(self) -> int | None:
+        """Steps of the unit's training, if its record tells them."""
+        plan = self.record.get("plan") if self.is_recorded else None
+        training = plan.get("training") if isinstance(plan, dict) else None
+        steps = training.get("steps") if isinstance(training, dict) else None
+        return steps if isinstance(steps, int) else None
 
     def resume_point(self) -> tuple[int, dict[str, Array], dict[str, Any]] | None:
         """The newest whole checkpoint that holds the optimiser's state: its step, arrays and metadata.
@@ -170,6 +197,31 @@ class UnitFolder:
         for passed_over in damaged:
             self._report(passed_over, self.checkpoint_path(point[0]).name if point else None)
         return point
+
+    def has_record_of(self, step: int) -> bool:
+        """Whether the training record is whole up to a step; a `CheckpointWarning` and an event if it is not.
+
+        Training cannot go on from that step then: what was measured before it would be missing for good.
+        """
+        from hopscope.runs.metrics import check_parts  # which needs pyarrow
+
+        try:
+            check_parts(self.path, step)
+        except UserError as error:
+            found = str(error).partition(": delete the folder")[0]
+            self.event("training_record_damaged", unit=self.hash, reason=found)
+            warnings.warn(f"{found}: starting from the beginning instead", CheckpointWarning, stacklevel=3)
+            return False
+        return True
+
+    def drop_checkpoints(self) -> None:
+        """Remove every checkpoint: training begins anew.
+
+        Raises:
+            UserError: a file cannot be removed.
+        """
+        for _, path in self.checkpoints():
+            remove(path)
 
     def _report(self, error: CheckpointDamaged, instead: str | None) -> None:
         file = error.path.relative_to(self.run_path).as_posix()

@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from hopscope.config import Config
+from hopscope.config import Config, in_words
+from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.tasks.config import TaskConfig as TaskConfig
 
@@ -163,8 +164,26 @@ def units_of(cells: Iterable[Cell]) -> list[TrainJob]:
 
 
 def job_of(unit: "UnitFolder") -> TrainJob:
-    """The job that a unit was trained by, from its record."""
-    return TrainJob.model_validate(unit.record["plan"])
+    """The job that a unit was trained by, from its record.
+
+    Raises:
+        UserError: the record is damaged, or holds another job than the one that the unit is named after.
+    """
+    from hopscope.runs.hashing import content_hash  # which brings the whole record
+
+    plan = unit.record.get("plan")
+    remedy = f"delete the folder {unit.path} and run the same command again"
+    if content_hash(plan) != unit.hash:
+        raise UserError(
+            f"{unit.path / 'unit.json'}: expected the plan that the unit is named after, found another: {remedy}"
+        )
+    try:
+        return TrainJob.model_validate(plan)
+    except ValidationError as error:
+        found = in_words(error)
+        raise UserError(
+            f"{unit.path / 'unit.json'}: expected a plan of this Hopscope, found {found}: {remedy}"
+        ) from None
 
 
 def is_trained(unit: "UnitFolder") -> bool:

@@ -188,7 +188,11 @@ class Trainer:
 
     def _resume(self) -> None:
         point = self.unit.resume_point()
+        if point is not None:
+            drop_parts_after(self.unit.path, point[0])
+            point = point if self.unit.has_record_of(point[0]) else None
         if point is None:
+            self.unit.drop_checkpoints()  # of a record that was lost
             drop_parts_after(self.unit.path, -1)
             rows = _Rows(self.job)
             self._record(rows, self._evaluated())
@@ -196,7 +200,6 @@ class Trainer:
             self._save()
             return
         self.step, tensors, metadata = point
-        drop_parts_after(self.unit.path, self.step)
         weights = {name: torch.from_numpy(tensors[f"weights/{name}"]) for name in self.model.weights}
         with torch.no_grad():
             self.model.parameters.load(weights)

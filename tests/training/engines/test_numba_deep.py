@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
-from hopscope.runs import RunFolder
+from hopscope.runs import RunFolder, content_hash
 from hopscope.tasks.config import EquationsConfig, RetrievalConfig
 from hopscope.tasks.equations import EquationsTask
 from hopscope.tasks.losses import default_gradient
@@ -155,12 +155,13 @@ def make_job(*seeds, model=None, **training):
 
 def trainer_of(folder, job, engine):
     task = RetrievalTask(job.task)
+    name = content_hash(job.model_dump(mode="json"))
     members = [
-        {"member": m.member, "unit": "aaaaaaaaaaaa", "index": i, "seed": m.seed, "overrides": {}}
+        {"member": m.member, "unit": name, "index": i, "seed": m.seed, "overrides": {}}
         for i, m in enumerate(job.members)
     ]
     run = RunFolder.create(folder, "depth", job.model_dump(mode="json"), members, None)
-    unit = run.unit("aaaaaaaaaaaa").create({"plan": job.model_dump(mode="json")})
+    unit = run.unit(name).create({"plan": job.model_dump(mode="json")})
     batch = task.evaluation(11)
 
     def evaluate(model, members):

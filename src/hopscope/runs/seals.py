@@ -1,0 +1,122 @@
+"""Seals: checksums of all files of a folder, so that an altered byte never changes a number without a word.
+
+A folder with a file `seals.jsonl` is sealed.  Whatever `write_atomic` is about to write at or below it is noted there
+first, with its SHA-256; `read_bytes` refuses a file whose content was never noted.  The note comes first, because a
+process may be killed between the two: then the old content stands, which was noted before.
+
+Runs and units are sealed from their first file on.  Folders from before there were seals have none, and are read
+unchecked.  This guards against accidents, not against somebody who alters file and seal together.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from functools import lru_cache
+from pathlib import Path
+
+SEALS = "seals.jsonl"
+"""Name of the file of a sealed folder: a JSON object with `file` and `sha256` in each line."""
+
+_DEPTH = 3
+"""Folders above a file in which its seal may be."""
+
+_UNSEALED = (".safetensors",)
+"""Checkpoints carry checksums of their own."""
+
+_LOGS = frozenset({SEALS, "events.jsonl"})
+"""Files that grow line by line: no number depends on them."""
+
+
+def begin(folder: Path) -> None:
+    """Seal a folder, which is made if need be: whatever is written into it from now on is noted.
+
+    Raises:
+        OSError: the system refused.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(folder / SEALS, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o666))
+
+
+def note(path: Path, content: bytes) -> None:
+    """Note what a file is about to hold, if it belongs to a sealed folder.
+
+    Raises:
+        OSError: the system refused; the file must not be written then.
+    """
+    home = _home(path)
+    if home is None:
+        return
+    digest = hashlib.sha256(content).hexdigest()
+    name = path.relative_to(home).as_posix()
+    if _noted(home).get(name, ("",))[-1] != digest:
+        _append(home / SEALS, {name: digest})
+
+
+def is_as_noted(path: Path, content: bytes) -> bool:
+    """Whether a file's content is one that was noted for it; true where nothing is sealed."""
+    home = _home(path)
+    if home is None:
+        return True
+    noted = _noted(home).get(path.relative_to(home).as_posix(), ())
+    return hashlib.sha256(content).hexdigest() in noted
+
+
+def altered(folder: Path) -> list[Path]:
+    """Files of a sealed folder whose content is not what was noted; a file that is gone is not among them."""
+    found = []
+    for name in _noted(folder):
+        path = folder / name
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if not is_as_noted(path, path.read_bytes()):
+                found.append(path)
+    return found
+
+
+def _home(path: Path) -> Path | None:
+    """The sealed folder that a file belongs to: the nearest one above it, for files of a unit the unit's."""
+    if path.name in _LOGS or path.suffix in _UNSEALED:
+        return None
+    for folder in list(path.parents)[:_DEPTH]:
+        with contextlib.suppress(OSError):
+            if (folder / SEALS).is_file():
+                return folder
+        if folder.parent.name == "units":
+            break  # a unit's files are noted by the unit, or by nobody
+    return None
+
+
+def _noted(folder: Path) -> dict[str, tuple[str, ...]]:
+    """Name of each file of a folder → digests that were noted for it, oldest first."""
+    try:
+        state = (folder / SEALS).stat()
+    except OSError:
+        return {}
+    return _parsed(folder / SEALS, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=256)
+def _parsed(path: Path, changed: int, size: int) -> dict[str, tuple[str, ...]]:
+    noted: dict[str, tuple[str, ...]] = {}
+    for line in path.read_bytes().splitlines():
+        # A line that a kill cut short, or that was damaged, seals nothing: its file is refused.
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            entry = json.loads(line)
+            name, digest = entry["file"], entry["sha256"]
+            if isinstance(name, str) and isinstance(digest, str):
+                noted[name] = (*noted.get(name, ()), digest)
+    return noted
+
+
+def _append(path: Path, digests: dict[str, str]) -> None:
+    lines = "".join(json.dumps({"file": name, "sha256": digests[name]}) + "\n" for name in digests)
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+    try:
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        content = (b"\n" if torn else b"") + lines.encode()
+        if os.write(descriptor, content) != len(content):
+            raise OSError(28, os.strerror(28))  # the disk filled up in the middle of the line
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

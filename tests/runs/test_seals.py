@@ -1,0 +1,118 @@
+"""Seals: what was written is read, and nothing else."""
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hopscope.runs import seals
+from hopscope.runs.files import FileAltered, read_bytes, seal, write_atomic
+from hopscope.runs.seals import SEALS, altered, begin
+
+
+@pytest.fixture
+def folder(tmp_path):
+    begin(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def noted(folder):
+    return [json.loads(line)["file"] for line in (folder / SEALS).read_text().splitlines()]
+
+
+def test_what_is_written_is_read_and_noted_once(folder):
+    path = folder / "figures" / "loss.csv"
+    for content in (b"2,3", b"2,3", b"5,7"):
+        write_atomic(path, content)
+        assert read_bytes(path, "mend") == content
+    assert noted(folder) == ["figures/loss.csv", "figures/loss.csv"]
+    assert altered(folder) == []
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.integers(0, 8 * 11 - 1))
+def test_no_bit_can_be_turned(folder, place):
+    path = folder / "claims.json"
+    write_atomic(path, b"[2, 3, 5] 7")
+    content = bytearray(path.read_bytes())
+    content[place // 8] ^= 1 << place % 8
+    path.write_bytes(content)
+    with pytest.raises(FileAltered, match=r"claims\.json: expected the content that was written .* mend"):
+        read_bytes(path, "mend")
+    assert altered(folder) == [path]
+
+
+def test_a_process_that_is_killed_between_note_and_file_leaves_what_was_there(folder):
+    path = folder / "claims.json"
+    write_atomic(path, b"old")
+    seals.note(path, b"new")
+    assert read_bytes(path, "") == b"old"
+    write_atomic(path, b"newer")
+    assert read_bytes(path, "") == b"newer"
+
+
+def test_a_line_that_was_cut_short_seals_nothing_and_spoils_no_other(folder):
+    write_atomic(folder / "one.json", b"2")
+    with (folder / SEALS).open("ab") as file:
+        file.write(b'{"file": "two.json", "sha')
+    write_atomic(folder / "three.json", b"3")
+    (folder / "two.json").write_bytes(b"5")
+    assert [read_bytes(folder / name, "") for name in ("one.json", "three.json")] == [b"2", b"3"]
+    with pytest.raises(FileAltered):
+        read_bytes(folder / "two.json", "")
+
+
+def test_every_line_that_is_damaged_is_noticed(folder):
+    path = folder / "claims.json"
+    write_atomic(path, b"2")
+    whole = (folder / SEALS).read_bytes()
+    for place in range(len(whole) - 1):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        (folder / SEALS).write_bytes(damaged)
+        try:
+            assert read_bytes(path, "") == b"2"
+        except FileAltered:
+            continue
+        # What still reads names the same file and the same digest.
+        assert json.loads(damaged)["file"] == "claims.json"
+
+
+def test_a_file_that_nobody_wrote_is_refused(folder):
+    (folder / "claims.json").write_bytes(b"[]")
+    with pytest.raises(FileAltered):
+        read_bytes(folder / "claims.json", "")
+
+
+def test_logs_and_checkpoints_look_after_themselves(folder):
+    for name in ("events.jsonl", "step-000000007.safetensors"):
+        (folder / name).write_bytes(b"2")
+        assert read_bytes(folder / name, "") == b"2"
+    write_atomic(folder / "step-000000007.safetensors", b"3")
+    assert noted(folder) == []
+
+
+def test_folders_without_a_seal_are_read_unchecked(tmp_path):
+    write_atomic(tmp_path / "claims.json", b"2")
+    (tmp_path / "claims.json").write_bytes(b"3")
+    assert read_bytes(tmp_path / "claims.json", "") == b"3"
+    assert altered(tmp_path) == []
+
+
+def test_a_units_files_are_noted_by_the_unit_or_by_nobody(folder):
+    old, new = folder / "units" / "a", folder / "units" / "b"
+    seal(new)
+    for unit in (old, new):
+        write_atomic(unit / "analysis" / "one.json", b"2")
+    assert (noted(folder), noted(new)) == ([], ["analysis/one.json"])
+    (old / "analysis" / "one.json").write_bytes(b"3")
+    assert read_bytes(old / "analysis" / "one.json", "") == b"3"
+
+
+def test_a_disk_that_is_full_while_noting_writes_nothing(folder, monkeypatch):
+    write_atomic(folder / "claims.json", b"2")
+    monkeypatch.setattr("hopscope.runs.seals.os.write", lambda descriptor, content: len(content) - 1)
+    with pytest.raises(Exception, match="free some disk space"):
+        write_atomic(folder / "claims.json", b"3")
+    assert (folder / "claims.json").read_bytes() == b"2"
