@@ -1,0 +1,1 @@
+"""The study `formation`: when induction heads form, by context and batch."""
