@@ -14,7 +14,7 @@ from hopscope.studies.loading import GROUP, home_of, of_reference, split_referen
 
 BUILT_IN = [
     "permutation", "depth", "circuits", "emergence", "tiny-lm", "llm", "first-steps", "curriculum", "capacity",
-    "sharing", "conditional", "markov", "khop", "recall", "formation", "natural",
+    "sharing", "conditional", "markov", "khop", "recall", "formation", "natural", "reduced",
 ]  # fmt: skip
 
 TEXT = (

@@ -28,7 +28,7 @@ BUILT_IN = {
     name: f"hopscope.studies.{name.replace('-', '_')}.study:study"
     for name in (
         "permutation", "depth", "circuits", "emergence", "tiny-lm", "llm", "first-steps", "curriculum",
-        "capacity", "sharing", "conditional", "markov", "khop", "recall", "formation", "natural",
+        "capacity", "sharing", "conditional", "markov", "khop", "recall", "formation", "natural", "reduced",
     )
 }  # fmt: skip
 """Name of each built-in study → where it is."""
