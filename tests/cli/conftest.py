@@ -60,3 +60,9 @@ def whole_copy(whole_run: Path, tmp_path: Path) -> Path:
     """A copy of the finished run, under the root `runs`."""
     shutil.copytree(whole_run.parents[1], tmp_path / "runs")
     return tmp_path / "runs" / "permutation" / whole_run.name
+
+
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the user's machine has told of costs plays no part."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -78,6 +78,9 @@ def _run(study: Program, options: RunOptions, config: Any) -> int:
     from hopscope.cli.terminal import say
     from hopscope.executors.local import run_study
 
+    expected = _expected(study, options, config)
+    if expected:
+        say(expected)
     with Bars(study.jobs(config)) as bars:
         run = run_study(study, config, **vars(options), listen=bars.hear, say=say)
     ledger = read_ledger(run)
@@ -88,3 +91,20 @@ def _run(study: Program, options: RunOptions, config: Any) -> int:
     sys.stdout.flush()
     print(run.path)
     return 0
+
+
+def _expected(study: Program, options: RunOptions, config: Any) -> str:
+    """What a new run on all cores will take, where `hopscope studies --probe` has told; else nothing."""
+    from hopscope.executors.costs import Costs, in_words
+    from hopscope.executors.pool import chosen_device
+    from hopscope.runs.hashing import config_hash
+
+    costs = Costs()
+    cost = costs.of(study, config)
+    if cost is None or cost.seconds is None:
+        return ""
+    begun = (options.out / study.name / config_hash(study.name, config.model_dump(mode="json"))).is_dir()
+    as_probed = options.engine == "auto" and options.threads in (None, costs.machine.cores)
+    if begun or not as_probed or chosen_device(options.device) != "cpu":
+        return ""
+    return f"expected: {in_words(cost, costs.machine.cores)}"

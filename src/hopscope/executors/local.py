@@ -101,6 +101,26 @@ def prepare(study: Program, config: Config, *, out: Path, preset: str | None = N
     return run
 
 
+def prepare_unit(
+    study: Program, config: Config, job: TrainJob, layout: Mapping[str, Any], *, out: Path
+) -> UnitFolder:
+    """Make the folder of a run, and in it one of its units, as a worker finds it.
+
+    Args:
+        study, config, out: as of `run_study`.
+        job: of the unit.
+        layout: device, threads and engine, as `unit_layout` gives them.
+
+    Raises:
+        UserError: a file cannot be read or written.
+    """
+    run = _folder(study, config, out, None)
+    note_origin(run, study)
+    unit = run.unit(content_hash(job.model_dump(mode="json")))
+    _record_unit(unit, job, layout)
+    return unit
+
+
 def _folder(study: Program, config: Config, out: Path, preset: str | None) -> RunFolder:
     """The folder of a run, found or made."""
     members = [
@@ -175,17 +195,21 @@ def _begin_units(
     engines = {unit: unit_engine(job, device, engine) for unit, job in by_unit.items()}
     threads_each = _threads_each(run, by_unit, engines, device, cores, left)
     for unit, job in by_unit.items():
-        run.unit(unit).create(
-            {
-                "label": job.label,
-                "plan": job.model_dump(mode="json"),
-                "layout": unit_layout(engines[unit], device, threads_each),
-                "versions": versions(),
-                "source_hash": source_hash(),
-            }
-        )
+        _record_unit(run.unit(unit), job, unit_layout(engines[unit], device, threads_each))
         if engine != "auto":
             _take_engine(run.unit(unit), engine)
+
+
+def _record_unit(unit: UnitFolder, job: TrainJob, layout: Mapping[str, Any]) -> None:
+    unit.create(
+        {
+            "label": job.label,
+            "plan": job.model_dump(mode="json"),
+            "layout": dict(layout),
+            "versions": versions(),
+            "source_hash": source_hash(),
+        }
+    )
 
 
 def conclude(run: RunFolder) -> None:

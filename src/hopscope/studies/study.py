@@ -323,7 +323,9 @@ class Study(BaseModel):
         Raises:
             UserError: names it.
         """
-        grid = [] if self.configurations is None else self.grid()
+        fields = list(fields)
+        # Without a field there is nothing to refuse, and a list of studies does not wait for the configurations.
+        grid = self.grid() if fields and self.configurations is not None else []
         for name in fields:
             if grid and all(name in each.overrides for each in grid):
                 raise UserError(

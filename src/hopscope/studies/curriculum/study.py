@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+from pydantic import Field
+
 import hopscope as hs
 from hopscope.config import Config
 from hopscope.figures import Axis, Mark, Series
+from hopscope.studies.curriculum.circuits import circuit_claims, circuits, distances
 from hopscope.studies.curriculum.task import Curriculum
 from hopscope.studies.diagnosis import LEARNED
 from hopscope.studies.quick import (
@@ -49,6 +52,23 @@ class Options(Config):
 
     steps: tuple[int, ...] = (2, 3)
     brief: bool = False
+
+
+class ReadingOptions(Options):
+    """The chains that are asked for, and whether the circuits of the models are read.
+
+    Attributes:
+        steps, brief: as above.
+        read: whether only the ways to ask that are known to teach x₂ are used, and the members' circuits are read.
+    """
+
+    # Left out of the JSON where it says nothing, so that runs from before it existed keep their hash.
+    read: bool = Field(False, exclude_if=lambda read: not read)
+
+
+def reads(options: Options) -> bool:
+    """Whether the members' circuits are read."""
+    return isinstance(options, ReadingOptions) and options.read
 
 
 def curricula(steps: int, training_steps: int = STEPS) -> dict[str, dict[str, Any]]:
@@ -98,6 +118,9 @@ def weight_name(weight: float) -> str:
 
 BRIEF = (WHOLE, ALONE, RANDOM, UNIFORM, weight_name(0.1), GROWING, OWN, OWN_ALONE)
 
+TAUGHT = (WHOLE, RANDOM, UNIFORM, MIXED, weight_name(0.1), weight_name(0.3), LONGER)
+"""Ways to ask that taught most seeds x₂, and whose models can be read on the same samples."""
+
 
 def label(steps: int, name: str) -> str:
     """What a configuration is called."""
@@ -123,6 +146,8 @@ def configurations(options: Options) -> list[hs.Configuration]:
 def ways(options: Options, steps: int) -> dict[str, dict[str, Any]]:
     """The ways to ask that the options leave."""
     every = curricula(steps)
+    if reads(options):
+        return {name: every[name] for name in TAUGHT}
     return {name: fields for name, fields in every.items() if not options.brief or name in BRIEF}
 
 
@@ -162,7 +187,14 @@ SOURCE = "summary of the paper, next check 1"
 
 
 def claims(options: Options) -> list[hs.Claim]:
-    """What is claimed of chains of these lengths."""
+    """What is claimed of chains of these lengths, or of the circuits where they are read."""
+    if reads(options):
+        return circuit_claims()
+    return learning_claims(Options(steps=options.steps, brief=options.brief))
+
+
+def learning_claims(options: Options) -> list[hs.Claim]:
+    """What is claimed of who learns chains of these lengths."""
     alone = {f"{symbol(steps)} alone": (steps, ALONE) for steps in options.steps}
     whole = {f"all of D = {steps}": (steps, WHOLE) for steps in options.steps}
     given: dict[str, Any] = {
@@ -271,8 +303,9 @@ def figures(options: Options) -> Sequence[hs.figures.Figure]:
 def page_names(page: Any, options: Options) -> dict[str, Any]:
     """Names that the template may use."""
     return {
-        "label": label, "ways": lambda steps: list(ways(options, steps)), "learned_below": LEARNED, "whole": WHOLE,
-        "alone": ALONE, "own": OWN, "own_alone": OWN_ALONE, "random": RANDOM, "layers_per_step": LAYERS_PER_STEP,
+        "label": label, "ways": lambda steps: list(ways(options, steps)), "reads": reads(options),
+        "learned_below": LEARNED, "whole": WHOLE, "alone": ALONE, "own": OWN, "own_alone": OWN_ALONE,
+        "random": RANDOM, "layers_per_step": LAYERS_PER_STEP,
     }  # fmt: skip
 
 
@@ -282,21 +315,23 @@ study = hs.Study(
     task=Curriculum(),
     model=MODEL,
     training=TRAINING,
-    options=Options(),
+    options=ReadingOptions(),
     configurations=configurations,
     seeds=8,
-    measures=[learned_at],
+    measures=[learned_at, circuits, distances],
     claims=claims,
     figures=figures,
     presets={
         "smoke": {**SMOKE, "options.steps": (2,), "options.brief": True},
         "laptop": {"options.steps": (2,), "options.brief": True},
         "workstation": {},
+        "circuits": {"options.steps": (2,), "options.read": True},
     },
     costs={
         "smoke": "under a minute on two cores",
         "laptop": "under 10 min on two cores by estimate",
         "workstation": "about 40 min on two cores: 272 models",
+        "circuits": "under 15 min on two quiet cores by estimate: 56 models, each read twice",
     },
     page="page.md.j2",
     page_names=page_names,

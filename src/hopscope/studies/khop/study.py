@@ -74,7 +74,7 @@ def shortcut(context: hs.Context) -> Iterator[dict[str, Any]]:
         yield {"metric": "two_fewer", "part": name, "value": share.expand(len(context.members))}
 
 
-def shortcut_accuracy(task: Any, batch: hs.Batch, last: int | None = None) -> "dict[str, Tensor]":
+def shortcut_accuracy(task: Any, batch: "hs.Batch", last: int | None = None) -> "dict[str, Tensor]":
     """Group of samples → accuracy of answering hop_{k-2}, `[member]`.
 
     For k = 1 that is the letter before the current one.  Only letters with an answer count.
