@@ -255,7 +255,7 @@ study = hs.Study(
         "smoke": {"seeds": 2, "training.steps": 60, "options.widths": (8, 16), "options.pairs": (2, 4)},
         "laptop": {},
     },
-    costs={"smoke": "under a minute on two cores", "laptop": "about 8 min on two cores"},
+    costs={"smoke": "under a minute on two cores", "laptop": "about 6 min on two cores"},
     page="page.md.j2",
     page_names=page_names,
     held_out=512,
