@@ -9,7 +9,7 @@ import hopscope
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
-from hopscope.runs import RunFolder, save_checkpoint
+from hopscope.runs import RunFolder, content_hash, save_checkpoint
 from hopscope.tasks.config import PermutationConfig
 from hopscope.tasks.splits import MappingSplit
 from hopscope.training.config import MemberPlan, TrainingConfig, TrainJob
@@ -18,7 +18,6 @@ VALUES, STEPS = 3, (5, 11)
 BELIEFS = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.05, 0.75, 0.15, 0.05]])
 """What the two members hold of the tokens 0 … 3, whatever they see."""
 PROBE = [2, 3, 1, 1, 2, 3]
-UNIT = "aaaaaaaaaaaa"
 
 
 def make_run(root, task=None):
@@ -30,13 +29,14 @@ def make_run(root, task=None):
         training=TrainingConfig(steps=11),
         members=(MemberPlan(member=0, seed=13), MemberPlan(member=1, seed=17)),
     )
+    recorded = job.model_dump(mode="json")
+    plan = {**recorded, "task": task or recorded["task"]}
     members = [
-        {"member": m.member, "unit": UNIT, "index": i, "seed": m.seed, "overrides": {}}
+        {"member": m.member, "unit": content_hash(plan), "index": i, "seed": m.seed, "overrides": {}}
         for i, m in enumerate(job.members)
     ]
     run = RunFolder.create(root, "permutation", {"values": VALUES}, members, None)
-    recorded = job.model_dump(mode="json")
-    unit = run.unit(UNIT).create({"label": job.label, "plan": {**recorded, "task": task or recorded["task"]}})
+    unit = run.units[0].create({"label": job.label, "plan": plan})
     for step in STEPS:
         model = Transformer.initial(job.model, torch.tensor([13, 17]))
         model.weights["readout.weight"].zero_()

@@ -12,7 +12,7 @@ from hopscope.cli.main import main
 from hopscope.errors import UserError
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.models.transformer import Transformer
-from hopscope.runs import RunFolder, save_checkpoint
+from hopscope.runs import RunFolder, content_hash, save_checkpoint
 from hopscope.studies import find_study
 from hopscope.studies.record import note_origin
 
@@ -20,7 +20,6 @@ from .any_tasks import Sum, sum_model
 
 HERE = Path(__file__).parent
 STEPS, SEEDS = 11, 2
-UNIT = "aaaaaaaaaaaa"
 
 STUDY = '''
 import hopscope as hs
@@ -57,10 +56,12 @@ def made(tmp_path, monkeypatch):
         job = job.model_copy(
             update={"members": tuple(job.members[0].model_copy(update={"member": n}) for n in range(SEEDS))}
         )
-        entries = [{"member": n, "unit": UNIT, "index": n, "seed": n, "overrides": {}} for n in range(SEEDS)]
+        plan = job.model_dump(mode="json")
+        name = content_hash(plan)
+        entries = [{"member": n, "unit": name, "index": n, "seed": n, "overrides": {}} for n in range(SEEDS)]
         run = RunFolder.create(tmp_path / "runs", "sums", config.model_dump(mode="json"), entries, None)
         note_origin(run, program)
-        unit = run.unit(UNIT).create({"label": "built", "plan": job.model_dump(mode="json")})
+        unit = run.units[0].create({"label": "built", "plan": plan})
         both = Parameters(parameter_specs(job.model), SEEDS)
         both.flat.copy_(Transformer.initial(job.model, torch.tensor([3, 5])).parameters.flat)
         if built is not None:

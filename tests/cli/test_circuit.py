@@ -11,12 +11,12 @@ from hopscope.circuits import record
 from hopscope.circuits.built_in_tasks import PermutationCircuits
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.models.transformer import Transformer
-from hopscope.runs import RunFolder, save_checkpoint
+from hopscope.runs import RunFolder, content_hash, save_checkpoint
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.training.config import MemberPlan, TrainingConfig, TrainJob
 from hopscope.zoo.witnesses import witness
 
-UNIT, STEPS, MEMBERS = "aaaaaaaaaaaa", (7, 11), (3, 5)
+STEPS, MEMBERS = (7, 11), (3, 5)
 WITNESS, UNTRAINED = MEMBERS
 TASK = RetrievalConfig(steps=2, chains=3, position="pair")
 KEYS = {"member", "checkpoint", "paths", "loss", "minimal_circuits", "verdict"}
@@ -39,12 +39,13 @@ def made_of(root, study, task, built) -> RunFolder:
         training=TrainingConfig(steps=STEPS[-1]),
         members=tuple(MemberPlan(member=member, seed=member) for member in MEMBERS),
     )
+    plan = job.model_dump(mode="json")
     entries = [
-        {"member": member, "unit": UNIT, "index": index, "seed": member, "overrides": {}}
+        {"member": member, "unit": content_hash(plan), "index": index, "seed": member, "overrides": {}}
         for index, member in enumerate(MEMBERS)
     ]
     run = RunFolder.create(root, study, {"made": "up"}, entries, None)
-    unit = run.unit(UNIT).create({"label": job.label, "plan": job.model_dump(mode="json")})
+    unit = run.units[0].create({"label": job.label, "plan": plan})
     for step in STEPS:
         model = Transformer.initial(built.config, torch.tensor([13, 17]))
         both = Parameters(parameter_specs(built.config), 2)
@@ -163,13 +164,13 @@ def test_an_interrupted_reading_goes_on(tmp_path, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         record.read_member(run, WITNESS, progress=stop_at(4))
-    (partial,) = run.unit(UNIT).path.glob("analysis/circuit-*-stages-*.json")
+    (partial,) = run.units[0].path.glob("analysis/circuit-*-stages-*.json")
     assert len(json.loads(partial.read_text())) == 3
     done, stages[:] = stages[:3], []
     whole.append(record.read_member(run, WITNESS, progress=stages.append))
     assert not set(done) & set(stages), "what is done is not done again"
     assert not partial.exists()
-    for path in run.unit(UNIT).path.glob("analysis/circuit-*"):
+    for path in run.units[0].path.glob("analysis/circuit-*"):
         path.unlink()
     assert record.read_member(run, WITNESS) == whole[0]
 
@@ -184,7 +185,7 @@ def test_bad_input_is_one_line(hopscope, run, tmp_path):
 
 def test_a_run_without_checkpoints_is_one_line(hopscope, tmp_path):
     run = make_run(tmp_path)
-    for path in run.unit(UNIT).path.glob("checkpoints/*"):
+    for path in run.units[0].path.glob("checkpoints/*"):
         path.unlink()
     said = hopscope("circuit", run.path, "--member", WITNESS)
     assert "expected a checkpoint, found none" in said.complaint

@@ -53,7 +53,7 @@ class Options(Config):
         return steps[self.batches.index(batch)]
 
     def contexts(self, variant: str) -> tuple[int, ...]:
-        """Contexts of a variant."""
+        """Contexts of a variant, in tokens."""
         return self.one_contexts if variant == ONE else self.repeats_contexts
 
     def cells(self, variant: str) -> list[tuple[int, int]]:

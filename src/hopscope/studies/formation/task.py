@@ -43,7 +43,7 @@ class Induction(hs.Task):
 
     @property
     def pairs(self) -> int:
-        """Number of pairs."""
+        """Number of pairs of a key and a value."""
         return self.context // 2
 
     def shape(self) -> hs.Shape:
