@@ -109,7 +109,7 @@ def _metrics(path: Path) -> list[str]:
 
 def test_the_studies_of_a_file_are_listed(hopscope: Command, file: Path) -> None:
     said = hopscope("studies", "--from", file.name)
-    assert said.out.splitlines() == ["echo: Does it repeat?", "  --preset smoke"]
+    assert said.out.splitlines() == ["echo: Does it repeat?", "  --preset smoke: (not probed here)"]
     (listed,) = json.loads(hopscope("studies", "--from", file.name, "--json").out)
     assert listed["presets"][0]["config"]["training"]["steps"] == 7
 

@@ -16,7 +16,7 @@ from hopscope.measures.context import Context
 from hopscope.measures.rows import keep, measured, recorded, rows_of
 from hopscope.models.ensemble import Ensemble
 from hopscope.models.transformer import Transformer
-from hopscope.runs import Evidence, Row, RunFolder, UnitFolder
+from hopscope.runs import Evidence, Row, RunFolder, UnitFolder, write_json
 from hopscope.tasks.device import TaskOnDevice
 from hopscope.training.budget import TimeBudget
 
@@ -487,7 +487,7 @@ def test_rows_are_kept_and_found_again(run, whole):
     assert path.is_file()
     changed = measure(lambda context: {"y": 3}, name="made_up")
     assert measured(where, changed, step) is None, "a measure that was changed is done again"
-    path.write_text("[]", encoding="utf-8")
+    write_json(path, [])
     with pytest.raises(UserError, match="expected the rows of a measure"):
         measured(where, made_up, step)
 

@@ -7,7 +7,14 @@ import shutil
 import pytest
 
 from hopscope.errors import UserError
-from hopscope.runs import RunFolder, load_checkpoint, save_checkpoint, write_evidence, write_part
+from hopscope.runs import (
+    RunFolder,
+    load_checkpoint,
+    save_checkpoint,
+    write_evidence,
+    write_json,
+    write_part,
+)
 from hopscope.runs.curves import Metrics
 from hopscope.studies.permutation.config import PermutationStudyConfig
 from hopscope.studies.permutation.measures import measurements, median_late, of_curves
@@ -168,7 +175,7 @@ def test_a_frozen_member_is_known_from_its_checkpoint(copy, broken):
 )
 def test_another_record_in_place_of_an_analysis_is_named(copy, content):
     path = copy.units[0].analysis_path("probes", 8)
-    path.write_text(json.dumps(content), encoding="utf-8")
+    write_json(path, content)
     with pytest.raises(UserError) as caught:
         rows_of(copy, "probes")
     message = str(caught.value)
@@ -191,7 +198,7 @@ def test_a_missing_or_damaged_analysis_is_named(copy, name, suffix):
 def test_a_list_that_lacks_a_member_is_named(copy):
     path = copy.units[0].analysis_path("probes", 8)
     record = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**record, "recall": record["recall"][:1]}), encoding="utf-8")
+    write_json(path, {**record, "recall": record["recall"][:1]})
     with pytest.raises(UserError, match=r"probes-step-000000008\.json: expected the probes of 2 members"):
         rows_of(copy, "probes")
 
