@@ -22,7 +22,7 @@ class MemberRecord(Config):
     """
 
     member: int
-    unit: Annotated[str, Field(pattern=r"^[\w =-]+$")]
+    unit: Annotated[str, Field(pattern=r"^[\w=-][\w .=-]*$")]
     index: int
     seed: int
     overrides: dict[str, Any]
