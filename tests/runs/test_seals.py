@@ -112,7 +112,7 @@ def test_a_units_files_are_noted_by_the_unit_or_by_nobody(folder):
 
 def test_a_disk_that_is_full_while_noting_writes_nothing(folder, monkeypatch):
     write_atomic(folder / "claims.json", b"2")
-    monkeypatch.setattr("hopscope.runs.seals.os.write", lambda descriptor, content: len(content) - 1)
+    monkeypatch.setattr("hopscope.runs.lines.os.write", lambda descriptor, content: len(content) - 1)
     with pytest.raises(Exception, match="free some disk space"):
         write_atomic(folder / "claims.json", b"3")
     assert (folder / "claims.json").read_bytes() == b"2"

@@ -97,13 +97,12 @@ def _expected(study: Program, options: RunOptions, config: Any) -> str:
     """What a new run on all cores will take, where `hopscope studies --probe` has told; else nothing."""
     from hopscope.executors.costs import Costs, in_words
     from hopscope.executors.pool import chosen_device
-    from hopscope.runs.hashing import config_hash
 
     costs = Costs()
     cost = costs.of(study, config)
     if cost is None or cost.seconds is None:
         return ""
-    begun = (options.out / study.name / config_hash(study.name, config.model_dump(mode="json"))).is_dir()
+    begun = (options.out / study.name / study.run_hash(config)).is_dir()
     as_probed = options.engine == "auto" and options.threads in (None, costs.machine.cores)
     if begun or not as_probed or chosen_device(options.device) != "cpu":
         return ""

@@ -18,7 +18,6 @@ from hopscope.errors import UserError
 from hopscope.executors.local import available_cores
 from hopscope.runs import content_hash
 from hopscope.runs.files import is_file, read_json, write_json
-from hopscope.runs.hashing import config_hash
 from hopscope.studies.program import Program
 
 _SCHEMA = 1
@@ -118,7 +117,7 @@ class Costs:
     def of(self, program: Program, config: Any) -> Cost | None:
         """What is known of a configuration, if anything is."""
         here = self._kept.machines.get(self._key)
-        return None if here is None else here.costs.get(_name(program, config))
+        return None if here is None else here.costs.get(program.run_hash(config))
 
     def know(self, study: str, preset: str) -> bool:
         """Whether something was told of a preset on this machine, of its configuration as it is now or as it was."""
@@ -144,16 +143,11 @@ class Costs:
             date=date.today().isoformat(),
         )
         before = self._kept.machines.get(self._key)
-        known = {**(before.costs if before else {}), _name(program, config): cost}
+        known = {**(before.costs if before else {}), program.run_hash(config): cost}
         machines = {**self._kept.machines, self._key: _Known(machine=self.machine, costs=known)}
         self._kept = _File(schema_version=_SCHEMA, machines=machines)
         write_json(costs_file(), self._kept.model_dump(mode="json"))
         return cost
-
-
-def _name(program: Program, config: Any) -> str:
-    """The hash that names the run of a configuration."""
-    return config_hash(program.name, config.model_dump(mode="json"))
 
 
 def _read() -> tuple[_File, str]:

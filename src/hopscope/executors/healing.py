@@ -9,10 +9,8 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from hopscope.errors import UserError
-from hopscope.runs import RunFolder, UnitFolder, seals
+from hopscope.runs import RunFolder, seals
 from hopscope.runs.files import remove
-from hopscope.runs.metrics import check_parts
 
 GIVEN = ("config.json", "members.json", "registration.json", "study.json", "unit.json")
 """Files that nothing in a run can give back."""
@@ -33,25 +31,16 @@ def remove_altered(run: RunFolder, say: Callable[[str], None] | None = None) -> 
         UserError: a file cannot be removed.
     """
     for folder in (run.path, *(unit.path for unit in run.units)):
-        for path in seals.altered(folder):
-            if _can_be_made(path, folder):
-                remove(path)
-                run.event("record_altered", file=path.relative_to(run.path).as_posix())
-                _tell(f"{path}: expected the content that was written, found another: it is made again", say)
+        for path in seals.altered(folder, _can_be_made):
+            remove(path)
+            run.event("record_altered", file=path.relative_to(run.path).as_posix())
+            _tell(f"{path}: expected the content that was written, found another: it is made again", say)
 
 
-def has_training_record(unit: UnitFolder, end: int) -> bool:
-    """Whether a unit's training record is whole up to a step."""
-    try:
-        check_parts(unit.path, end)
-    except UserError:
-        return False
-    return True
-
-
-def _can_be_made(path: Path, folder: Path) -> bool:
-    place = path.relative_to(folder).parts
-    return path.name not in GIVEN and place[0] not in ("source", "metrics")
+def _can_be_made(name: str) -> bool:
+    """Whether a file of a run or unit derives from others; a training record is made again by the trainer."""
+    place = Path(name).parts
+    return place[-1] not in GIVEN and place[0] not in ("source", "metrics")
 
 
 def _tell(words: str, say: Callable[[str], None] | None) -> None:

@@ -13,7 +13,7 @@ from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.executors import timing
 from hopscope.executors.finish import concluded, finish, register_claims
-from hopscope.executors.healing import has_training_record, remove_altered
+from hopscope.executors.healing import remove_altered
 from hopscope.executors.pool import DEVICES, Listener, Pool, chosen_device, environment, is_count, layout_of
 from hopscope.runs import (
     RunFolder,
@@ -23,6 +23,7 @@ from hopscope.runs import (
     source_hash,
     write_json,
 )
+from hopscope.runs.metrics import check_parts
 from hopscope.studies import study_names
 from hopscope.studies.loading import naming
 from hopscope.studies.program import Program
@@ -289,9 +290,10 @@ def _whole(study: Program, config: Config, unit: UnitFolder, job: Any) -> bool:
         return True
     try:
         unit.checkpoint(steps)
+        check_parts(unit.path, steps)
     except UserError:
         return False
-    return has_training_record(unit, steps)
+    return True
 
 
 def layout(units: int, threads: int, device: str) -> tuple[int, int]:

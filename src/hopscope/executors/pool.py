@@ -118,8 +118,7 @@ class Pool:
 
     def _start(self, unit: UnitFolder) -> None:
         left = None if self.deadline is None else self.deadline - time.monotonic()
-        command = [sys.executable, "-m", "hopscope.executors.worker", str(self.run.path), unit.hash]
-        command += ["--parent", str(os.getpid())]
+        command = worker_command(unit)
         command += [] if left is None else ["--time-budget", f"{max(left, 0.0):.3f}"]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
@@ -133,10 +132,9 @@ class Pool:
     def _read(self, worker: _Worker) -> None:
         assert worker.process.stdout is not None
         for line in worker.process.stdout:
-            with suppress(ValueError):  # a line that a kill cut short, or that a library or a task printed
-                message = json.loads(line)
-                if isinstance(message, dict) and "kind" in message:
-                    self.messages.put((worker, message))
+            message = message_of(line)
+            if message is not None:
+                self.messages.put((worker, message))
 
     def _hear(self) -> None:
         try:
@@ -162,6 +160,21 @@ class Pool:
             raise UserError(_death(worker, status))
         else:
             self.listen(worker.unit, {"kind": "done"})
+
+
+def worker_command(unit: UnitFolder) -> list[str]:
+    """The command line of a worker for a unit, which ends when this process does."""
+    command = [sys.executable, "-m", "hopscope.executors.worker", str(unit.run_path), unit.hash]
+    return [*command, "--parent", str(os.getpid())]
+
+
+def message_of(line: str) -> Mapping[str, Any] | None:
+    """A worker's message; `None` for a line that a kill cut short, or that a library or a task printed."""
+    with suppress(ValueError):
+        message = json.loads(line)
+        if isinstance(message, dict) and "kind" in message:
+            return message
+    return None
 
 
 def _collect(worker: _Worker) -> None:

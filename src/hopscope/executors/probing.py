@@ -8,11 +8,8 @@ What is measured after training is no part of it: nobody can tell from a few ste
 """
 
 import heapq
-import json
 import math
-import os
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,9 +21,9 @@ from typing import Any, NamedTuple
 
 from hopscope.errors import UserError
 from hopscope.executors import local, timing
-from hopscope.executors.pool import environment
+from hopscope.executors.pool import environment, message_of, worker_command
 from hopscope.executors.timing import NotMeasured
-from hopscope.runs import content_hash
+from hopscope.runs import UnitFolder, content_hash
 from hopscope.studies.program import Program
 from hopscope.training.config import TrainJob
 
@@ -248,28 +245,19 @@ def trained(
             local.prepare_unit(program, config, job, layout, out=Path(root) / str(number))
             for number, (job, layout) in enumerate(units)
         ]
-        return list(threads.map(lambda unit: _marks(unit.run.path, unit.hash), folders))
+        return list(threads.map(_marks, folders))
 
 
-def _marks(run: Path, unit: str) -> list[Mark]:
+def _marks(unit: UnitFolder) -> list[Mark]:
     """Let a worker train a unit for some seconds, or to the end of its training; its marks so far.
 
     Raises:
         UserError: the worker found a fault that the user can mend.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "hopscope.executors.worker",
-        str(run),
-        unit,
-        "--parent",
-        str(os.getpid()),
-    ]
     found: list[Mark] = []
     started = time.perf_counter()
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
+        worker_command(unit), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
     )
     # The end of the process is the end of what it says.
     timers = [threading.Timer(LIMIT_SECONDS, process.kill)]
@@ -277,7 +265,7 @@ def _marks(run: Path, unit: str) -> list[Mark]:
     assert process.stdout is not None
     try:
         for line in process.stdout:
-            message = _message(line)
+            message = message_of(line) or {}
             if message.get("kind") == "error":
                 raise UserError(str(message["message"]))
             if message.get("kind") == "phase":  # what is measured after training is not probed
@@ -295,12 +283,3 @@ def _marks(run: Path, unit: str) -> list[Mark]:
         process.wait()
         process.stdout.close()
     return found
-
-
-def _message(line: str) -> dict[str, Any]:
-    """A worker's message; empty for a line that a task or a library printed."""
-    try:
-        message = json.loads(line)
-    except ValueError:
-        return {}
-    return message if isinstance(message, dict) else {}

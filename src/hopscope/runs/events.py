@@ -5,12 +5,12 @@ next write that matters), and reading skips lines that a killed process left tor
 """
 
 import contextlib
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from hopscope.runs.files import canonical_json, is_file, parse_json, read_bytes
+from hopscope.runs.lines import append_line
 
 EVENTS = "events.jsonl"
 """The log's name in a run's folder."""
@@ -23,19 +23,9 @@ def append_event(path: Path, kind: str, fields: dict[str, Any]) -> None:
         ValueError: a field holds a NaN or an infinity.
     """
     time = datetime.now(UTC).isoformat(timespec="milliseconds")
-    line = canonical_json({**fields, "kind": kind, "time": time}).encode() + b"\n"
+    line = canonical_json({**fields, "kind": kind, "time": time})
     with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        try:
-            # One write per line: lines of several processes do not mix.
-            os.write(descriptor, (b"\n" if _is_torn(descriptor) else b"") + line)
-        finally:
-            os.close(descriptor)
-
-
-def _is_torn(descriptor: int) -> bool:
-    size = os.fstat(descriptor).st_size
-    return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        append_line(path, line.encode(), sync=False)
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:

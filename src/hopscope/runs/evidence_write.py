@@ -112,9 +112,7 @@ def _training_rows(run: "RunFolder") -> pa.Table:
     gathered = run.path / GATHERED
     for unit in run.units:
         if unit.is_done and (unit.path in with_parts or not is_file(gathered)):
-            check_joined(
-                unit.path, f"delete the folder {unit.path} and run the same command again", unit.steps
-            )
+            check_joined(unit.path, unit.steps)
     tables = [_as_rows(read_parts(with_parts))]
     if len(with_parts) < len(run.units) and is_file(gathered):
         names = {path.name for path in with_parts}
@@ -153,6 +151,6 @@ def _diverged(run: "RunFolder", training: pa.Table) -> set[int]:
             found |= {numbers[unit.hash, index] for index in frozen_members(unit, max(steps))}
         elif unit.is_done:
             # No checkpoint was kept; but the record of a frozen member stops before the end of training.
-            end = _record(unit).get("plan", {}).get("training", {}).get("steps", 0)
+            end = unit.steps or 0
             found |= {member for member in ours if reached.get(member, -1) < end}
     return found

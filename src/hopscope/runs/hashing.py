@@ -25,9 +25,10 @@ def content_hash(value: object) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:_DIGITS]
 
 
-def config_hash(study: str, config: object) -> str:
-    """The hash that names a run: of the study, the results version and the configuration (a JSON value)."""
-    return content_hash({"study": study, "results_version": RESULTS_VERSION, "config": config})
+def config_hash(study: str, config: object, results_version: int | None = None) -> str:
+    """The hash that names a run: of study, results version (by default today's) and configuration (a JSON value)."""
+    version = RESULTS_VERSION if results_version is None else results_version
+    return content_hash({"study": study, "results_version": version, "config": config})
 
 
 def source_hash(package: Path | None = None) -> str:

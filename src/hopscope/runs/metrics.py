@@ -127,12 +127,11 @@ def parts(unit_path: Path) -> list[Path]:
     return sorted(found, key=_last_step)
 
 
-def check_joined(unit_path: Path, remedy: str, end: int | None = None) -> None:
+def check_joined(unit_path: Path, end: int | None = None) -> None:
     """Check that the parts of a unit follow each other from step 0 on.
 
     Args:
         unit_path: the unit's folder.
-        remedy: what the user should do if they do not, for the error line.
         end: step that they must reach; by default any.
 
     Raises:
@@ -149,7 +148,7 @@ def check_joined(unit_path: Path, remedy: str, end: int | None = None) -> None:
             return
     raise UserError(
         f"{unit_path / 'metrics'}: expected the training record of every step, found none from step {expected} on: "
-        f"{remedy}"
+        f"{_remedy(unit_path)}"
     )
 
 
@@ -159,10 +158,13 @@ def check_parts(unit_path: Path, end: int) -> None:
     Raises:
         UserError: it is not.
     """
-    remedy = f"delete the folder {unit_path} and run the same command again"
-    check_joined(unit_path, remedy, end)
+    check_joined(unit_path, end)
     for part in parts(unit_path):
-        read_table(part, remedy)
+        read_table(part, _remedy(unit_path))
+
+
+def _remedy(unit_path: Path) -> str:
+    return f"delete the folder {unit_path} and run the same command again"
 
 
 def _steps(part: Path) -> tuple[int, int]:
@@ -183,8 +185,8 @@ def read_parts(units: Iterable[Path]) -> pa.Table:
     """
     tables = [METRICS_SCHEMA.empty_table()]
     for unit in units:
-        remedy = f"delete the folder {unit} and run the same command again"
-        check_joined(unit, remedy)
+        remedy = _remedy(unit)
+        check_joined(unit)
         for part in parts(unit):
             tables.append(read_table(part, remedy))
             _check_columns(part, tables[-1], remedy)

@@ -12,8 +12,11 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+
+from hopscope.runs.lines import append_line
 
 SEALS = "seals.jsonl"
 """Name of the file of a sealed folder: a JSON object with `file` and `sha256` in each line."""
@@ -50,7 +53,7 @@ def note(path: Path, content: bytes) -> None:
     digest = hashlib.sha256(content).hexdigest()
     name = path.relative_to(home).as_posix()
     if _noted(home).get(name, ("",))[-1] != digest:
-        _append(home / SEALS, {name: digest})
+        append_line(home / SEALS, json.dumps({"file": name, "sha256": digest}).encode(), sync=True)
 
 
 def is_as_noted(path: Path, content: bytes) -> bool:
@@ -62,10 +65,15 @@ def is_as_noted(path: Path, content: bytes) -> bool:
     return hashlib.sha256(content).hexdigest() in noted
 
 
-def altered(folder: Path) -> list[Path]:
-    """Files of a sealed folder whose content is not what was noted; a file that is gone is not among them."""
+def altered(folder: Path, among: Callable[[str], bool] = lambda name: True) -> list[Path]:
+    """Files of a sealed folder whose content is not what was noted; a file that is gone is not among them.
+
+    Args:
+        folder: the sealed folder.
+        among: function of a file's name in the folder that says whether to look at it; others are not read.
+    """
     found = []
-    for name in _noted(folder):
+    for name in filter(among, _noted(folder)):
         path = folder / name
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if not is_as_noted(path, path.read_bytes()):
@@ -106,17 +114,3 @@ def _parsed(path: Path, changed: int, size: int) -> dict[str, tuple[str, ...]]:
             if isinstance(name, str) and isinstance(digest, str):
                 noted[name] = (*noted.get(name, ()), digest)
     return noted
-
-
-def _append(path: Path, digests: dict[str, str]) -> None:
-    lines = "".join(json.dumps({"file": name, "sha256": digests[name]}) + "\n" for name in digests)
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
-    try:
-        size = os.fstat(descriptor).st_size
-        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        content = (b"\n" if torn else b"") + lines.encode()
-        if os.write(descriptor, content) != len(content):
-            raise OSError(28, os.strerror(28))  # the disk filled up in the middle of the line
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -21,7 +21,7 @@ from hopscope.runs.files import (
     write_atomic,
     write_json,
 )
-from hopscope.runs.hashing import RESULTS_VERSION, SCHEMA_VERSION, check_schema, config_hash, content_hash
+from hopscope.runs.hashing import RESULTS_VERSION, SCHEMA_VERSION, check_schema, config_hash
 from hopscope.runs.locks import folder_lock
 from hopscope.runs.members import MemberRecord, read_members
 from hopscope.runs.metrics import GATHERED, read_metrics
@@ -238,9 +238,8 @@ class RunFolder:
             raise UserError(
                 f"{path}: expected {listed(_FIELDS)}, found no valid {listed(wrong)}: {self._remedy}"
             )
-        asked = {"study": record["study"], "config": record["config"]}
         version = record.get("results_version", RESULTS_VERSION)
-        if content_hash({**asked, "results_version": version}) != record["hash"]:
+        if config_hash(record["study"], record["config"], version) != record["hash"]:
             raise UserError(
                 f"{path}: expected the configuration that the run is named after ({record['hash']}), found "
                 f"another: {self._remedy}"

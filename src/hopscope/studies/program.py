@@ -12,7 +12,7 @@ from hopscope.config import validation_line
 from hopscope.errors import UserError
 from hopscope.figures import Figure, numbered, write_figures
 from hopscope.measures import Measure, in_order, run_file, stored_name
-from hopscope.runs import RunFolder, UnitFolder, content_hash
+from hopscope.runs import RunFolder, UnitFolder, config_hash, content_hash
 from hopscope.sources import source_hash
 from hopscope.studies.analysis import RunAnalysis, UnitAnalysis
 from hopscope.studies.loading import BUILT_IN, is_file, load_module, naming, split_reference
@@ -111,6 +111,10 @@ class Program:
         study = self.chosen(None if preset is None else self.chosen_preset(preset), fields)
         study.check_open(fields)
         return described(study, self.source)
+
+    def run_hash(self, config: Any) -> str:
+        """The hash that names the run of a configuration."""
+        return config_hash(self.name, config.model_dump(mode="json"))
 
     def chosen(self, preset: str | None, fields: Mapping[str, Any]) -> Study:
         """The study with the fields of a preset, and with further ones."""
