@@ -1,8 +1,9 @@
 """Members of runs, read again and again: how far the circuits of one model's readings are apart, beside other models.
 
 `python docs/rereadings.py OUT RUN [RUN …]` reads the members of runs whose checkpoints are there six times by each
-proof, on other sequences and in other orders, and writes OUT.  Readings are kept in the run's folder; what is there is
-not made again.  Members are compared within their configuration.
+proof, on other sequences and in other orders, and writes OUT.  A study that says how it searches is read by that search
+and that proof alone.  Readings are kept in the run's folder; what is there is not made again.  Members are compared
+within their configuration.
 """
 
 import json
@@ -21,14 +22,22 @@ from hopscope.training.threads import prepare
 
 AGAIN = 5
 PROOFS: tuple[Proof, ...] = ("both", "rules")
+SEARCH = ("orders", "further_orders", "most_circuits", "random_circuits")
 Distance = Callable[[Circuits, Circuits], float]
+
+
+def search(run: RunFolder) -> dict[str, Any]:
+    """How the study of a run searches where it says when to stop; empty where it leaves that to the reader."""
+    own = "further_orders" in run.config
+    return {name: run.config[name] for name in SEARCH} if own else {}
 
 
 def readings(place: tuple[Path, int, Proof]) -> list[dict[str, Any]]:
     """The first reading of a member and `AGAIN` more."""
     prepare(threads=1)
     path, member, proof = place
-    run, config = RunFolder.open(path), ReaderConfig(proof=proof)
+    run = RunFolder.open(path)
+    config = ReaderConfig(proof=proof, **search(run))
     return [read_member(run, member, None, config), *read_again(run, member, AGAIN, None, config)]
 
 
@@ -37,7 +46,8 @@ def of_run(path: Path, pool: Any) -> list[dict[str, Any]]:
     run, found = RunFolder.open(path), []
     members = [each for each in run.members if run.unit(each.unit).path.is_dir()]
     names = {each.member: job_of(run.unit(each.unit)).label.partition(",")[0] for each in members}
-    places = [(path, member, proof) for proof in PROOFS for member in names]
+    proofs = PROOFS[:1] if search(run) else PROOFS
+    places = [(path, member, proof) for proof in proofs for member in names]
     read = dict(zip(places, pool.imap(readings, places), strict=True))
     for (_, member, proof), records in read.items():
         others = [
