@@ -3,7 +3,7 @@
 `python docs/rereadings.py OUT RUN [RUN …]` reads the members of runs whose checkpoints are there six times by each
 proof, on other sequences and in other orders, and writes OUT.  A study that says how it searches is read by that search
 and that proof alone.  Readings are kept in the run's folder; what is there is not made again.  Members are compared
-within their configuration.
+within their configuration; one that is alone in it, with the models of its shape.
 """
 
 import json
@@ -45,16 +45,15 @@ def of_run(path: Path, pool: Any) -> list[dict[str, Any]]:
     """Every member of a run by each proof: its own distances, and those to the nearest other member."""
     run, found = RunFolder.open(path), []
     members = [each for each in run.members if run.unit(each.unit).path.is_dir()]
-    names = {each.member: job_of(run.unit(each.unit)).label.partition(",")[0] for each in members}
+    jobs = {each.member: job_of(run.unit(each.unit)) for each in members}
+    names = {member: job.label.partition(",")[0] for member, job in jobs.items()}
     proofs = PROOFS[:1] if search(run) else PROOFS
     places = [(path, member, proof) for proof in proofs for member in names]
     read = dict(zip(places, pool.imap(readings, places), strict=True))
     for (_, member, proof), records in read.items():
-        others = [
-            found_by(read[path, other, proof])
-            for other, name in names.items()
-            if name == names[member] and other != member
-        ]
+        own = [other for other, name in names.items() if name == names[member] and other != member]
+        alike = [other for other, job in jobs.items() if job.model == jobs[member].model and other != member]
+        others = [found_by(read[path, other, proof]) for other in own or alike]
         found.append(
             {
                 "study": run.study,
