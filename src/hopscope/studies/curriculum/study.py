@@ -331,7 +331,7 @@ study = hs.Study(
         "smoke": "under a minute on two cores",
         "laptop": "under 10 min on two cores by estimate",
         "workstation": "about 40 min on two cores: 272 models",
-        "circuits": "under 15 min on two quiet cores by estimate: 56 models, each read twice",
+        "circuits": "about 15 min on two busy cores: 56 models, each read twice",
     },
     page="page.md.j2",
     page_names=page_names,
