@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hopscope.sources.compared import comparable, in_file
+from hopscope.sources.plain_strings import unparsed
 
 OWN_ROOMS = ("hopscope.studies", "hopscope.claims", "hopscope.theory", "hopscope.circuits.places")
 """Parts of Hopscope whose code decides what a built-in claim says; the rest is named only, as any library is."""
@@ -234,7 +235,7 @@ def _classes(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef]]:
 @functools.lru_cache(maxsize=4096)
 def plain_text(node: Node) -> str:
     """A definition as text without comments, docstrings and formatting."""
-    return ast.unparse(bare(node))
+    return unparsed(bare(node))
 
 
 @functools.lru_cache(maxsize=4096)
