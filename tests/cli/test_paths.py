@@ -4,6 +4,8 @@ import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -304,3 +306,75 @@ def test_damaged_checkpoint_is_not_exported(hopscope, whole_copy, tmp_path):
     complaint = hopscope("export", whole_copy, "--member", 0, "--to", tmp_path / "x").complaint
     assert "expected a whole checkpoint" in complaint
     assert not (tmp_path / "x").exists()
+
+
+# Many runs.
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """How often each file of a record is read, by name."""
+    counts = Counter()
+    original = Path.read_bytes
+
+    def counted(path):
+        content = original(path)
+        counts[path.name] += 1
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    return counts
+
+
+@pytest.mark.parametrize("command", [["claims"], ["report", "--index"]])
+def test_a_list_reads_each_record_once(hopscope, two_runs, reads, command):
+    """Of a thousand runs every further look at a file is seconds."""
+    assert hopscope(*command, two_runs[0].parents[1]).status == 0
+    records = {name: count for name, count in reads.items() if not name.startswith("index")}
+    assert records == {"config.json": 2, "claims.json": 2, "seals.jsonl": 2}
+
+
+def test_an_index_lists_every_run_and_leads_to_its_page(hopscope, two_runs):
+    root = two_runs[0].parents[1]
+    (two_runs[1] / "report.html").unlink()
+    said = hopscope("report", "--index", root)
+    assert (said.status, said.err, said.out) == (0, "", f"{root / 'index.html'}\n")
+    page = (root / "index.html").read_text(encoding="utf-8")
+    assert f'<a href="permutation/{two_runs[0].name}/report.html">' in page
+    assert f"<td>{two_runs[1]}</td>" in page and "2 runs" in page
+    for run in two_runs:
+        closing = hopscope("claims", run).out.splitlines()[-1]
+        assert page.count(closing) >= 1
+    assert "<script" not in page and "default-src 'none'" in page
+
+
+def test_an_index_from_elsewhere_leads_there_too(hopscope, two_runs, tmp_path):
+    (tmp_path / "a b").mkdir()
+    assert hopscope("report", *two_runs, "--index", "--to", tmp_path / "a b" / "i.html").status == 0
+    page = (tmp_path / "a b" / "i.html").read_text(encoding="utf-8")
+    assert f'<a href="../runs/permutation/{two_runs[0].name}/report.html">' in page
+
+
+@pytest.mark.parametrize("name", ["config.json", "claims.json"])
+def test_a_run_that_cannot_be_read_stands_in_the_list(hopscope, two_runs, name):
+    broken, other = two_runs
+    root = broken.parents[1]
+    for gone in ("claims.json", "evidence.parquet"):
+        (broken / gone).unlink()
+    (broken / name).write_text('{"<b>": 2}' if name == "config.json" else "[")
+    lacks = "no configuration" if name == "config.json" else "no ledger"
+    said = hopscope("claims", root)
+    assert said.status == 2 and f"{broken}\n  {lacks} that can be read\n" in said.out
+    assert f"permutation {other}\n" in said.out and len(said.err.splitlines()) == 1
+    said = hopscope("report", "--index", root)
+    page = (root / "index.html").read_text(encoding="utf-8")
+    assert said.status == 2 and str(broken) in said.err
+    assert f"{lacks} that can be read: " in page and other.name in page and "<b>" not in page
+
+
+def test_a_report_draws_nothing_twice_and_leaves_the_record(hopscope, whole_copy, monkeypatch):
+    before = (whole_copy / "seals.jsonl").read_bytes()
+    monkeypatch.setattr("vl_convert.vegalite_to_svg", None)  # to draw would be a fault
+    monkeypatch.setattr("vl_convert.svg_to_png", None)
+    assert hopscope("report", whole_copy).status == 0
+    assert (whole_copy / "seals.jsonl").read_bytes() == before

@@ -79,7 +79,7 @@ def test_a_missing_part_of_the_training_record_is_trained_anew(
 
 
 DERIVED = ["metrics.parquet", "evidence.parquet", "claims.json", "story.json", "figures/*.csv", "figures/*.vl.json",
-           "units/*/analysis/*.npz", "units/*/metrics/part-000000003-*"]  # fmt: skip
+           "figures/*.svg", "report.html", "units/*/analysis/*.npz", "units/*/metrics/part-000000003-*"]  # fmt: skip
 
 
 @pytest.mark.parametrize("pattern", DERIVED)

@@ -85,12 +85,27 @@ def test_a_file_that_nobody_wrote_is_refused(folder):
         read_bytes(folder / "claims.json", "")
 
 
-def test_logs_and_checkpoints_look_after_themselves(folder):
-    for name in ("events.jsonl", "step-000000007.safetensors"):
+def test_logs_checkpoints_and_drawings_look_after_themselves(folder):
+    names = (
+        "events.jsonl",
+        "step-000000007.safetensors",
+        "figures/loss.svg",
+        "figures/loss.png",
+        "report.html",
+    )
+    (folder / "figures").mkdir()
+    for name in names:
         (folder / name).write_bytes(b"2")
         assert read_bytes(folder / name, "") == b"2"
-    write_atomic(folder / "step-000000007.safetensors", b"3")
+        write_atomic(folder / name, b"3")
     assert noted(folder) == []
+
+
+def test_notes_on_drawings_from_before_they_were_left_out_say_nothing(folder):
+    (folder / SEALS).write_text(json.dumps({"file": "loss.svg", "sha256": "2" * 64}) + "\n")
+    (folder / "loss.svg").write_bytes(b"3")
+    assert altered(folder) == []
+    assert read_bytes(folder / "loss.svg", "") == b"3"
 
 
 def test_folders_without_a_seal_are_read_unchecked(tmp_path):

@@ -85,3 +85,17 @@ def test_a_damaged_record_of_units_is_named(slim, tmp_path):
     (copy.path / "units.json").write_text(json.dumps({"schema_version": 1, "units": {}}), encoding="utf-8")
     with pytest.raises(UserError, match=r"units\.json: expected a record with a schema version"):
         _ = copy.units[0].record
+
+
+def test_an_altered_drawing_is_not_kept(whole, tmp_path):
+    shutil.copytree(whole.path, tmp_path / "run")
+    for name in ("crossings.png", "crossings.svg"):
+        path = tmp_path / "run" / "figures" / name
+        content = path.read_bytes()
+        path.write_bytes(content.replace(content[100:101], b"?", 1))
+        with pytest.raises(
+            UserError, match=r"crossings\.\w+: expected the drawing that was made, found another"
+        ):
+            slim_copy(RunFolder.open(tmp_path / "run"), tmp_path / "slim", pictures={name})
+        path.write_bytes(content)
+    slim_copy(RunFolder.open(tmp_path / "run"), tmp_path / "slim", pictures={"crossings.png"})

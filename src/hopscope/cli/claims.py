@@ -8,10 +8,11 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from hopscope.claims import Ledger
+from hopscope.cli.listing import listed
+from hopscope.cli.listing import read_ledger as read_ledger
 from hopscope.cli.parsing import parse
-from hopscope.cli.terminal import TABLE_WIDTH, console, ledger_words, say
-from hopscope.errors import UserError
-from hopscope.runs import RunFolder, runs_of
+from hopscope.cli.terminal import TABLE_WIDTH, console, ledger_words
+from hopscope.runs import RunFolder, runs_of_all
 
 
 @dataclasses.dataclass
@@ -29,12 +30,11 @@ class Options:
 def main(arguments: list[str]) -> int:
     """Run the command; a refuted claim is a result, not a failure."""
     options = parse(Options, arguments, "claims")
-    found = [runs_of(path) for path in options.paths]
-    runs = {run.path.resolve(): run for each in found for run in each}
+    runs = runs_of_all(options.paths)
     if len(runs) > len(options.paths) and not (options.json or options.long):
-        _print_list(runs.values())
+        _print_list(runs)
         return 0
-    ledgers = [(run, read_ledger(run)) for run in runs.values()]
+    ledgers = [(run, read_ledger(run)) for run in map(RunFolder.open, [run.path for run in runs])]
     if options.json:
         entries = [
             {**claim.to_json(), **({"run": str(run.path)} if len(runs) > 1 else {})}
@@ -69,32 +69,10 @@ def _print_long(run: RunFolder, ledger: Ledger) -> None:
 
 def _print_list(runs: Iterable[RunFolder]) -> None:
     """Two lines for each run; one that cannot be read is said after all others."""
-    fault: UserError | None = None
-    for run in runs:
-        print(f"{run.study} {run.path}")
-        try:
-            finished = run.is_done or (run.path / "claims.json").is_file()
-            print(
-                f"  {read_ledger(run).closing_line if finished else 'not finished: run the same study again'}"
-            )
-        except UserError as error:
-            print("  no ledger that can be read")
-            fault = fault or error
-    if fault is not None:
-        raise fault
-
-
-def read_ledger(run: RunFolder) -> Ledger:
-    """The ledger of a run, made again from the evidence where it is damaged or gone.
-
-    Raises:
-        UserError: there is nothing to make it from.
-    """
-    from hopscope.report import record
-
-    try:
-        return record.read_ledger(run.path)
-    except UserError as damage:
-        from hopscope.executors.finish import judge_again
-
-        return judge_again(run, damage, say)
+    faults = []
+    for each in map(listed, runs):
+        print(f"{each.study} {each.run.path}".lstrip())
+        print(f"  {each.outcome}")
+        faults += [each.fault] if each.fault is not None else []
+    if faults:
+        raise faults[0]

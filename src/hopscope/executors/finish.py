@@ -14,7 +14,7 @@ from hopscope.studies.loading import naming
 from hopscope.studies.program import Program
 from hopscope.studies.record import program_of
 
-_CONCLUSIONS = ("metrics.parquet", "evidence.parquet", "claims.json", "story.json", "report.html")
+_CONCLUSIONS = ("metrics.parquet", "evidence.parquet", "claims.json", "story.json")
 """Files that `finish` writes and a command reads: one that was deleted is made anew."""
 
 _REGISTRATION, _CONCLUSION = "registration.json", "conclusion.json"
@@ -33,8 +33,13 @@ def register_claims(run: RunFolder, program: Program, config: Any) -> None:
         run.write_json(_REGISTRATION, register(program.claims(config)))
 
 
-def finish(run: RunFolder, program: Program, config: Any) -> None:
+def finish(run: RunFolder, program: Program, config: Any, say: Callable[[str], None] | None = None) -> None:
     """Evidence, claims, figures, story and page of a run whose units are all done; then mark it done.
+
+    Args:
+        run: the run.
+        program, config: its study and configuration.
+        say: hears, in one line each, of drawings that were altered.
 
     Raises:
         UserError: a claim, a figure or the page asks for something that there is not; what was trained is kept.
@@ -47,7 +52,7 @@ def finish(run: RunFolder, program: Program, config: Any) -> None:
         ledger = judged(run, program, config, evidence)
         run.write_json("claims.json", ledger.to_json())
         program.present(run, config, evidence, ledger)
-    render_all(run.path)
+    render_all(run.path, say)
     build_report([run.path], run.path / "report.html")
     if not program.built_in:
         run.write_json(_CONCLUSION, {"hash": _conclusion(program, config)})
@@ -116,8 +121,11 @@ def judge_again(run: RunFolder, damage: UserError, say: Callable[[str], None]) -
 
 
 def concluded(program: Program, config: Any, run: RunFolder) -> bool:
-    """Whether everything is there that `finish` writes, from the claims, figures and page as they are now."""
-    kinds = (".vl.json", ".csv", ".svg", ".png")
+    """Whether everything is there that `finish` writes, from the claims, figures and page as they are now.
+
+    Drawings and the HTML page are left to `hopscope.report.page.mend_drawings`: they are made from the rest.
+    """
+    kinds = (".vl.json", ".csv")
     figures = [f"figures/{figure.name}{kind}" for figure in program.figures(config) for kind in kinds]
     if not all(is_file(run.path / name) for name in (*_CONCLUSIONS, *program.gathered, *figures)):
         return False

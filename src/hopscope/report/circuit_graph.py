@@ -17,15 +17,12 @@ from hopscope.report.circuit_layout import (
 )
 from hopscope.report.circuit_words import head_name, path_words, symbol
 from hopscope.report.circuits import CircuitPath, CircuitView
+from hopscope.report.drawing import Say, draw_once, png_of
 from hopscope.report.svg import FONT, box, escaped, line, lowered, number, stroke, text, text_width
 from hopscope.report.theme import CATEGORY, INK, QUIET_INK
-from hopscope.runs.files import write_atomic
 
 THINNEST, THICKEST = 1.4, 9.0
 """Width of an edge without attention, and of one with all of it."""
-
-PNG_SCALE = 2
-"""Pixels per unit of the picture in PNG files."""
 
 CASING = 3.0
 """Extra width of the white line under an edge, which sets it off from the lines that it crosses."""
@@ -119,26 +116,23 @@ def circuit_svg(view: CircuitView, *, heading: str = "", paper: str = "none") ->
     return "".join(parts)
 
 
-def write_circuit_picture(view: CircuitView, folder: Path, name: str) -> tuple[Path, Path]:
+def write_circuit_picture(
+    view: CircuitView, folder: Path, name: str, say: Say | None = None
+) -> tuple[Path, Path]:
     """Write the graph of a circuit as ``<name>.svg`` and ``<name>.png``; the same view gives the same bytes.
 
     Args:
         view: the circuit.
         folder: where to; it must exist.
         name: of the files, without suffix.
+        say: hears, in one line, of a picture that was altered.
 
     Returns:
         The paths of the SVG and of the PNG.
     """
-    # A heavy native library that the page should not wait for.
-    import vl_convert
-
     heading = f"member {view.member}, seed {view.seed}, step {view.checkpoint:,}"
     svg = circuit_svg(view, heading=heading, paper="#ffffff")
-    paths = (folder / f"{name}.svg", folder / f"{name}.png")
-    write_atomic(paths[0], svg)
-    write_atomic(paths[1], vl_convert.svg_to_png(svg, scale=PNG_SCALE))
-    return paths
+    return draw_once(folder / name, svg, lambda: (svg, png_of(svg)), say)
 
 
 def _summary(view: CircuitView) -> str:

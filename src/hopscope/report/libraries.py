@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from hopscope.errors import UserError
-from hopscope.report.figures import VL_VERSION
+from hopscope.report.drawing import VL_VERSION
 from hopscope.runs.files import write_atomic
 
 KEPT = Path(__file__).with_name("__pycache__")

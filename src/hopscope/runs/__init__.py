@@ -17,7 +17,7 @@ from hopscope.runs.hashing import content_hash as content_hash
 from hopscope.runs.hashing import source_hash as source_hash
 from hopscope.runs.locate import find_run as find_run
 from hopscope.runs.locate import find_runs as find_runs
-from hopscope.runs.locate import runs_of as runs_of
+from hopscope.runs.locate import runs_of_all as runs_of_all
 from hopscope.runs.members import MemberRecord as MemberRecord
 from hopscope.runs.metrics import drop_parts_after as drop_parts_after
 from hopscope.runs.metrics import write_part as write_part

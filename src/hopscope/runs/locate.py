@@ -34,10 +34,25 @@ def find_run(path: Path) -> RunFolder:
 def runs_of(path: Path) -> list[RunFolder]:
     """The runs that a path names: itself, or all under a study's folder or a root.
 
+    They are not opened: of a root with a thousand runs a command reads what it needs, and once.
+
     Raises:
-        UserError: the path is missing or holds no run, or one of its runs cannot be read.
+        UserError: the path is missing or holds no run.
     """
-    return [RunFolder.open(folder) for folder in _folders_of(path)]
+    return [RunFolder(folder) for folder in _folders_of(path)]
+
+
+def runs_of_all(paths: Iterable[Path]) -> list[RunFolder]:
+    """The runs that several paths name, in their order, each once and not opened.
+
+    Raises:
+        UserError: as in `runs_of`.
+    """
+    runs: dict[Path, RunFolder] = {}
+    for path in paths:
+        for run in runs_of(path):
+            runs.setdefault(run.path.resolve(), run)
+    return list(runs.values())
 
 
 def find_runs(paths: Iterable[Path]) -> list[RunFolder]:

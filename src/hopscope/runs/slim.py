@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hopscope.errors import UserError
+from hopscope.runs import proofs
 from hopscope.runs.evidence_write import EVIDENCE
 from hopscope.runs.files import is_file, read_bytes, read_json, seal, write_atomic, write_json
 from hopscope.runs.hashing import SCHEMA_VERSION
@@ -40,7 +41,7 @@ def slim_copy(run: RunFolder, to: Path, pictures: Collection[str] = ()) -> None:
         pictures: file names of drawings under `figures/` to keep, such as `loss.png`.
 
     Raises:
-        UserError: the run is not finished, or a file cannot be read or written.
+        UserError: the run is not finished, a drawing was altered, or a file cannot be read or written.
     """
     missing = [name for name in _NEEDED if not is_file(run.path / name)]
     if missing:
@@ -56,6 +57,8 @@ def slim_copy(run: RunFolder, to: Path, pictures: Collection[str] = ()) -> None:
     write_json(to / "story.json", _without_maps(read_json(run.path / "story.json", _REMEDY)))
     write_json(to / SLIM, {"schema_version": SCHEMA_VERSION, "units": records})
     for path in sorted((run.path / "figures").glob("*")):
+        if path.name in pictures:
+            _check_drawing(path, run)
         if path.name.endswith((".csv", ".vl.json")) or path.name in pictures:
             _copy(path, to / "figures" / path.name)
     for path in sorted((run.path / "source").rglob("*")):
@@ -65,6 +68,14 @@ def slim_copy(run: RunFolder, to: Path, pictures: Collection[str] = ()) -> None:
 
 def _copy(path: Path, to: Path) -> None:
     write_atomic(to, read_bytes(path, _REMEDY))
+
+
+def _check_drawing(path: Path, run: RunFolder) -> None:
+    """Refuse an altered drawing; one whose SVG was left behind, as in a slim folder, has no proof."""
+    if proofs.state(path.with_suffix(".svg"), beside=path.with_suffix(".png")) == "altered":
+        raise UserError(
+            f"{path}: expected the drawing that was made, found another; `hopscope report {run.path}` draws it again"
+        )
 
 
 def _without_maps(story: dict[str, Any]) -> dict[str, Any]:
