@@ -54,8 +54,12 @@ class Home:
         return Path(given) if given else self.source / ".venv" / "bin" / "python"
 
     def record(self) -> dict[str, Any]:
-        """Commit, queue and protocols: what the campaign was begun with; empty before its first start."""
-        return _read(self.path / "campaign.json")
+        """Commit, queue and protocols: what the campaign was begun with; empty before its first start.
+
+        Raises:
+            Refused: the file holds another record.
+        """
+        return _checked(self.path / "campaign.json", _read(self.path / "campaign.json"), _RECORD)
 
     def write(self, name: str, value: object) -> None:
         """Write a file of the campaign at once or not at all."""
@@ -82,8 +86,30 @@ class Home:
         return self.path / "paused"
 
     def state(self) -> dict[str, Any]:
-        """What the trainer said last: its process, its workers, what failed."""
-        return _read(self.path / "state.json")
+        """What the trainer said last: its process, its workers, what failed; empty where that cannot be read."""
+        found = _read(self.path / "state.json")
+        workers, failed = found.get("workers", []), found.get("failed", {})
+        plain = isinstance(workers, list) and all(isinstance(each, dict) for each in workers)
+        named = plain and all(isinstance(each.get("unit"), str) for each in workers)
+        return found if named and isinstance(failed, dict) else {}
+
+    def models(self) -> list[dict[str, Any]]:
+        """The models of the queue, as the trainer listed them; none before it has.
+
+        Raises:
+            Refused: the file holds another record, or a folder outside the campaign.
+        """
+        path = self.path / "models.json"
+        found = _read(path).get("models", [])
+        models = (
+            [each if isinstance(each, dict) else {} for each in found] if isinstance(found, list) else [{}]
+        )
+        for model in models:
+            _checked(path, model or {"": None}, _MODEL)
+            places = [model["reading"], model["unit"], *Path(model["folder"]).parts]
+            if not all(_NAME.fullmatch(place) for place in places):
+                raise Refused(f"{path}: expected folders within the campaign, found {places}; restore it")
+        return models
 
     def lives(self) -> bool:
         """Whether a trainer is at work; it holds the lock as long as it lives."""
@@ -99,9 +125,32 @@ class Home:
 def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+_NAME = re.compile(r"[\w=-][\w .=-]*")
+"""Of one folder or file: nothing that leads out of where it stands."""
+
+_RECORD: dict[str, Any] = {"commit": str, "queue": str, "cores": int}
+_MODEL: dict[str, Any] = {
+    "reading": str,
+    "unit": str,
+    "folder": str,
+    "member": int,
+    "steps": int,
+    "batch": int,
+}
+
+
+def _checked(path: Path, record: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+    """A record with its fields, or an empty one."""
+    further = {name: str for name in ("python", "results") if record.get(name) is not None}
+    wrong = [name for name, kind in (fields | further).items() if type(record.get(name)) is not kind]
+    if record and wrong:
+        raise Refused(f"{path}: expected {', '.join(fields)}, found no valid {', '.join(wrong)}; restore it")
+    return record
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -262,10 +311,33 @@ def stop(home: Home) -> None:
         Refused: it does not end.
     """
     if home.lives():
-        os.kill(home.state()["pid"], signal.SIGTERM)
+        os.kill(_trainer(home), signal.SIGTERM)
         if not _await(lambda: not home.lives()):
             raise Refused("expected the trainer to end, found it at work; try again")
     print("stopped")
+
+
+def _trainer(home: Home) -> int:
+    """The process of the trainer that is at work; never another, whatever a damaged file says.
+
+    Raises:
+        Refused: no such process is known.
+    """
+    pid = home.state().get("pid")
+    if type(pid) is int and pid > 1:
+        command = Path(f"/proc/{pid}/cmdline")
+        # Where the system does not tell, the number is believed.
+        words = (
+            command.read_bytes().split(b"\0")
+            if Path("/proc/self/cmdline").exists() and command.exists()
+            else None
+        )
+        ours = str(home.path).encode() in (words or [])
+        if ours or (words is None and not Path("/proc/self/cmdline").exists()):
+            return pid
+    raise Refused(
+        f"{home.path / 'state.json'}: expected the trainer's process, found none; end the trainer by hand"
+    )
 
 
 def status(home: Home) -> None:
@@ -275,7 +347,7 @@ def status(home: Home) -> None:
     words = "not at work" if not lives else "paused" if state.get("paused") else "at work"
     print(f"{words} in {home.path}, commit {record['commit'][:12]}, {record['cores']} models at a time")
     working = {worker["unit"] for worker in state.get("workers", [])} if lives else set()
-    for model in _read(home.path / "models.json").get("models", []):
+    for model in home.models():
         print(f"  {model['reading']:16} seed {model['member']}  {_told(home, model, working, state)}")
 
 
@@ -317,9 +389,11 @@ def _rate(log: Path, batch: int) -> float | None:
         return None
     for line in reversed(log.read_text(encoding="utf-8", errors="replace").splitlines()[-50:]):
         try:
-            return float(json.loads(line)["samples_per_second"]) / batch
-        except (ValueError, KeyError, TypeError, ZeroDivisionError):
+            rate = float(json.loads(line)["samples_per_second"]) / batch
+        except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
             continue
+        if 0 < rate < float("inf"):
+            return rate
     return None
 
 

@@ -4,11 +4,12 @@ For every trained model its job, its training record in one file, the analyses t
 a reading the last weights as float16.  A model that is kept is never changed again, but for analyses that are added.
 """
 
-import json
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
+
+from background import Home, Refused
 
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder, UnitFolder
@@ -25,11 +26,10 @@ def collect(home: Path, results: Path) -> list[str]:
     """Copy what is new; returns a line for each model that was added.
 
     Raises:
-        UserError: a file is damaged or cannot be written.
+        UserError, Refused: a file is damaged or cannot be written.
     """
-    models = json.loads((home / "models.json").read_text(encoding="utf-8"))["models"]
     added = []
-    for model in models:
+    for model in Home(home).models():
         unit = UnitFolder(home / model["folder"])
         to = results / model["reading"]
         if model["steps"] not in dict(unit.checkpoints()):
@@ -78,7 +78,7 @@ def main(home: str, results: str) -> int:
     """Collect, and say what is new."""
     try:
         added = collect(Path(home), Path(results))
-    except (UserError, OSError) as error:
+    except (UserError, Refused, OSError) as error:
         print(f"campaign: {error}", file=sys.stderr)
         return 2
     print("\n".join([*(f"collected {each}" for each in added), f"{len(added)} new; commit {results}"]))

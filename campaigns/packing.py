@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import tarfile
 import tempfile
 import zlib
@@ -28,12 +29,14 @@ from hopscope.runs import (
     seals,
     steps_left_out,
 )
+from hopscope.strict_json import parse_json
 
 MIB = 1 << 20
 PROVENANCE = "provenance.json"
 ARCHIVE = "pack.tar.gz"
 _BEHIND = (".svg", ".png", "report.html", ".lock")
 _LEVEL = 6
+_PART = re.compile(r"pack\.tar\.gz\.[0-9]{1,4}")
 MOST_UNPACKED = 16 << 30
 """Bytes of all files of a pack together."""
 
@@ -119,20 +122,32 @@ def unpack(pack: Path, root: Path) -> list[str]:
         UserError: the pack is missing or damaged, or one of its runs is there already.
     """
     try:
-        provenance = json.loads((pack / PROVENANCE).read_text(encoding="utf-8"))
-        data = b"".join((pack / part).read_bytes() for part in provenance["parts"])
+        provenance = parse_json((pack / PROVENANCE).read_bytes())
+        expected, names = str(provenance["sha256"]), list(provenance["parts"])
+        if not all(isinstance(name, str) and _PART.fullmatch(name) for name in names):
+            raise ValueError(f"parts of other names than {ARCHIVE}.0")
+        data = b"".join((pack / part).read_bytes() for part in names)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{pack}: expected a pack, found {error}; choose the folder of one") from None
     digest = hashlib.sha256(data).hexdigest()
-    if digest != provenance["sha256"]:
-        raise UserError(
-            f"{pack}: expected parts with SHA-256 {provenance['sha256']}, found {digest}; copy it again"
-        )
+    if digest != expected:
+        raise UserError(f"{pack}: expected parts with SHA-256 {expected[:64]}, found {digest}; copy it again")
     try:
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+        with tarfile.open(fileobj=_Unzipped(fileobj=io.BytesIO(data)), mode="r:") as archive:
             return _extract(archive, pack, root)
-    except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
-        raise UserError(f"{pack}: expected an archive of runs, found {error}; copy it again") from None
+    except (tarfile.TarError, EOFError, zlib.error, ValueError, OSError) as error:
+        found = " ".join(str(error).split())
+        raise UserError(f"{pack}: expected an archive of runs, found {found}; copy it again") from None
+
+
+class _Unzipped(gzip.GzipFile):
+    """Read in small pieces: a header of a tar file may claim any length, and zeros take no room in the archive."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        """At most a MiB, which no header of a pack of ours needs."""
+        if size is None or not 0 <= size <= MIB:
+            raise tarfile.ReadError(f"a part of {size} bytes where a MiB is the most")
+        return super().read(size)
 
 
 def _extract(archive: tarfile.TarFile, pack: Path, root: Path) -> list[str]:

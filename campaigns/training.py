@@ -160,7 +160,7 @@ def _last_words(log: Path) -> str:
     for line in reversed(log.read_text(encoding="utf-8", errors="replace").splitlines()[-20:]):
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return line.strip()
         if isinstance(message, dict) and message.get("kind") in ("error", "warning"):
             return str(message.get("message", ""))

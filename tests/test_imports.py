@@ -13,6 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "hopscope"
 FLOORS = [
     "errors",
     "config",
+    "strict_json",
     "sources",
     "words",
     "rng",
@@ -64,6 +65,7 @@ FORBIDDEN = {
 TORCH_FREE = [
     "errors",
     "config",
+    "strict_json",
     "runs",
     "claims",
     "figures",

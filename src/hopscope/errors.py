@@ -5,6 +5,14 @@ prints it on standard error and exits with the class's status.  Nothing else may
 """
 
 
+def printable(text: str) -> str:
+    """Text in one line, in which nothing commands a terminal: words of a foreign file may stand in it."""
+    if text.isprintable():
+        return text
+    line = " ".join(piece for piece in map(str.strip, text.splitlines()) if piece)
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)
+
+
 class HopscopeError(Exception):
     """Base of every error that a user is meant to read.
 
@@ -13,6 +21,9 @@ class HopscopeError(Exception):
     """
 
     exit_status = 2
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class UserError(HopscopeError):

@@ -30,3 +30,9 @@ def packing() -> ModuleType:
 def campaign() -> ModuleType:
     """`campaigns/run.py`."""
     return load(ROOT / "campaigns" / "run.py", "hopscope_campaign")
+
+
+@pytest.fixture(scope="session")
+def background() -> ModuleType:
+    """`campaigns/background.py`."""
+    return load(ROOT / "campaigns" / "background.py", "background")

@@ -1,5 +1,6 @@
 """A campaign in the background: begun, paused, killed, gone on with, collected, and finished by `hopscope run`."""
 
+import fcntl
 import json
 import os
 import signal
@@ -184,3 +185,87 @@ def test_the_queue_of_the_papers_models_can_be_prepared():
         assert all(len(job.members) == 1 and job.training.precision == "float32" for job in jobs)
         assert sorted(member for of, member in asked if of == name) == list(range(len(jobs)))
         assert not [words for words in config.protocol_deviations if "beta2" not in words]
+
+
+MODEL = {
+    "reading": "small", "member": 3, "unit": "0123456789ab", "steps": 67, "batch": 8,
+    "folder": "runs/emergence/0123456789ab/units/0123456789ab",
+}  # fmt: skip
+DAMAGED = {
+    "no commit": ("campaign.json", {"queue": "q", "cores": 2}),
+    "cores in words": ("campaign.json", {"queue": "q", "cores": "two", "commit": "c"}),
+    "results of another kind": ("campaign.json", {"queue": "q", "cores": 2, "commit": "c", "results": 7}),
+    "no list": ("models.json", {"models": 7}),
+    "no model": ("models.json", {"models": [None]}),
+    "steps in words": ("models.json", {"models": [{**MODEL, "steps": "many"}]}),
+    "a folder outside": ("models.json", {"models": [{**MODEL, "folder": "../../outside"}]}),
+    "a unit outside": ("models.json", {"models": [{**MODEL, "unit": "../outside"}]}),
+}
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """The folder of a campaign that nobody trains."""
+    for name, value in (
+        (
+            "campaign.json",
+            {"queue": "q", "cores": 2, "commit": "c" * 40, "results": str(tmp_path / "results")},
+        ),
+        ("models.json", {"models": [MODEL]}),
+    ):
+        (tmp_path / name).write_text(json.dumps(value), encoding="utf-8")
+    return tmp_path
+
+
+def test_a_model_that_waits_is_said(begun):
+    assert "small            seed 3  waits" in call(begun, "status").stdout
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_record_is_one_line(begun, name):
+    file, value = DAMAGED[name]
+    (begun / file).write_text(json.dumps(value), encoding="utf-8")
+    done = call(begun, "status")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert f"campaign: {begun / file}: expected" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 20_000, "7", "{", '{"workers": 7}', '{"workers": [7]}', '{"failed": []}']
+)
+def test_what_the_trainer_said_may_be_damaged(begun, content):
+    (begun / "state.json").write_text(content, encoding="utf-8")
+    assert "small            seed 3  waits" in call(begun, "status").stdout
+
+
+@pytest.mark.parametrize("pid", [-1, 0, 1, "7", None, "own", 2**30])
+def test_no_other_process_is_ended_than_the_trainer(begun, pid):
+    pid = os.getpid() if pid == "own" else pid
+    (begun / "state.json").write_text(json.dumps({"pid": pid}), encoding="utf-8")
+    with (begun / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = call(begun, "stop")
+    assert done.returncode == 2
+    assert "state.json: expected the trainer's process, found none" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "rate"),
+    [
+        ("16", 2.0),
+        ("0", None),
+        ("-8", None),
+        ("NaN", None),
+        ("1e999", None),
+        ("9" * 400, None),
+        ('"x"', None),
+    ],
+)
+def test_a_rate_is_a_number_that_something_can_be_divided_by(begun, said, rate, background):
+    log = begun / "log.jsonl"
+    log.write_text(
+        '{"samples_per_second": 24}\n' * (rate is not None)
+        + f'{{"samples_per_second": {said}}}\n'
+        + "[" * 20_000
+    )
+    assert background._rate(log, 8) == rate

@@ -1,5 +1,6 @@
 """A small study in two slices on two machines' worth of folders, beside the same study in one go."""
 
+import gzip
 import hashlib
 import io
 import json
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -298,10 +300,54 @@ def test_no_entry_of_a_pack_leaves_its_root(packing, tmp_path, add):
         if add is not None:
             add(archive)
     data = content.getvalue() if add is not None else b"no archive"
-    (tmp_path / "pack").mkdir()
-    (tmp_path / "pack" / "part").write_bytes(data)
-    note = {"parts": ["part"], "sha256": hashlib.sha256(data).hexdigest()}
-    (tmp_path / "pack" / "provenance.json").write_text(json.dumps(note))
+    write_pack(tmp_path / "pack", data)
     with pytest.raises(UserError, match=r"pack: expected (files|an archive) of runs"):
         packing.unpack(tmp_path / "pack", tmp_path / "runs")
     assert not list((tmp_path / "runs").glob("**/*"))
+
+
+def write_pack(folder, data, **changes):
+    """A pack of one part, whose record may say something else."""
+    folder.mkdir()
+    (folder / "pack.tar.gz.0").write_bytes(data)
+    note = {"parts": ["pack.tar.gz.0"], "sha256": hashlib.sha256(data).hexdigest(), **changes}
+    (folder / "provenance.json").write_text(
+        json.dumps({key: value for key, value in note.items() if value is not None})
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sha256": None}, {"parts": None}, {"parts": 7}, {"parts": [7]}, {"parts": ["../../etc/passwd"]},
+        {"parts": ["/dev/zero"]}, {"parts": ["pack.tar.gz.0", "provenance.json"]}, {"sha256": "a\nb"},
+    ],
+)  # fmt: skip
+def test_a_record_of_a_pack_names_parts_of_the_pack_alone(packing, tmp_path, changes):
+    write_pack(tmp_path / "pack", b"no archive", **changes)
+    with pytest.raises(UserError, match=r"pack: expected (a pack|parts with SHA-256)") as caught:
+        packing.unpack(tmp_path / "pack", tmp_path / "runs")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_header_of_a_pack_cannot_ask_for_any_amount_of_memory(packing, tmp_path):
+    header = tarfile.TarInfo("long")
+    header.type, header.size = tarfile.XHDTYPE, 256 << 20
+    zeros = gzip.compress(header.tobuf(tarfile.USTAR_FORMAT) + bytes(256 << 20), 1)
+    write_pack(tmp_path / "pack", zeros)
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            UserError, match=r"expected an archive of runs, found a part of .* where a MiB is the most"
+        ):
+            packing.unpack(tmp_path / "pack", tmp_path / "runs")
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_record_of_a_pack_may_be_nested_as_it_will(packing, tmp_path):
+    write_pack(tmp_path / "pack", b"")
+    (tmp_path / "pack" / "provenance.json").write_bytes(b"[" * 20_000)
+    with pytest.raises(UserError, match="expected a pack, found nested too deeply"):
+        packing.unpack(tmp_path / "pack", tmp_path / "runs")

@@ -169,7 +169,7 @@ def test_what_is_no_ledger_is_refused(data, message):
         (None, "expected a readable file, found No such file or directory"),
         (b"[{", "expected JSON, found"),
         (b"\xff\xfe", "expected JSON, found"),
-        (b"[NaN]", "found the number NaN, which JSON does not have"),
+        (b"[NaN]", "found NaN is not a JSON number"),
     ],
 )
 def test_an_unreadable_file_is_named(tmp_path, content, message):
@@ -315,3 +315,14 @@ def test_the_ledger_needs_no_torch_and_loads_no_table_or_statistics_library():
     loaded = {name.split(".")[0] for name in run.stdout.split()}
     assert "hopscope" in loaded
     assert not loaded & {"torch", "scipy", "rich", "pandas", "pyarrow"}
+
+
+def test_a_foreign_ledger_commands_no_terminal():
+    words = {"statement": "s\x1b]0;title\x07", "words": "w\x1b[2J"}
+    ledger = Ledger.parse([{**claim.to_json(), **words} for claim in LEDGER])
+    console = Console(width=160, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        for table in (ledger.table(), ledger.records(), ledger.brief_table()):
+            console.print(table)
+    assert r"s\x1b]0;title\x07" in capture.get()
+    assert "\x1b" not in capture.get() and "\x07" not in capture.get()

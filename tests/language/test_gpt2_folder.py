@@ -69,3 +69,19 @@ def test_a_damaged_folder_is_said_in_one_line(tmp_path, damage):
     with pytest.raises(UserError, match="export the member again") as error:
         read_folder(tmp_path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "vocabulary"),
+    [({"layers": 10**7}, None), ({"output_size": 10**9}, None), ({}, [7]), ({}, "words"), ({}, None)],
+)
+def test_a_record_of_another_model_is_said_in_one_line(tmp_path, changes, vocabulary):
+    write_folder(module_of(), TASK.vocabulary, tmp_path, {})
+    record = json.loads((tmp_path / ORIGIN).read_text())
+    record["model"] |= changes
+    if vocabulary or not changes:
+        record["vocabulary"] = vocabulary
+    (tmp_path / ORIGIN).write_text(json.dumps(record))
+    with pytest.raises(UserError, match="expected an exported language model, found") as error:
+        read_folder(tmp_path)
+    assert "\n" not in str(error.value)

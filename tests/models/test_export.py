@@ -1,10 +1,12 @@
 import json
+import tracemalloc
 
 import pytest
 import torch
 
 from hopscope.errors import UserError
 from hopscope.models.export import CONFIG, WEIGHTS, export_module, load_module
+from hopscope.models.member import MemberTransformer
 
 from .samples import OUTPUT, config, inputs, lively
 
@@ -147,3 +149,34 @@ def test_weights_of_another_model(folder, changes):
     record["model"] |= changes
     (folder / CONFIG).write_text(json.dumps(record))
     assert "expected weights that fit config.json, found others; export the member again" in complaint(folder)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"layers": 10**7},
+        {"length": 10**9},
+        {"width": 2 * 10**6},
+        {"output_size": 10**9},
+        {"input_size": 10**9},
+    ],
+)
+def test_a_few_bytes_cannot_ask_for_any_amount_of_memory(folder, changes, monkeypatch):
+    record = json.loads((folder / CONFIG).read_text())
+    record["model"] |= changes
+    (folder / CONFIG).write_text(json.dumps(record))
+    monkeypatch.setattr(MemberTransformer, "empty", None)  # nothing is made
+    tracemalloc.start()
+    try:
+        assert "expected weights that fit config.json, found others" in complaint(folder)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("changes", [{"layers": 2**31}, {"width": 10**400}, {"mlp_ratio": 1e308}])
+def test_sizes_that_nothing_can_have_are_refused(folder, changes):
+    record = json.loads((folder / CONFIG).read_text())
+    record["model"] |= changes
+    (folder / CONFIG).write_text(json.dumps(record))
+    assert "expected the record of an exported member, found another" in complaint(folder)

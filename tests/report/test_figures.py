@@ -98,3 +98,20 @@ def test_data_that_is_no_text_is_one_line(run_path):
         UserError, match=r"loss\.csv: expected UTF-8 text, found invalid start byte at byte 13"
     ):
         inline_figure(run_path / "figures", "loss")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda spec: spec.update(config=7),
+        lambda spec: spec["data"].update(format="csv"),
+        lambda spec: spec.update(layer=[{"data": {"url": "loss.csv", "format": None}}]),
+    ],
+)
+def test_parts_of_another_kind_are_one_line(run_path, change):
+    path = run_path / "figures" / "loss.vl.json"
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    change(spec)
+    path.write_text(json.dumps(spec), encoding="utf-8")
+    with pytest.raises(UserError, match=r"loss\.vl\.json: expected an object as"):
+        inline_figure(run_path / "figures", "loss")

@@ -1,4 +1,5 @@
 import io
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -55,3 +56,32 @@ def test_archives_cut_short_or_altered_are_refused(arrays):
     at = whole.index(arrays["weights/value"].tobytes())
     with pytest.raises(ValueError, match="Bad CRC-32"):
         npz_arrays(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+
+
+def archive(*, header=None, content=b"", kind=zipfile.ZIP_STORED):
+    """One array whose header says what it will."""
+    array = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        array, header or {"descr": "<f8", "fortran_order": False, "shape": (10**12,)}
+    )
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", kind) as file:
+        file.writestr("a.npy", array.getvalue() + content)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (archive(), "an array of 8000000000000 bytes, 0 of which are there"),
+        (archive(content=bytes(1 << 24), kind=zipfile.ZIP_DEFLATED), "compressed"),
+    ],
+)  # fmt: skip
+def test_an_archive_cannot_ask_for_more_memory_than_it_has_bytes(content, words):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=words):
+            npz_arrays(content)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from hopscope.errors import UserError
 from hopscope.runs.files import (
-    canonical_json,
     listed,
     read_json,
     remove,
@@ -23,6 +22,7 @@ from hopscope.runs.files import (
     write_atomic,
     write_json,
 )
+from hopscope.strict_json import canonical_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

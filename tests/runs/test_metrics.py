@@ -1,4 +1,6 @@
 import random
+import subprocess
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -153,3 +155,40 @@ def test_a_table_with_other_columns_is_refused(tmp_path):
 def test_a_missing_folder_is_refused(tmp_path):
     with pytest.raises(UserError, match="found none"):
         read_metrics(tmp_path / "none")
+
+
+def test_a_table_of_few_bytes_and_too_many_cells_is_refused(tmp_path, monkeypatch):
+    part = write_part(tmp_path / "units" / "u", 0, 3, make_rows([3]))
+    monkeypatch.setattr("hopscope.runs.metrics.MOST_CELLS", 47)
+    with pytest.raises(UserError, match="one of 48 cells, where 47 are the most"):
+        read_metrics(tmp_path)
+    monkeypatch.setattr("hopscope.runs.metrics.MOST_CELLS", 48)
+    assert read_metrics(tmp_path).num_rows == 8, part
+
+
+def test_texts_that_are_no_utf8_are_refused(tmp_path):
+    """Arrow reads them without a word, and whoever looks at them meets a `UnicodeDecodeError`."""
+    damaged = pa.array([b"los\xff"]).view(pa.string())
+    pq.write_table(pa.table({"metric": damaged}), tmp_path / "metrics.parquet")
+    with pytest.raises(UserError, match="expected a whole metrics table, found one that is not"):
+        read_metrics(tmp_path)
+
+
+def test_what_a_damaged_table_says_of_its_columns_is_not_looked_at(tmp_path):
+    """Arrow ends the process where it is asked for a damaged column's statistics: so it must not be asked."""
+    part = write_part(tmp_path / "units" / "u", 0, 3, make_rows([3]))
+    whole = part.read_bytes()
+    code = (
+        "import sys; from pathlib import Path; from hopscope.errors import UserError\n"
+        "from hopscope.runs.metrics import read_table\n"
+        "path = Path(sys.argv[1]); whole = path.read_bytes(); footer = int.from_bytes(whole[-8:-4], 'little')\n"
+        "for place in range(len(whole) - 8 - footer, len(whole)):\n"
+        "    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])\n"
+        "    try: read_table(path, 'mend')\n"
+        "    except UserError: pass\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(part)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    assert part.read_bytes() != whole

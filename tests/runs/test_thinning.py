@@ -13,6 +13,7 @@ from hopscope.runs import (
     save_checkpoint,
     save_rounded,
     steps_left_out,
+    write_json,
 )
 
 UNIT = "aaaaaaaaaaaa"
@@ -61,3 +62,21 @@ def test_a_damaged_note_is_one_clear_line(unit, unseal):
         steps_left_out(unit)
     (unit.path / "thinned.json").write_text(json.dumps({"left_out": [2]}), encoding="utf-8")
     assert steps_left_out(unit) == [2]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        [],
+        {},
+        {"left_out": 4},
+        {"left_out": ["²"]},
+        {"left_out": [None]},
+        {"left_out": [-1]},
+        {"left_out": [True]},
+    ],
+)
+def test_a_note_that_says_something_else_is_refused(unit, note):
+    write_json(unit.path / "thinned.json", note)
+    with pytest.raises(UserError, match=r"thinned\.json: expected a list of whole numbers as left_out"):
+        steps_left_out(unit)

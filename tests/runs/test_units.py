@@ -155,3 +155,20 @@ def test_done(unit):
 def test_a_unit_is_locked_apart_from_its_run(unit, run):
     with run.lock(), unit.lock(), pytest.raises(UserError, match="working on this unit"), unit.lock(0.1):
         pass
+
+
+@pytest.mark.parametrize("units", [None, [], "units", {"another": {"schema_version": 1}}])
+def test_a_slim_record_without_the_unit_is_refused(tmp_path, units):
+    (tmp_path / "units.json").write_text(json.dumps({"schema_version": 1, "units": units}))
+    with pytest.raises(UserError, match=r"units\.json: expected a record with a schema version"):
+        _ = UnitFolder(tmp_path / "units" / "aaaaaaaaaaaa").record
+
+
+@pytest.mark.parametrize("findings", ["null", "[2, 3]", "7"])
+def test_findings_of_another_kind_are_refused(tmp_path, findings):
+    unit = UnitFolder(tmp_path / "units" / "aaaaaaaaaaaa")
+    path = unit.analysis_path("floors", 7)
+    path.parent.mkdir(parents=True)
+    path.write_text(findings)
+    with pytest.raises(UserError, match="expected findings by name"):
+        unit.read_analysis("floors", 7)

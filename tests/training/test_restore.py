@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from hopscope.errors import UserError
-from hopscope.runs import CheckpointDamaged, RunFolder
+from hopscope.runs import CheckpointDamaged, RunFolder, save_checkpoint
 from hopscope.training import config
 from hopscope.training.restore import load_ensemble, load_member, member_record
 
@@ -46,3 +46,19 @@ def test_refusals(trained):
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CheckpointDamaged):
         load_member(RunFolder(trained.unit.run_path), 0)
+
+
+@pytest.mark.parametrize("change", ["another name", "another shape", "none"])
+def test_a_checkpoint_of_another_model_is_refused(trained, change):
+    step, tensors, metadata = trained.unit.checkpoint()
+    name, *others = (name for name in tensors if name.startswith("weights/"))
+    if change == "none":
+        tensors = {}
+    elif change == "another name":
+        tensors["weights/further"] = tensors.pop(name)
+    else:
+        tensors[name] = tensors[name][:, :1]
+    save_checkpoint(trained.unit.checkpoint_path(step), tensors, metadata)
+    with pytest.raises(CheckpointDamaged, match="weights of another model than the unit's"):
+        load_ensemble(trained.unit)
+    assert others

@@ -1,18 +1,18 @@
 """All claims of a run with their verdicts: read from ``claims.json``, checked, printed."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, NoReturn, overload
+from typing import TYPE_CHECKING, overload
 
 from pydantic import ValidationError
 
 from hopscope.claims import wording
 from hopscope.claims.judged import JudgedClaim
 from hopscope.claims.verdicts import Verdict
-from hopscope.errors import UserError
+from hopscope.errors import UserError, printable
+from hopscope.strict_json import parse_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -73,7 +73,7 @@ class Ledger(Sequence[JudgedClaim]):
         """
         path = path / "claims.json" if path.is_dir() else path
         try:
-            data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+            data = parse_json(path.read_bytes())
         except OSError as error:
             raise UserError(
                 f"{path}: no claims to read: expected a readable file, found {error.strerror}; "
@@ -145,7 +145,8 @@ class Ledger(Sequence[JudgedClaim]):
             verdict = Text(wording.outcome(claim), style=_COLOURS[claim.verdict])
             statement = shorten(claim.statement, _SHORT_STATEMENT, placeholder=" …")
             said = "\n".join(filter(None, [statement, claim.registration.words]))
-            table.add_row(Text(claim.id), Text(said), Text("\n".join(_brief_values(claim))), verdict)
+            values = "\n".join(_brief_values(claim))
+            table.add_row(*(Text(_shown(cell)) for cell in (claim.id, said, values)), verdict)
         return table
 
     def records(self, words: Mapping[str, str] | None = None) -> "Table":
@@ -201,7 +202,7 @@ class Ledger(Sequence[JudgedClaim]):
 def _cells(claim: JudgedClaim, words: Mapping[str, str] | None = None) -> list[str]:
     """One row of the ledger as plain text, in the order of `COLUMNS`."""
     said = claim.words if claim.words is not None else (words or {}).get(claim.id, "")
-    return [
+    cells = [
         claim.id,
         claim.statement,
         "\n".join(wording.threshold_lines(claim)),
@@ -210,6 +211,12 @@ def _cells(claim: JudgedClaim, words: Mapping[str, str] | None = None) -> list[s
         "\n".join(filter(None, [claim.verdict.value, wording.leaning_words(claim)])),
         "\n".join(filter(None, [said, *wording.remarks(claim)])),
     ]
+    return list(map(_shown, cells))
+
+
+def _shown(cell: str) -> str:
+    """A cell whose lines hold nothing that commands a terminal: a ledger may come from anywhere."""
+    return "\n".join(map(printable, cell.split("\n")))
 
 
 def _brief_values(claim: JudgedClaim) -> list[str]:
@@ -221,10 +228,6 @@ def _brief_values(claim: JudgedClaim) -> list[str]:
 
 
 _REDO = "`hopscope claims` of its run folder makes it again from the evidence"
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"the number {name}, which JSON does not have")
 
 
 def _kind(data: object) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import torch
 from jaxtyping import Float
+from pydantic import TypeAdapter
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -235,9 +236,8 @@ def read_folder(path: Path) -> tuple[MemberTransformer, tuple[str, ...]]:
     try:
         config = TransformerConfig.model_validate(record["model"])
         tensors = load_file(path / WEIGHTS)
-        module = MemberTransformer.empty(config)
-        module.load_state_dict(_state(config, tensors))
-        return module.eval(), tuple(record["vocabulary"])
+        module = MemberTransformer.with_state(config, _state(config, tensors))
+        return module.eval(), _VOCABULARY.validate_python(record["vocabulary"])
     except Exception as error:  # damaged files end in errors of several libraries
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UserError(
@@ -245,11 +245,14 @@ def read_folder(path: Path) -> tuple[MemberTransformer, tuple[str, ...]]:
         ) from None
 
 
+_VOCABULARY = TypeAdapter(tuple[str, ...])
+
+
 def _state(config: TransformerConfig, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     state = {
         ours: tensors[theirs].t() if turned else tensors[theirs] for ours, theirs, turned in _names(config)
     }
-    state["readout.bias"] = torch.zeros(config.output_size)
+    state["readout.bias"] = torch.zeros(len(state["readout.weight"]))
     for layer in range(config.layers):
         for kind in ("weight", "bias"):
             together = tensors[f"transformer.h.{layer}.attn.c_attn.{kind}"]

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from hopscope.tasks.task import Shape
 
 
+LARGEST_SIZE = 2**31 - 1
+"""Of anything that is counted in a model: products of two stay whole numbers of 64 bits."""
+
+
 class Model(Config):
     """A transformer as a study declares it: everything but what the task decides (public name `hs.Model`).
 
@@ -30,11 +34,11 @@ class Model(Config):
             codes as sines (after Trockman and Kolter 2023, Mimetic initialization of self-attention layers).
     """
 
-    layers: int = Field(1, ge=1)
-    heads: int = Field(1, ge=1)
-    width: int = Field(16, ge=1)
-    head_dim: int | None = Field(None, ge=1)
-    mlp_ratio: float = Field(4.0, ge=0.0)
+    layers: int = Field(1, ge=1, le=LARGEST_SIZE)
+    heads: int = Field(1, ge=1, le=LARGEST_SIZE)
+    width: int = Field(16, ge=1, le=LARGEST_SIZE)
+    head_dim: int | None = Field(None, ge=1, le=LARGEST_SIZE)
+    mlp_ratio: float = Field(4.0, ge=0.0, le=1e6)
     activation: Literal["relu", "gelu"] = "gelu"
     norm: Literal["pre", "post", "none"] = "pre"
     causal: bool = True
@@ -73,11 +77,11 @@ class TransformerConfig(Model):
     """
 
     positions: Literal["learned", "pair", "none", "carried"] = "learned"
-    position_size: int = Field(0, ge=0)
-    length: int = Field(ge=1)
+    position_size: int = Field(0, ge=0, le=LARGEST_SIZE)
+    length: int = Field(ge=1, le=LARGEST_SIZE)
     input_kind: Literal["tokens", "vectors"] = "tokens"
-    input_size: int = Field(ge=1)
-    output_size: int = Field(ge=1)
+    input_size: int = Field(ge=1, le=LARGEST_SIZE)
+    output_size: int = Field(ge=1, le=LARGEST_SIZE)
     readout: tuple[int, ...] | None = None
 
     @property
@@ -100,7 +104,7 @@ class TransformerConfig(Model):
     @property
     def position_count(self) -> int:
         """Number of learned position codes."""
-        return max(self.position_codes) + 1 if self.positions in ("learned", "pair") else 0
+        return {"learned": self.length, "pair": (self.length + 1) // 2}.get(self.positions, 0)
 
     @property
     def readout_positions(self) -> tuple[int, ...]:

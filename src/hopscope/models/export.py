@@ -78,14 +78,13 @@ def load_module(directory: Path | str) -> MemberTransformer:
             f"{folder / CONFIG}: expected the record of an exported member, found another; export the member again"
         ) from None
     weights = _weights(folder / WEIGHTS)
-    module = MemberTransformer.empty(config)
     try:
-        module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.items()})
-    except RuntimeError:
+        state = {name: torch.from_numpy(np.array(array)) for name, array in weights.items()}
+        return MemberTransformer.with_state(config, state).eval()
+    except (ValueError, TypeError):  # TypeError: numbers of a kind that torch does not have
         raise UserError(
             f"{folder / WEIGHTS}: expected weights that fit {CONFIG}, found others; export the member again"
         ) from None
-    return module.eval()
 
 
 def _weights(path: Path) -> dict[str, np.ndarray]:

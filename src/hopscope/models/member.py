@@ -19,6 +19,7 @@ from hopscope.models.intervening import (
     visit_of,
 )
 from hopscope.models.lazy_task import LazyTask, TaskSource
+from hopscope.models.parameters import parameter_specs
 from hopscope.models.sites import (
     PREDICTIONS,
     Visit,
@@ -221,6 +222,22 @@ class MemberTransformer(nn.Module):
         """A module without content, to load weights into; torch's global random state is left as it was."""
         with torch.random.fork_rng(devices=[]):
             return cls(config)
+
+    @classmethod
+    def with_state(cls, config: TransformerConfig, state: Mapping[str, Tensor]) -> "MemberTransformer":
+        """A module with weights named and shaped as its own.  Nothing is made before it is known that they fit.
+
+        Raises:
+            ValueError: they are other weights than the configuration says.
+        """
+        # A configuration of few bytes can say any number of layers; each has weights.
+        specs = parameter_specs(config) if config.layers < len(state) else []
+        expected = {spec.name: spec.shape if _is_table(spec.name) else spec.shape[::-1] for spec in specs}
+        if not state or expected != {name: tuple(tensor.shape) for name, tensor in state.items()}:
+            raise ValueError("expected weights of the configuration's model, found those of another")
+        module = cls.empty(config)
+        module.load_state_dict(dict(state))
+        return module
 
     @classmethod
     def from_weights(cls, config: TransformerConfig, weights: Mapping[str, Tensor]) -> "MemberTransformer":

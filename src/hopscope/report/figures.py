@@ -6,14 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from hopscope.errors import UserError
+from hopscope.report.drawing import VL_VERSION, Say, draw_once, png_of
 from hopscope.report.theme import with_theme
-from hopscope.runs.files import read_bytes, read_json, write_atomic
-
-VL_VERSION = "6.4"
-"""Vega-Lite release that specifications are written for (Altair 6.3) and drawn with."""
-
-PNG_SCALE = 2
-"""Pixels per unit of the specification in PNG files."""
+from hopscope.runs.files import read_bytes, read_json
+from hopscope.strict_json import canonical_json
 
 _REMEDY = "run the study again to write its figures anew"
 
@@ -44,16 +40,23 @@ def inline_figure(figures_dir: Path, name: str) -> dict[str, Any]:
         raise UserError(
             f"{path}: expected top-level data with url '{expected}', found {json.dumps(data)[:80]}; {_REMEDY}"
         )
+    if not isinstance(spec.get("config", {}), dict):
+        raise UserError(f"{path}: expected an object as config, found another; {_REMEDY}")
     own = {"url": expected, "values": _read_text(figures_dir / expected)}
     # What a page may do is said by the page: `usermeta` could open an editor at any address, or bring its own markup.
     inlined: dict[str, Any] = _inline({key: spec[key] for key in spec if key != "usermeta"}, own, path)
     return with_theme(inlined)
 
 
-def render_figure(figures_dir: Path, name: str) -> tuple[Path, Path]:
-    """Draw a figure as ``<name>.svg`` and ``<name>.png`` beside its specification.
+def render_figure(figures_dir: Path, name: str, say: Say | None = None) -> tuple[Path, Path]:
+    """Draw a figure as ``<name>.svg`` and ``<name>.png`` beside its specification, unless both are there already.
 
-    The same files give the same drawings; nothing is fetched.
+    The same files give the same drawings; nothing is fetched.  A drawing is kept only if its proof names this
+    specification, these data and this renderer, and no byte of it was altered (`hopscope.report.drawing`).
+
+    Args:
+        figures_dir, name: as of `inline_figure`.
+        say: hears, in one line, of a drawing that was altered.
 
     Returns:
         The paths of the SVG and of the PNG.
@@ -61,26 +64,26 @@ def render_figure(figures_dir: Path, name: str) -> tuple[Path, Path]:
     Raises:
         UserError: as `inline_figure`, or the specification cannot be drawn.
     """
-    # A heavy native library that `import hopscope.report` and the command line's help should not wait for.
-    import vl_convert
-
     spec = inline_figure(figures_dir, name)
-    options: dict[str, Any] = {"vl_version": VL_VERSION, "allowed_base_urls": []}
-    try:
-        svg: str = vl_convert.vegalite_to_svg(spec, **options)
-        # From the SVG, not from the specification: the same bytes, and the figure is laid out once.
-        png: bytes = vl_convert.svg_to_png(svg, scale=PNG_SCALE)
-    except ValueError as error:
-        # The library's message spans lines; the second one names the cause.
-        cause = " ".join(str(error).split())[:200]
-        raise UserError(
-            f"{figures_dir / name}.vl.json: expected a Vega-Lite {VL_VERSION} specification, "
-            f"found one that cannot be drawn ({cause}); {_REMEDY}"
-        ) from error
-    paths = (figures_dir / f"{name}.svg", figures_dir / f"{name}.png")
-    write_atomic(paths[0], _renumber(svg))
-    write_atomic(paths[1], png)
-    return paths
+
+    def draw() -> tuple[str, bytes]:
+        # A heavy native library that `import hopscope.report` and the command line's help should not wait for.
+        import vl_convert
+
+        try:
+            svg: str = vl_convert.vegalite_to_svg(spec, vl_version=VL_VERSION, allowed_base_urls=[])
+            # From the SVG, not from the specification: the same bytes, and the figure is laid out once.
+            png = png_of(svg)
+        except ValueError as error:
+            # The library's message spans lines; the second one names the cause.
+            cause = " ".join(str(error).split())[:200]
+            raise UserError(
+                f"{figures_dir / name}.vl.json: expected a Vega-Lite {VL_VERSION} specification, "
+                f"found one that cannot be drawn ({cause}); {_REMEDY}"
+            ) from error
+        return _renumber(svg), png
+
+    return draw_once(figures_dir / name, canonical_json(spec), draw, say)
 
 
 def _renumber(svg: str) -> str:
@@ -126,10 +129,13 @@ def _inline(node: Any, own: dict[str, Any], path: Path) -> Any:
                 f"{path}: expected data inline or from '{own['url']}', found url '{str(data['url'])[:80]}'; "
                 "put the columns into the figure's CSV"
             )
+        read_as = data.get("format", {})
+        if not isinstance(read_as, dict):
+            raise UserError(f"{path}: expected an object as the data's format, found another; {_REMEDY}")
         rest = {key: value for key, value in data.items() if key not in ("url", "format")}
         inlined["data"] = {
             **rest,
             "values": own["values"],
-            "format": {**data.get("format", {}), "type": "csv"},
+            "format": {**read_as, "type": "csv"},
         }
     return inlined

@@ -13,12 +13,15 @@ from pydantic import JsonValue
 from hopscope.errors import UserError
 from hopscope.report.circuit_graph import write_circuit_picture
 from hopscope.report.circuits import CircuitBlock
+from hopscope.report.drawing import Say
 from hopscope.report.environment import asset, environment
 from hopscope.report.figures import figure_names, inline_figure, render_figure
 from hopscope.report.libraries import libraries
+from hopscope.report.policy import content_security_policy
 from hopscope.report.prose import Prose
 from hopscope.report.record import FigureBlock, RunRecord, read_run
 from hopscope.report.verdicts import VerdictRow, verdict_counts, verdict_rows
+from hopscope.runs import proofs
 from hopscope.runs.files import write_atomic
 
 
@@ -60,7 +63,7 @@ def build_report(runs: Sequence[Path], to: Path) -> None:
             "report: expected at least one run folder, found none; name the folder of a finished run"
         )
     views = [_view(read_run(path), f"run-{at}") for at, path in enumerate(runs, start=1)]
-    write_atomic(to, _render(views).encode())
+    write_atomic(to, proofs.proven(_render(views)))
 
 
 def _view(record: RunRecord, anchor: str) -> RunView:
@@ -78,6 +81,8 @@ def _view(record: RunRecord, anchor: str) -> RunView:
 
 
 def _render(views: list[RunView]) -> str:
+    drawn = [Markup(libraries())] if any(view.figures for view in views) else []
+    scripts = [*drawn, *map(asset, _scripts(views))]
     sources = [f"runs/{view.record.config.study}/{view.record.config.hash}" for view in views]
     return (
         environment()
@@ -86,8 +91,8 @@ def _render(views: list[RunView]) -> str:
             runs=views,
             title=_title(views),
             style=Markup("\n").join(map(asset, _styles(views))),
-            scripts=[asset(name) for name in _scripts(views)],
-            libraries=Markup(libraries()) if any(view.figures for view in views) else "",
+            scripts=scripts,
+            policy=content_security_policy(scripts),
             command=shlex.join(["hopscope", "report", *sources]),
         )
     )
@@ -125,16 +130,45 @@ def _flatten(config: JsonValue, prefix: str = "") -> Iterator[tuple[str, str]]:
         yield prefix, config if isinstance(config, str) else json.dumps(config, ensure_ascii=False)
 
 
-def render_all(run_path: Path) -> list[Path]:
-    """Draw every figure of a run, and every circuit as ``circuit-<member>``; returns the paths written.
+def render_all(run_path: Path, say: Say | None = None) -> list[Path]:
+    """Draw every figure of a run, and every circuit as ``circuit-<member>``, where that is not drawn already.
+
+    Args:
+        run_path: the run folder.
+        say: hears, in one line each, of drawings that were altered.
+
+    Returns:
+        The paths of all drawings.
 
     Raises:
         UserError: as `render_figure`, or the story is missing or damaged.
     """
     figures_dir = run_path / "figures"
-    drawn = [path for name in figure_names(figures_dir) for path in render_figure(figures_dir, name)]
+    drawn = [path for name in figure_names(figures_dir) for path in render_figure(figures_dir, name, say)]
     blocks = read_run(run_path).story.blocks
-    views = [named.view for block in blocks if isinstance(block, CircuitBlock) for named in block.circuits]
+    circuits = [named.view for block in blocks if isinstance(block, CircuitBlock) for named in block.circuits]
+    by_name = {f"circuit-{view.member}": view for view in circuits}  # of one member's the last
     return drawn + [
-        path for view in views for path in write_circuit_picture(view, figures_dir, f"circuit-{view.member}")
+        path for name, view in by_name.items() for path in write_circuit_picture(view, figures_dir, name, say)
     ]
+
+
+def mend_drawings(run_path: Path, say: Say | None = None) -> None:
+    """Make drawings and the page of a concluded run again where they are missing, altered or out of date.
+
+    Args:
+        run_path: the run folder.
+        say: hears, in one line each, of those that were altered.
+
+    Raises:
+        UserError: as `render_all` and `build_report`.
+    """
+    render_all(run_path, say)
+    page = run_path / "report.html"
+    found = proofs.state(page)
+    if found != "stands":
+        build_report([run_path], page)
+        if found == "altered" and say is not None:
+            say(
+                f"hopscope: warning: {page}: expected the page that was made, found another: it is made again"
+            )

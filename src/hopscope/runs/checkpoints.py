@@ -13,10 +13,11 @@ from typing import Any
 import safetensors
 import safetensors.numpy
 
-from hopscope.errors import UserError
+from hopscope.errors import UserError, printable
 from hopscope.runs.arrays import Array, plain
-from hopscope.runs.files import canonical_json, parse_json, read_bytes, write_atomic
+from hopscope.runs.files import read_bytes, write_atomic
 from hopscope.runs.hashing import SCHEMA_VERSION
+from hopscope.strict_json import canonical_json, parse_json
 
 _KEY = "hopscope"
 _OWN = ("schema_version", "sha256", "metadata_sha256")
@@ -39,7 +40,7 @@ class CheckpointDamaged(UserError):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"{self.path}: expected a whole checkpoint, found {self.reason}: {self.remedy}"
+        return printable(f"{self.path}: expected a whole checkpoint, found {self.reason}: {self.remedy}")
 
 
 def save_checkpoint(path: Path, tensors: Mapping[str, Array], metadata: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from hopscope.errors import UserError
-from hopscope.runs.files import canonical_json
+from hopscope.strict_json import canonical_json
 
 
 def wanted_values(name: str, kind: pa.DataType, value: Any, is_json: bool = False) -> list[Any]:

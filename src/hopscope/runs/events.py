@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hopscope.runs.files import canonical_json, is_file, parse_json, read_bytes
+from hopscope.runs.files import is_file, read_bytes
 from hopscope.runs.lines import append_line
+from hopscope.strict_json import canonical_json, parse_json
 
 EVENTS = "events.jsonl"
 """The log's name in a run's folder."""

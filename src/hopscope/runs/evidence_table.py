@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from hopscope.errors import UserError
-from hopscope.runs.files import canonical_json
 from hopscope.runs.members import MemberRecord
+from hopscope.strict_json import canonical_json
 
 if TYPE_CHECKING:
     import pandas as pd

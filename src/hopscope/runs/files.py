@@ -9,16 +9,13 @@ import contextlib
 import errno
 import json
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Never
+from typing import Any
 
 from hopscope.errors import UserError
 from hopscope.runs import seals
-
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-"""How JSON writes half of a character beyond the first plane."""
+from hopscope.strict_json import parse_json
 
 _HINTS = {
     errno.ENOSPC: "free some disk space",
@@ -179,15 +176,6 @@ def read_bytes(path: Path, remedy: str) -> bytes:
     return content
 
 
-def canonical_json(value: object) -> str:
-    """JSON with one spelling per value: sorted keys, no spaces, floats by `repr`.
-
-    Raises:
-        ValueError: the value holds a NaN or an infinity.
-    """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
 def write_json(path: Path, value: object) -> None:
     """Writes a value as JSON, keys in the order given, indented by one space.
 
@@ -196,25 +184,6 @@ def write_json(path: Path, value: object) -> None:
         ValueError: the value holds a NaN or an infinity; a missing number is `None`.
     """
     write_atomic(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def parse_json(text: bytes | str) -> Any:
-    """The value of a JSON text.
-
-    Raises:
-        ValueError: the text is not JSON, or holds a NaN, an infinity or half a surrogate pair.
-    """
-    try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-        if _SURROGATE.search(text if isinstance(text, str) else text.decode(errors="replace")):
-            canonical_json(value).encode()  # which half a pair does not survive
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-    return value
-
-
-def _refuse_constant(name: str) -> Never:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def read_json(path: Path, remedy: str = "restore it, or delete it and run the same command again") -> Any:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hopscope.errors import UserError
-from hopscope.runs.files import canonical_json
+from hopscope.strict_json import canonical_json
 
 SCHEMA_VERSION = 1
 """Version of the files' layout; a reader refuses a newer one."""

@@ -39,6 +39,9 @@ PLACES = pa.schema(
 
 _ORDER = [(name, "ascending") for name in ("step", "member", "split", "metric")]
 _PART = re.compile(r"part-(\d{9,})-(\d{9,})\.parquet")
+MOST_CELLS = 1_000_000_000
+"""Cells of a table that is read; the largest run on record has a hundredth.  Few bytes can claim any number of them."""
+
 GATHERED = "metrics.parquet"
 """The training record of a whole run."""
 
@@ -205,12 +208,26 @@ def read_table(path: Path, remedy: str) -> pa.Table:
     """
     content = read_bytes(path, remedy)
     try:
-        return pq.read_table(pa.BufferReader(content))
-    except (pa.ArrowException, OSError) as error:
+        cells = _cells(pq.read_metadata(pa.BufferReader(content)))
+        if cells > MOST_CELLS:
+            raise pa.ArrowInvalid(f"one of {cells:,} cells, where {MOST_CELLS:,} are the most")
+        table = pq.read_table(pa.BufferReader(content))
+        table.validate(full=True)  # texts that are no UTF-8 among it, which Arrow reads without a word
+        return table
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         found = str(error).partition("\n")[0]
         raise UserError(
             f"{path}: expected a whole metrics table, found one that is not ({found}): {remedy}"
         ) from error
+
+
+def _cells(told: pq.FileMetaData) -> int:
+    """Rows times columns, by whichever of the file's own counts is the largest.
+
+    What the file says of single columns is not looked at: damaged, it ends the process within Arrow.
+    """
+    rows = sum(told.row_group(group).num_rows for group in range(told.num_row_groups))
+    return max(told.num_rows, rows) * told.num_columns
 
 
 def write_table(path: Path, table: pa.Table) -> None:

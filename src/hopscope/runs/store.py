@@ -12,7 +12,6 @@ from hopscope.errors import UserError
 from hopscope.runs.events import EVENTS, append_event, read_events
 from hopscope.runs.evidence_write import training_rows
 from hopscope.runs.files import (
-    canonical_json,
     is_file,
     listed,
     read_json,
@@ -26,6 +25,7 @@ from hopscope.runs.locks import folder_lock
 from hopscope.runs.members import MemberRecord, read_members
 from hopscope.runs.metrics import GATHERED, read_metrics
 from hopscope.runs.units import SLIM, UnitFolder
+from hopscope.strict_json import canonical_json
 
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "study": str,
@@ -106,6 +106,12 @@ class RunFolder:
         """The preset that the run was first asked for with."""
         preset: str | None = self._record["preset"]
         return preset
+
+    @property
+    def asked_for(self) -> tuple[str, str]:
+        """Name of the study, and of the preset or nothing, from one look at the record."""
+        record = self._record
+        return str(record["study"]), str(record["preset"] or "")
 
     @property
     def hash(self) -> str:
@@ -234,6 +240,7 @@ class RunFolder:
         path = self._config_path
         record = check_schema(path, read_json(path, self._remedy), self._remedy)
         wrong = [name for name, kind in _FIELDS.items() if not isinstance(record.get(name, ...), kind)]
+        wrong += [name for name in ("study", "hash") if name not in wrong and not record[name].isprintable()]
         if wrong:
             raise UserError(
                 f"{path}: expected {listed(_FIELDS)}, found no valid {listed(wrong)}: {self._remedy}"

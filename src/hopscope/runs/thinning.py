@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hopscope.errors import UserError
 from hopscope.runs.checkpoints import load_checkpoint, save_checkpoint
 from hopscope.runs.files import is_file, read_json, write_json
 from hopscope.runs.hashing import SCHEMA_VERSION
@@ -67,7 +68,7 @@ def frozen_members(unit: UnitFolder, step: int) -> set[int]:
         UserError: that checkpoint is damaged, or is absent and was not left out on purpose.
     """
     if step in steps_left_out(unit):
-        return {int(index) for index in read_json(unit.path / THINNED)["frozen"]}
+        return set(_noted(unit, "frozen"))
     _, _, metadata = unit.checkpoint(step)
     return {index for index, frozen_at in enumerate(metadata["frozen_at"]) if frozen_at >= 0}
 
@@ -78,7 +79,18 @@ def steps_left_out(unit: UnitFolder) -> list[int]:
     Raises:
         UserError: the note is damaged.
     """
-    return [int(step) for step in read_json(unit.path / THINNED)["left_out"]] if is_thinned(unit) else []
+    return _noted(unit, "left_out") if is_thinned(unit) else []
+
+
+def _noted(unit: UnitFolder, name: str) -> list[int]:
+    path = unit.path / THINNED
+    record = read_json(path)
+    numbers = record.get(name) if isinstance(record, dict) else None
+    if not isinstance(numbers, list) or not all(type(number) is int and number >= 0 for number in numbers):
+        raise UserError(
+            f"{path}: expected a list of whole numbers as {name}, found another record: restore it"
+        )
+    return numbers
 
 
 def is_thinned(unit: UnitFolder) -> bool:

@@ -94,7 +94,8 @@ class UnitFolder:
         remedy = f"delete the folder {self.path} and run the same command again"
         if self._is_slim and not is_file(path):
             path, remedy = self._slim_path, f"restore {self._slim_path}"
-            return check_schema(path, read_json(path, remedy)["units"].get(self.hash), remedy)
+            units = check_schema(path, read_json(path, remedy), remedy).get("units")
+            return check_schema(path, units.get(self.hash) if isinstance(units, dict) else None, remedy)
         return check_schema(path, read_json(path, remedy), remedy)
 
     @property
@@ -270,7 +271,10 @@ class UnitFolder:
         """
         path = self.analysis_path(name, step, "npz")
         if not is_file(path):
-            value: dict[str, Any] = read_json(self.analysis_path(name, step), _AGAIN)
+            path = self.analysis_path(name, step)
+            value = read_json(path, _AGAIN)
+            if not isinstance(value, dict):
+                raise UserError(f"{path}: expected findings by name, found another record: {_AGAIN}")
             return value
         return read_arrays(path, _AGAIN)
 

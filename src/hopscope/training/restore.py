@@ -1,13 +1,17 @@
 """From a run folder back to models."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import torch
 
 from hopscope.errors import UserError
 from hopscope.models.member import MemberTransformer
 from hopscope.models.parameters import Parameters, parameter_specs
 from hopscope.models.transformer import Transformer
-from hopscope.runs import MemberRecord, RunFolder, UnitFolder
-from hopscope.training.config import job_of
+from hopscope.runs import CheckpointDamaged, MemberRecord, RunFolder, UnitFolder
+from hopscope.runs.arrays import Array
+from hopscope.training.config import TrainJob, job_of
 
 
 def load_ensemble(
@@ -18,11 +22,25 @@ def load_ensemble(
     Raises:
         UserError: there is no such checkpoint, or it is damaged.
     """
-    _, tensors, _ = unit.checkpoint(step)
+    step, tensors, _ = unit.checkpoint(step)
     job = job_of(unit)
+    check_weights(unit.checkpoint_path(step), tensors, job)
     parameters = Parameters(parameter_specs(job.model), len(job.members), device)
     parameters.load({name: torch.from_numpy(tensors[f"weights/{name}"]) for name in parameters.views()})
     return Transformer(job.model, parameters)
+
+
+def check_weights(path: Path, tensors: Mapping[str, Array], job: TrainJob) -> None:
+    """Refuse a checkpoint that does not hold the weights of a job's members, before anything is made of them.
+
+    Raises:
+        CheckpointDamaged: names or shapes are others.
+    """
+    found = {name: array.shape for name, array in tensors.items() if name.startswith("weights/")}
+    # A configuration of few bytes can say any number of layers; each has weights.
+    specs = parameter_specs(job.model) if job.model.layers < len(found) else []
+    if not found or found != {f"weights/{spec.name}": (len(job.members), *spec.shape) for spec in specs}:
+        raise CheckpointDamaged(path, "weights of another model than the unit's")
 
 
 def member_record(run: RunFolder, member: int) -> MemberRecord:

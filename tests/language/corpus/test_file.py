@@ -45,6 +45,11 @@ def test_steps_beyond_the_longest_chain_count_nothing():
         ('{"file": "t", "histogram": {"1": "x"}}', "text.json", "found counts that are no numbers"),
         ('{"file": "t", "histogram": {"1": -3, "2": 5}}', "text.json", "expected numbers of words, 2 in all"),
         ('{"file": "t", "histogram": {"1": 0}}', "text.json", "tokens: expected greater than or equal to 1"),
+        ('{"file": "t", "histogram": {"²": 3}}', "text.json", "found counts of no steps"),
+        ('{"file": "t", "histogram": {"٣": 3}}', "text.json", "found counts of ٣ steps"),
+        ('{"file": "t", "histogram": {"1": 7, "02": 3}}', "text.json", "found counts of 1, 02 steps"),
+        ('{"file": "t", "histogram": {"1": 1e999}}', "text.json", "found none; name another"),
+        ("[" * 20_000, "text.json", "found none; name another"),
         ("word", "text.txt", "expected at least two content words"),
     ],
 )

@@ -94,7 +94,7 @@ def test_files_that_are_no_passages(tmp_path):
         (tmp_path / "file.json").write_text(content)
         with pytest.raises(UserError, match=words):
             read_passages(tmp_path / "file.json")
-    with pytest.raises(UserError, match="No such file"):
+    with pytest.raises(UserError, match="expected a file, found none"):
         read_passages(tmp_path / "nothing.json")
     shallow = json.loads(LLAMA.read_text(encoding="utf-8")) | {"facts": [FACT]}
     (tmp_path / "two.json").write_text(json.dumps([shallow, json.loads(LLAMA.read_text(encoding="utf-8"))]))
@@ -146,3 +146,18 @@ def test_one_token_for_two_mentions_is_named(planted):
     reader = Reader(planted.tokenizer(words=tuple(vocabulary)))
     with pytest.raises(UserError, match="that it shares with 'Llamas'"):
         reader.read(replace(question, structure=replace(question.structure, facts=facts)))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[" * 20_000, b"\xff", b'{"text": NaN}', b'{"text": "\\ud800"}', b"7" * 5_000, b""],
+    ids=range(6),
+)
+def test_what_is_no_json_is_refused_in_one_line(tmp_path, content):
+    path = tmp_path / "passage.json"
+    path.write_bytes(content)
+    with pytest.raises(
+        UserError, match=r"passage\.json: expected whole JSON, found .*docs/heads\.md"
+    ) as caught:
+        read_passages(path)
+    assert "\n" not in str(caught.value)

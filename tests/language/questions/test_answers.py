@@ -177,3 +177,23 @@ def test_a_log_is_read_by_its_attributes():
 def test_a_log_of_other_tasks(log, words):
     with pytest.raises(UserError, match=words):
         rows(log)
+
+
+@pytest.mark.parametrize(
+    ("asked", "scored"),
+    [
+        ({"acceptable": []}, {}),
+        ({"acceptable": 7}, {}),
+        ({"symbols": [[7]]}, {}),
+        ({"symbols": None}, {}),
+        ({"alternatives": [None]}, {}),
+        ({}, {"attempts": []}),
+        ({}, {"attempts": [{"text": 7, "acceptable": None}]}),
+        ({}, {"attempts": "x"}),
+        ({}, {"answer": None}),
+    ],
+)
+def test_a_damaged_sample_is_said_in_one_line(asked, scored):
+    right = {"answer": "1", "attempts": [{"text": "hm", "acceptable": None}], "stuck": False}
+    with pytest.raises(UserError, match="sample q0: expected a question of Hopscope's tasks"):
+        row("q0", "m", 1, {**ASKED, **asked}, {**right, **scored})

@@ -1,6 +1,5 @@
 """How many steps the words of a text need, from the text itself or from what `hopscope corpus --json` said of it."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Self
@@ -11,6 +10,8 @@ from hopscope.config import Config, validation_line
 from hopscope.errors import UserError
 from hopscope.language.corpus.depth import labelled
 from hopscope.language.corpus.steps import histogram
+from hopscope.runs.files import listed
+from hopscope.strict_json import parse_json
 
 
 class StepCounts(Config):
@@ -69,7 +70,7 @@ def read_counts(file: Path) -> StepCounts:
     """
     text = read_text(file)
     try:
-        record = json.loads(text)
+        record = parse_json(text)
     except ValueError:
         record = None
     if not isinstance(record, dict) and file.suffix != ".json":
@@ -80,13 +81,13 @@ def read_counts(file: Path) -> StepCounts:
     # Without folders: where a text lies changes nothing.
     name = "standard input" if record["file"] == "-" else Path(str(record["file"])).name
     counted = record["histogram"]
-    steps = sorted(int(label) for label in counted if label.isdigit())
-    if not steps or steps != list(range(1, len(steps) + 1)):
-        raise _foreign(file, f"counts of {', '.join(map(str, steps)) or 'no'} steps")
+    steps = sorted((label for label in counted if label.isdecimal()), key=lambda label: (len(label), label))
+    if not steps or steps != [str(step) for step in range(1, len(steps) + 1)]:
+        raise _foreign(file, f"counts of {listed(steps) or 'no'} steps")
     try:
-        counts = tuple(counted[str(step)] for step in steps)
+        counts = tuple(counted[step] for step in steps)
         return StepCounts(text=name, tokens=sum(counted.values()), counts=counts)
-    except (TypeError, ValidationError) as error:
+    except (TypeError, ArithmeticError, ValidationError) as error:
         said = validation_line(error) if isinstance(error, ValidationError) else "counts that are no numbers"
         raise _foreign(file, said) from None
 

@@ -1,12 +1,12 @@
 """Natural text whose retrieval steps the user has marked, as questions like any other."""
 
-import json
 from pathlib import Path
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from hopscope.config import Config, validation_line
 from hopscope.errors import UserError
+from hopscope.runs.files import read_json
 from hopscope.tasks.text import Fact, Mention, Question, Structure
 
 FORMULATION = "passage"
@@ -121,14 +121,7 @@ def read_passages(path: Path) -> list[Question]:
     Raises:
         UserError: the file cannot be read, is no passage, a mark is not in its text, or passages differ in depth.
     """
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(
-            f"{path}: expected a readable file, found {error.strerror}; name a passage file"
-        ) from None
-    except ValueError as error:
-        raise UserError(f"{path}: expected JSON, found {error}; see docs/heads.md") from None
+    data = read_json(path, "name a passage file; see docs/heads.md")
     try:
         passages = _PASSAGES.validate_python(data if isinstance(data, list) else [data])
     except ValidationError as error:

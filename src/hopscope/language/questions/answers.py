@@ -237,7 +237,7 @@ def row(id: str, model: str, epoch: int, asked: Mapping[str, Any], scored: Mappi
             lost_steps=tuple(lost["lost"]) if lost else (),
             rejected=tuple(classify(one["text"], asked) for one in attempts if one["acceptable"] is None),
         )
-    except (LookupError, TypeError, ValidationError) as error:
+    except (LookupError, TypeError, AttributeError, ArithmeticError, ValidationError) as error:
         found = f"no {error}" if isinstance(error, KeyError) else type(error).__name__
         raise UserError(
             f"sample {id}: expected a question of Hopscope's tasks with the score {SCORER}, found {found}; "
