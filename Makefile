@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH := torch==2.13.0
 OUT ?= runs
 
-.PHONY: demo quick test test-extras coverage lint bench soak clean
+.PHONY: demo quick test test-extras coverage lint bench soak audit release-check clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -30,6 +30,10 @@ $(VENV)/installed-llm: $(VENV)/installed
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,llm,hf]'
 	@touch $@
 
+$(VENV)/installed-clusters: $(VENV)/installed
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,ray,slurm]'
+	@touch $@
+
 demo: $(VENV)/installed
 	$(BIN)/hopscope run permutation --out $(OUT)
 
@@ -40,15 +44,15 @@ quick: $(VENV)/installed
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras" --durations=40 --durations-min=5
 
-test-extras: $(VENV)/installed-nnsight $(VENV)/installed-llm
+test-extras: $(VENV)/installed-nnsight $(VENV)/installed-llm $(VENV)/installed-clusters
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "extras and not soak"
 
 coverage: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak" --cov --cov-report=term
 
 lint: $(VENV)/installed
-	$(BIN)/ruff check src tests benchmarks campaigns docs examples
-	$(BIN)/ruff format --check src tests benchmarks campaigns docs examples
+	$(BIN)/ruff check src tests benchmarks campaigns docs examples release
+	$(BIN)/ruff format --check src tests benchmarks campaigns docs examples release
 	$(BIN)/mypy
 
 bench: $(VENV)/installed-bench
@@ -56,6 +60,23 @@ bench: $(VENV)/installed-bench
 
 soak: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m soak
+	$(BIN)/python tests/fuzz/soak.py --inputs 200000
+
+# Known vulnerabilities of the installed packages, where their lists can be reached.
+audit: $(VENV)/installed
+	@$(PYTHON) -m venv $(VENV)/audit
+	@if ! $(VENV)/audit/bin/python -m pip --disable-pip-version-check install --quiet pip-audit; then \
+	  echo "audit: skipped, pip-audit cannot be installed from here"; exit 0; fi; \
+	site=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+	$(VENV)/audit/bin/pip-audit --path "$$site" --progress-spinner off > $(VENV)/audit/found.txt 2> $(VENV)/audit/said.txt; \
+	status=$$?; cat $(VENV)/audit/found.txt; \
+	if grep -qiE 'connection|timed out|resolve|proxy|HTTPError|service ?error' $(VENV)/audit/said.txt; then \
+	  echo "audit: skipped, the lists of vulnerabilities cannot be reached: $$(tail -n 1 $(VENV)/audit/said.txt)"; exit 0; fi; \
+	tail -n 1 $(VENV)/audit/said.txt; exit $$status
+
+# Builds wheel and source distribution, and uses the wheel where nothing of this folder is; CHECK=--lowest: oldest dependencies.
+release-check:
+	$(PYTHON) release/check.py --torch $(TORCH) $(CHECK)
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info

@@ -30,6 +30,8 @@ def run(
     device: str = "auto",
     threads: int | None = None,
     time_budget: float | None = None,
+    executor: str = "local",
+    address: str | None = None,
     fields: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Run:
@@ -41,7 +43,7 @@ def run(
     Args:
         study: a study, the name of one, `package.module:name`, or `file.py`.
         preset: the configuration to start from; by default `laptop` where the study has it, else the study as written.
-        out, device, threads, time_budget: as on the command line.
+        out, device, threads, time_budget, executor, address: as on the command line.
         fields: dotted fields of the configuration that differ from the preset, such as `{"training.steps": 300}`.
         more: the same for fields without a dot, such as `seeds=3`.
 
@@ -68,6 +70,8 @@ def run(
         device=device,
         threads=threads,
         time_budget=time_budget,
+        executor=executor,
+        address=address,
     )
     return Run(folder.path, program)
 

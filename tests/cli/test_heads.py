@@ -74,7 +74,7 @@ def test_table(hopscope, folder):
         (("--model", "FOLDER", "--formulation", "equations", "--chat"), ["chat template"]),
         (("--model", "FOLDER", "--formulation", "equations", "--device", "tpu"), ["device", "'tpu'"]),
         (("--model", "./nowhere", "--formulation", "equations"), ["./nowhere", "config.json"]),
-        (("--model", "FOLDER", "--passage", "nothing.json"), ["nothing.json", "No such file"]),
+        (("--model", "FOLDER", "--passage", "nothing.json"), ["nothing.json", "expected a file, found none"]),
     ],
 )
 def test_refused(hopscope, folder, words, found_words):

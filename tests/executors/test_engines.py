@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hopscope.errors import UserError
-from hopscope.executors import local, worker
+from hopscope.executors import local, processes, worker
 from hopscope.runs import RunFolder, save_checkpoint
 from hopscope.studies import find_study
 from hopscope.studies.permutation.config import PRESETS
@@ -53,8 +53,8 @@ def test_the_engine_that_was_asked_for():
 
 def test_units_that_share_a_gpu():
     layouts = [{"device": "cuda", "threads": 7, "engine": "compiled"}] * 5
-    assert local.workers_at_a_time(layouts, 7) == 1
-    assert local.workers_at_a_time(layouts, 7, 2) == 2
+    assert processes.workers_at_a_time(layouts, 7) == 1
+    assert processes.workers_at_a_time(layouts, 7, 2) == 2
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,14 @@ def test_damaged_conclusion_is_made_again(copy, rerun, processes_module, expecte
 
 
 @pytest.mark.parametrize(
-    "name", ["figures/loss.svg", "units/*/analysis/*.npz", "units/*/checkpoints/step-*8.safetensors"]
+    "name",
+    [
+        "figures/loss.svg",
+        "figures/*.png",
+        "report.html",
+        "units/*/analysis/*.npz",
+        "units/*/checkpoints/step-*8.safetensors",
+    ],
 )
 def test_what_a_finished_run_lost_is_made_anew(copy, rerun, processes_module, expected, name):
     for path in copy.glob(name):
@@ -90,7 +97,7 @@ def test_damaged_last_checkpoint_of_a_finished_run(copy, rerun, processes_module
 
 def test_broken_worker(unfinished, rerun, monkeypatch):
     with monkeypatch.context() as broken:
-        broken.setattr("hopscope.executors.pool.sys.executable", "/bin/false")
+        broken.setattr("hopscope.executors.processes.sys.executable", "/bin/false")
         ended = rerun()
     assert ended.status == 2
     assert ended.stdout == ""

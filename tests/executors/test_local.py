@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hopscope.errors import UserError
-from hopscope.executors import local, pool
+from hopscope.executors import local, processes
 from hopscope.runs import RunFolder
 from hopscope.studies import find_study
 from hopscope.studies.permutation.config import PRESETS
@@ -60,7 +60,11 @@ def test_workers_keep_their_memory_unless_told_otherwise(monkeypatch):
 
     def page_faults() -> int:
         said = subprocess.run(
-            [sys.executable, "-c", script], env=pool.environment(), capture_output=True, text=True, check=True
+            [sys.executable, "-c", script],
+            env=processes.environment(),
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return int(said.stdout)
 
@@ -68,7 +72,7 @@ def test_workers_keep_their_memory_unless_told_otherwise(monkeypatch):
     assert min(page_faults() for _ in range(3)) < 1_000
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "0")
     monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "0")
-    assert pool.environment()["MALLOC_TRIM_THRESHOLD_"] == "0"
+    assert processes.environment()["MALLOC_TRIM_THRESHOLD_"] == "0"
     assert page_faults() > 7 * 22_000 // 512  # pages may be as large as 2 MB
 
 

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import torch
 
-from hopscope.executors import local, timing
+from hopscope.executors import local, processes, timing
 from hopscope.executors.timing import Layout, NotMeasured
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.studies import find_study
@@ -198,14 +198,14 @@ def start(monkeypatch, tmp_path):
     sizes = []
 
     class Pool:
-        def __init__(self, run, pending, size, deadline, listen):
+        def __init__(self, run, pending, size, deadline, listen, place):
             sizes.append(size)
 
         def work(self):
             pass
 
     monkeypatch.setattr(local, "Pool", Pool)
-    monkeypatch.setattr(local, "finish", lambda run, program, config: None)
+    monkeypatch.setattr(local, "finish", lambda run, program, config, say: None)
 
     def begin(config, **options):
         run = local.run_study(STUDY, config, out=tmp_path, device="cpu", **{"threads": 7, **options})
@@ -323,7 +323,7 @@ def test_a_damaged_layout_is_refused(start, threads):
 )
 def test_workers_fit_the_cores(layouts, cores, expected):
     entries = [{"device": device, "threads": threads} for device, threads in layouts]
-    assert local.workers_at_a_time(entries, cores) == expected
+    assert processes.workers_at_a_time(entries, cores) == expected
 
 
 def test_really_measured(monkeypatch, start):

@@ -46,10 +46,10 @@ def verdicts(study, options, found):
     return {claim.id: judge(claim, found).verdict for claim in study.claims(options)}
 
 
-def page(study, found, path):
-    """The words of the page of a run of the study as it is written; its figures are drawn once."""
+def page(study, found, path, fields=None):
+    """The words of the page of a run of the largest preset with some fields changed; its figures are drawn once."""
     program = find_study(study.name)
-    config = program.configured("workstation", {})
+    config = program.configured("workstation", fields or {})
     run = RunFolder.create(path, study.name, config.model_dump(mode="json"), [], None)
     claims = [judge(claim, found) for claim in study.claims(study.options)]
     program.present(run, config, found, Ledger(claims))

@@ -171,7 +171,7 @@ def test_a_frozen_member_is_known_from_its_checkpoint(copy, broken):
 
 @pytest.mark.parametrize(
     "content",
-    [{"step": 8}, {"members": {"0": 0.5}}, {"members": [0], "recall": [0.5]}, {"members": [1, 0]}, [1]],
+    [{"step": 8}, {"members": {"0": 0.5}}, {"members": [0], "recall": [0.5]}, {"members": [1, 0]}],
 )
 def test_another_record_in_place_of_an_analysis_is_named(copy, content):
     path = copy.units[0].analysis_path("probes", 8)

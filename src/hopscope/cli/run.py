@@ -30,6 +30,10 @@ class RunOptions:
     """How units that have not begun are trained: by autograd, by torch.compile, or by the fastest way there is."""
     gpu_workers: int = 1
     """Units that share a GPU at a time: with two, one trains while the other is compiled."""
+    executor: Literal["local", "ray", "slurm"] = "local"
+    """Where units are trained: by processes of this machine, as tasks of a Ray cluster, or as jobs of SLURM."""
+    address: str | None = None
+    """HOST:PORT of the Ray cluster (default: RAY_ADDRESS, or the one here); of slurm: local or debug, to try it."""
 
 
 def main(arguments: list[str]) -> int:
@@ -103,7 +107,11 @@ def _expected(study: Program, options: RunOptions, config: Any) -> str:
     if cost is None or cost.seconds is None:
         return ""
     begun = (options.out / study.name / study.run_hash(config)).is_dir()
-    as_probed = options.engine == "auto" and options.threads in (None, costs.machine.cores)
+    as_probed = (
+        options.executor == "local"
+        and options.engine == "auto"
+        and options.threads in (None, costs.machine.cores)
+    )
     if begun or not as_probed or chosen_device(options.device) != "cpu":
         return ""
     return f"expected: {in_words(cost, costs.machine.cores)}"

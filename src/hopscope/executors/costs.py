@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from hopscope.config import Config
 from hopscope.errors import UserError
-from hopscope.executors.local import available_cores
+from hopscope.executors.processes import available_cores
 from hopscope.runs import content_hash
 from hopscope.runs.files import is_file, read_json, write_json
 from hopscope.studies.program import Program

@@ -1,6 +1,5 @@
-"""Running a study on this machine: worker processes for its units, then claims, figures and the page."""
+"""Running a study: workers for its units, here or on a cluster, then claims, figures and the page."""
 
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,18 @@ from hopscope.errors import UserError
 from hopscope.executors import timing
 from hopscope.executors.finish import concluded, finish, register_claims
 from hopscope.executors.healing import remove_altered
-from hopscope.executors.pool import DEVICES, Listener, Pool, chosen_device, environment, is_count, layout_of
+from hopscope.executors.places import check_root, opened_place
+from hopscope.executors.pool import (
+    DEVICES,
+    Listener,
+    Place,
+    Pool,
+    chosen_device,
+    is_count,
+    layout_of,
+    recorded_layout,
+)
+from hopscope.executors.processes import Processes, available_cores, environment
 from hopscope.runs import (
     RunFolder,
     UnitFolder,
@@ -46,6 +56,8 @@ class How(TypedDict, total=False):
         engine: how units that have not begun are trained: `"general"`, `"compiled"`, or `"auto"` (default) for the
             fastest.
         gpu_workers: units that share a GPU at a time, by default 1.
+        executor: where units are trained: `"local"` (default), `"ray"` or `"slurm"`.
+        address: of the Ray cluster; of SLURM: `"slurm"` (default), or `"local"` and `"debug"` to try it without one.
         listen: hears the workers.
         say: hears, in words, how work beside the units goes.
     """
@@ -55,6 +67,8 @@ class How(TypedDict, total=False):
     time_budget: float | None
     engine: str
     gpu_workers: int
+    executor: str
+    address: str | None
     listen: Listener
     say: Callable[[str], None]
 
@@ -83,8 +97,10 @@ def run_study(
         UserError: something the user can mend.
     """
     _check_options(how)  # before anything is written
+    check_root(out)
     study.check(config)
-    return complete(_folder(study, config, out, preset), study, config, **how)
+    with opened_place(how.get("executor", "local"), how.get("address"), study, how.get("say")) as place:
+        return complete(_folder(study, config, out, preset), study, config, place, **how)
 
 
 def prepare(study: Program, config: Config, *, out: Path, preset: str | None = None) -> RunFolder:
@@ -142,12 +158,20 @@ def _jobs_by_unit(study: Program, config: Config) -> dict[str, TrainJob]:
     return {content_hash(job.model_dump(mode="json")): job for job in study.jobs(config)}
 
 
-def complete(run: RunFolder, study: Program, config: Config, **how: Unpack[How]) -> RunFolder:
-    """Do the rest of a run whose folder is there; arguments, result and errors as of `run_study`."""
+def complete(
+    run: RunFolder, study: Program, config: Config, place: Place | None = None, **how: Unpack[How]
+) -> RunFolder:
+    """Do the rest of a run whose folder is there; arguments, result and errors as of `run_study`.
+
+    Units are trained at `place`, by default on this machine.
+    """
+    place = Processes() if place is None else place
     device, engine, time_budget = how.get("device", "auto"), how.get("engine", "auto"), how.get("time_budget")
     listen: Listener = how.get("listen", lambda unit, message: None)
     say: Callable[[str], None] = how.get("say", lambda words: None)
     deadline = None if time_budget is None else time.monotonic() + time_budget
+    from hopscope.report.page import mend_drawings
+
     check_source(run, study)
     by_unit = _jobs_by_unit(study, config)
     remove_altered(run, how.get("say"))
@@ -156,16 +180,17 @@ def complete(run: RunFolder, study: Program, config: Config, **how: Unpack[How])
     ]
     if run.is_done and not pending and concluded(study, config, run):
         note_origin(run, study)  # its file may have moved
+        mend_drawings(run.path, say)
         return run
     # To ask for CUDA loads torch, for which a run without units does not wait.
-    device = chosen_device(device) if by_unit else "cpu"
+    device = place.device(device) if by_unit else "cpu"
     with run.lock():
         run.clear_done()
         note_origin(run, study)
         register_claims(run, study, config)
-        cores = how.get("threads") or available_cores()
-        _begin_units(run, by_unit, device, engine, cores, deadline)
-        layouts = [layout_of(unit_folder) for unit_folder in pending]
+        cores = how.get("threads")
+        _begin_units(run, by_unit, device, engine, cores, deadline, place.here)
+        layouts = [(layout_of if place.here else recorded_layout)(each) for each in pending]
         for found in by_unit.keys() - {unit.hash for unit in pending}:
             listen(run.unit(found), {"kind": "found"})
         # The longest first, so that no core idles at the end.
@@ -173,13 +198,12 @@ def complete(run: RunFolder, study: Program, config: Config, **how: Unpack[How])
         if study.reference is None:
             _work_here(study, pending, deadline, listen)
         else:
-            Pool(
-                run, pending, workers_at_a_time(layouts, cores, how.get("gpu_workers", 1)), deadline, listen
-            ).work()
+            size = place.at_a_time(layouts, cores, how.get("gpu_workers", 1))
+            Pool(run, pending, size, deadline, listen, place).work()
         if study.gathered:
             with naming(study):
                 study.gather(run, config, _budget(deadline), say)
-        finish(run, study, config)
+        finish(run, study, config, say)
     return run
 
 
@@ -188,13 +212,17 @@ def _begin_units(
     by_unit: Mapping[str, TrainJob],
     device: str,
     engine: str,
-    cores: int,
+    cores: int | None,
     deadline: float | None,
+    here: bool = True,
 ) -> None:
     """Record what each unit is and how it is computed, unless that is on record."""
     left = None if deadline is None else deadline - time.monotonic()
     engines = {unit: unit_engine(job, device, engine) for unit, job in by_unit.items()}
-    threads_each = _threads_each(run, by_unit, engines, device, cores, left)
+    if here:
+        threads_each = _threads_each(run, by_unit, engines, device, cores or available_cores(), left)
+    else:  # one thread, unless more cores than units were asked for: what a machine far away has is not known
+        threads_each = _threads_begun(run) or max(1, (cores or 0) // max(1, len(by_unit)))
     for unit, job in by_unit.items():
         _record_unit(run.unit(unit), job, unit_layout(engines[unit], device, threads_each))
         if engine != "auto":
@@ -257,7 +285,7 @@ def _check_options(how: How) -> None:
         raise UserError(f"engine: expected one of {', '.join(CHOICES)}, found {engine!r}")
     if gpu_workers < 1:
         raise UserError(f"gpu-workers: expected at least 1, found {gpu_workers}")
-    if device == "cuda":
+    if device == "cuda" and how.get("executor", "local") == "local":
         chosen_device(device)
 
 
@@ -335,13 +363,6 @@ def _threads_begun(run: RunFolder) -> int | None:
     return max((number for number in threads if is_count(number)), default=None)
 
 
-def workers_at_a_time(layouts: Sequence[Mapping[str, Any]], cores: int, on_gpu: int = 1) -> int:
-    """Number of units at work together: `on_gpu`, or as many as their recorded threads leave room for."""
-    if any(each["device"] == "cuda" for each in layouts):
-        return on_gpu
-    return max(1, min(len(layouts), cores // max((each["threads"] for each in layouts), default=1)))
-
-
 def unit_engine(job: TrainJob, device: str, asked: str) -> EngineName:
     """The engine that was asked for, or the fastest."""
     return chosen_engine(job, device) if asked == "auto" else cast(EngineName, asked)
@@ -355,11 +376,6 @@ def unit_layout(engine: EngineName, device: str, threads: int) -> dict[str, Any]
         "threads": 1 if ENGINES[engine].one_thread else threads,
         "engine": engine,
     }
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def versions() -> dict[str, str]:

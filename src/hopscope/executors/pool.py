@@ -1,53 +1,113 @@
-"""Worker processes over the units of a run, and the layout that each unit began with."""
+"""Workers over the units of a run, on this machine or elsewhere, and the layout that each unit began with.
 
-import json
-import os
-import subprocess
-import sys
-import threading
+A `Place` starts workers; a `Job` is one of them, which says what it does and how it ended.  The `Pool` is the same for
+every place: which unit is next, who hears the workers, what follows from the end of one.
+"""
+
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from queue import Empty, Queue
-from typing import Any, TypeGuard
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.training.engines import ENGINES
 
-Listener = Callable[[UnitFolder, Mapping[str, Any]], None]
-"""Hears every message of every worker; see `hopscope.executors.worker`."""
+Message = Mapping[str, Any]
+"""What a worker says, with a `kind`; see `hopscope.executors.worker`."""
 
-POLL_SECONDS = 0.1
+Listener = Callable[[UnitFolder, Message], None]
+"""Hears every message of every worker."""
 
 DEVICES = ("auto", "cpu", "cuda")
 
+PATIENCE_SECONDS = 60.0
+"""How long after the end of the time a job may go on waiting for a machine; then it is withdrawn."""
 
-@dataclass
-class _Worker:
+
+class End(NamedTuple):
+    """How a worker ended.
+
+    Attributes:
+        status: exit status; `None` where it died, so that another one may go on.
+        error: what was expected and found, in one line, unless the worker said it itself.
+    """
+
+    status: int | None
+    error: str = ""
+
+
+class Job(Protocol):
+    """A worker on one unit, wherever it is."""
+
     unit: UnitFolder
-    process: "subprocess.Popen[str]"
-    readers: list[threading.Thread] = field(default_factory=list)
-    error: Mapping[str, Any] | None = None
-    stderr: list[str] = field(default_factory=list)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has not begun: no machine was free for it so far."""
+        ...
+
+    def messages(self) -> list[Message]:
+        """What the worker said since this was last asked."""
+        ...
+
+    def end(self) -> End | None:
+        """How it ended; `None` while it is at work.  Its last words are among the next `messages`."""
+        ...
 
     def close(self) -> None:
-        """Wait for the end of the process, and of what it says."""
-        self.process.wait()
-        for reader in self.readers:
-            reader.join()
-        for pipe in (self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                pipe.close()
+        """End the worker if it is at work."""
+        ...
 
 
-def layout_of(unit: UnitFolder) -> dict[str, Any]:
+class Place(Protocol):
+    """Somewhere that units are trained and analysed, each by a worker of its own.
+
+    Attributes:
+        here: whether it is this machine: its cores are known, and a layout can be measured on it.
+        retries: how often the worker of a unit may die without having got further, before the run ends.
+        poll_seconds: time between two looks at the workers.
+    """
+
+    here: bool
+    retries: int
+    poll_seconds: float
+
+    def device(self, asked: str) -> str:
+        """`"cpu"` or `"cuda"` for what the user asked.
+
+        Raises:
+            UserError: there is no such device.
+        """
+        ...
+
+    def at_a_time(self, layouts: Sequence[Mapping[str, Any]], cores: int | None, on_gpu: int) -> int:
+        """Number of units at work together; asked once, before the first worker starts.
+
+        Args:
+            layouts: of all units, as `unit.json` has them.
+            cores: that the user gave; `None`: as many as there are.
+            on_gpu: units that may share a GPU.
+        """
+        ...
+
+    def start(self, unit: UnitFolder, left: float | None) -> Job:
+        """Start a worker.
+
+        Args:
+            unit: what it works on.
+            left: seconds that it may take.
+
+        Raises:
+            UserError: it cannot be started.
+        """
+        ...
+
+
+def recorded_layout(unit: UnitFolder) -> dict[str, Any]:
     """Device, threads and engine that a unit began with: they hold, because others round differently.
 
     Raises:
-        UserError: they are not on record, or the device or the engine is absent.
+        UserError: they are not on record.
     """
     recorded: Any = unit.record.get("layout")
     known = isinstance(recorded, dict) and recorded.get("device") in DEVICES
@@ -56,6 +116,16 @@ def layout_of(unit: UnitFolder) -> dict[str, Any]:
             f"{unit.path / 'unit.json'}: expected device, threads and engine under layout, found {recorded!r}; "
             f"delete the folder {unit.path} and run the same command again"
         )
+    return dict(recorded)
+
+
+def layout_of(unit: UnitFolder) -> dict[str, Any]:
+    """The recorded layout of a unit that is to be trained on this machine.
+
+    Raises:
+        UserError: it is not on record, or the device or the engine is absent.
+    """
+    recorded = recorded_layout(unit)
     if recorded["device"] == "cuda":
         chosen_device("cuda")
     ENGINES[recorded["engine"]].check(recorded["device"])
@@ -85,15 +155,22 @@ def chosen_device(device: str) -> str:
 
 
 class Pool:
-    """Worker processes over the pending units, at most `size` at a time."""
+    """Workers over the pending units, at most `size` at a time."""
 
     def __init__(
-        self, run: RunFolder, pending: list[UnitFolder], size: int, deadline: float | None, listen: Listener
+        self,
+        run: RunFolder,
+        pending: Sequence[UnitFolder],
+        size: int,
+        deadline: float | None,
+        listen: Listener,
+        place: Place,
     ):
         self.run, self.pending, self.size = run, list(pending), size
-        self.deadline, self.listen = deadline, listen
-        self.active: list[_Worker] = []
-        self.messages: Queue[tuple[_Worker, Mapping[str, Any]]] = Queue()
+        self.deadline, self.listen, self.place = deadline, listen, place
+        self.active: list[Job] = []
+        self.errors: dict[str, str] = {}
+        self.deaths: dict[str, tuple[int, int]] = {}
         self.late = False
 
     def work(self) -> None:
@@ -106,106 +183,68 @@ class Pool:
             while self.active or (self.pending and not self.late):
                 while self.pending and len(self.active) < self.size and not self.late:
                     self._start(self.pending.pop(0))
-                self._hear()
-                for worker in [worker for worker in self.active if worker.process.poll() is not None]:
-                    self._ended(worker)
+                for job in list(self.active):
+                    self._look_at(job)
+                self._withdraw()
+                if self.active:
+                    time.sleep(self.place.poll_seconds)
         finally:
-            for worker in self.active:
-                worker.process.kill()
-                worker.close()
+            for job in self.active:
+                job.close()
         if self.late:
             raise TimeBudgetReached("time budget reached; what is done is kept, the same command goes on")
 
     def _start(self, unit: UnitFolder) -> None:
-        left = None if self.deadline is None else self.deadline - time.monotonic()
-        command = worker_command(unit)
-        command += [] if left is None else ["--time-budget", f"{max(left, 0.0):.3f}"]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-        )
-        worker = _Worker(unit, process)
-        self.active.append(worker)
-        for reader in (self._read, _collect):
-            worker.readers.append(threading.Thread(target=reader, args=(worker,), daemon=True))
-            worker.readers[-1].start()
+        left = None if self.deadline is None else max(self.deadline - time.monotonic(), 0.0)
+        self.active.append(self.place.start(unit, left))
 
-    def _read(self, worker: _Worker) -> None:
-        assert worker.process.stdout is not None
-        for line in worker.process.stdout:
-            message = message_of(line)
-            if message is not None:
-                self.messages.put((worker, message))
+    def _look_at(self, job: Job) -> None:
+        end = job.end()
+        for message in job.messages():
+            if message["kind"] == "error":
+                self.errors[job.unit.hash] = str(message["message"])
+            else:
+                self.listen(job.unit, message)
+        if end is not None:
+            self._ended(job, end)
 
-    def _hear(self) -> None:
-        try:
-            worker, message = self.messages.get(timeout=POLL_SECONDS)
-        except Empty:
-            return
-        if message["kind"] == "error":
-            worker.error = message
-        else:
-            self.listen(worker.unit, message)
-
-    def _ended(self, worker: _Worker) -> None:
-        worker.close()  # its last words are in the queue then
-        while not self.messages.empty():
-            self._hear()
-        self.active.remove(worker)
-        status = worker.process.returncode
-        if status == TimeBudgetReached.exit_status:
+    def _ended(self, job: Job, end: End) -> None:
+        self.active.remove(job)
+        error = self.errors.get(job.unit.hash)
+        if end.status == 0:
+            self.listen(job.unit, {"kind": "done"})
+        elif end.status == TimeBudgetReached.exit_status:
             self.late = True
-        elif worker.error is not None:
-            raise UserError(str(worker.error["message"]))
-        elif status != 0:
-            raise UserError(_death(worker, status))
+        elif error is not None or end.status is not None or not self._may_go_on(job.unit):
+            raise UserError(error or end.error)
         else:
-            self.listen(worker.unit, {"kind": "done"})
+            self.listen(job.unit, {"kind": "warning", "message": f"{end.error}: another worker goes on"})
+            self.pending.insert(0, job.unit)
+
+    def _may_go_on(self, unit: UnitFolder) -> bool:
+        """Whether another worker may take up a unit whose worker died; deaths count until there is a new checkpoint."""
+        step = max((step for step, _ in unit.checkpoints()), default=-1)
+        before, deaths = self.deaths.get(unit.hash, (-1, 0))
+        deaths = deaths + 1 if step <= before else 1
+        self.deaths[unit.hash] = (step, deaths)
+        return deaths <= self.place.retries
+
+    def _withdraw(self) -> None:
+        """Give up jobs that still wait for a machine some time after the end of the time."""
+        if self.deadline is None or time.monotonic() < self.deadline + PATIENCE_SECONDS:
+            return
+        for job in [job for job in self.active if job.waits]:
+            job.close()
+            self.active.remove(job)
+            self.late = True
 
 
-def worker_command(unit: UnitFolder) -> list[str]:
-    """The command line of a worker for a unit, which ends when this process does."""
-    command = [sys.executable, "-m", "hopscope.executors.worker", str(unit.run_path), unit.hash]
-    return [*command, "--parent", str(os.getpid())]
+def died(unit: UnitFolder, found: str) -> End:
+    """The end of a worker that died."""
+    kept = "what is done is kept, the same command goes on"
+    return End(None, f"unit {unit.hash}: expected its worker to finish, found {found}; {kept}")
 
 
-def message_of(line: str) -> Mapping[str, Any] | None:
-    """A worker's message; `None` for a line that a kill cut short, or that a library or a task printed."""
-    with suppress(ValueError):
-        message = json.loads(line)
-        if isinstance(message, dict) and "kind" in message:
-            return message
-    return None
-
-
-def _collect(worker: _Worker) -> None:
-    assert worker.process.stderr is not None
-    worker.stderr.extend(worker.process.stderr)
-
-
-def _death(worker: _Worker, status: int) -> str:
-    if status < 0:
-        return (
-            f"unit {worker.unit.hash}: expected its worker to finish, found it killed by signal {-status} (out of "
-            "memory?); what is done is kept, the same command goes on"
-        )
-    last = worker.stderr[-1].strip() if worker.stderr else "no message"
-    return (
-        f"unit {worker.unit.hash}: its worker failed ({last}); this is a fault of Hopscope, please report it"
-    )
-
-
-KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
-"""Of glibc's allocator: the arrays of a training step, which are freed, stay with the process for the next step.
-
-By default, arrays above 32 MB go back to the system every time, and the system clears them page by page: half as much
-time as the training itself takes, in a model of width 512.
-"""
-
-
-def environment() -> dict[str, str]:
-    """The workers find this very package, also when it is used from a source tree, and keep their memory."""
-    package_root = str(Path(__file__).resolve().parents[2])
-    # A study may be of a package that only this process has on its path.
-    python = (sys.prefix, sys.base_prefix)
-    known = [place for place in sys.path if Path(place).is_dir() and place and not place.startswith(python)]
-    return {**KEEP_MEMORY, **os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys([package_root, *known]))}
+def failed(unit: UnitFolder, last: str) -> str:
+    """The line on a worker that failed in a way that nobody foresaw, with its last words."""
+    return f"unit {unit.hash}: its worker failed ({last}); this is a fault of Hopscope, please report it"

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hopscope.errors import UserError
-from hopscope.executors import local, timing
-from hopscope.executors.pool import environment, message_of, worker_command
+from hopscope.executors import local, processes, timing
+from hopscope.executors.processes import environment, message_of, worker_command
 from hopscope.executors.timing import NotMeasured
 from hopscope.runs import UnitFolder, content_hash
 from hopscope.studies.program import Program
@@ -140,7 +140,7 @@ class Probe:
 
     def __init__(self, program: Program, cores: int | None = None, train: Train | None = None):
         """`train` takes the place of real workers in tests."""
-        self.program, self.cores = program, cores or local.available_cores()
+        self.program, self.cores = program, cores or processes.available_cores()
         self.paces: dict[str, Pace | str] = {}
         self._train = train
 
@@ -156,7 +156,7 @@ class Probe:
         if expected > MOST_SECONDS:
             raise NotMeasured(f"about {expected / 86400:,.0f} days of arithmetic on a CPU")
         shapes = [self._shape(config, job, len(jobs)) for job in jobs]
-        workers = local.workers_at_a_time([shape.layout for shape in shapes], self.cores)
+        workers = processes.workers_at_a_time([shape.layout for shape in shapes], self.cores)
         examples = dict(
             reversed([(shape.key, (job, shape.layout)) for job, shape in zip(jobs, shapes, strict=True)])
         )

@@ -25,6 +25,7 @@ def train_unit(
     unit: UnitFolder,
     budget: TimeBudget,
     say: Callable[[Mapping[str, Any]], None],
+    patience: float = 10.0,
 ) -> None:
     """Train and analyse a unit in this process, with the layout on record, going on where it stopped.
 
@@ -33,13 +34,14 @@ def train_unit(
         unit: its folder.
         budget: seconds that it may take.
         say: hears of the progress.
+        patience: seconds to wait for another process that works on the unit.
 
     Raises:
         TimeBudgetReached, UserError: see `Trainer.run`.
     """
     layout = layout_of(unit)
     flushes = arithmetic.prepare(layout["threads"])
-    with unit.lock(patience=10.0):
+    with unit.lock(patience):
         job = job_of(unit)
         with naming(program):
             task = program.task(job, layout["device"])

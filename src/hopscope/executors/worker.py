@@ -1,4 +1,4 @@
-"""One worker process: trains and analyses one unit, and says what it does in JSON lines on standard output.
+"""One worker process: trains and analyses a unit, and says what it does in JSON lines on standard output or in a file.
 
 A process of its own keeps thread counts, subnormal flags and memory apart between units, and lets two one-thread
 programs use two cores better than one two-thread program would.
@@ -8,34 +8,42 @@ import argparse
 import ctypes
 import json
 import os
+import platform
 import signal
 import sys
+import time
 import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from hopscope.errors import HopscopeError, UserError
+
+Say: TypeAlias = Callable[[Mapping[str, Any]], None]
+"""Takes a message."""
 
 _DIE_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of Linux's prctl."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one unit; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="hopscope.executors.worker")
-    parser.add_argument("run", type=Path)
-    parser.add_argument("unit")
-    parser.add_argument("--time-budget", type=float)
-    parser.add_argument("--parent", type=int)
-    options = parser.parse_args(arguments)
+    """Run one unit; returns the exit status.  A cluster calls this with plain strings, in a process of its own."""
+    options = _parser().parse_args(arguments)
+    say = _print if options.messages is None else partial(_write, options.messages)
     if options.parent is not None:
         _follow(options.parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means and ends its workers
-    warnings.showwarning = lambda message, *_, **__: _say(kind="warning", message=str(message))
+        # The parent decides what Ctrl-C means and ends its workers.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.showwarning = lambda message, *_, **__: say({"kind": "warning", "message": str(message)})
     try:
-        run_unit(options.run, options.unit, options.time_budget)
+        if options.messages is not None:
+            say({"kind": "begun", "unit": options.unit, "node": platform.node(), "process": os.getpid()})
+            _check_far(options.run, options.same_as)
+        run_unit(options.run, options.unit, _seconds(options), say, options.patience)
     except HopscopeError as error:
-        _say(kind="error", message=str(error), status=error.exit_status)
+        say({"kind": "error", "message": str(error), "status": error.exit_status})
         return error.exit_status
     except RuntimeError as error:
         if not _is_out_of_memory(error):
@@ -44,14 +52,33 @@ def main(arguments: list[str] | None = None) -> int:
             f"unit {options.unit}: expected optimiser and analyses to fit into the device's memory, found "
             f"{_first_line(error)}; use fewer members per unit, or --gpu-workers 1"
         )
-        _say(kind="error", message=message, status=UserError.exit_status)
+        say({"kind": "error", "message": message, "status": UserError.exit_status})
         return UserError.exit_status
     except BrokenPipeError:
         return 1
     return 0
 
 
-def run_unit(path: Path, unit_hash: str, time_budget: float | None) -> None:
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hopscope.executors.worker")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("unit")
+    parser.add_argument("--time-budget", type=float, help="seconds from now")
+    parser.add_argument("--parent", type=int, help="process with which this one ends")
+    parser.add_argument("--patience", type=float, default=10.0, help="seconds to wait for another worker")
+    far = parser.add_argument_group("on another machine than the command's")
+    far.add_argument("--messages", type=Path, help="file for messages, in place of standard output")
+    far.add_argument("--until", type=float, help="end of the time, in seconds since 1970")
+    far.add_argument("--same-as", type=json.loads, default={}, help="what must be installed, as JSON")
+    return parser
+
+
+def _seconds(options: argparse.Namespace) -> float | None:
+    """Seconds that the unit may take from now on."""
+    return options.time_budget if options.until is None else max(0.0, options.until - time.time())
+
+
+def run_unit(path: Path, unit_hash: str, time_budget: float | None, say: Say, patience: float) -> None:
     """Train one unit of a run and analyse it, going on where it stopped.
 
     Raises:
@@ -70,7 +97,33 @@ def run_unit(path: Path, unit_hash: str, time_budget: float | None) -> None:
     threads.prepare(
         layout_of(unit)["threads"]
     )  # before the study's file is loaded: it may start torch's threads
-    train_unit(program_of(run), unit, budget, lambda message: _say(**message))
+    train_unit(program_of(run), unit, budget, say, patience)
+
+
+def _check_far(path: Path, same_as: Mapping[str, str]) -> None:
+    """Refuse a machine that would give other numbers, or whose locks other machines do not see.
+
+    Raises:
+        UserError: something else is installed here; or the command's lock on the run is not to be seen.
+    """
+    from hopscope.executors.remote import installed
+    from hopscope.runs import RunFolder
+    from hopscope.runs.locks import Locked
+
+    found = installed() if same_as else {}
+    for name in sorted(same_as.keys() | found.keys()):
+        expected, here = same_as.get(name, "none"), found.get(name, "none")
+        if expected != here:
+            raise UserError(
+                f"{platform.node()}: expected {name} as where the command was given ({expected}), found {here}; "
+                "install the same on all machines"
+            )
+    with suppress(Locked), RunFolder.open(path).lock(patience=0.0):
+        raise UserError(
+            f"{path}: expected the command that started this worker to hold the run's lock, found nobody on "
+            f"{platform.node()}: it has ended, or locks of this storage do not reach other machines; choose storage "
+            "whose locks do (NFS 4, or Lustre mounted with flock)"
+        )
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
@@ -91,8 +144,16 @@ def _follow(parent: int) -> None:
             os._exit(1)
 
 
-def _say(**message: Any) -> None:
+def _print(message: Mapping[str, Any]) -> None:
     print(json.dumps(message), flush=True)
+
+
+def _write(path: Path, message: Mapping[str, Any]) -> None:
+    """Append a message to a file; what cannot be written is lost, as no number depends on it."""
+    from hopscope.runs.lines import append_line
+
+    with suppress(OSError):
+        append_line(path, json.dumps(message).encode(), sync=False)
 
 
 if __name__ == "__main__":

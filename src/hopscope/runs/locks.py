@@ -11,6 +11,11 @@ from pathlib import Path
 from hopscope.errors import UserError
 from hopscope.runs.files import make_folder, write_error
 
+
+class Locked(UserError):
+    """Another process holds the lock."""
+
+
 _PAUSE = 0.05
 _TAKEN = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
@@ -25,7 +30,8 @@ def folder_lock(folder: Path, what: str, patience: float) -> Iterator[None]:
         patience: seconds to wait for another process to finish.
 
     Raises:
-        UserError: another process holds the lock, or the folder cannot be written.
+        Locked: another process holds the lock.
+        UserError: the folder cannot be written.
     """
     make_folder(folder)
     path = folder / ".lock"
@@ -50,5 +56,5 @@ def _acquire(descriptor: int, path: Path, what: str, deadline: float) -> None:
                 raise write_error(path, error) from error
             if time.monotonic() >= deadline:
                 found = f"another hopscope command is working on this {what}"
-                raise UserError(f"{path.parent}: {found}: wait or stop it") from error
+                raise Locked(f"{path.parent}: {found}: wait or stop it") from error
         time.sleep(_PAUSE)

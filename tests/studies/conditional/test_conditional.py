@@ -159,7 +159,8 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_page_says_what_is_so(case, tmp_path):
     changed, said = CASES[case]
-    assert said in page(study, evidence(**changed), tmp_path)
+    every = {"options.variants": OPTIONS.variants}
+    assert said in page(study, evidence(**changed), tmp_path, every)
 
 
 def test_rises_are_those_of_heads_that_give_their_mean(tmp_path):
