@@ -326,3 +326,9 @@ def test_a_foreign_ledger_commands_no_terminal():
             console.print(table)
     assert r"s\x1b]0;title\x07" in capture.get()
     assert "\x1b" not in capture.get() and "\x07" not in capture.get()
+
+
+def test_a_threshold_without_a_bound_is_refused():
+    (claim, *_) = [claim for claim in LEDGER if isinstance(claim.threshold, dict)]
+    with pytest.raises(UserError, match="is damaged: threshold"):
+        Ledger.parse([{**claim.to_json(), "threshold": {"between": []}}])

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,7 +14,7 @@ from hopscope.config import Config
 if TYPE_CHECKING:
     from hopscope.claims.claim import Must
 
-Bound = float | list[float]
+Bound = float | Annotated[list[float], Field(min_length=1)]
 Threshold = str | dict[str, Bound] | dict[str, dict[str, Bound]]
 Infinite = Literal["inf", "-inf"]
 JsonSample = float | Infinite | None | tuple[float | Infinite, float | Infinite]
