@@ -21,7 +21,7 @@ from hopscope.runs import UnitFolder
 MAX_RETRIES = 3
 """Times that Ray starts a task again whose worker was lost."""
 
-PORT_SECONDS, ANSWER_SECONDS = 4.0, 22.0
+PORT_SECONDS, ANSWER_SECONDS = 4.0, 16.0
 """Time in which an address must accept a connection, and then answer as a Ray cluster does."""
 
 _QUIET: Any = {"log_to_driver": False, "logging_level": logging.ERROR}
