@@ -1,25 +1,17 @@
 """What is released holds what it must: every file of the package, and the whole repository."""
 
-import importlib.util
 import sys
 import tarfile
 import zipfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import hopscope
 
+from .release_scripts import load
+
 ROOT = Path(__file__).parents[2]
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"hopscope_{name}", ROOT / "release" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 distributions, lowest = load("distributions"), load("lowest")

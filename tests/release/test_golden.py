@@ -1,24 +1,16 @@
 """A change of numbers raises the results version, so that runs of before are not continued by other code."""
 
 import copy
-import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from hopscope.runs.hashing import RESULTS_VERSION
 
+from .release_scripts import load
+
 ROOT = Path(__file__).parents[2]
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"hopscope_{name}", ROOT / "release" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 golden = load("golden")

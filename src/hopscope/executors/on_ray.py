@@ -13,9 +13,17 @@ from typing import Any
 
 from hopscope.errors import UserError
 from hopscope.executors import worker
-from hopscope.executors.pool import End, Message, died, failed, recorded_layout
+from hopscope.executors.pool import End, died, failed, recorded_layout
 from hopscope.executors.processes import available_cores
-from hopscope.executors.remote import Exchange, Mailbox, ended, worker_arguments, worker_environment
+from hopscope.executors.remote import (
+    Exchange,
+    Mailbox,
+    RemoteJob,
+    ended,
+    last_line,
+    worker_arguments,
+    worker_environment,
+)
 from hopscope.runs import UnitFolder
 
 MAX_RETRIES = 3
@@ -39,9 +47,8 @@ def connected(address: str | None, say: Callable[[str], None] | None) -> Iterato
     if find_spec("ray") is None:
         raise UserError("executor: expected the package ray, found none; run pip install 'hopscope[ray]'")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it when it is imported
-    joined = (
-        "ray" in sys.modules and sys.modules["ray"].is_initialized()
-    )  # by the caller, who may need it afterwards
+    # By the caller, who may need it afterwards.
+    joined = "ray" in sys.modules and sys.modules["ray"].is_initialized()
     found = None if joined else _found(address or os.environ.get("RAY_ADDRESS"), say)
     import ray
 
@@ -104,11 +111,7 @@ def _fault_of(address: str) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"no answer in {ANSWER_SECONDS:.0f} s"
-    return "" if asked.returncode == 0 else _last_line(asked.stderr)
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no message"])[-1][:200]
+    return "" if asked.returncode == 0 else last_line(asked.stderr)
 
 
 class RayCluster:
@@ -173,20 +176,12 @@ class RayCluster:
         return remote(worker.main)
 
 
-class RayJob:
+class RayJob(RemoteJob):
     """A task on one unit."""
 
     def __init__(self, ray: Any, unit: UnitFolder, mailbox: Mailbox, reference: Any):
-        self.ray, self.unit, self.mailbox, self.reference = ray, unit, mailbox, reference
-
-    @property
-    def waits(self) -> bool:
-        """Whether no worker has begun."""
-        return not self.mailbox.beginnings
-
-    def messages(self) -> list[Message]:
-        """What its worker said since this was last asked."""
-        return self.mailbox.messages()
+        super().__init__(unit, mailbox)
+        self.ray, self.reference = ray, reference
 
     def end(self) -> End | None:
         """How it ended, once it has."""
@@ -197,7 +192,7 @@ class RayJob:
         try:
             status = int(self.ray.get(self.reference))
         except exceptions.RayTaskError as error:
-            return End(1, failed(self.unit, _last_line(str(error))))
+            return End(1, failed(self.unit, last_line(error)))
         except exceptions.RayError as error:
             first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
             return died(self.unit, f"it lost, and every further try too ({first})")

@@ -14,8 +14,16 @@ from typing import Any
 
 from hopscope.errors import UserError
 from hopscope.executors import worker
-from hopscope.executors.pool import End, Message, died, failed, recorded_layout
-from hopscope.executors.remote import Exchange, Mailbox, ended, worker_arguments, worker_environment
+from hopscope.executors.pool import End, died, failed, recorded_layout
+from hopscope.executors.remote import (
+    Exchange,
+    Mailbox,
+    RemoteJob,
+    ended,
+    last_line,
+    worker_arguments,
+    worker_environment,
+)
 from hopscope.runs import UnitFolder
 
 CLUSTERS = ("slurm", "local", "debug")
@@ -122,21 +130,13 @@ class SlurmJobs:
         return executor
 
 
-class SlurmJob:
+class SlurmJob(RemoteJob):
     """A job on one unit."""
 
     def __init__(self, unit: UnitFolder, mailbox: Mailbox, job: Any, exchange: Exchange):
-        self.unit, self.mailbox, self.job, self.exchange = unit, mailbox, job, exchange
+        super().__init__(unit, mailbox)
+        self.job, self.exchange = job, exchange
         self._asked = time.monotonic()
-
-    @property
-    def waits(self) -> bool:
-        """Whether its worker has not begun."""
-        return not self.mailbox.beginnings
-
-    def messages(self) -> list[Message]:
-        """What its worker said since this was last asked."""
-        return self.mailbox.messages()
 
     def end(self) -> End | None:
         """How it ended, once it has."""
@@ -152,8 +152,7 @@ class SlurmJob:
             return ended(self.unit, int(self.job.result()), self.mailbox)
         except FailedJobError as error:
             self.exchange.keep = True
-            last = (str(error).strip().splitlines() or ["no message"])[-1][:200]
-            return End(1, failed(self.unit, f"{last}; see {log}"))
+            return End(1, failed(self.unit, f"{last_line(error)}; see {log}"))
         except UncompletedJobError:
             self.exchange.keep = True
             return died(self.unit, f"its job {self.job.job_id} ended in state {self.job.state} (see {log})")

@@ -97,6 +97,32 @@ class Mailbox:
         return {"kind": "warning", "message": words}
 
 
+class RemoteJob:
+    """What a worker beyond this machine says; how it ends, its cluster knows.
+
+    Attributes:
+        unit: what it works on.
+        mailbox: its messages.
+    """
+
+    def __init__(self, unit: UnitFolder, mailbox: Mailbox):
+        self.unit, self.mailbox = unit, mailbox
+
+    @property
+    def waits(self) -> bool:
+        """Whether its worker has not begun."""
+        return not self.mailbox.beginnings
+
+    def messages(self) -> list[Message]:
+        """What its worker said since this was last asked."""
+        return self.mailbox.messages()
+
+
+def last_line(text: object) -> str:
+    """The last words of an error of a cluster, in one line."""
+    return (str(text).strip().splitlines() or ["no message"])[-1][:200]
+
+
 def ended(unit: UnitFolder, status: int, mailbox: Mailbox) -> End:
     """The end of a worker with a status; what it was heard to say tells more, if it was heard."""
     heard = (
