@@ -14,7 +14,14 @@ version = release = hopscope.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "contents", "folders"]
 root_doc = "docs/index"
 include_patterns = [
-    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "campaigns/README.md"),
+    *(
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "campaigns/README.md",
+        "notebooks/README.md",
+    ),
     *("docs/*.md", "docs/api/*.md", "docs/results/README.md"),
 ]
 myst_enable_extensions = ["colon_fence"]

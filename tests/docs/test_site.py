@@ -35,7 +35,9 @@ def test_the_reference_names_every_public_name() -> None:
 @pytest.mark.extras
 def test_a_link_that_leads_nowhere_fails_and_the_rest_works(tmp_path: Path) -> None:
     if find_spec("sphinx") is None:
-        assert os.environ.get("HOPSCOPE_REQUIRE_DOCS") != "1", "HOPSCOPE_REQUIRE_DOCS=1 asks for the extra docs"
+        assert os.environ.get("HOPSCOPE_REQUIRE_DOCS") != "1", (
+            "HOPSCOPE_REQUIRE_DOCS=1 asks for the extra docs"
+        )
         pytest.skip("the extra docs is not installed")
     (tmp_path / "docs/kept").mkdir(parents=True)
     (tmp_path / "docs/kept/note.txt").write_text("<kept>")
@@ -51,7 +53,9 @@ def test_a_link_that_leads_nowhere_fails_and_the_rest_works(tmp_path: Path) -> N
     assert "Other words" in (site / "docs/a.html").read_text(), "the sidebar has the words of the contents"
     assert "url=./docs/index.html" in (site / "index.html").read_text()
     for made in site.rglob("*.html"):
-        assert not re.search(r"<(script|link|img)[^>]*(src|href)=\"(https?:)?//", made.read_text()), "the site is offline"
+        assert not re.search(r"<(script|link|img)[^>]*(src|href)=\"(https?:)?//", made.read_text()), (
+            "the site is offline"
+        )
     for broken in ("[gone](gone.md)", "[gone](index.md#gone)", "[gone](missing-folder)"):
         page.write_text(f"# A\n\n{broken}\n")
         found = build(tmp_path)
