@@ -1,4 +1,4 @@
-"""The picture of `docs/training_fails.md`: `python docs/failures.py` draws the curves of a committed run by what failed."""
+"""Draws the picture of `docs/training_fails.md`: the curves of a committed run by what failed."""
 
 from pathlib import Path
 

@@ -13,7 +13,7 @@ _STYLE = "text-align: left; vertical-align: top; white-space: pre-line"
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A table whose cells are written as text; a line break within a cell is kept."""
-    head = "".join(f"<th>{_cell(name)}</th>" for name in columns)
+    head = "".join(f'<th style="text-align: left">{_cell(name)}</th>' for name in columns)
     body = "".join(
         "<tr>" + "".join(f'<td style="{_STYLE}">{_cell(value)}</td>' for value in row) + "</tr>"
         for row in rows

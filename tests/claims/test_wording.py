@@ -116,7 +116,7 @@ def test_a_ledger_is_a_table_in_a_notebook():
 
     Checker().feed(html)
     assert not open_tags
-    assert html.count("<tr>") == 6 and html.count("<th>") == 8 and html.count("<td ") == 16
+    assert html.count("<tr>") == 6 and html.count("<th ") == 8 and html.count("<td ") == 16
 
 
 def test_a_ledger_is_a_sequence_that_knows_ids():

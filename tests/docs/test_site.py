@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import hopscope
+from hopscope.studies.loading import study_names
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -30,6 +31,13 @@ def test_the_reference_names_every_public_name() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("api/*.md")))
     described = set(re.findall(r":: hopscope\.([A-Za-z_]+)", text))
     assert set(hopscope.__all__) == described & set(hopscope.__all__)
+
+
+def test_every_built_in_study_has_a_lesson() -> None:
+    text = (DOCS / "lessons.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^## (.+)$", text, re.MULTILINE)) == sorted(study_names())
+    lessons = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    assert all("*Exercise.*" in lesson and "<summary>Solution</summary>" in lesson for lesson in lessons)
 
 
 @pytest.mark.extras

@@ -1,4 +1,4 @@
-"""Every notebook runs from its first cell to its last, and is kept as its author wrote it: without outputs."""
+"""Every notebook runs, with its solutions, and is kept as its author wrote it: without outputs."""
 
 import json
 import os
@@ -12,10 +12,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 RUN = """
-import sys, nbformat
+import re, sys, nbformat
 from nbclient import NotebookClient
 book = nbformat.read(sys.argv[1], as_version=4)
 nbformat.validate(book)
+with_solutions = []
+for cell in book.cells:
+    with_solutions.append(cell)
+    folded = "".join(re.findall("<details>.*?</details>", cell.source, re.DOTALL))
+    with_solutions += map(nbformat.v4.new_code_cell, re.findall("```python\\n(.*?)```", folded, re.DOTALL))
+book.cells = with_solutions
 NotebookClient(book, timeout=240, resources={"metadata": {"path": sys.argv[2]}}).execute()
 shown = [output for cell in book.cells for output in cell.get("outputs", []) if "text/html" in output.get("data", {})]
 print("rich displays", len(shown))
