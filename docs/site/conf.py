@@ -24,6 +24,9 @@ include_patterns = [
     ),
     *("docs/*.md", "docs/api/*.md", "docs/results/README.md"),
 ]
+# Not even looked through: they hold many thousand files.
+exclude_patterns = [".venv", "build", "dist", "runs"]
+
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 
