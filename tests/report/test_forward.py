@@ -126,3 +126,70 @@ def test_sequences_are_read_as_python_reads_them():
     expected = [None if refused(**each) else read(**each) for each in asked]
     assert 100 < sum(each is None for each in expected) < len(asked) - 100
     assert evaluate(body, asked) == expected
+
+
+PARSE = """return input.map(([text, tokens, most]) => {
+  try { return inputs.parse(text, tokens, most); }
+  catch (error) { if (error instanceof forward.Refusal) return error.message; throw error; }
+});"""
+DIGITS, WORDS = list("012345"), ["a", "the", "of", "1"]
+
+
+def test_typed_sequences():
+    typed = [
+        (["23 15 44 3", DIGITS, 9], [2, 3, 1, 5, 4, 4, 3]),
+        ([" 2→3, 1→5, 4→? ", DIGITS, 9], [2, 3, 1, 5, 4]),
+        (["of the, 1 of", WORDS, 4], [2, 1, 3, 2]),
+    ]
+    assert evaluate(PARSE, [given for given, _ in typed]) == [found for _, found in typed]
+
+
+def test_typed_words_that_are_no_sequence():
+    refused = [
+        (["", DIGITS, 9], ("Type 1 to 9", "0 1 2 3 4 5")),
+        (["23 16", DIGITS, 9], ("“6” at place 4",)),
+        (["2x", DIGITS, 9], ("“x” at place 2",)),
+        (["of thee", WORDS, 4], ("“thee” at place 2", "a the of 1")),
+        (["23 15 4", DIGITS, 4], ("at most 4", "found 5")),
+    ]
+    for said, (_, parts) in zip(evaluate(PARSE, [given for given, _ in refused]), refused, strict=True):
+        assert all(part in said for part in parts), said
+
+
+@pytest.mark.parametrize(("ids", "tokens", "pairs", "text"), [
+    ([2, 3, 1, 5, 4], DIGITS, True, "23 15 4"), ([2, 3, 1], DIGITS, False, "2 3 1"), ([2, 0], WORDS, True, "of a"),
+])  # fmt: skip
+def test_what_is_written_is_read_again(ids, tokens, pairs, text):
+    body = """const [ids, tokens, pairs] = input, text = inputs.write(ids, tokens, pairs);
+      return [text, inputs.parse(text, tokens, 9)];"""
+    assert evaluate(body, [ids, tokens, pairs]) == [text, ids]
+
+
+def test_symbols_of_vectors_are_told_apart_drawn_anew_and_exchanged():
+    symbols = np.array([[1.0, -2.0], [0.5, 3.0], [1.0, -2.0], [4.0, 0.25]], dtype="<f4")
+    codes = np.arange(12.0, dtype="<f4").reshape(4, 3)
+    vectors = np.concatenate([symbols, codes], 1)
+    targets = np.array([[0.5, 3.0, 1.0, -2.0], [7.0, 7.0, 4.0, 0.25]], dtype="<f4")
+    body = """const rows = inputs.rows(input[0], 4), targets = inputs.rows(input[1], 2);
+      const { different, of } = inputs.symbols(rows, 2), drawn = inputs.redrawn(different, 3);
+      return { of, parts: inputs.parts(targets, different, 2), same: inputs.redrawn(different, 0),
+        drawn, again: inputs.redrawn(different, 3), other: inputs.redrawn(different, 4),
+        rebuilt: inputs.rebuilt(rows, 2, of, drawn, { 2: 1 }) };"""
+    packed = [base64.b64encode(values.tobytes()).decode() for values in (vectors, targets)]
+    found = evaluate(body, packed)
+    assert found["of"] == [0, 1, 0, 2]
+    assert found["parts"] == [[1, 0], [-1, 2]]
+    assert found["same"] == symbols[[0, 1, 3]].tolist()
+    assert found["drawn"] == found["again"] != found["other"]
+    expected = [found["drawn"][at] for at in (0, 1, 1, 2)]
+    assert found["rebuilt"] == [
+        [*symbol, *code] for symbol, code in zip(expected, codes.tolist(), strict=True)
+    ]
+
+
+def test_symbols_drawn_anew_are_normal_and_as_large():
+    body = """const given = Array.from({ length: 61 }, () => Float64Array.from({ length: 53 }, (_, at) => (at % 2 ? 2 : -2)));
+      return inputs.redrawn(given, 5);"""
+    drawn = np.array(evaluate(body, None))
+    assert abs(drawn.mean()) < 0.1 and abs(drawn.std() - 2.0) < 0.1
+    assert abs((np.abs(drawn) < 2.0).mean() - 0.683) < 0.03

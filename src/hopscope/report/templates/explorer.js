@@ -121,7 +121,11 @@
       this.heads.addEventListener("change", () => this.explorer.changed(() => {
         [this.layer, this.head] = this.heads.value.split(".").map(Number);
       }));
-      this.slider.addEventListener("input", () => { this.stop(); this.explorer.changed(() => { this.checkpoint = Number(this.slider.value); }); });
+      this.slider.addEventListener("input", () => {
+        const checkpoint = Number(this.slider.value);
+        this.stop();
+        this.explorer.changed(() => { this.checkpoint = checkpoint; });
+      });
       this.player.addEventListener("click", () => (this.timer === null ? this.play() : this.stop()));
       this.how.addEventListener("change", () => this.explorer.changed(() => this.edit(this.how.value)));
       this.which.addEventListener("change", () => this.explorer.changed(() => { if (this.how.value) this.edit(this.how.value); }));
@@ -391,7 +395,8 @@
       this.form.querySelector(".exchange").hidden = tokens || !task.symbol_size;
       compare.checked = this.panels.length > 1;
       if (tokens) {
-        if (this.sequence.typed === null) typed.value = inputs.write(this.sequence.given.inputs, task.tokens, task.kind === "permutation");
+        const words = this.sequence.typed ?? inputs.write(this.sequence.given.inputs, task.tokens, task.kind === "permutation");
+        if (typed.value !== words) typed.value = words;
       } else if (this.read?.symbols) {
         const at = place.value || "0";
         place.replaceChildren(...this.read.roles.map((role, row) => element("option", { value: row }, `${row + 1}: ${role}`)));
