@@ -188,7 +188,8 @@ def test_symbols_of_vectors_are_told_apart_drawn_anew_and_exchanged():
 
 
 def test_symbols_drawn_anew_are_normal_and_as_large():
-    body = """const given = Array.from({ length: 61 }, () => Float64Array.from({ length: 53 }, (_, at) => (at % 2 ? 2 : -2)));
+    body = """const row = () => Float64Array.from({ length: 53 }, (_, at) => (at % 2 ? 2 : -2));
+      const given = Array.from({ length: 61 }, row);
       return inputs.redrawn(given, 5);"""
     drawn = np.array(evaluate(body, None))
     assert abs(drawn.mean()) < 0.1 and abs(drawn.std() - 2.0) < 0.1

@@ -27,6 +27,7 @@ from hopscope.report.circuits import (
     Target,
     Token,
 )
+from hopscope.words import counted
 
 _MOST_USES = 4
 _LEAST_SCALE = 0.69
@@ -76,7 +77,9 @@ def _row(path: ListedPath) -> dict[str, Any]:
 def _found(view: CircuitView) -> str:
     """The circuit that was read and its losses, in words."""
     heads = "one head" if view.heads == 1 else f"{view.heads} heads"
-    where = f"Seed {view.seed}, read at step {view.checkpoint:,}, {view.layers} layers, {heads} each. "
+    where = (
+        f"Seed {view.seed}, read at step {view.checkpoint:,}, {counted(view.layers, 'layer')}, {heads} each. "
+    )
     verdict = "The circuit was read." if view.verdict == "read" else f"Verdict: {view.verdict}."
     verdict += _undrawn(view)
     loss = view.loss

@@ -459,7 +459,7 @@ PRESETS = {
 }
 COSTS = {
     "smoke": "about a minute on two cores",
-    "laptop": "4 to 6 min on two cores",
+    "laptop": "5 to 7 min on two cores",
     "paper": "1 to 1.5 hours on two cores (190 models)",
     "readings": "about 2 hours on two cores (660 models)",
 }
