@@ -59,7 +59,7 @@ class ExplorerShape(Config):
 
     @property
     def size(self) -> int:
-        """Number of weights."""
+        """Number of weights of one model."""
         return sum(math.prod(shape) for _, shape in self.layout)
 
 
