@@ -89,6 +89,8 @@ class Explorer:
 
     def _jobs(self) -> dict[int, tuple[TrainJob, int, str]]:
         """Of each member that has weights, in the order of the list: its job, its place there, its unit."""
+        if not (self._page.run.path / "units").is_dir():  # a slim run folder has none
+            return {}
         units = {unit.hash: unit for unit in self._page.run.units}
         with_weights = {name: job_of(unit) for name, unit in units.items() if unit.checkpoints()}
         records = [
