@@ -7,7 +7,6 @@ limit on attempts; a model that would rather say something else is not asked.
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from itertools import count
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hopscope.errors import UserError
+from hopscope.language.choices import Tokens, beginnings, following, leaves, totals
 from hopscope.language.heads.attention import ANY, Outputs
 from hopscope.language.heads.model import Attentive, Padded, batches, changed, last_logits
 from hopscope.language.heads.tokens import Tokenized
@@ -68,58 +68,34 @@ def choose(model: Attentive, texts: Sequence[Tokenized], ablation: Ablation | No
     Raises:
         UserError: a question is too long, or an acceptable answer begins with the tokens of another.
     """
-    prefixes = [_prefixes(text) for text in texts]
-    nodes = [
-        (row, node)
-        for row, found in enumerate(prefixes)
-        for node in dict.fromkeys(prefix[:cut] for prefix in found for cut in range(len(prefix)))
-    ]
-    told: dict[tuple[int, tuple[int, ...]], float] = {}
-    owners = [texts[row] for row, _ in nodes]
-    for batch in batches(model, [(*texts[row].ids, *node) for row, node in nodes]):
+    told = [_beginnings(text) for text in texts]
+    longer = [(row, leaf) for row, of in enumerate(told) for leaf in leaves(of)]
+    known: list[dict[Tokens, float]] = [{} for _ in texts]
+    owners = [texts[row] for row, _ in longer]
+    for batch in batches(model, [(*texts[row].ids, *leaf) for row, leaf in longer]):
         with _without(model, ablation, owners, batch):
-            told |= _children(last_logits(model, batch), [nodes[n] for n in batch.rows], prefixes)
-    scores = [
-        [sum(told[row, prefix[:cut]] for cut in range(1, len(prefix) + 1)) for prefix in found]
-        for row, found in enumerate(prefixes)
-    ]
+            found = last_logits(model, batch, [1 + len(longer[n][1]) for n in batch.rows])
+        for n, logits in zip(batch.rows, found, strict=True):
+            row, leaf = longer[n]
+            known[row] |= following(leaf, told[row], logits)
+    scores = [totals(of, each) for of, each in zip(told, known, strict=True)]
     margin = np.asarray(
         [
-            found[text.right] - max(found[: text.right] + found[text.right + 1 :])
-            for found, text in zip(scores, texts, strict=True)
+            each[text.right] - max(each[: text.right] + each[text.right + 1 :])
+            for each, text in zip(scores, texts, strict=True)
         ]
     )
     return Answers((margin > 0).astype(np.float64), margin)
 
 
-def _prefixes(text: Tokenized) -> list[tuple[int, ...]]:
-    """Of each acceptable answer, the shortest beginning that no other one has."""
-    found = []
-    for answer in text.continuations:
-        others = [other for other in text.continuations if other is not answer]
-        lengths = (n for n in count(1) if n > len(answer) or all(o[:n] != answer[:n] for o in others))
-        length = next(lengths)
-        if length > len(answer):
-            raise UserError(
-                f"{text.id}: expected acceptable answers none of which begins another in the model's tokens, found "
-                f"{list(text.continuations)}; ask for fewer chains"
-            )
-        found.append(answer[:length])
+def _beginnings(text: Tokenized) -> list[Tokens]:
+    found = beginnings(text.continuations)
+    if found is None:
+        raise UserError(
+            f"{text.id}: expected acceptable answers none of which begins another in the model's tokens, found "
+            f"{list(text.continuations)}; ask for fewer chains"
+        )
     return found
-
-
-def _children(
-    logits: Float[Tensor, "batch vocabulary"],
-    nodes: Sequence[tuple[int, tuple[int, ...]]],
-    prefixes: Sequence[Sequence[tuple[int, ...]]],
-) -> dict[tuple[int, tuple[int, ...]], float]:
-    """Log-probability of every next token of an answer's beginning."""
-    told = {}
-    for found, (row, node) in zip(logits.log_softmax(dim=-1), nodes, strict=True):
-        after = {p[: len(node) + 1] for p in prefixes[row] if len(p) > len(node) and p[: len(node)] == node}
-        for longer in after:
-            told[row, longer] = float(found[longer[-1]])
-    return told
 
 
 def _without(

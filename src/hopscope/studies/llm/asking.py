@@ -64,6 +64,7 @@ def asked_of(config: LanguageModelConfig) -> list[QuestionSet]:
             depths=config.depths_of(formulation),
             count=config.count,
             seed=config.seed,
+            **config.changes(),
         )
         for formulation in FORMULATIONS
         if formulation in config.formulations
