@@ -131,19 +131,24 @@ def plain_folder(name: str) -> str | Path:
     return name
 
 
+def caches() -> Path:
+    """The folder of Hopscope among the user's caches."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hopscope"
+
+
 def _expanded(key: str, place: Callable[[Path], Path], name: str) -> Path:
     """The plain folder of a GGUF file: found among the caches, or written there."""
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hopscope" / "models"
-    to = caches / key
+    models = caches() / "models"
+    to = models / key
     if (to / "config.json").is_file():
         return to
     _check_installed()
     if importlib.util.find_spec("gguf") is None:
         raise UserError(f"{name}: expected the package gguf, which reads such files, found none; {INSTALL}")
     try:
-        caches.mkdir(parents=True, exist_ok=True)
+        models.mkdir(parents=True, exist_ok=True)
         # Beside its place: a conversion that is cut short leaves no half of a folder under the model's name.
-        with TemporaryDirectory(dir=caches, prefix=".making-") as scratch:
+        with TemporaryDirectory(dir=models, prefix=".making-") as scratch:
             written = Path(scratch) / "plain"
             _expand(place(Path(scratch)), written)
             if to.exists():

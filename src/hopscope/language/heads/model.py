@@ -7,7 +7,7 @@ hooks are the only way in; they are removed at the end of the block that set the
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -47,6 +47,7 @@ class Attentive:
         model: a causal language model of transformers, in evaluation mode.
         layers: those with attention, first to last.
         heads: in each layer.
+        blocks: the modules whose outputs are the stream after each layer; empty if they cannot be told.
         floats: attention weights, or logits, of one layer in one batch, at most; a batch has at least one prompt.
     """
 
@@ -55,6 +56,7 @@ class Attentive:
     tokenizer: Any
     layers: tuple[Layer, ...]
     heads: int
+    blocks: tuple[nn.Module, ...] = ()
     floats: int = 1 << 25
 
     @property
@@ -94,7 +96,20 @@ def attentive(name: str, model: Any, tokenizer: Any) -> Attentive:
         raise UserError(
             f"{name}: expected as many heads in every layer, found {sorted(heads)}; use another model"
         )
-    return Attentive(name, model, tokenizer, tuple(layer for layer, _ in found), heads.pop())
+    layers = tuple(layer for layer, _ in found)
+    return Attentive(name, model, tokenizer, layers, heads.pop(), _blocks(model, layers))
+
+
+def _blocks(model: Any, layers: Sequence[Layer]) -> tuple[nn.Module, ...]:
+    """The members of the list of modules that holds one attention each, in the order of the layers."""
+    for several in model.modules():
+        blocks = tuple(several) if isinstance(several, nn.ModuleList) else ()
+        inside = [set(block.modules()) for block in blocks]
+        if len(blocks) == len(layers) and all(
+            layer.attention in of for layer, of in zip(layers, inside, strict=True)
+        ):
+            return blocks
+    return ()
 
 
 def _probed(name: str, model: Any) -> list[tuple[Layer, int]]:
@@ -192,6 +207,35 @@ def changed(model: Attentive, change: Change) -> AbstractContextManager[None]:
     return _hooked(
         [one.projection.register_forward_pre_hook(partial(replace, n)) for n, one in enumerate(model.layers)]
     )
+
+
+def remembered(model: Attentive, outputs: dict[int, Any]) -> AbstractContextManager[None]:
+    """Within the block, the output of every layer is kept in `outputs`."""
+
+    def keep(layer: int, module: nn.Module, given: Any, output: Any) -> None:
+        outputs[layer] = output
+
+    return _hooked([one.register_forward_hook(partial(keep, n)) for n, one in enumerate(model.blocks)])
+
+
+@contextmanager
+def resumed(model: Attentive, outputs: Mapping[int, Any], first: int) -> Iterator[None]:
+    """Within the block, layers below `first` give the outputs that `remembered` has kept, and are not run.
+
+    Only right for the batch whose outputs these are, and only where nothing below `first` is changed.
+    """
+    skipped = model.blocks[:first]
+    try:
+        for layer, block in enumerate(skipped):
+            block.forward = partial(_given, outputs[layer])
+        yield
+    finally:
+        for block in skipped:
+            del block.forward  # the method of its class again
+
+
+def _given(output: Any, *given: Any, **named: Any) -> Any:
+    return output
 
 
 class Padded(NamedTuple):
