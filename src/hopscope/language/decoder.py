@@ -191,7 +191,10 @@ class Decoder:
                     logits_to_keep=keep,
                     **{name: value.to(device) for name, value in more.items()},
                 )
-            return out.logits[:, -keep:].cpu(), [(layer.keys, layer.values) for layer in cache.layers]
+            known = [(layer.keys, layer.values) for layer in cache.layers]
+            if not known or any(keys.shape[2] != cache.get_seq_length() for keys, _ in known):
+                raise ValueError("one that keeps something else")
+            return out.logits[:, -keep:].cpu(), known
         except (TypeError, ValueError, RuntimeError, AttributeError, NotImplementedError) as error:
             raise UserError(
                 f"{self.name}: expected a decoder with a key-value cache, found: {first_line(error)}; use another "
