@@ -142,4 +142,5 @@ def test_a_server_without_log_probabilities(tmp_path):
 
 def test_a_refused_depth_says_how_it_is_mended_in_inspect():
     with pytest.raises(ClickException, match=r"\(such as -T chains=3 -T depths=1\)$"):
-        TASKS["equations"](chains=30, depths=9)
+        TASKS["lives_with"](chains=40, depths=10)
+    TASKS["lives_with"](chains=3, depths=1, count=2)

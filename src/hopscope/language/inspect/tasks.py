@@ -143,8 +143,8 @@ def _check_limit(name: str, value: int | None, least: int) -> None:
 
 
 def _as_arguments(found: str) -> str:
-    """How a refused kind of question is mended on the command line of Inspect."""
-    return " (such as -T chains=3 -T depths=1)" if found.startswith(("depth:", "chains:")) else ""
+    """How questions that are too many names long are asked for on the command line of Inspect."""
+    return " (such as -T chains=3 -T depths=1)" if "depth · chains" in found else ""
 
 
 def request_limits(timeout: int | None) -> GenerateConfigArgs:

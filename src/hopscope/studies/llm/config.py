@@ -38,7 +38,7 @@ class LanguageModelConfig(Config):
 
     Attributes:
         model: models, each as Inspect names it: openai/gpt-4o, openai-api/NAME/MODEL for any server that speaks
-            OpenAI's protocol, hf/FOLDER, hopscope/FOLDER. Several may be given; none gives a page that says how.
+            OpenAI's protocol, hopscope/FOLDER, hopscope/smollm2. Several may be given; none gives a page that says how.
         base_url: address of the models' server, if not the provider's own.
         formulations: which of the five formulations to ask.
         depths: retrieval steps of the equations.
