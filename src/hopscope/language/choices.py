@@ -50,5 +50,5 @@ def following(
 
 
 def totals(of: Sequence[Tokens], known: LogProbabilities) -> list[float]:
-    """Log-probability of each beginning."""
+    """Log-probability of each beginning: the sum over its tokens."""
     return [sum(known[each[:cut]] for cut in range(1, len(each) + 1)) for each in of]

@@ -44,7 +44,7 @@ class Prompt(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Memory that it takes."""
+        """Memory that keys, values and logits take."""
         return sum(each.nbytes for pair in self.past for each in pair) + self.logits.nbytes
 
 

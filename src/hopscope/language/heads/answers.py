@@ -129,7 +129,7 @@ def choose_each(
                 )
                 kept.add(key, found)
             for n, each in zip(batch.rows, found, strict=True):
-                known[number][longer[n][0]] |= {tuple(tokens): value for tokens, value in each}
+                known[number][longer[n][0]] |= each
             passed(done * len(ablations) + number + 1, len(several) * len(ablations))
     return [_answers(texts, told, each) for each in known]
 
@@ -178,15 +178,18 @@ class Kept:
     """
 
     def __init__(self, file: Path | None = None) -> None:
-        self._file, self._found = file, dict[str, Any]()
+        self._file, self._found, self._torn = file, dict[str, Any](), False
         if file is not None and file.is_file():
-            for line in file.read_text(encoding="utf-8").splitlines():
+            text = file.read_text(encoding="utf-8")
+            self._torn = bool(text) and not text.endswith("\n")
+            for line in text.splitlines():
                 with suppress(ValueError):  # the line at which the command was killed
                     self._found |= dict([json.loads(line)])
 
     def find(self, key: str) -> list[list[tuple[Tokens, float]]] | None:
         """What a pass found in an earlier call."""
-        return self._found.get(key)
+        found = self._found.get(key)
+        return found and [[(tuple(tokens), value) for tokens, value in row] for row in found]
 
     def add(self, key: str, found: list[list[tuple[Tokens, float]]]) -> None:
         """Keep what a pass found.
@@ -199,7 +202,8 @@ class Kept:
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._file.open("a", encoding="utf-8") as lines:
-                lines.write(json.dumps([key, found]) + "\n")
+                lines.write("\n" * self._torn + json.dumps([key, found]) + "\n")
+            self._torn = False
         except OSError as error:
             raise UserError(
                 f"{self._file}: expected a file that can be written, found: {error.strerror}; free some space, or set "
