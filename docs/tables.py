@@ -590,6 +590,34 @@ def heads(file: str) -> str:
     return _markdown(["D", "layer.head", "accuracy with all", "cost of these", "of random ones"], rows)
 
 
+def language_models(*runs: str) -> str:
+    """What language models answered or chose, by kind of question, and which symbol came first."""
+    from hopscope.runs import RunFolder
+    from hopscope.runs.evidence import Evidence
+    from hopscope.studies.llm.config import Kind, LanguageModelConfig
+    from hopscope.studies.llm.measurements import cells
+
+    rows = []
+    for run in runs:
+        evidence = Evidence.read(RunFolder.open(RESULTS / "llm" / run))
+        config = LanguageModelConfig.model_validate(dict(evidence.config))
+        for cell in cells(evidence, config):
+            right = cell.accuracy
+            said = sorted(cell.said.items(), key=lambda each: -each[1])
+            rows.append(
+                [
+                    cell.model,
+                    "forced choice" if config.measure == "choice" else "answers",
+                    Kind(cell.formulation, cell.depth).words,
+                    f"{right.value:.2f} [{right.low:.2f}, {right.high:.2f}] of {right.of}",
+                    f"{cell.guess:.2f}",
+                    "; ".join(f"{symbol}: {count}" for symbol, count in said),
+                ]
+            )
+    columns = ["model", "measure", "questions", "accuracy [95 % interval]", "by guessing", "likeliest symbol"]
+    return _markdown(columns, rows)
+
+
 def _points(cost: float, interval: list[float]) -> str:
     return f"{cost:.1f} [{interval[0]:.1f}, {interval[1]:.1f}]"
 
@@ -720,6 +748,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "speed": speed,
     "growth": growth,
     "heads": heads,
+    "language-models": language_models,
     "reading": reading,
     "permutation-circuits": permutation_circuits,
     "repeat-rows": repeat_rows,
