@@ -20,6 +20,7 @@ from hopscope.report.libraries import libraries
 from hopscope.report.policy import content_security_policy
 from hopscope.report.prose import Prose
 from hopscope.report.record import FigureBlock, RunRecord, read_run
+from hopscope.report.theme import style_sheet, variables
 from hopscope.report.verdicts import VerdictRow, verdict_counts, verdict_rows
 from hopscope.runs import proofs
 from hopscope.runs.files import write_atomic
@@ -36,6 +37,7 @@ class RunView:
         verdicts: the verdict table's rows.
         counts: (verdict, CSS class, symbol, number of claims).
         figures: Vega-Lite specification by figure name.
+        published: what the study's source calls a figure, such as `fig-4`, by figure name.
         settings: config.json's values by dotted name.
     """
 
@@ -45,6 +47,7 @@ class RunView:
     verdicts: list[VerdictRow]
     counts: list[tuple[str, str, str, int]]
     figures: dict[str, dict[str, Any]]
+    published: dict[str, str]
     settings: list[tuple[str, str]]
 
 
@@ -68,21 +71,22 @@ def build_report(runs: Sequence[Path], to: Path) -> None:
 
 def _view(record: RunRecord, anchor: str) -> RunView:
     prose = Prose(record.story.numbers)
-    names = dict.fromkeys(block.name for block in record.story.blocks if isinstance(block, FigureBlock))
+    blocks = [block for block in record.story.blocks if isinstance(block, FigureBlock)]
     return RunView(
         anchor=anchor,
         record=record,
         prose=prose,
         verdicts=verdict_rows(record, prose),
         counts=verdict_counts(record),
-        figures={name: inline_figure(record.path / "figures", name) for name in names},
+        figures={block.name: inline_figure(record.path / "figures", block.name) for block in blocks},
+        published={block.name: block.published for block in blocks if block.published},
         settings=list(_flatten(record.config.config)),
     )
 
 
 def _render(views: list[RunView]) -> str:
-    drawn = [Markup(libraries())] if any(view.figures for view in views) else []
-    scripts = [*drawn, *map(asset, _scripts(views))]
+    drawn = any(view.figures for view in views)
+    scripts = [*([Markup(libraries())] if drawn else []), *map(asset, _scripts(views))]
     sources = [f"runs/{view.record.config.study}/{view.record.config.hash}" for view in views]
     return (
         environment()
@@ -90,7 +94,8 @@ def _render(views: list[RunView]) -> str:
         .render(
             runs=views,
             title=_title(views),
-            style=Markup("\n").join(map(asset, _styles(views))),
+            style=Markup("\n").join([Markup(style_sheet()), *map(asset, _styles(views))]),
+            colours=variables() if drawn else {},
             scripts=scripts,
             policy=content_security_policy(scripts),
             command=shlex.join(["hopscope", "report", *sources]),
@@ -100,7 +105,7 @@ def _render(views: list[RunView]) -> str:
 
 def _scripts(views: list[RunView]) -> list[str]:
     kinds = _kinds(views)
-    names = ["page.js"]
+    names = ["page.js", *(["charts.js"] if any(view.figures for view in views) else [])]
     if "explorer" in kinds:
         names += ["forward.js", "explorer.js"]
     if "circuit" in kinds:

@@ -23,7 +23,7 @@ from hopscope.runs import RunFolder
 from hopscope.runs.files import listed
 from hopscope.story.numbers import PageNumberFunctions
 from hopscope.story.text import DASH, Block, PageText
-from hopscope.story.values import ClaimFacts, ConfigurationFacts, MemberFacts
+from hopscope.story.values import ClaimFacts, ConfigurationFacts, MemberFacts, tally
 from hopscope.words import counted, symbol
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class PageFunctions(PageNumberFunctions):
         self._figures = {figure.name: figure for figure in figures}
         self._claims = [ClaimFacts.of(claim) for claim in ledger]
         self._drawn: set[str] = set()
+        self.lead: Block | None = None
 
     def names(self) -> dict[str, Any]:
         """Everything that a template may use, by name."""
@@ -70,7 +71,8 @@ class PageFunctions(PageNumberFunctions):
         functions = (
             self.estimate, self.value, self.share, self.last, self.learned, self.range, self.median, self.count,
             self.has, self.rows, self.number, self.floors, self.table, self.grid, self.settings, self.setting,
-            self.figure, self.figures, self.has_figure, self.verdicts, self.claim, counted, symbol,
+            self.answer, self.tally, self.figure, self.figures, self.has_figure, self.verdicts, self.claim,
+            counted, symbol,
         )  # fmt: skip
         return {
             **{function.__name__: function for function in functions},
@@ -115,6 +117,26 @@ class PageFunctions(PageNumberFunctions):
         }
 
     # Blocks.
+
+    def answer(self, chart: str | Sequence[str] = (), *, caller: Callable[[], str], **words: str) -> str:
+        """The lead of the page: the answer in at most three sentences, and the one chart that shows it.
+
+        It is called with a body: `{% call answer("loss") %} … {% endcall %}`.  The chart is not shown a second time.
+
+        Args:
+            chart: name of a figure, or several, of which the run's first is shown.
+            caller: Jinja's, which gives the body.
+            words: `caption` and `alt`, as in `figure`.
+        """
+        names = [chart] if isinstance(chart, str) else chart
+        found = next(filter(self.has_figure, names), None)
+        shown = None if found is None else self._figure(found, **words)
+        self.lead = {"text": self._text.story(" ".join(caller().split())), "figure": shown}
+        return ""
+
+    def tally(self) -> str:
+        """One sentence: how many claims came out how, and where those that are undecided point."""
+        return tally(self._claims)
 
     def table(
         self,
@@ -234,13 +256,18 @@ class PageFunctions(PageNumberFunctions):
             raise UserError(
                 f"figure: expected one of {listed(known) or 'none, for the study has none'}, found {name!r}"
             )
-        figure = self._figures[str(name)]
-        self._drawn.add(figure.name)
+        if self.lead and self.lead["figure"] and self.lead["figure"]["name"] == name:
+            return "\n\nThe chart at the top of this page belongs here.\n\n"
+        return self.block(self._figure(str(name), caption, alt))
+
+    def _figure(self, name: str, caption: str = "", alt: str = "") -> Block:
+        figure = self._figures[name]
+        self._drawn.add(name)
         words, text = figure.words(self._evidence, self._facts.floors)
-        return self.block({
-            "kind": "figure", "name": figure.name, "caption": self._text.story(caption or words),
+        return {
+            "kind": "figure", "name": name, "caption": self._text.story(caption or words),
             "alt": self._text.literal(alt or text),
-        })  # fmt: skip
+        }  # fmt: skip
 
     def figures(self) -> str:
         """Every figure that the template has not shown before."""
