@@ -1,18 +1,16 @@
 """One HTML file from run folders, and its pictures as files: no network, and the same folders give the same bytes."""
 
-import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
-from pydantic import JsonValue
-
 from hopscope.errors import UserError
 from hopscope.report.circuit_graph import write_circuit_picture
 from hopscope.report.circuits import CircuitBlock
+from hopscope.report.comparison import compared, flatten
 from hopscope.report.drawing import Say
 from hopscope.report.environment import asset, environment
 from hopscope.report.figures import figure_names, inline_figure, render_figure
@@ -80,19 +78,22 @@ def _view(record: RunRecord, anchor: str) -> RunView:
         counts=verdict_counts(record),
         figures={block.name: inline_figure(record.path / "figures", block.name) for block in blocks},
         published={block.name: block.published for block in blocks if block.published},
-        settings=list(_flatten(record.config.config)),
+        settings=list(flatten(record.config.config)),
     )
 
 
 def _render(views: list[RunView]) -> str:
-    drawn = any(view.figures for view in views)
-    scripts = [*([Markup(libraries())] if drawn else []), *map(asset, _scripts(views))]
+    records = [view.record for view in views]
+    comparison = compared(records, [view.verdicts for view in views]) if len(views) > 1 else None
+    drawn = any(view.figures for view in views) or bool(comparison and comparison.curves)
+    scripts = [*([Markup(libraries())] if drawn else []), *map(asset, _scripts(views, drawn))]
     sources = [f"runs/{view.record.config.study}/{view.record.config.hash}" for view in views]
     return (
         environment()
         .get_template("page.html")
         .render(
             runs=views,
+            comparison=comparison,
             title=_title(views),
             style=Markup("\n").join([Markup(style_sheet()), *map(asset, _styles(views))]),
             colours=variables() if drawn else {},
@@ -103,9 +104,9 @@ def _render(views: list[RunView]) -> str:
     )
 
 
-def _scripts(views: list[RunView]) -> list[str]:
+def _scripts(views: list[RunView], drawn: bool) -> list[str]:
     kinds = _kinds(views)
-    names = ["page.js", *(["charts.js"] if any(view.figures for view in views) else [])]
+    names = ["page.js", *(["charts.js"] if drawn else [])]
     if "explorer" in kinds:
         names += ["forward.js", "explorer.js"]
     if "circuit" in kinds:
@@ -125,14 +126,6 @@ def _title(views: list[RunView]) -> str:
     if len(views) > 1:
         return f"Hopscope: {len(views)} runs"
     return views[0].prose.plain(views[0].record.story.title)
-
-
-def _flatten(config: JsonValue, prefix: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(config, dict) and config:
-        for key, value in config.items():
-            yield from _flatten(value, f"{prefix}.{key}" if prefix else key)
-    else:
-        yield prefix, config if isinstance(config, str) else json.dumps(config, ensure_ascii=False)
 
 
 def render_all(run_path: Path, say: Say | None = None) -> list[Path]:

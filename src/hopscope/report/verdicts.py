@@ -8,8 +8,8 @@ from hopscope.claims import JudgedClaim, wording
 from hopscope.report.prose import Prose, tie
 from hopscope.report.record import ClaimWords, RunRecord
 
-MOST_VALUES = 2
-"""Values of a claim that its line shows; the others are folded with what decides it."""
+MOST_VALUES = 1
+"""Number of values of a claim that its line shows; the others are folded with what decides it."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from hopscope.runs import RunFolder
 from hopscope.runs.files import listed
 from hopscope.story.numbers import PageNumberFunctions
 from hopscope.story.text import DASH, Block, PageText
-from hopscope.story.values import ClaimFacts, ConfigurationFacts, MemberFacts, tally
+from hopscope.story.values import ClaimFacts, ConfigurationFacts, MemberFacts, claims_sentence
 from hopscope.words import counted, symbol
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class PageFunctions(PageNumberFunctions):
         self._claims = [ClaimFacts.of(claim) for claim in ledger]
         self._drawn: set[str] = set()
         self.lead: Block | None = None
+        self._own_words: set[str] = set()
 
     def names(self) -> dict[str, Any]:
         """Everything that a template may use, by name."""
@@ -71,7 +72,7 @@ class PageFunctions(PageNumberFunctions):
         functions = (
             self.estimate, self.value, self.share, self.last, self.learned, self.range, self.median, self.count,
             self.has, self.rows, self.number, self.floors, self.table, self.grid, self.settings, self.setting,
-            self.answer, self.tally, self.figure, self.figures, self.has_figure, self.verdicts, self.claim,
+            self.answer, self.claims_sentence, self.figure, self.figures, self.has_figure, self.verdicts, self.claim,
             counted, symbol,
         )  # fmt: skip
         return {
@@ -121,7 +122,8 @@ class PageFunctions(PageNumberFunctions):
     def answer(self, chart: str | Sequence[str] = (), *, caller: Callable[[], str], **words: str) -> str:
         """The lead of the page: the answer in at most three sentences, and the one chart that shows it.
 
-        It is called with a body: `{% call answer("loss") %} … {% endcall %}`.  The chart is not shown a second time.
+        It is called with a body: `{% call answer("loss") %} … {% endcall %}`.  The chart is not shown a second time:
+        where the page asks for it again, its words go to the lead if that has none.
 
         Args:
             chart: name of a figure, or several, of which the run's first is shown.
@@ -131,12 +133,13 @@ class PageFunctions(PageNumberFunctions):
         names = [chart] if isinstance(chart, str) else chart
         found = next(filter(self.has_figure, names), None)
         shown = None if found is None else self._figure(found, **words)
+        self._own_words = set(words)
         self.lead = {"text": self._text.story(" ".join(caller().split())), "figure": shown}
         return ""
 
-    def tally(self) -> str:
+    def claims_sentence(self) -> str:
         """One sentence: how many claims came out how, and where those that are undecided point."""
-        return tally(self._claims)
+        return claims_sentence(self._claims)
 
     def table(
         self,
@@ -256,8 +259,11 @@ class PageFunctions(PageNumberFunctions):
             raise UserError(
                 f"figure: expected one of {listed(known) or 'none, for the study has none'}, found {name!r}"
             )
-        if self.lead and self.lead["figure"] and self.lead["figure"]["name"] == name:
-            return "\n\nThe chart at the top of this page belongs here.\n\n"
+        first = self.lead and self.lead["figure"]
+        if first and first["name"] == name:
+            given = {"caption": self._text.story(caption), "alt": self._text.literal(alt)}
+            first.update({key: words for key, words in given.items() if words and key not in self._own_words})
+            return "\n\nThe chart of this stands at the top of the page.\n\n"
         return self.block(self._figure(str(name), caption, alt))
 
     def _figure(self, name: str, caption: str = "", alt: str = "") -> Block:

@@ -231,7 +231,7 @@ def _as_text(words: str) -> str:
     return _SPECIAL.sub(r"\\\1", words)
 
 
-def tally(claims: Iterable[ClaimFacts]) -> str:
+def claims_sentence(claims: Iterable[ClaimFacts]) -> str:
     """One sentence: how many claims came out how, and where those that are undecided point."""
     every = list(claims)
     of = Counter(claim.verdict for claim in every)

@@ -1,6 +1,6 @@
 "use strict";
-// Draws the charts of the page from the specifications that lie beside them: first those that can be seen, then, when
-// the browser is idle, those that are folded.  `data-page` says when the first are drawn, `data-charts` when all are.
+// Draws the charts of the page from the specifications that lie beside them: first those of the first two screens, then,
+// when the browser is idle, the others.  `data-page` says when the first are drawn, `data-charts` when all are.
 (() => {
   const element = globalThis.hopscopeElement;
   const colours = JSON.parse(document.getElementById("chart-colours").textContent);
@@ -126,6 +126,24 @@
     return Object.fromEntries(names.map((name) => [name, [...new Set(rows.map((row) => row[name]))].slice(0, 40)]));
   }
 
+  const options = {
+    mode: "vega-lite",
+    actions: false,
+    logLevel: 1,  // errors
+    ast: true,  // expressions are interpreted: the page's policy lets nothing become a script
+  };
+
+  // Vega-Lite's warnings are for authors, and it has no switch for them: that a series has no numbers is no fault here.
+  async function embedded(place, spec, more) {
+    const { warn } = console;
+    console.warn = () => {};
+    try {
+      return await vegaEmbed(place, spec, { ...options, ...more });
+    } finally {
+      console.warn = warn;
+    }
+  }
+
   const written = (chart) => JSON.parse(document.getElementById(chart.dataset.spec).textContent);
 
   // The room of a chart; one that is folded has the width of what it is folded into.
@@ -146,15 +164,11 @@
     const spec = themed(withLegends(fit(described, room, Boolean(chart.closest(".masthead"))), room));
     try {
       if (views.has(chart)) views.get(chart).finalize();
-      const made = await vegaEmbed(chart, spec, {
-        mode: "vega-lite", renderer: "svg", actions: false, tooltip: showMark,
-        logLevel: 1,  // errors: that a series has no numbers is no fault of the page
-        ast: true,  // expressions are interpreted: the page's policy lets nothing become a script
-      });
+      const made = await embedded(chart, spec, { renderer: "svg", tooltip: showMark });
       views.set(chart, made);
       // The drawing carries the description from here on; twice would be read out twice.
       chart.removeAttribute("aria-label");
-      chart.removeAttribute("role");
+      for (const each of chart.querySelectorAll("[role=graphics-symbol]:not([aria-label])")) each.removeAttribute("role");
       follow(chart, made.view);
       offer(chart);
     } catch (error) {
@@ -252,7 +266,7 @@
   }
 
   async function drawing(spec, kind) {
-    const { view } = await vegaEmbed(element("div"), spec, { mode: "vega-lite", actions: false, ast: true });
+    const { view } = await embedded(element("div"), spec, {});
     const address = await view.toImageURL(kind, 2);
     view.finalize();
     return address;
@@ -267,9 +281,10 @@
 
   async function start() {
     const charts = [...document.querySelectorAll(".chart[data-spec]")];
-    for (const chart of charts.filter((each) => !folded(each))) await attempt(chart);
+    const near = charts.filter((each) => !folded(each) && each.getBoundingClientRect().top < 2 * window.innerHeight);
+    for (const chart of near) await attempt(chart);
     document.documentElement.dataset.page = "ready";
-    for (const chart of charts.filter(folded)) {
+    for (const chart of charts.filter((each) => !near.includes(each)).sort((one, other) => folded(one) - folded(other))) {
       await rest();
       await attempt(chart);
     }
