@@ -47,12 +47,6 @@ class _Packed(Config):
         return self
 
 
-class PackedArray(_Packed):
-    """An array as base64 of little-endian float32 in row-major order."""
-
-    item_size: ClassVar[int] = 4
-
-
 class PackedBytes(_Packed):
     """An array as base64 of uint8 in row-major order."""
 
@@ -206,6 +200,7 @@ class CircuitView(Config):
         tokens: of the example sequence, in its order.
         checkpoints: training steps, ascending.
         partial: held-out partial loss of each target at each checkpoint.
+        measured: what these curves are, in a word or two, where they are no losses.
         plateau: partial loss of a model that reads by position alone, for a line.
         threshold: loss that the circuit may have.
         loss: of model, circuit and what stands beside it.
@@ -226,6 +221,7 @@ class CircuitView(Config):
     tokens: list[Token] = Field(min_length=1)
     checkpoints: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
     partial: dict[str, list[Loss]]
+    measured: str = "loss"
     plateau: Loss | None = None
     threshold: Loss
     loss: CircuitLoss

@@ -72,7 +72,7 @@ class PageFunctions(PageNumberFunctions):
         functions = (
             self.estimate, self.value, self.share, self.last, self.learned, self.range, self.median, self.count,
             self.has, self.rows, self.number, self.floors, self.table, self.grid, self.settings, self.setting,
-            self.answer, self.claims_sentence, self.figure, self.figures, self.has_figure, self.verdicts, self.claim,
+            self.answer, self.claims_sentence, self.figure, self.figures, self.figure_names, self.has_figure, self.verdicts, self.claim,
             counted, symbol,
         )  # fmt: skip
         return {
@@ -278,6 +278,10 @@ class PageFunctions(PageNumberFunctions):
     def figures(self) -> str:
         """Every figure that the template has not shown before."""
         return "".join(self.figure(name) for name in self._figures if name not in self._drawn)
+
+    def figure_names(self) -> list[str]:
+        """Names of the study's figures, in its own order."""
+        return list(self._figures)
 
     def has_figure(self, name: str) -> bool:
         """Whether the study has a figure of this name in this run."""
