@@ -272,7 +272,7 @@ class PageFunctions(PageNumberFunctions):
         words, text = figure.words(self._evidence, self._facts.floors)
         return {
             "kind": "figure", "name": name, "caption": self._text.story(caption or words),
-            "alt": self._text.literal(alt or text),
+            "alt": self._text.literal(alt or text), **({"published": figure.published} if figure.published else {}),
         }  # fmt: skip
 
     def figures(self) -> str:

@@ -22,7 +22,7 @@ def figures(config: LanguageModelConfig) -> tuple[Figure, ...]:
     if not config.model:
         return ()
     accuracy = Axis("accuracy, given an acceptable answer", SHARE, "%")
-    by_formulation = dots(BY_FORMULATION, partial(_by_formulation, config), accuracy)
+    by_formulation = dots(BY_FORMULATION, partial(_by_formulation, config), accuracy).answers("fig-2-left")
     by_depth = sweep(BY_DEPTH, partial(_by_depth, config), accuracy, marks=partial(_guess, config),
                      across=Axis("D, number of equations to go through"))  # fmt: skip
     followed = sweep(FOLLOWED, partial(_followed, config), Axis("share of wrong answers", format="%"),
