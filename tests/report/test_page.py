@@ -130,13 +130,18 @@ def test_a_claim_is_one_line_and_its_values_unfold(run_path):
 
     change_json(run_path / "claims.json", grow)
     page = words(build(run_path))
-    line, folded = re.search(r'<details class="ledger-entry.*?<summary>(.*?)</summary>(.*?)</details>', page, re.S).groups()
+    line, folded = re.search(
+        r'<details class="ledger-entry.*?<summary>(.*?)</summary>(.*?)</details>', page, re.S
+    ).groups()
     assert re.findall(r"<small>(kind \d)</small>", line) == ["kind 0"]
     assert "and 8 more" in line
     assert re.findall(r"<small>(kind \d)</small>", folded) == [f"kind {number}" for number in range(9)]
 
 
-LEAD = {"text": "It learned {floor} nats.", "figure": {"kind": "figure", "name": "attention", "alt": "Maps.", "caption": ""}}
+LEAD = {
+    "text": "It learned {floor} nats.",
+    "figure": {"kind": "figure", "name": "attention", "alt": "Maps.", "caption": ""},
+}
 
 
 def test_the_lead_stands_before_the_sections(run_path):
@@ -158,7 +163,9 @@ def test_a_layer_of_numbers_is_folded(run_path):
 
 def test_a_large_table_is_folded(run_path):
     def grow(story):
-        table = next(block for section in story["sections"] for block in section["blocks"] if block["kind"] == "table")
+        table = next(
+            block for section in story["sections"] for block in section["blocks"] if block["kind"] == "table"
+        )
         table["rows"] = [table["rows"][0]] * 31
 
     assert 'class="fold"' not in words(build(run_path))

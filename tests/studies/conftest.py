@@ -17,7 +17,9 @@ def check_lead(story: dict[str, Any]) -> None:
     text = re.sub(r"\{n\d+\}", "0", lead["text"])
     assert 1 <= len(re.findall(r"[.!?](?= [A-Z0-9*]|$)", text)) <= MOST_SENTENCES, text
     assert text.endswith(".") and not re.search(r"\b(nan|inf|None)\b|no value|  ", text), text
-    figures = [block for section in story["sections"] for block in section["blocks"] if block["kind"] == "figure"]
+    figures = [
+        block for section in story["sections"] for block in section["blocks"] if block["kind"] == "figure"
+    ]
     assert lead["figure"] is not None or not figures, text
 
 

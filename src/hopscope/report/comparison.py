@@ -72,10 +72,17 @@ def run_names(records: Sequence[RunRecord]) -> list[str]:
     """A short name for each run, such as `depth laptop 5748109b`; only what tells runs apart is in it."""
     several = len({record.config.study for record in records}) > 1
     named = [
-        " ".join(filter(None, [record.config.study if several else "", record.config.preset or "", record.config.hash[:8]]))
+        " ".join(
+            filter(
+                None,
+                [record.config.study if several else "", record.config.preset or "", record.config.hash[:8]],
+            )
+        )
         for record in records
     ]
-    return [f"{name} ({place})" if named.count(name) > 1 else name for place, name in enumerate(named, start=1)]
+    return [
+        f"{name} ({place})" if named.count(name) > 1 else name for place, name in enumerate(named, start=1)
+    ]
 
 
 def flatten(config: JsonValue, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -94,7 +101,9 @@ def differences(settings: Sequence[Mapping[str, str]]) -> list[tuple[str, list[s
     return [(name, found) for name, found in values.items() if len(set(found)) > 1]
 
 
-def _claims(records: Sequence[RunRecord], verdicts: Sequence[Sequence[VerdictRow]]) -> Iterator[ClaimsOfStudy]:
+def _claims(
+    records: Sequence[RunRecord], verdicts: Sequence[Sequence[VerdictRow]]
+) -> Iterator[ClaimsOfStudy]:
     for study in dict.fromkeys(record.config.study for record in records):
         places = [place for place, record in enumerate(records) if record.config.study == study]
         by_id = [{row.claim.id: row for row in verdicts[place]} for place in places]
@@ -128,9 +137,10 @@ def _curves(names: Sequence[str], records: Sequence[RunRecord]) -> dict[str, Any
         "mark": {"type": "line"},
         "encoding": {
             "x": {"field": "step", "type": "quantitative", "title": "training step", "axis": {"format": "~s"}},
-            "y": {"field": _METRIC, "type": "quantitative", "title": "held-out loss, mean over seeds", "scale": {"zero": False}},
-            "color": {"field": "run", "type": "nominal", "sort": None, "legend": {"title": None, "orient": "top", "labelLimit": 0},
-                      "scale": {"domain": list(names)}},
+            "y": {"field": _METRIC, "type": "quantitative", "title": "held-out loss, mean over seeds",
+                  "scale": {"zero": False}},
+            "color": {"field": "run", "type": "nominal", "sort": None, "scale": {"domain": list(names)},
+                      "legend": {"title": None, "orient": "top", "labelLimit": 0}},
             "detail": [{"field": "configuration", "type": "nominal"}],
             "tooltip": [{"field": name, "type": "nominal"} for name in ("run", "configuration")]
             + [{"field": name, "type": "quantitative"} for name in ("step", _METRIC)],

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
+
 from hopscope.errors import UserError
 from hopscope.report.circuit_graph import write_circuit_picture
 from hopscope.report.circuits import CircuitBlock

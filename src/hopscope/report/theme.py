@@ -97,11 +97,10 @@ def with_theme(spec: dict[str, Any]) -> dict[str, Any]:
 def style_sheet() -> str:
     """CSS that gives every role its colour: light, dark where the reader's theme is, and light on paper."""
     light, dark = (
-        " ".join(f"--chart-{role}: {colour};" for role, colour in colours.items()) for colours in (LIGHT, DARK)
+        " ".join(f"--chart-{role}: {colour};" for role, colour in colours.items())
+        for colours in (LIGHT, DARK)
     )
-    return (
-        f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{_ON_PAPER}"
-    )
+    return f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{_ON_PAPER}"
 
 
 def variables() -> dict[str, str]:
@@ -111,9 +110,10 @@ def variables() -> dict[str, str]:
 
 
 # Grey paper has no colours: lines of a colour have a dash of their own there.
-_ON_PAPER = "@media print {\n%s\n}\n" % "\n".join(
-    f'.chart path[stroke="var(--chart-series-{place})"] {{ stroke-dasharray: {dash}; }}'
-    for place, dash in enumerate(("7 3", "2 2", "9 3 2 3", "5 2 1 2 1 2", "12 4", "4 4"), start=2)
+_DASHES = ("7 3", "2 2", "9 3 2 3", "5 2 1 2 1 2", "12 4", "4 4")
+_ON_PAPER = "\n".join(
+    f'@media print {{ .chart path[stroke="var(--chart-series-{place})"] {{ stroke-dasharray: {dash}; }} }}'
+    for place, dash in enumerate(_DASHES, start=2)
 )
 
 

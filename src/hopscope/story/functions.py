@@ -72,8 +72,8 @@ class PageFunctions(PageNumberFunctions):
         functions = (
             self.estimate, self.value, self.share, self.last, self.learned, self.range, self.median, self.count,
             self.has, self.rows, self.number, self.floors, self.table, self.grid, self.settings, self.setting,
-            self.answer, self.claims_sentence, self.figure, self.figures, self.figure_names, self.has_figure, self.verdicts, self.claim,
-            counted, symbol,
+            self.answer, self.claims_sentence, self.figure, self.figures, self.figure_names, self.has_figure,
+            self.verdicts, self.claim, counted, symbol,
         )  # fmt: skip
         return {
             **{function.__name__: function for function in functions},

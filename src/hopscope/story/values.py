@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 _SPECIAL = re.compile(r"([*_`\[\]<>])")
 
-_POINTS = {"agrees": ("agrees", "agree"), "disagrees": ("disagrees", "disagree"), "mixed": ("is mixed", "are mixed")}
+_POINTS = {
+    "agrees": ("agrees", "agree"),
+    "disagrees": ("disagrees", "disagree"),
+    "mixed": ("is mixed", "are mixed"),
+}
 """Where an undecided claim points, and how it is said of one and of several."""
 
 
@@ -236,11 +240,14 @@ def claims_sentence(claims: Iterable[ClaimFacts]) -> str:
     every = list(claims)
     of = Counter(claim.verdict for claim in every)
     points = Counter(claim.leaning for claim in every if claim.verdict == "inconclusive")
-    so_far = _and(f"{points[each]} {words[points[each] > 1]}" for each, words in _POINTS.items() if points[each])
+    so_far = _and(
+        f"{points[each]} {words[points[each] > 1]}" for each, words in _POINTS.items() if points[each]
+    )
     parts = [
         f"reproduces {of['reproduced']}" * (of["reproduced"] > 0),
         f"refutes {of['refuted']}" * (of["refuted"] > 0),
-        f"leaves {of['inconclusive']} undecided{f' ({so_far} so far)' * bool(so_far)}" * (of["inconclusive"] > 0),
+        f"leaves {of['inconclusive']} undecided{f' ({so_far} so far)' * bool(so_far)}"
+        * (of["inconclusive"] > 0),
         f"does not judge {of['not run']}" * (of["not run"] > 0),
     ]
     if not every:
