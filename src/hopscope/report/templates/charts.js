@@ -112,10 +112,11 @@
       [key, key === "data" || key === "config" ? value : walk(value)]));
     if (!narrow) return own;
     const config = own.config || {};
+    const stacked = { direction: "vertical", anchor: "start" };
     return { ...own, config: { ...config,
-      legend: { ...config.legend, orient: "bottom" },
+      legend: { ...config.legend, orient: "bottom", layout: { bottom: stacked, top: stacked } },
       axis: { ...config.axis, labelLimit: 110, titleLimit: Math.max(180, room - 60) },
-      axisX: { ...config.axisX, labelOverlap: true },
+      axisX: { ...config.axisX, labelOverlap: true, titleAnchor: "end", titleLimit: room - 20 },
       header: { ...config.header, labelLimit: room - 40 } } };
   }
 
