@@ -71,18 +71,24 @@ def test_the_comparison_notices_edits_that_do_nothing(forward_cases):
         forward_cases.compare(evaluate(RUN, cases))
 
 
-@pytest.mark.parametrize(("name", "shape"), [("readout.bias", "shape 13,"), ("final_norm.weight", "shape 17,")])
+@pytest.mark.parametrize(
+    ("name", "shape"), [("readout.bias", "shape 13,"), ("final_norm.weight", "shape 17,")]
+)
 def test_a_missing_weight_is_named(forward_cases, name, shape):
     (case, *_) = [case for case in forward_cases.cases() if case["name"].startswith("pre, no MLP")]
     case["layout"] = [["other" if each == name else each, size] for each, size in case["layout"]]
-    body = f"const each = input; try {{ {LOADED}; return 'loaded'; }} catch (error) {{ return error.message; }}"
+    body = (
+        f"const each = input; try {{ {LOADED}; return 'loaded'; }} catch (error) {{ return error.message; }}"
+    )
     assert all(part in evaluate(body, case) for part in (name, shape, "null"))
 
 
 def test_too_few_weights_are_refused(forward_cases):
     case = forward_cases.cases()[0]
     case["weights"] = case["weights"][:-16]
-    body = f"const each = input; try {{ {LOADED}; return 'loaded'; }} catch (error) {{ return error.message; }}"
+    body = (
+        f"const each = input; try {{ {LOADED}; return 'loaded'; }} catch (error) {{ return error.message; }}"
+    )
     assert "weights: expected" in evaluate(body, case)
 
 
@@ -120,5 +126,3 @@ def test_sequences_are_read_as_python_reads_them():
     expected = [None if refused(**each) else read(**each) for each in asked]
     assert 100 < sum(each is None for each in expected) < len(asked) - 100
     assert evaluate(body, asked) == expected
-
-

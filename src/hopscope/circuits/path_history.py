@@ -108,7 +108,9 @@ def _path_of(found: Mapping[str, Any], attention: Sequence[float]) -> PathHistor
         target=found["target_role"] or "",
         rule=found["rule"],
         attention=tuple(attention),
-        needed_for=None if not _NUMBERED.search(found["needed_for"] or "") else number_of(found["needed_for"]),
+        needed_for=None
+        if not _NUMBERED.search(found["needed_for"] or "")
+        else number_of(found["needed_for"]),
         mean_attention=found["mean_attention"],
         carries=tuple(found["carries"]),
         removed=found["loss_if_removed"],

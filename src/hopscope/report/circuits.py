@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -27,17 +27,15 @@ UNNAMED = ("any", "all", "itself")
 _TWO = re.compile(r"(.+) (\d+)% \+ (.+)")
 
 
-class _Packed(Config):
-    """An array in row-major order, `item_size` bytes for each number."""
-
-    item_size: ClassVar[int]
+class PackedBytes(Config):
+    """An array as base64 of uint8 in row-major order."""
 
     shape: list[Annotated[int, Field(ge=1)]]
     data: str
 
     @model_validator(mode="after")
     def _fills_its_shape(self) -> Self:
-        expected = self.item_size * math.prod(self.shape)
+        expected = math.prod(self.shape)
         try:
             found = len(base64.b64decode(self.data, validate=True))
         except binascii.Error:
@@ -45,12 +43,6 @@ class _Packed(Config):
         if found != expected:
             raise ValueError(f"{expected} bytes for the shape {self.shape}, not {found}")
         return self
-
-
-class PackedBytes(_Packed):
-    """An array as base64 of uint8 in row-major order."""
-
-    item_size: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,10 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from hopscope.config import Config
+from hopscope.errors import UserError
 from hopscope.runs import UnitFolder
 from hopscope.runs.arrays import Array
+from hopscope.runs.files import listed
 
 MOST_CHARACTERS = 1_500_000
 """Of all weights on a page, as text: with its charts' library a page stays below 3 MB."""
@@ -50,7 +52,7 @@ class ExplorerConfig(Config):
 
 
 class ExplorerShape(Config):
-    """A shape of models: its configuration, and name and shape of every weight in the order in which they are packed."""
+    """A shape of models: its configuration, and name and shape of every weight in the order of packing."""
 
     config: ExplorerConfig
     layout: list[tuple[str, list[int]]]
@@ -95,7 +97,7 @@ class ExplorerTask(Config):
 
 
 class ExplorerModel(Config):
-    """A member: its name within its configuration, and where its weights are in the run."""
+    """A member: what it is called, its configuration, and where its weights are in the run."""
 
     name: str
     configuration: str
@@ -148,7 +150,9 @@ class ExplorerBlock(Config):
         for model in self.models:
             for name, end in ends.items():
                 if getattr(model, name) >= end:
-                    raise ValueError(f"{name} below {end}, not {getattr(model, name)}, of member {model.member}")
+                    raise ValueError(
+                        f"{name} below {end}, not {getattr(model, name)}, of member {model.member}"
+                    )
         if (self.start is None) == bool(self.models):
             raise ValueError("where to begin, if and only if there are models")
         if self.start is not None and self.start.model >= len(self.models):
@@ -178,10 +182,19 @@ def explorer_payload(run: Path, block: ExplorerBlock, members: Sequence[int] = (
         of a member that is not, or else of the first.
 
     Raises:
+        UserError: a member that is asked for has no weights.
         CheckpointDamaged: a checkpoint cannot be trusted.
     """
+    if block.start is None:
+        return None
+    known = [model.member for model in block.models]
+    for member in members:
+        if member not in known:
+            raise UserError(
+                f"{run}: expected members with weights to explore, {listed(known)}, found {member}; choose one of them"
+            )
     held = list(_held(run, block, members))
-    if not held or block.start is None:
+    if not held:
         return None
     weights: dict[int, dict[int, str]] = {each.model.member: {} for each in held}
     for each in held:
@@ -215,11 +228,7 @@ def explorer_payload(run: Path, block: ExplorerBlock, members: Sequence[int] = (
 
 def _words(held: Sequence[_Held], models: int) -> str:
     """What is on the page, in a sentence."""
-    checkpoints = ", ".join(
-        f"{len(each.steps)} of {' '.join(filter(None, (each.model.configuration + ',', each.model.name)))}".replace(" ,", "")
-        for each in held
-        if len(each.steps) > 1
-    )
+    checkpoints = ", ".join(f"{len(each.steps)} of {each.model.name}" for each in held if len(each.steps) > 1)
     more = f": {checkpoints}; of the others the last" if checkpoints else "; of each the last"
     return f"Here are {len(held)} of {models} models, with their checkpoints{more}."
 
@@ -236,7 +245,9 @@ def _unit(run: Path, model: ExplorerModel) -> UnitFolder:
 
 def _held(run: Path, block: ExplorerBlock, members: Sequence[int]) -> Iterator[_Held]:
     """The members that fit, the first one first, each with its checkpoints."""
-    steps = {at: [step for step, _ in _unit(run, model).checkpoints()] for at, model in enumerate(block.models)}
+    steps = {
+        at: [step for step, _ in _unit(run, model).checkpoints()] for at, model in enumerate(block.models)
+    }
     cost = [_CHARACTERS * block.shapes[model.shape].size for model in block.models]
     order = _order(block, members)
     taken: dict[int, int] = {}
@@ -256,9 +267,9 @@ def _held(run: Path, block: ExplorerBlock, members: Sequence[int]) -> Iterator[_
 def _order(block: ExplorerBlock, members: Sequence[int]) -> list[tuple[int, int]]:
     """Models with the number of checkpoints that each may have by then, the most wanted first."""
     known = {model.member: at for at, model in enumerate(block.models)}
-    asked = [known[member] for member in members if member in known]
-    first = asked[0] if asked else 0 if block.start is None else block.start.model
-    others, seen = [], {block.models[first].configuration} if block.models else set()
+    asked = [known[member] for member in members]
+    first = asked[0] if asked or block.start is None else block.start.model
+    others, seen = [], {block.models[first].configuration}
     for at, model in enumerate(block.models):
         if model.configuration not in seen:
             seen.add(model.configuration)

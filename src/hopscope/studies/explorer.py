@@ -1,6 +1,7 @@
 """What the page's explorer may show of a run: its members, the samples to put to them, and where a reader begins.
 
-The weights are not part of this: the page takes them from the checkpoints when it is built (`hopscope.report.explorer`).
+The weights are not part of this: the page takes them from the checkpoints when it is built
+(`hopscope.report.explorer`).
 Torch is loaded when there is something to explore.
 """
 
@@ -48,7 +49,7 @@ class Explorer:
         Args:
             page: the page.
             task_of: the task of a unit, with which samples are drawn.
-            examples: samples of the study's own choice for a unit, in place of held-out ones; as `_examples` gives them.
+            examples: samples of the study's own choice for a unit, as `_examples` gives them; by default held-out ones.
             more: further fields of every task of the block.
         """
         self._page, self._task_of, self._own_examples, self._more = page, task_of, examples, dict(more or {})
@@ -87,7 +88,7 @@ class Explorer:
     # Members.
 
     def _jobs(self) -> dict[int, tuple[TrainJob, int, str]]:
-        """Of each member that has weights, in the order in which they are listed: its job, its place there, its unit."""
+        """Of each member that has weights, in the order of the list: its job, its place there, its unit."""
         units = {unit.hash: unit for unit in self._page.run.units}
         with_weights = {name: job_of(unit) for name, unit in units.items() if unit.checkpoints()}
         records = [
@@ -115,7 +116,7 @@ class Explorer:
         if shape not in self._shapes:
             self._shapes.append(shape)
         return {
-            "name": f"seed {evidence.seeds.get(member, member)}",
+            "name": str(self._page.member(member)),
             "configuration": evidence.configurations.get(member, job.label),
             "member": member,
             "unit": unit,
@@ -135,7 +136,7 @@ class Explorer:
         """The model that a reader meets first."""
         if first is not None:
             return next((at for at, each in enumerate(models) if each["configuration"] == first), 0)
-        fallen = {member: math.inf for member in (each["member"] for each in models)}
+        fallen = dict.fromkeys((each["member"] for each in models), math.inf)
         if "loss" in self._page.evidence:
             curve = self._page.evidence.curve("loss")
             for member in set(curve.columns) & set(fallen):
@@ -182,10 +183,12 @@ class Explorer:
             task = self._task_of(job)
             batch = task.evaluation(PROBED, annotate=False)
             some = batch.take(slice(0, PROBED))
-            costs = _costs(ensemble, some.inputs, some.targets[:, :, -1]).mean(1)
-            start["layer"], start["head"] = divmod(int(costs.argmax()), job.model.heads)
-            of_examples = _costs(ensemble, inputs, targets[:, :, -1])[int(costs.argmax())]
-            start["example"] = whole[int(of_examples.argmax())]
+            costs, _ = _costs(ensemble, some.inputs, some.targets[:, :, -1])
+            most = int(costs.mean(1).argmax())
+            start["layer"], start["head"] = divmod(most, job.model.heads)
+            # An example that the model answers well, and not without this head.
+            costs, clean = _costs(ensemble, inputs, targets[:, :, -1])
+            start["example"] = whole[int((costs[most] - clean).argmax())]
         return start
 
 
@@ -198,7 +201,7 @@ def _written(write: Callable[[int], str], token: int) -> str:
 
 
 def _examples(task: "TaskOnDevice") -> list[dict[str, Any]]:
-    """Held-out samples: `name`; `size`, the number of positions; `inputs` and `targets`; `roles`, in words by position."""
+    """Held-out samples: `name`; `size`, the number of positions; `inputs`, `targets`; `roles` in words, by position."""
     batch = task.evaluation(EXAMPLES).take(slice(0, EXAMPLES))
     roles = _role_words(task, batch)
     return [
@@ -248,7 +251,7 @@ def _role_words(task: "TaskOnDevice", batch: "Batch") -> list[list[str]]:
         columns = [(name, batch.roles[name][0, sample].tolist()) for name in known]
         found.append(
             [
-                " ".join(word for name, values in columns if (word := _word(words.get(name), values[at])))
+                " ".join(word for name, values in columns if (word := _word(name, values[at], words)))
                 or f"place {at + 1}"
                 for at in range(positions)
             ]
@@ -256,14 +259,17 @@ def _role_words(task: "TaskOnDevice", batch: "Batch") -> list[list[str]]:
     return found
 
 
-def _word(words: Sequence[str] | None, value: int) -> str:
-    if words is None:
-        return str(value) if value > 0 else ""
-    return words[value]
+def _word(name: str, value: int, words: Mapping[str, Sequence[str]]) -> str:
+    """A role in words; a number stands alone where other words say what it counts, as in `second 2`."""
+    if name in words:
+        return words[name][value]
+    if not words:
+        return f"{name} {value}"
+    return str(value) if value > 0 else ""
 
 
-def _costs(model: "Transformer", inputs: "Tensor", targets: "Tensor") -> "Tensor":
-    """Rise of the loss at the last readout without each head, `[head, sample]`, layer by layer."""
+def _costs(model: "Transformer", inputs: "Tensor", targets: "Tensor") -> "tuple[Tensor, Tensor]":
+    """Rise of the loss at the last readout without each head, `[head, sample]`, layer by layer; and that loss."""
     import torch
     from torch.nn import functional
 
@@ -285,4 +291,4 @@ def _costs(model: "Transformer", inputs: "Tensor", targets: "Tensor") -> "Tensor
             for layer in range(model.config.layers)
             for head in range(model.config.heads)
         ]
-    return torch.stack(removed) - clean
+    return torch.stack(removed) - clean, clean

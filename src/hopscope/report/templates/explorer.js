@@ -88,7 +88,7 @@
           groups.set(model.configuration, element("optgroup", { label: model.configuration || "models" }));
           this.chooser.append(groups.get(model.configuration));
         }
-        groups.get(model.configuration).append(element("option", { value: at }, `${model.configuration}, ${model.name}`.replace(/^, /, "")));
+        groups.get(model.configuration).append(element("option", { value: at }, model.name));
       });
       this.heads = element("select", { name: "head" });
       this.slider = element("input", { type: "range", name: "checkpoint", min: 0, step: 1 });
@@ -217,8 +217,7 @@
       const key = shares.reduce((best, share, at) => (share > shares[best] ? at : best), 0);
       const step = this.model.checkpoints[this.checkpoint].step.toLocaleString("en");
       const reads = shares[key] > 0 ? `gives most of its attention, ${shares[key].toFixed(2)}, to ${this.named(key)}` : "attends to nothing";
-      const name = [this.model.configuration, this.model.name].filter(Boolean).join(", ");
-      const start = `${name}, step ${step}. In head ${this.layer}.${this.head}, row ${this.named(row)} ${reads}.`;
+      const start = `${this.model.name}, step ${step}. In head ${this.layer}.${this.head}, row ${this.named(row)} ${reads}.`;
       if (!answer) return start;
       const right = answer.right === null ? "" : answer.right ? ", which is right" : `; right would be ${answer.target}`;
       const was = before && before.said !== answer.said ? ` Without the edits: ${before.said}.` : "";
@@ -228,7 +227,7 @@
     point(cell) {
       if (!this.shown || !this.explorer.read) return;
       const share = cell && this.shown[cell.row]?.[cell.key];
-      this.cell.textContent = !cell ? "Rows read, columns are read. Point at a cell for its weight; choose a row to see its answer."
+      this.cell.textContent = !cell ? "Rows read, columns are read; the darker, the more (by its square root). Point at a cell for its weight; choose a row to see its answer."
         : share === undefined ? `${this.named(cell.row)} cannot see ${this.named(cell.key)}, which comes later`
         : `${this.named(cell.row)} reads ${this.named(cell.key)}: ${share.toFixed(3)}`;
     }

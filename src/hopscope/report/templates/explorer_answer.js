@@ -122,7 +122,7 @@ globalThis.hopscopeAnswer = (() => {
       return { target: target.symbol, best: nearest(part, symbols), error: wanted ? distance(part, wanted) : null };
     });
     const now = read(predicted), before = clean && read(clean);
-    const name = at => (task.parts[at] ?? `part ${at + 1}`).replace(/^step_/, "x").replace(/\d/g, digit => "₀₁₂₃₄₅₆₇₈₉"[digit]);
+    const name = at => (task.parts[at] ?? `${at + 1}.`).replace(/^step_(\d+)$/, (_, step) => `x${step.replace(/\d/g, digit => "₀₁₂₃₄₅₆₇₈₉"[digit])}`);
     const columns = ["asked", "", clean ? "error, edited" : "error", ...(clean ? ["as it is"] : []), "nearest symbol"];
     const known = now.filter(each => each.error !== null);
     return {

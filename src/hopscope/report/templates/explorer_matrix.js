@@ -1,7 +1,7 @@
 "use strict";
 // The attention matrix of one head on a canvas: rows read, columns are read; the chosen row is framed.
 globalThis.hopscopeMatrix = (() => {
-  const SMALLEST = 6, LARGEST = 30, LETTERS = 11;
+  const SMALLEST = 6, LARGEST = 40, LETTERS = 11;
 
   const colour = (node, name) => getComputedStyle(node).getPropertyValue(name).trim();
 
@@ -67,7 +67,7 @@ globalThis.hopscopeMatrix = (() => {
       pattern.forEach((shares, query) => shares.forEach((share, key) => {
         context.fillStyle = colour(canvas, "--raised");
         context.fillRect(left + key * size, top + query * size, size, size);
-        context.globalAlpha = Math.min(1, Math.max(0, share));
+        context.globalAlpha = Math.sqrt(Math.min(1, Math.max(0, share)));
         context.fillStyle = colour(canvas, changed.includes(query) ? "--y" : "--x");
         context.fillRect(left + key * size, top + query * size, size, size);
         context.globalAlpha = 1;
@@ -85,7 +85,8 @@ globalThis.hopscopeMatrix = (() => {
       context.textBaseline = "middle";
       const marked = at => at === row || this.at?.row === at;
       before.forEach((word, at) => {
-        if (at % step && !marked(at)) return;
+        const crowded = (at % step || [row, this.at?.row].some(other => Math.abs(at - other) < step)) && !marked(at);
+        if (crowded) return;
         context.fillStyle = colour(this.canvas, marked(at) ? "--ink" : "--quiet");
         context.textAlign = "right";
         context.fillText(word, left - 5, top + (at + 0.5) * size, left - 6);

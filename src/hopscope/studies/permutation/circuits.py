@@ -42,7 +42,12 @@ def files(config: PermutationStudyConfig, job: TrainJob) -> dict[str, str]:
 
 
 def analyse(
-    config: PermutationStudyConfig, unit: UnitFolder, job: TrainJob, task: Any, budget: "TimeBudget", device: str
+    config: PermutationStudyConfig,
+    unit: UnitFolder,
+    job: TrainJob,
+    task: Any,
+    budget: "TimeBudget",
+    device: str,
 ) -> None:
     """Read and follow the first member of a unit; errors as of `follow_members`."""
 
@@ -78,7 +83,8 @@ class Member(MemberHistory):
     def shown_losses(self) -> dict[str, Curve]:
         """Share of wrong answers through training, by skill."""
         return {
-            skill: (steps, [1.0 - value for value in values]) for skill, (steps, values) in self.scores.items()
+            skill: (steps, [1.0 - value for value in values])
+            for skill, (steps, values) in self.scores.items()
         }
 
     @property

@@ -190,7 +190,8 @@ def _explorer(page: PageFunctions, config: PermutationStudyConfig) -> Explorer:
                 "size": min(len(tokens), length),
                 "inputs": list(tokens)[:length],
                 "targets": [
-                    -1 if each.target is None else each.target for each in read_sequence(tokens, values).questions
+                    -1 if each.target is None else each.target
+                    for each in read_sequence(tokens, values).questions
                 ],
                 "roles": [f"{'xy'[at % 2]} {at // 2 + 1}" for at in range(min(len(tokens), length))],
             }
