@@ -246,7 +246,7 @@ def claims_sentence(claims: Iterable[ClaimFacts]) -> str:
     parts = [
         f"reproduces {of['reproduced']}" * (of["reproduced"] > 0),
         f"refutes {of['refuted']}" * (of["refuted"] > 0),
-        f"leaves {of['inconclusive']} undecided{f' ({so_far} so far)' * bool(so_far)}"
+        f"leaves {of['inconclusive']} inconclusive{f' ({so_far} so far)' * bool(so_far)}"
         * (of["inconclusive"] > 0),
         f"does not judge {of['not run']}" * (of["not run"] > 0),
     ]
