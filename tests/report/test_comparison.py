@@ -53,4 +53,4 @@ def test_the_same_run_twice_has_two_names(run_path):
 
 
 def test_one_run_is_not_compared(run_path, tmp_path):
-    assert "side by side" not in page_of(tmp_path, run_path)
+    assert "runs, side by side" not in page_of(tmp_path, run_path)
