@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.zoo.planted_permutations import planted_permutations
+from hopscope.zoo.permutations import planted_permutations
 
 import hopscope as hs
 from hopscope.circuits.any_task import AnyTask, PartsCriterion

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from tests.zoo.planted_permutations import planted_permutations
+from hopscope.zoo.permutations import planted_permutations
 
 import hopscope as library
 from hopscope.circuits import record

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.circuits.plain import predictions
-from tests.zoo.planted_permutations import PlantedPermutation, Read, planted_permutations
+from hopscope.zoo.permutations import PlantedPermutation, Read, planted_permutations
 
 from hopscope.circuits.built_in_tasks import SKILLS, PermutationCircuits, PermutationSkills
 from hopscope.circuits.config import NOT_LEARNED, READ, ReaderConfig
