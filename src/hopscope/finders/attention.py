@@ -1,0 +1,31 @@
+"""Thresholds on attention: a head counts if its rows mostly look at single other tokens.
+
+Nothing is ablated.  The mass of a head is the mean over rows of the largest weight that a row gives to a token other
+than itself.  Rows that see no other token are left out.  An edge has the lesser mass of its two ends, and is in the
+circuit if that is at least one half.
+"""
+
+from typing import Any
+
+import torch
+
+from hopscope.finders.circuit_file import ScoredEdge
+from hopscope.finders.edges import FINDING, Budget, Head, edges_of
+from hopscope.models.transformer import Transformer
+
+THRESHOLD = 0.5
+
+
+def attention_mass(model: Transformer, task: Any, budget: Budget) -> list[ScoredEdge]:
+    """Edges between heads that attend sharply."""
+    batch = task.sample(torch.tensor([budget.seed]), "circuit", FINDING, budget.samples)
+    cache = model.member(0).cache(batch.inputs[0])
+    mass: dict[Head, float] = {}
+    for layer, pattern in enumerate(cache.patterns):
+        others = pattern.masked_fill(torch.eye(pattern.shape[-1], dtype=torch.bool), 0.0).amax(-1)
+        rows = others[:, :, 1:] if model.config.causal else others
+        mass |= {(layer, head): float(rows[:, head].mean()) for head in range(model.config.heads)}
+    scores = {edge: min(mass[head] for head in edge.heads) for edge in edges_of(model.config)}
+    return [
+        ScoredEdge(edge=str(edge), score=score, in_circuit=score >= THRESHOLD) for edge, score in scores.items()
+    ]
