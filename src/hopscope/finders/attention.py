@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from hopscope.finders.circuit_file import ScoredEdge
-from hopscope.finders.edges import FINDING, Budget, Head, edges_of
+from hopscope.finders.edges import Budget, Head, Patching, edges_of
 from hopscope.models.transformer import Transformer
 
 THRESHOLD = 0.5
@@ -18,8 +18,8 @@ THRESHOLD = 0.5
 
 def attention_mass(model: Transformer, task: Any, budget: Budget) -> list[ScoredEdge]:
     """Edges between heads that attend sharply."""
-    batch = task.sample(torch.tensor([budget.seed]), "circuit", FINDING, budget.samples)
-    cache = model.member(0).cache(batch.inputs[0])
+    patching = Patching.drawn(model, task, budget)
+    cache = patching.module.cache(patching.batch.inputs[0])
     mass: dict[Head, float] = {}
     for layer, pattern in enumerate(cache.patterns):
         others = pattern.masked_fill(torch.eye(pattern.shape[-1], dtype=torch.bool), 0.0).amax(-1)

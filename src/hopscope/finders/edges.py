@@ -21,6 +21,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from hopscope.circuits.built_in_tasks import ReadTask, circuit_task_of
+from hopscope.circuits.circuit_task import Use
 from hopscope.models.config import TransformerConfig
 from hopscope.models.member import Block, MemberTransformer
 from hopscope.models.transformer import Transformer
@@ -121,8 +123,10 @@ class Budget:
     seed: int = 0
 
 
-FINDING, SCORING, PROVING = 1000, 1001, 1002
-"""Steps of the stream `circuit` that samples come from: for finders, for scores, and for the truth."""
+FINDING: Use = "search"
+SCORING: Use = "report"
+PROVING: Use = "check"
+"""Which of the sequences that circuits are read on serve what: finders, scores, and the proof of the truth."""
 
 
 class Patching:
@@ -149,9 +153,10 @@ class Patching:
         self.others = [heads.roll(1, 1) for heads in self.clean]
 
     @classmethod
-    def drawn(cls, model: Transformer, task: Any, budget: Budget, step: int = FINDING) -> "Patching":
-        """The model on samples of its task, a pure function of the budget and the step."""
-        return cls(model, task, task.sample(torch.tensor([budget.seed]), "circuit", step, budget.samples))
+    def drawn(cls, model: Transformer, task: ReadTask, budget: Budget, use: Use = FINDING) -> "Patching":
+        """The model on samples of its task: the sequences that the reader would see, of each sort so many."""
+        found = circuit_task_of(task)
+        return cls(found.model(model), found.task, found.batch(budget.seed, budget.samples, use))
 
     def embed(self, inputs: Tensor) -> Tensor:
         """The stream before the first layer `[batch, position, width]`."""
@@ -167,7 +172,9 @@ class Patching:
 
     def loss_of(self, predictions: Tensor) -> Tensor:
         """The task's loss of predictions `[batch, readout, output]`."""
-        found: Tensor = self.task.losses(predictions[None], self.batch)["loss"][0]
+        losses = self.task.losses(predictions[None], self.batch)
+        # Of a text, what is answered counts, not what any language model could predict of it.
+        found: Tensor = losses.get("loss_answer", losses["loss"])[0]
         return found
 
     @cached_property
