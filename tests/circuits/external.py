@@ -259,7 +259,9 @@ def _writing(plant: Plant) -> list[tuple[int, int]]:
         name = f"layers.{layer}.attention"
         for head in range(int(str(plant.shape["heads"]))):
             here = slice(head * size, (head + 1) * size)
-            written = plant.weights[f"{name}.value.weight"][:, here] @ plant.weights[f"{name}.output.weight"][here]
+            written = (
+                plant.weights[f"{name}.value.weight"][:, here] @ plant.weights[f"{name}.output.weight"][here]
+            )
             if np.abs(written).max() > 1e-9:
                 found.append((layer, head))
     return found

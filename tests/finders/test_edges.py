@@ -20,8 +20,8 @@ def patching(norm: str = "none", mlp: float = 0.0, causal: bool = True) -> Patch
     found = task()
     config = TransformerConfig.model_validate(
         {
-            "layers": LAYERS, "heads": HEADS, "width": 14, "head_dim": 5, "mlp_ratio": mlp, "norm": norm, "causal": causal,
-            "positions": "carried", "position_size": 4, "length": found.positions, "input_kind": "vectors",
+            "layers": LAYERS, "heads": HEADS, "width": 14, "head_dim": 5, "mlp_ratio": mlp, "norm": norm,
+            "causal": causal, "positions": "carried", "position_size": 4, "length": found.positions, "input_kind": "vectors",
             "input_size": found.input_size, "output_size": found.output_size, "readout": found.readout, "init": "torch",
         }
     )  # fmt: skip
@@ -115,7 +115,11 @@ def test_without_any_edge_the_heads_of_other_samples_speak():
     symbol, code = found.module.embed(inputs)
     x = symbol + code
     for layer in range(LAYERS):
-        x = x + heads_of(found, layer, inputs.roll(1, 0)).sum(0) + found.module.layers[layer].attention.output.bias
+        x = (
+            x
+            + heads_of(found, layer, inputs.roll(1, 0)).sum(0)
+            + found.module.layers[layer].attention.output.bias
+        )
     expected = found.module.readout(x[:, list(found.config.readout_positions)])
     assert torch.allclose(found.predictions(()), expected, atol=1e-5)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +74,11 @@ def main(arguments: list[str]) -> int:
         return 0 if arguments else 2
     command, *rest = arguments
     if command not in COMMANDS:
-        raise UserError(f"zoo: expected one of {', '.join(COMMANDS)}, found {command!r}; see hopscope zoo --help")
+        raise UserError(
+            f"zoo: expected one of {', '.join(COMMANDS)}, found {command!r}; see hopscope zoo --help"
+        )
     options = parse(COMMANDS[command], joined(rest, ("names", "finders")), f"zoo {command}")
-    {"list": _list, "export": _export, "score": _score, "run": _run}[command](options)
+    _DONE_BY[command](options)
     return 0
 
 
@@ -129,13 +132,16 @@ def _print(scores: "list[Scores]", means: dict[str, Any]) -> None:
     print("  ".join(["model".ljust(16), *_COLUMNS.values()]))
     for each in scores:
         print("  ".join([each.model.ljust(16), *_cells({name: getattr(each, name) for name in _COLUMNS})]))
-    print("  ".join(["mean".ljust(16), *_cells({name: means.get(name, {}).get("mean") for name in _COLUMNS})]))
+    print(
+        "  ".join(["mean".ljust(16), *_cells({name: means.get(name, {}).get("mean") for name in _COLUMNS})])
+    )
     print(f"{len(scores)} models")
 
 
 def _cells(values: dict[str, float | None]) -> list[str]:
     return [
-        ("–" if value is None else f"{value:.3f}").rjust(len(_COLUMNS[name])) for name, value in values.items()
+        ("–" if value is None else f"{value:.3f}").rjust(len(_COLUMNS[name]))
+        for name, value in values.items()
     ]
 
 
@@ -154,3 +160,8 @@ def _models(folder: Path | None) -> "list[ZooModel]":
     from hopscope.finders.catalogue import zoo_models
 
     return list(zoo_models(folder))
+
+
+_DONE_BY: dict[str, Callable[[Any], None]] = {
+    "list": _list, "export": _export, "score": _score, "run": _run,
+}  # fmt: skip

@@ -31,5 +31,6 @@ def attention_mass(model: Transformer, task: Any, budget: Budget) -> list[Scored
         mass |= {(layer, head): float(rows[:, head].mean(0).amax()) for head in range(model.config.heads)}
     scores = {edge: min(mass[head] for head in edge.heads) for edge in edges_of(model.config)}
     return [
-        ScoredEdge(edge=str(edge), score=score, in_circuit=score >= THRESHOLD) for edge, score in scores.items()
+        ScoredEdge(edge=str(edge), score=score, in_circuit=score >= THRESHOLD)
+        for edge, score in scores.items()
     ]

@@ -76,7 +76,7 @@ def finder_of(name: str) -> Finder:
     found: Any = runpy.run_path(file).get(function)
     if not callable(found):
         raise UserError(f"{file}: expected a function {function}(model, task, budget), found none")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def smallest(models: Iterable[ZooModel], count: int | None) -> list[ZooModel]:
@@ -92,7 +92,9 @@ def smallest(models: Iterable[ZooModel], count: int | None) -> list[ZooModel]:
         for _, family in groupby(by_family, key=lambda model: model.truth.family)
         for place, model in enumerate(sorted(family, key=size))
     ]
-    return [model for place, model in sorted(ranked, key=lambda each: each[0]) if count is None or place < count]
+    return [
+        model for place, model in sorted(ranked, key=lambda each: each[0]) if count is None or place < count
+    ]
 
 
 def run(
@@ -181,7 +183,9 @@ def _before(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Scores]]]:
     except ValidationError as error:
         raise UserError(f"{path}: {validation_line(error)}; take another --to") from None
     except (KeyError, TypeError, AttributeError):
-        raise UserError(f"{path}: expected a record of hopscope zoo run, found another; take another --to") from None
+        raise UserError(
+            f"{path}: expected a record of hopscope zoo run, found another; take another --to"
+        ) from None
 
 
 def _record(truth: dict[str, Any], scores: dict[str, dict[str, Scores]]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from pydantic import TypeAdapter, ValidationError
 
 from hopscope.circuits.built_in_tasks import task_of
@@ -134,7 +133,7 @@ def _of_chains(plant: Planted, name: str) -> PlantedTruth:
         for circuit in plant.minimal
     )
     return PlantedTruth(
-        name=name, title=plant.name, family=plant.name.partition(":")[0].partition(",")[0].split(" by ")[0],
+        name=name, title=plant.name, family=plant.name.partition(":")[0].partition(",")[0].split()[0],
         grammar=plant.explained or plant.uneven, task=plant.task, circuits=circuits,
     )  # fmt: skip
 

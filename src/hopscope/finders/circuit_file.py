@@ -71,7 +71,9 @@ class FoundCircuit(Config):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.edges is None) == (self.heads is None):
-            raise ValueError(f"{self.model}: expected edges or heads, found {'both' if self.edges else 'neither'}")
+            raise ValueError(
+                f"{self.model}: expected edges or heads, found {'both' if self.edges else 'neither'}"
+            )
         given = [each.score is not None for each in self.edges or self.heads or ()]
         if any(given) and not all(given):
             raise ValueError(

@@ -63,7 +63,9 @@ class Edge(NamedTuple):
     @property
     def heads(self) -> frozenset[Head]:
         """The heads at its ends."""
-        here = {self.source, (self.receiver.layer, self.receiver.head)} if self.receiver.part else {self.source}
+        here = (
+            {self.source, (self.receiver.layer, self.receiver.head)} if self.receiver.part else {self.source}
+        )
         return frozenset(here)
 
 
@@ -205,7 +207,9 @@ class Patching:
             wanted = rows[receiver][layer * width : (layer + 1) * width]
             if all(wanted):
                 return found.sum(0)
-            return torch.stack([(found if keep else self.others[layer])[n] for n, keep in enumerate(wanted)]).sum(0)
+            return torch.stack(
+                [(found if keep else self.others[layer])[n] for n, keep in enumerate(wanted)]
+            ).sum(0)
 
         plan = _Plan(lambda receiver, depth: rows.get(receiver, ())[: depth * width], given)
         first = min((receiver.layer for receiver, row in rows.items() if not all(row)), default=0)
@@ -236,7 +240,9 @@ class Patching:
             key = (depth, plan.key(receiver, depth))
             if key not in known:
                 before = stream(depth - 1, receiver)
-                known[key] = self._after(depth - 1, before, plan.given(receiver, depth - 1, written[depth - 1]))
+                known[key] = self._after(
+                    depth - 1, before, plan.given(receiver, depth - 1, written[depth - 1])
+                )
             return known[key]
 
         for layer in range(len(written), self.config.layers):

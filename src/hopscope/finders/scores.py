@@ -13,7 +13,7 @@ from hopscope.config import Config
 from hopscope.finders.catalogue import ZooModel
 from hopscope.finders.circuit_file import FoundCircuit, ScoredEdge, edges_said
 from hopscope.finders.edges import SCORING, Budget, Edge, Head, Patching
-from hopscope.finders.truth import TrueEdges, true_edges
+from hopscope.finders.truth import true_edges
 
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """Shares of the edge set at which the faithfulness curve is measured: those of MIB."""
@@ -25,15 +25,17 @@ CONVENTIONS = {
     "edge_set": "head output -> q, k, v of a later head, or logits; MLPs and norms belong to edges; the input reaches "
     "every receiver in every circuit",
     "ablation": "interchange: an ablated edge carries what its head wrote on the sample before in the batch, unpatched",
-    "performance": "m = exp(-loss); loss is the task's: mean squared error per component, or mean cross-entropy in nats",
-    "faithfulness": "f = (m(circuit) - m(no edge)) / (m(all edges) - m(no edge)); 1 is the model, 0 nothing; not clipped",
-    "cpr": "area under f at the shares 0.001 to 1 of edges, trapezoids on a linear axis, edges by falling signed score; "
+    "performance": "m = exp(-loss); the loss is the task's: mean squared error per component, or mean cross-entropy "
+    "of answers in nats",
+    "faithfulness": "f = (m(circuit) - m(no edge)) / (m(all edges) - m(no edge)): 1 is the model, 0 is nothing; not "
+    "clipped",
+    "cpr": "area under f at the shares 0.001 to 1 of edges (trapezoids, linear axis), edges by falling signed score; "
     "larger is better",
     "cmd": "area between f and 1 at the same shares, edges by falling absolute score; smaller is better",
     "ties": "edges of equal score stand in one fixed random order; edges without a score have score 0",
     "auroc": "rank statistic over signed scores, ties count one half",
-    "redundancy": "with several minimal circuits, the one that gives the best value counts; edges and heads that are in "
-    "another one alone count neither for nor against",
+    "redundancy": "with several minimal circuits, the one that gives the best value counts; edges and heads that are "
+    "only in others count neither for nor against",
     "heads": "a head is in a circuit if an edge of it is; its score is the largest of its edges that leave it",
 }
 
@@ -130,11 +132,15 @@ class Bench:
             return frozenset((row.layer, row.head) for row in found.heads if row.in_circuit), values
         for edge, each in said.items():
             values[edge.source] = max(values[edge.source], each.score or 0.0)
-        return frozenset(head for edge, each in said.items() if each.in_circuit for head in edge.heads), values
+        return frozenset(
+            head for edge, each in said.items() if each.in_circuit for head in edge.heads
+        ), values
 
     def _rows(self, found: FoundCircuit) -> tuple[float | None, float | None]:
         truths = [
-            frozenset((row.layer, row.head, row.rows) for row in circuit if row.rows and row.rows != row.reads)
+            frozenset(
+                (row.layer, row.head, row.rows) for row in circuit if row.rows and row.rows != row.reads
+            )
             for circuit in self.model.truth.circuits
         ]
         if found.heads is None or not all(truths) or not all(row.rows for row in found.heads):
@@ -223,5 +229,3 @@ MEASURES = (
     "faithfulness", "cpr", "cmd", "seconds",
 )  # fmt: skip
 """Measures that are averaged over models."""
-
-__all__ = ["CONVENTIONS", "Bench", "Scores", "TrueEdges", "summary"]
