@@ -249,7 +249,7 @@ def zoo_model(plant: Plant) -> ZooModel:
         name=name, title=plant.name, family=family, grammar=not plant.outside,
         task=_CONFIGS[plant.kind].model_validate(dict(plant.task)), circuits=tuple(map(tuple, circuits)),
     )  # fmt: skip
-    return ZooModel(truth, lambda: packed(plant))
+    return ZooModel(name, lambda: (truth, packed(plant)))
 
 
 def _writing(plant: Plant) -> list[tuple[int, int]]:

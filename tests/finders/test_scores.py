@@ -1,6 +1,7 @@
 """Scores against numbers that were worked out by hand, and truths against the plans that plants were built from."""
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -251,6 +252,21 @@ def test_a_run_is_gone_on_with_and_takes_anybodys_finder(tmp_path):
     (tmp_path / "scores.json").write_text("{}")
     with pytest.raises(UserError, match="expected a record of hopscope zoo run"):
         run(models, finders, tmp_path / "scores.json")
+
+
+def test_the_finder_of_the_documentation_works(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "benchmark.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "mine.py").write_text(example, encoding="utf-8")
+    record = run(
+        [zoo()["chain-000"]], {"mine": finder_of(f"{tmp_path / 'mine.py'}:find")}, tmp_path / "scores.json"
+    )
+    (scores,) = record["scores"]["mine"]
+    assert (scores["precision"], scores["recall"]) == (1.0, 1.0)
+    (file,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "circuits.json").write_text(file, encoding="utf-8")
+    found = read_circuits(tmp_path / "circuits.json", list(zoo().values()))
+    assert [len(each.edges or each.heads) for each in found.circuits] == [2, 1]
 
 
 @pytest.mark.parametrize(("name", "words"), [("nobody", "found 'nobody'"), ("none.py:find", "none.py:find")])

@@ -27,7 +27,7 @@ STEPS = 5
 
 
 def eap(model: Transformer, task: Any, budget: Budget) -> list[ScoredEdge]:
-    """Edge attribution patching."""
+    """Edge attribution patching: one derivative, on the clean samples."""
     patching = Patching.drawn(model, task, budget)
     return smallest_faithful(patching, attributed(patching, [1.0]))
 

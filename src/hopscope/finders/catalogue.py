@@ -5,8 +5,7 @@ folders, as `hopscope zoo export` writes them: the weights (`hopscope.load_modul
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +24,7 @@ from hopscope.runs import read_json, write_json
 from hopscope.tasks.config import TaskConfig
 from hopscope.tasks.retrieval import KINDS
 from hopscope.zoo.permutations import PlantedPermutation, planted_permutations
-from hopscope.zoo.planted import Planted, planted_models
+from hopscope.zoo.planted import Planted, makers
 
 CIRCUIT = "circuit.json"
 """File of an exported model that says what its circuits are."""
@@ -68,26 +67,32 @@ class PlantedTruth(Config):
     circuits: tuple[tuple[HeadRow, ...], ...]
 
 
-@dataclass(frozen=True)
 class ZooModel:
-    """A model of the benchmark.
+    """A model of the benchmark, built when somebody asks for it or for its truth.
 
     Attributes:
-        truth: what is known of it.
-        build: makes the model, one member.
+        name: short, as in its truth.
     """
 
-    truth: PlantedTruth
-    build: Callable[[], Transformer]
+    def __init__(self, name: str, make: Callable[[], tuple[PlantedTruth, Transformer]]):
+        self.name, self._make = name, make
+
+    @cached_property
+    def _made(self) -> tuple[PlantedTruth, Transformer]:
+        return self._make()
 
     @property
-    def name(self) -> str:
-        """Its short name."""
-        return self.truth.name
+    def truth(self) -> PlantedTruth:
+        """What is known of the model."""
+        return self._made[0]
+
+    def build(self) -> Transformer:
+        """The model itself, one member."""
+        return self._made[1]
 
     @property
     def task(self) -> Any:
-        """The task, on the CPU."""
+        """The task that it solves, on the CPU."""
         return task_of(self.truth.task)
 
     @property
@@ -102,16 +107,21 @@ def zoo_models(folder: Path | None = None) -> Iterator[ZooModel]:
     Raises:
         UserError: the folder holds no models, or a damaged one.
     """
-    for number, plant in enumerate(planted_models()):
-        yield ZooModel(_of_chains(plant, f"chain-{number:03}"), partial(_itself, plant.model))
-    for number, mapping in enumerate(planted_permutations()):
-        yield ZooModel(_of_permutations(mapping, f"permutation-{number:02}"), partial(_itself, mapping.model))
+    for number, make in enumerate(makers()):
+        yield ZooModel(f"chain-{number:03}", partial(_chain, make, f"chain-{number:03}"))
+    for number, plant in enumerate(planted_permutations()):
+        yield ZooModel(f"permutation-{number:02}", partial(_permutation, plant, f"permutation-{number:02}"))
     if folder is not None:
         yield from models_in(folder)
 
 
-def _itself(model: Transformer) -> Transformer:
-    return model
+def _chain(make: Callable[[], Planted], name: str) -> tuple[PlantedTruth, Transformer]:
+    plant = make()
+    return _of_chains(plant, name), plant.model
+
+
+def _permutation(plant: PlantedPermutation, name: str) -> tuple[PlantedTruth, Transformer]:
+    return _of_permutations(plant, name), plant.model
 
 
 def _of_chains(plant: Planted, name: str) -> PlantedTruth:
@@ -189,11 +199,11 @@ def models_in(folder: Path) -> Iterator[ZooModel]:
             truth = TypeAdapter(PlantedTruth).validate_python(record)
         except ValidationError as error:
             raise UserError(f"{each / CIRCUIT}: {validation_line(error)}; export the model again") from None
-        yield ZooModel(truth, partial(_loaded, each))
+        yield ZooModel(truth.name, partial(_loaded, truth, each))
 
 
-def _loaded(folder: Path) -> Transformer:
-    return ensemble_of(load_module(folder))
+def _loaded(truth: PlantedTruth, folder: Path) -> tuple[PlantedTruth, Transformer]:
+    return truth, ensemble_of(load_module(folder))
 
 
 def ensemble_of(module: MemberTransformer) -> Transformer:

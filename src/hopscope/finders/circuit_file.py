@@ -83,7 +83,7 @@ class FoundCircuit(Config):
 
     @property
     def scored(self) -> bool:
-        """Whether there are scores."""
+        """Whether the finder gave any scores."""
         return any(each.score is not None for each in self.edges or self.heads or ())
 
 

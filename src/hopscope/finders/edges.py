@@ -294,5 +294,5 @@ class Patching:
 
 
 def by_name(edges: Sequence[Edge]) -> dict[str, Edge]:
-    """Edges by their names."""
+    """Edges by their names, in the same order."""
     return {str(edge): edge for edge in edges}

@@ -149,7 +149,7 @@ class Bench:
         return best_match(said, truths)
 
     def faithfulness(self, kept: Collection[Edge]) -> float:
-        """f of these edges."""
+        """f, if these edges alone are kept; see `CONVENTIONS`."""
         chosen = frozenset(kept)
         if chosen not in self._measured:
             whole, nothing = (math.exp(-loss) for loss in (self.patching.full, self.patching.empty))
