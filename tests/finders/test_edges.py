@@ -22,7 +22,8 @@ def patching(norm: str = "none", mlp: float = 0.0, causal: bool = True) -> Patch
         {
             "layers": LAYERS, "heads": HEADS, "width": 14, "head_dim": 5, "mlp_ratio": mlp, "norm": norm,
             "causal": causal, "positions": "carried", "position_size": 4, "length": found.positions,
-            "input_kind": "vectors", "input_size": found.input_size, "output_size": found.output_size, "readout": found.readout,
+            "input_kind": "vectors", "input_size": found.input_size, "output_size": found.output_size,
+            "readout": found.readout,
             "init": "torch",
         }
     )  # fmt: skip
