@@ -278,7 +278,8 @@ def external_plants(file: str = "external_plants") -> str:
 
 _FINDER_COLUMNS = {
     "precision": "precision", "recall": "recall", "auroc": "AUROC", "head_precision": "precision of heads",
-    "head_recall": "recall of heads", "faithfulness": "faithfulness", "cpr": "CPR ↑", "cmd": "CMD ↓", "seconds": "CPU s",
+    "head_recall": "recall of heads", "faithfulness": "faithfulness", "cpr": "CPR ↑", "cmd": "CMD ↓",
+    "seconds": "CPU s",
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ def test_export_then_score(hopscope, tmp_path):
     said = hopscope("zoo", "export", "--to", tmp_path, "--names", "chain-000", "permutation-00")
     assert (said.status, said.err) == (0, "")
     assert said.out.splitlines() == [str(tmp_path / "chain-000"), str(tmp_path / "permutation-00")]
-    assert hs.load_module(tmp_path / "chain-000").config.layers == 2
+    assert hs.load(tmp_path / "chain-000").config.layers == 2
     truth = json.loads((tmp_path / "chain-000" / "circuit.json").read_text())
     rows = [{**row, "score": 1.0} for row in truth["circuits"][0] if row["rows"] != row["reads"]]
     circuits = tmp_path / "circuits.json"
