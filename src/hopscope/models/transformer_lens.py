@@ -2,14 +2,15 @@
 
 Token models with norms before attention and MLP, or with none, are such models.  Post-norm models and models on vectors
 are not; `HookedMember` gives them the two calls that most analyses use.  Names and shapes of hooks are those of
-TransformerLens in both cases (`hopscope.models.sites`).
+TransformerLens in both cases (`hopscope.models.sites`).  Version 4 has no `HookedTransformer` any more, so the extra
+asks for version 3.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hopscope.errors import UserError
 from hopscope.models.cache import Cache, Recorder
@@ -69,6 +70,7 @@ def _state(module: MemberTransformer) -> dict[str, Tensor]:
         "unembed.b_U": module.readout.bias,
     }
     if shape.norm == "pre":
+        assert isinstance(module.final_norm, nn.LayerNorm)
         state |= {"ln_final.w": module.final_norm.weight, "ln_final.b": module.final_norm.bias}
     for number, block in enumerate(module.layers):
         assert isinstance(block, Block)
