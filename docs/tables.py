@@ -302,24 +302,21 @@ def _mean(measure: dict[str, Any] | None) -> str:
 
 
 def finder_truth(file: str = "zoo/scores") -> str:
-    """How far true edges are from others, over all circuits of the record."""
-    circuits = [
-        circuit
-        for model in _json(RESULTS / f"{file}.json")["truth"].values()
-        for circuit in model["circuits"]
-    ]
-    least = min(each["least_true"] for each in circuits)
-    most = max(each["most_false"] for each in circuits if each["most_false"] is not None)
-    faithful = sum(each["faithfulness"] > 0.95 for each in circuits)
-    return _markdown(
-        [
-            "circuits",
-            "smallest rise of a true edge",
-            "largest rise of another",
-            "of the circuits, faithful above 0.95",
-        ],
-        [[str(len(circuits)), f"{least:.4f}", f"{most:.4f}", str(faithful)]],
-    )
+    """How far true edges are from others, over all circuits of the record: of models set by hand, and of trained ones."""
+    models, rows = _json(RESULTS / f"{file}.json")["truth"], []
+    for words, trained in (("set by hand", False), ("trained under clamps", True)):
+        circuits = [
+            circuit
+            for model in models.values()
+            for circuit in model["circuits"]
+            if model["title"].startswith("trained") == trained
+        ]
+        least = min(each["least_true"] for each in circuits)
+        most = max(each["most_false"] for each in circuits if each["most_false"] is not None)
+        faithful = min(each["faithfulness"] for each in circuits)
+        rows.append([words, str(len(circuits)), f"{least:.4f}", f"{most:.4f}", f"{faithful:.3f}"])
+    columns = ["models", "circuits", "smallest rise of a true edge", "largest rise of another", "least faithful circuit"]
+    return _markdown(columns, rows)
 
 
 def controls() -> str:
