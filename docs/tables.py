@@ -302,7 +302,7 @@ def _mean(measure: dict[str, Any] | None) -> str:
 
 
 def finder_truth(file: str = "zoo/scores") -> str:
-    """How far true edges are from others, over all circuits of the record: of models set by hand, and of trained ones."""
+    """How far true edges are from others, over all circuits: of models set by hand, and of trained ones."""
     models, rows = _json(RESULTS / f"{file}.json")["truth"], []
     for words, trained in (("set by hand", False), ("trained under clamps", True)):
         circuits = [
@@ -315,7 +315,13 @@ def finder_truth(file: str = "zoo/scores") -> str:
         most = max(each["most_false"] for each in circuits if each["most_false"] is not None)
         faithful = min(each["faithfulness"] for each in circuits)
         rows.append([words, str(len(circuits)), f"{least:.4f}", f"{most:.4f}", f"{faithful:.3f}"])
-    columns = ["models", "circuits", "smallest rise of a true edge", "largest rise of another", "least faithful circuit"]
+    columns = [
+        "models",
+        "circuits",
+        "smallest rise of a true edge",
+        "largest rise of another",
+        "least faithful circuit",
+    ]
     return _markdown(columns, rows)
 
 

@@ -3,7 +3,8 @@
 The construction says which heads each minimal circuit has.  Everything outside is ablated: only edges between these
 heads, and from them to the logits, are kept.  Each of those edges is then ablated by itself.  It is true if the loss
 rises by at least `LEAST_RISE`.  In models that were set by hand, the rises fall into two groups with a wide gap between
-them, which `TrueEdges` records; in trained ones the bound is a choice.  Last, the true edges alone are kept: `loss` says what that costs.
+them, which `TrueEdges` records; in trained ones the bound is a choice.  Last, the true edges alone are kept: `loss`
+says what that costs.
 """
 
 from dataclasses import dataclass
