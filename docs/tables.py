@@ -276,6 +276,55 @@ def external_plants(file: str = "external_plants") -> str:
     return _markdown([*columns, "precision", "recall", "seconds"], rows)
 
 
+_FINDER_COLUMNS = {
+    "precision": "precision", "recall": "recall", "auroc": "AUROC", "head_precision": "precision of heads",
+    "head_recall": "recall of heads", "faithfulness": "faithfulness", "cpr": "CPR ↑", "cmd": "CMD ↓",
+    "seconds": "CPU s",
+}  # fmt: skip
+
+
+def finders(file: str = "zoo/scores") -> str:
+    """Every finder of circuits on every group of planted models: means with their intervals."""
+    record, rows = _json(RESULTS / f"{file}.json"), []
+    for group, found in record["summary"].items():
+        for name, measures in found.items():
+            cells = [_mean(measures.get(measure)) for measure in _FINDER_COLUMNS]
+            rows.append([group, name, str(measures["faithfulness"]["n"]), *cells])
+    return _markdown(["models", "finder", "n", *_FINDER_COLUMNS.values()], rows)
+
+
+def _mean(measure: dict[str, Any] | None) -> str:
+    if measure is None:
+        return "–"
+    shown = f"{measure['mean']:.2f}"
+    interval = measure["interval"]
+    return f"{shown} [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else shown
+
+
+def finder_truth(file: str = "zoo/scores") -> str:
+    """How far true edges are from others, over all circuits: of models set by hand, and of trained ones."""
+    models, rows = _json(RESULTS / f"{file}.json")["truth"], []
+    for words, trained in (("set by hand", False), ("trained under clamps", True)):
+        circuits = [
+            circuit
+            for model in models.values()
+            for circuit in model["circuits"]
+            if model["title"].startswith("trained") == trained
+        ]
+        least = min(each["least_true"] for each in circuits)
+        most = max(each["most_false"] for each in circuits if each["most_false"] is not None)
+        faithful = min(each["faithfulness"] for each in circuits)
+        rows.append([words, str(len(circuits)), f"{least:.4f}", f"{most:.4f}", f"{faithful:.3f}"])
+    columns = [
+        "models",
+        "circuits",
+        "smallest rise of a true edge",
+        "largest rise of another",
+        "least faithful circuit",
+    ]
+    return _markdown(columns, rows)
+
+
 def controls() -> str:
     """What must not be there, for every claim of the built-in studies."""
     from hopscope.claims import Criterion
@@ -753,6 +802,8 @@ TABLES: dict[str, Callable[..., str]] = {
     "permutation-circuits": permutation_circuits,
     "repeat-rows": repeat_rows,
     "external-plants": external_plants,
+    "finders": finders,
+    "finder-truth": finder_truth,
     "witnesses": witnesses,
     "witness-plan": witness_plan,
     "theory": theory,
