@@ -17,7 +17,7 @@ GROUPS = {
     "training": ("training", "executors"),
     "run": ("runs",),
     "measure": ("measures", "claims", "probes"),
-    "circuit": ("circuits",),
+    "circuit": ("circuits", "finders"),
     "page": ("figures", "story", "report"),
     "language": ("language",),
 }

@@ -48,7 +48,8 @@ def test_nothing_on_the_page_is_fetched(run_path):
 
 
 def test_every_kind_of_block_is_there(run_path):
-    text = words(build(run_path))
+    page = build(run_path)
+    text = words(page)
     assert text.count("<h1") == 1
     assert re.findall(r"<h2[^>]*>([^<]*)</h2>", text) == [
         "The task",
@@ -65,7 +66,7 @@ def test_every_kind_of_block_is_there(run_path):
     assert text.count('class="ledger-entry ') == 4
     assert text.count('<li class="step">') == 2
     assert text.count('<tr class="bar') == 10
-    assert 'id="run-1-explorer"' in text and text.count('class="explorer-data"') == 1
+    assert 'id="run-1-explorer"' in text and page.count('class="explorer-data"') == 1
     assert not re.search(r"\{\w+\}", text)
 
 
