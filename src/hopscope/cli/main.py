@@ -66,6 +66,8 @@ def _run(command: str, arguments: list[str]) -> int:
             f"{error.filename or 'system'}: {error.strerror}; what is done is kept, the same command goes on",
             2,
         )
+    except MemoryError:
+        return _fail("the memory of this machine ran out; what is done is kept, the same command goes on", 2)
     except Exception as error:
         if os.environ.get("HOPSCOPE_TRACEBACK"):
             raise

@@ -30,9 +30,11 @@ from hopscope.runs import (
     UnitFolder,
     content_hash,
     is_thinned,
+    seals,
     source_hash,
     write_json,
 )
+from hopscope.runs.files import is_file
 from hopscope.runs.metrics import check_parts
 from hopscope.studies import study_names
 from hopscope.studies.loading import naming
@@ -316,12 +318,22 @@ def _whole(study: Program, config: Config, unit: UnitFolder, job: Any) -> bool:
         return False
     if is_thinned(unit):
         return True
+    if _lost_analyses(unit):
+        return False
     try:
         unit.checkpoint(steps)
         check_parts(unit.path, steps)
     except UserError:
         return False
     return True
+
+
+def _lost_analyses(unit: UnitFolder) -> bool:
+    """Whether an analysis of any checkpoint is gone that was there once; one of another kind may stand for it."""
+    gone = [path for path in seals.missing(unit.path) if path.parent.name == "analysis"]
+    return any(
+        not is_file(path.with_suffix(kind)) for path in gone for kind in {".json", ".npz"} - {path.suffix}
+    )
 
 
 def layout(units: int, threads: int, device: str) -> tuple[int, int]:
