@@ -106,6 +106,18 @@ def test_what_nothing_gives_back_is_refused(copy, name, here):
     assert f"{path}: expected" in ended.complaint
 
 
+def test_rules_that_were_altered_or_deleted_are_missed_before_training(unfinished, refusal, processes_module):
+    path = unfinished / "registration.json"
+    path.write_text(path.read_text().replace("repeats", "repeatz", 1))
+    before = processes_module.record(unfinished)
+    assert f"{path}: expected the content that was written" in refusal()
+    path.unlink()
+    assert f"{path}: expected the rules that were registered before training" in refusal()
+    assert processes_module.record(unfinished) == {
+        name: digest for name, digest in before.items() if name != "registration.json"
+    }
+
+
 def test_an_empty_ledger_is_made_again(copy, here):
     before = here("claims", copy, "--json").stdout
     (copy / SEALS).unlink()  # as in a run from before

@@ -1,9 +1,9 @@
 """Faults that strike a process at one of its operations on files, or at one of its training steps.
 
-Operations are counted in each process on its own (the command is the `driver`), so that an undisturbed run tells which there are.
+Operations are counted in each process on its own (the command is the `driver`), so that an undisturbed run tells which
+there are.
 """
 
-import builtins
 import io
 import json
 import os
@@ -81,7 +81,7 @@ class _Install:
     def _inside(self, path: Any) -> str | None:
         if isinstance(path, int):
             try:
-                path = os.readlink(f"/proc/self/fd/{path}")
+                path = os.readlink(f"/proc/self/fd/{path}")  # noqa: PTH115
             except OSError:
                 return None
         text = os.fsdecode(path)
@@ -246,8 +246,7 @@ class Memory:
 
     def meet(self, operation: Operation, perform: Callable[[], Any]) -> Any:
         if (operation.role, operation.index) == (self.role, self.index):
-            with builtins.open("/proc/self/statm") as file:
-                pages = int(file.read().split()[0])
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
             limit = pages * resource.getpagesize() + (self.mib << 20)
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         return perform()
@@ -270,8 +269,7 @@ class Trace:
         if operation.name == "write":
             known["content"] = operation.data.hex()
         if operation.name == "fsync" and not os.path.isdir(path := _full_path(operation, operation.path)):  # noqa: PTH112
-            with builtins.open(path, "rb") as file:
-                known["content"] = file.read().hex()
+            known["content"] = Path(path).read_bytes().hex()
         result = perform()
         self.file.write(json.dumps(known).encode() + b"\n")
         return result

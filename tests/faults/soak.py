@@ -35,10 +35,8 @@ def main() -> int:
         tempfile.tempdir = scratch
         os.environ["XDG_CACHE_HOME"] = f"{scratch}/cache"
         os.environ["OMP_NUM_THREADS"] = "1"  # a fork goes on without the threads of its parent
-        done = soaked(Path(scratch), journal, options.kills, options.corruptions, options.seed)
-    result = summary(done, {"kills": options.kills, "corruptions": options.corruptions, "seed": options.seed})
-    if options.out is not None:
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        done = soaked(Path(scratch), journal, options)
+    result = summary(done)
     for row in result["rows"]:
         print("  ".join(f"{value:>8}" for value in list(row.values())[1:]), row["fault"])
     journal.unlink()
@@ -50,13 +48,13 @@ def fast_folder() -> str | None:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
-def soaked(root: Path, journal: Path, kills: int, corruptions: int, seed: int) -> list[dict[str, Any]]:
-    """What came of each case; what a journal has is not done again."""
+def soaked(root: Path, journal: Path, asked: argparse.Namespace) -> list[dict[str, Any]]:
+    """What came of each case; what a journal has is not done again, and the result is written every now and then."""
     from cases import Laboratory, planned
 
     done = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
     laboratory = Laboratory(root)
-    cases = planned(laboratory, kills, corruptions, seed)
+    cases = planned(laboratory, asked.kills, asked.corruptions, asked.seed)
     known = {each["number"]: each for each in done}
     began = time.monotonic()
     for case in cases:
@@ -69,7 +67,15 @@ def soaked(root: Path, journal: Path, kills: int, corruptions: int, seed: int) -
             file.write(json.dumps(done[-1]) + "\n")
         if done[-1]["verdict"] in ("lost", "wrong") or len(done) % 50 == 0:
             _tell(done, len(cases), time.monotonic() - began)
+            _write(done, len(cases), asked)
+    _write(done, len(cases), asked)
     return done
+
+
+def _write(done: list[dict[str, Any]], of: int, asked: argparse.Namespace) -> None:
+    if asked.out is not None:
+        told = {"kills": asked.kills, "corruptions": asked.corruptions, "seed": asked.seed, "cases": of}
+        asked.out.write_text(json.dumps({**told, **summary(done)}, indent=1) + "\n", encoding="utf-8")
 
 
 def struck(laboratory: Any, case: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +99,7 @@ def _tell(done: list[dict[str, Any]], of: int, seconds: float) -> None:
         print(json.dumps(done[-1]), flush=True)
 
 
-def summary(done: list[dict[str, Any]], asked: dict[str, int]) -> dict[str, Any]:
+def summary(done: list[dict[str, Any]]) -> dict[str, Any]:
     """The table, and what came of damage to each kind of file."""
     from cases import VERDICTS
 
@@ -109,7 +115,7 @@ def summary(done: list[dict[str, Any]], asked: dict[str, int]) -> dict[str, Any]
     for each in counted:
         if each["what"]:
             files.setdefault(each["what"], Counter())[each["verdict"]] += 1
-    return {**asked, "cpu_minutes": round(sum(each["cpu"] for each in done) / 60, 1), "rows": rows,
+    return {"done": len(done), "cpu_minutes": round(sum(each["cpu"] for each in done) / 60, 1), "rows": rows,
             "files": {name: dict(sorted(files[name].items())) for name in sorted(files)}}  # fmt: skip
 
 
