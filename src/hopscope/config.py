@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -28,6 +29,11 @@ class Config(BaseModel):
     """A frozen value that refuses unknown fields and NaN, and turns into canonical JSON."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
+
+
+def values_of(model: BaseModel) -> dict[str, Any]:
+    """Field → value.  `dict(model)` fails where a field is called `keys`: it takes the model for a mapping."""
+    return {name: getattr(model, name) for name in type(model).model_fields}
 
 
 def unknown_field(name: str, known: Iterable[str]) -> str:

@@ -58,7 +58,19 @@ def test_newer_record(unfinished, refusal, name):
     assert "upgrade" in line
 
 
-@pytest.mark.parametrize("name", ["claims.json"])
+def test_a_run_that_was_concluded_by_other_claims_or_another_page_is_concluded_again(
+    copy, rerun, processes_module, expected
+):
+    RunFolder(copy).write_json("conclusion.json", {"hash": "of another page"})
+    (copy / "story.json").touch()
+    before = (copy / "story.json").stat().st_mtime_ns
+    ended = rerun()
+    assert ended.status == 0, ended.stderr
+    assert (copy / "story.json").stat().st_mtime_ns > before
+    assert processes_module.record(copy) == expected
+
+
+@pytest.mark.parametrize("name", ["claims.json", "conclusion.json"])
 def test_damaged_conclusion_is_made_again(copy, rerun, processes_module, expected, name):
     cut(copy / name)
     ended = rerun()

@@ -1,14 +1,18 @@
 """A study as a value: its grid, its fields, and what it refuses."""
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import create_model
 
 import hopscope as hs
+from hopscope.cli.run import RunOptions
 from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.studies.program import Program
-from hopscope.studies.study import Configuration
+from hopscope.studies.study import OF_THE_COMMAND, Configuration
 
 
 class Echo(hs.Task):
@@ -40,6 +44,34 @@ class Wishes(Config):
 def study(**fields: object) -> hs.Study:
     usual = {"name": "echo", "task": Echo(), "model": hs.Model(width=8), "training": hs.Training(steps=7)}
     return hs.Study(**{**usual, **fields})
+
+
+@pytest.mark.parametrize("name", ["held_out", "seeds", "preset", "executor", "model", "help"])
+def test_an_option_with_a_name_that_is_taken_is_refused(name: str) -> None:
+    taken = create_model("Taken", __base__=Config, **{name: (int, 3)})
+    with pytest.raises(UserError, match=f"study 'echo': options: expected names .* found '{name}'"):
+        study(options=taken())
+
+
+def test_every_flag_of_the_command_is_taken() -> None:
+    flags = {each.name for each in dataclasses.fields(RunOptions)}
+    assert flags | {"help"} == set(OF_THE_COMMAND)
+
+
+def test_a_field_called_keys_can_be_changed() -> None:
+    class Keyed(Echo):
+        keys: int = 7
+
+    assert study(task=Keyed()).changed({"task.keys": 11}).task == Keyed(keys=11)
+
+
+def test_an_error_of_the_function_of_configurations_is_said_once() -> None:
+    def refuse(options: object) -> list[Configuration]:
+        raise UserError("depth: expected at most 7, found 11")
+
+    with pytest.raises(UserError) as raised:
+        study(configurations=refuse).grid()
+    assert str(raised.value) == "study 'echo': configurations: depth: expected at most 7, found 11"
 
 
 def test_the_grid_is_the_product_in_order() -> None:

@@ -61,8 +61,7 @@ def finish(run: RunFolder, program: Program, config: Any, say: Callable[[str], N
         program.present(run, config, evidence, ledger)
     render_all(run.path, say)
     build_report([run.path], run.path / "report.html")
-    if not program.built_in:
-        run.write_json(_CONCLUSION, {"hash": _conclusion(program, config)})
+    run.write_json(_CONCLUSION, {"hash": _conclusion(program, config)})
     run.mark_done()
 
 
@@ -136,8 +135,6 @@ def concluded(program: Program, config: Any, run: RunFolder) -> bool:
     figures = [f"figures/{figure.name}{kind}" for figure in program.figures(config) for kind in kinds]
     if not all(is_file(run.path / name) for name in (*_CONCLUSIONS, *program.gathered, *figures)):
         return False
-    if program.built_in:
-        return True
     path = run.path / _CONCLUSION
     return is_file(path) and run.read_json(_CONCLUSION) == {"hash": _conclusion(program, config)}
 

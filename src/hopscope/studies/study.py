@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from hopscope.claims import Claim
-from hopscope.config import Config, check_seeds, in_words, unknown_field, validation_line
+from hopscope.config import Config, check_seeds, in_words, unknown_field, validation_line, values_of
 from hopscope.errors import UserError
 from hopscope.measures import Measure, as_measure
 from hopscope.models.config import Model
@@ -17,6 +17,11 @@ from hopscope.training.config import TrainingConfig, TrainJob
 
 SECTIONS = ("task", "model", "training", "options")
 """Parts of a study whose fields can be varied and given on the command line, as `model.layers`."""
+
+OF_THE_COMMAND = (
+    "preset", "out", "device", "threads", "time_budget", "engine", "gpu_workers", "executor", "address", "help",
+)  # fmt: skip
+"""Words that `hopscope run` keeps for itself, as flags: no option of a study has one of these names."""
 
 SEEDS = ("init_seed", "data_seed")
 """Overrides of a configuration that are no fields: seeds of the weights and of the training samples."""
@@ -143,7 +148,9 @@ class Study(BaseModel):
     def _have_fields(cls, presets: Any) -> Any:
         if not isinstance(presets, Mapping):
             return presets
-        return {name: dict(each) if isinstance(each, BaseModel) else each for name, each in presets.items()}
+        return {
+            name: values_of(each) if isinstance(each, BaseModel) else each for name, each in presets.items()
+        }
 
     @field_validator("measures")
     @classmethod
@@ -154,6 +161,18 @@ class Study(BaseModel):
             if names.count(name) > 1:
                 raise UserError(f"measures: expected measures with different names, found {name!r} twice")
         return found
+
+    @model_validator(mode="after")
+    def _has_options_of_its_own(self) -> "Study":
+        sections = {name for name in SECTIONS if getattr(self, name) is not None}
+        taken = {*self.plain_fields, *OF_THE_COMMAND} | sections
+        for name in type(self.options).model_fields if self.options else ():
+            if name in taken:
+                raise ValueError(
+                    f"options: expected names that neither the study nor `hopscope run` has, found {name!r}; "
+                    "give this option another name"
+                )
+        return self
 
     @model_validator(mode="after")
     def _has_few_seeds(self) -> "Study":
@@ -226,7 +245,7 @@ class Study(BaseModel):
         for section, values in changes.items():
             before = getattr(self, section)
             try:
-                found[section] = type(before).model_validate({**dict(before), **values})
+                found[section] = type(before).model_validate({**values_of(before), **values})
             except ValidationError as error:
                 prefix = "" if section == "options" else f"{section}."
                 raise UserError(f"{prefix}{validation_line(error)}") from None
@@ -294,6 +313,8 @@ class Study(BaseModel):
         what = f"study {self.name!r}: configurations"
         try:
             return [Configuration.model_validate(dict(each)) for each in self.configurations(self.options)]
+        except UserError as error:
+            raise UserError(f"{what}: {error}") from None
         except ValidationError as error:
             raise UserError(f"{what}: {validation_line(error)}") from None
         except Exception as error:
