@@ -118,6 +118,19 @@ def test_rules_that_were_altered_or_deleted_are_missed_before_training(unfinishe
     }
 
 
+def test_rules_that_were_deleted_once_a_run_was_judged_are_told(copy, rerun):
+    (copy / "registration.json").unlink()
+    (copy / "DONE").unlink()
+    ended = rerun()
+    assert ended.status == 0
+    assert (
+        f"{copy / 'registration.json'}: expected the rules that were registered before training"
+        in ended.stderr
+    )
+    claims = json.loads((copy / "claims.json").read_text())
+    assert all("registration.json was deleted" in claim["registration"]["words"] for claim in claims)
+
+
 def test_an_empty_ledger_is_made_again(copy, here):
     before = here("claims", copy, "--json").stdout
     (copy / SEALS).unlink()  # as in a run from before

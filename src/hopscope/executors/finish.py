@@ -20,7 +20,9 @@ _CONCLUSIONS = ("metrics.parquet", "evidence.parquet", "claims.json", "story.jso
 _REGISTRATION, _CONCLUSION = "registration.json", "conclusion.json"
 
 
-def register_claims(run: RunFolder, program: Program, config: Any) -> None:
+def register_claims(
+    run: RunFolder, program: Program, config: Any, say: Callable[[str], None] | None = None
+) -> None:
     """Write down the rules of all claims before anything is trained; a run that has begun keeps what it has.
 
     Raises:
@@ -31,11 +33,14 @@ def register_claims(run: RunFolder, program: Program, config: Any) -> None:
     begun, path = any(map(is_file, [*units, *known])), run.path / _REGISTRATION
     if _registered(run) is not None:
         return
-    if begun and path in seals.missing(run.path) and not is_file(run.path / "claims.json"):
-        raise UserError(
-            f"{path}: expected the rules that were registered before training, found the file gone: restore it from a "
-            f"copy, or move {run.path} away and run the same command again"
-        )
+    if begun and path in seals.missing(run.path):
+        found = f"{path}: expected the rules that were registered before training, found the file gone"
+        if not is_file(run.path / "claims.json"):
+            raise UserError(
+                f"{found}: restore it from a copy, or move {run.path} away and run the same command again"
+            )
+        if say is not None:
+            say(f"hopscope: warning: {found}: every claim will say so")
     if not begun:
         run.write_json(_REGISTRATION, register(program.claims(config)))
 

@@ -189,7 +189,7 @@ def complete(
     with run.lock():
         run.clear_done()
         note_origin(run, study)
-        register_claims(run, study, config)
+        register_claims(run, study, config, how.get("say"))
         cores = how.get("threads")
         _begin_units(run, by_unit, device, engine, cores, deadline, place.here)
         layouts = [(layout_of if place.here else recorded_layout)(each) for each in pending]
