@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH := torch==2.13.0
 OUT ?= runs
 
-.PHONY: demo quick test test-extras coverage lint bench soak audit release-check clean
+.PHONY: demo quick test test-extras coverage lint bench soak audit docs release-check clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -34,6 +34,10 @@ $(VENV)/installed-clusters: $(VENV)/installed
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,ray,slurm]'
 	@touch $@
 
+$(VENV)/installed-docs: $(VENV)/installed
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,docs,notebooks]'
+	@touch $@
+
 demo: $(VENV)/installed
 	$(BIN)/hopscope run permutation --out $(OUT)
 
@@ -44,16 +48,21 @@ quick: $(VENV)/installed
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras" --durations=40 --durations-min=5
 
-test-extras: $(VENV)/installed-nnsight $(VENV)/installed-llm $(VENV)/installed-clusters
+test-extras: $(VENV)/installed-nnsight $(VENV)/installed-llm $(VENV)/installed-clusters $(VENV)/installed-docs
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "extras and not soak"
 
 coverage: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak" --cov --cov-report=term
 
 lint: $(VENV)/installed
-	$(BIN)/ruff check src tests benchmarks campaigns docs examples release
-	$(BIN)/ruff format --check src tests benchmarks campaigns docs examples release
+	$(BIN)/ruff check src tests benchmarks campaigns docs examples notebooks release
+	$(BIN)/ruff format --check src tests benchmarks campaigns docs examples notebooks release
 	$(BIN)/mypy
+
+# The documentation as a site; a link that leads nowhere, or a page that the contents do not list, fails.
+docs: $(VENV)/installed-docs
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs/site -d build/doctrees . build/site
+	@echo "build/site/index.html"
 
 bench: $(VENV)/installed-bench
 	$(BIN)/hopscope bench

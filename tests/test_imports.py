@@ -16,6 +16,7 @@ FLOORS = [
     "strict_json",
     "sources",
     "words",
+    "display",
     "rng",
     "runs",
     "theory",
@@ -64,6 +65,7 @@ FORBIDDEN = {
 }
 TORCH_FREE = [
     "errors",
+    "display",
     "config",
     "strict_json",
     "runs",

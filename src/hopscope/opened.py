@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from hopscope import display
 from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.comparison import PathBounds, Transferred, path_bounds, transferred
 from hopscope.circuits.config import Proof, ReaderConfig
@@ -18,10 +19,11 @@ from hopscope.models.ensemble import Ensemble
 from hopscope.models.member import MemberTransformer
 from hopscope.models.transformer import Transformer
 from hopscope.report.record import read_ledger
+from hopscope.report.record_graph import graph_of
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.runs.evidence_table import field_of
-from hopscope.runs.files import listed
+from hopscope.runs.files import is_file, listed
 from hopscope.studies.program import Program
 from hopscope.studies.record import check_source, program_of
 from hopscope.tasks.config import TaskReference
@@ -29,6 +31,14 @@ from hopscope.tasks.device import TaskOnDevice
 from hopscope.tasks.task import Task
 from hopscope.training import restore
 from hopscope.training.config import MemberPlan, TrainingConfig, job_of
+
+_PROOF = {
+    "full": "of the whole model",
+    "rules": "of the circuit, every pattern given by its rule",
+    "recomputed": "of the circuit, its rows with their own attention",
+    "complement": "of everything but the circuit",
+    "random_circuits": "of random circuits of this size, on average",
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,22 @@ class ReadCircuit:
     def __str__(self) -> str:
         title = f"member {self.record['member']}, step {self.record['checkpoint']:,}: {self.verdict}"
         return f"{title}\n{self.circuit}" if self.circuit.paths else title
+
+    def _repr_html_(self) -> str:
+        """The verdict, the circuit as a graph and as a table, and the losses that prove it."""
+        shown = display.paragraph(str(self).partition("\n")[0], strong=True)
+        if not self.circuit.paths:
+            return shown
+        losses = self.record["loss"]
+        proof = [
+            (words, f"{losses[name]:.3f}") for name, words in _PROOF.items() if losses.get(name) is not None
+        ]
+        return (
+            shown
+            + graph_of(self.record)
+            + self.circuit._repr_html_()
+            + display.table(("loss over what is learned", ""), proof)
+        )
 
 
 @dataclass(frozen=True)
@@ -85,6 +111,25 @@ class Run(RunFolder):
             UserError: the run has none yet, or they are damaged.
         """
         return read_ledger(self.path)
+
+    def _repr_html_(self) -> str:
+        """What was trained, how far it is, and the ledger of claims."""
+        count, units = len(self.members), self.units
+        facts = [
+            ("folder", self.path),
+            ("preset", self.preset or "none"),
+            ("members", f"{count} in {len(units)} unit{'s' * (len(units) != 1)}"),
+            ("state", "complete" if self.is_done else "not complete: the same command goes on"),
+        ]
+        if is_file(self.path / "report.html"):
+            facts.append(("page", self.path / "report.html"))
+        shown = display.paragraph(f"Run of the study {self.study}", strong=True) + display.table(
+            ("", ""), facts
+        )
+        try:
+            return shown + self.claims._repr_html_()
+        except UserError as error:
+            return shown + display.paragraph(str(error))
 
     @cached_property
     def program(self) -> Program:

@@ -104,7 +104,7 @@ def test_a_ledger_prints_as_a_table():
 
 def test_a_ledger_is_a_table_in_a_notebook():
     html = LEDGER._repr_html_()
-    assert "<td>a &lt; b &amp; c</td>" in html and "<td>C&lt;2&gt;</td>" in html
+    assert ">a &lt; b &amp; c</td>" in html and ">C&lt;2&gt;</td>" in html
     open_tags = []
 
     class Checker(HTMLParser):
@@ -116,7 +116,7 @@ def test_a_ledger_is_a_table_in_a_notebook():
 
     Checker().feed(html)
     assert not open_tags
-    assert html.count("<tr>") == 3 and html.count("<th>") == 7 and html.count("<td>") == 14
+    assert html.count("<tr>") == 6 and html.count("<th ") == 8 and html.count("<td ") == 16
 
 
 def test_a_ledger_is_a_sequence_that_knows_ids():

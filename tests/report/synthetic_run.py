@@ -1,14 +1,15 @@
 """A made-up run folder with every kind of block, figure and verdict; its numbers are made up too."""
 
-import base64
 import json
 import math
-import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import altair as alt
+import numpy as np
+
+from hopscope.runs import UnitFolder, save_checkpoint
 
 HASH = "5b0c9d7e31f24a68b7c5e2a90d134f6ab82c7710f3d94e5566a1b0c9d8e7f601"
 FLOORS = {"uniform floor": 1.0986, "elimination floor": 0.9575}
@@ -29,6 +30,7 @@ def write_synthetic_run(root: Path, study: str = "permutation", digest: str = HA
     _write_figure(figures, "loss", _curve_spec("loss", "training loss (nats)"), _curve_rows(_loss))
     _write_figure(figures, "recall", _curve_spec("recall", "accuracy of recall", "%"), _curve_rows(_recall))
     _write_figure(figures, "attention", _attention_spec(), _attention_rows())
+    write_checkpoints(run)
     return run
 
 
@@ -299,47 +301,68 @@ def _bars(published: dict[int, float], ours: list[float], ideal: list[float]) ->
     ]
 
 
+EXPLORED = (("7f", 3, 1.0), ("7f", 4, 3.0), ("8c", 5, 2.0))
+"""Unit, member and size of the weights of each model of the explorer."""
+
+
 def explorer() -> dict[str, Any]:
-    """Two made-up models of five values."""
+    """Three made-up models of five values, two of them in one unit."""
+    shapes: list[tuple[str, list[int]]] = [("embed.token.weight", [6, 3]), ("embed.position.weight", [9, 3])]
+    for part in ("query", "key", "value", "output"):
+        shapes += [
+            (f"layers.0.attention.{part}.weight", [3, 3]),
+            (f"layers.0.attention.{part}.bias", [3]),
+        ]
+    shapes += [("readout.weight", [3, 6]), ("readout.bias", [6])]
+    tokens = {"no repeat": [2, 3, 1, 5, 4, 4, 3, 2, 5], "x5 repeats x1": [2, 4, 5, 3, 4, 5, 3, 2, 2]}
     return {
         "kind": "explorer",
-        "title": "Try any sequence",
-        "models": [_explorer_model("width 3", 1.0), _explorer_model("width 3, other weights", 3.0)],
-        "sequences": [
-            {"name": "no repeat", "tokens": [2, 3, 1, 5, 4, 4, 3, 2, 5, 1]},
-            {"name": "x5 repeats x1", "tokens": [2, 4, 5, 3, 4, 5, 3, 2, 2]},
+        "title": "Take a model apart",
+        "shapes": [{
+            "config": {
+                "inputs": "tokens", "input_size": 6, "output_size": 6, "length": 9, "readout": [0, 2, 4, 6, 8],
+                "codes": list(range(9)), "layers": 1, "heads": 1, "head_size": 3, "width": 3, "mlp_size": 0,
+                "activation": "relu", "norm": "none", "causal": True,
+            },
+            "layout": shapes,
+        }],
+        "tasks": [{
+            "inputs": "tokens", "outputs": "classes", "tokens": list("012345"), "kind": "permutation",
+            "examples": [
+                {"name": name, "size": 9, "inputs": ids, "targets": [-1] * 5,
+                 "roles": [f"{'xy'[at % 2]} {at // 2 + 1}" for at in range(9)]}
+                for name, ids in tokens.items()
+            ],
+            "held_out": [[5, 3, 2, 4, 1]],
+        }],
+        "models": [
+            {"name": f"width 3, seed {member}", "configuration": "width 3" if unit == "7f" else "other",
+             "member": member, "unit": unit, "index": member - 3 if unit == "7f" else 0, "shape": 0, "task": 0}
+            for unit, member, _ in EXPLORED
         ],
-        "held_out": [[5, 3, 2, 4, 1]],
+        "start": {"model": 1, "example": 0, "row": 8, "layer": 0, "head": 0},
         "caption": "Computed in the browser, {seeds} models in the run.",
-    }
-
-
-def _explorer_model(name: str, size: float) -> dict[str, Any]:
-    shapes: dict[str, list[int]] = {"embed.token.weight": [6, 3], "embed.position.weight": [9, 3]}
-    for part in ("query", "key", "value", "output"):
-        shapes |= {
-            f"layers.0.attention.{part}.weight": [3, 3],
-            f"layers.0.attention.{part}.bias": [3],
-        }
-    shapes |= {"readout.weight": [6, 3], "readout.bias": [6]}
-    return {
-        "name": name,
-        "file": "units/7f/checkpoints/step-000005100.safetensors",
-        "key": "member 3",
-        "config": {
-            "values": 5, "length": 9, "width": 3, "heads": 1, "head_size": 3, "mlp_size": 0,
-            "activation": "relu", "norm": "none", "positions": "learned",
-        },
-        "weights": {
-            name: _packed(shape, [size * math.sin(at + len(name)) for at in range(math.prod(shape))])
-            for name, shape in shapes.items()
-        },
     }  # fmt: skip
 
 
-def _packed(shape: list[int], numbers: list[float]) -> dict[str, Any]:
-    data = struct.pack(f"<{len(numbers)}f", *numbers)
-    return {"shape": shape, "data": base64.b64encode(data).decode("ascii")}
+def weights(size: float, step: int) -> dict[str, np.ndarray]:
+    """Made-up weights of one member by name."""
+    return {
+        name: np.array(
+            [size * math.sin(at + len(name) + step) for at in range(math.prod(shape))], dtype=np.float32
+        ).reshape(shape)
+        for name, shape in explorer()["shapes"][0]["layout"]
+    }
+
+
+def write_checkpoints(run: Path, steps: tuple[int, ...] = (0, 700, 5100)) -> None:
+    """The checkpoints of the explorer's units."""
+    for unit in ("7f", "8c"):
+        own = [size for name, _, size in EXPLORED if name == unit]
+        for step in steps:
+            members = [weights(size, step) for size in own]
+            arrays = {f"weights/{name}": np.stack([each[name] for each in members]) for name in members[0]}
+            save_checkpoint(UnitFolder(run / "units" / unit).checkpoint_path(step), arrays, {"step": step})
 
 
 def _learning_section() -> dict[str, Any]:

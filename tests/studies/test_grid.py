@@ -191,7 +191,7 @@ def test_presets():
     for config in (laptop, paper):
         base = [c for c in config.grid() if not c.changes]
         assert base and [config.protocol_deviations(c) for c in base] == [[]] * len(base)
-    assert paper.seeds >= 10
+    assert paper.seeds >= 10 and laptop.seeds >= 10
     assert all(PRESETS["smoke"].protocol_deviations(c) for c in PRESETS["smoke"].grid())
 
 

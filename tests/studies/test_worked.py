@@ -67,7 +67,7 @@ def record(members, split):
         questions = [{name: getattr(question, name) for name in names} for question in reading.questions]
         sequences[name] = {"tokens": SEQUENCES[name], "split": split, "questions": questions,
                            "probabilities": [[[0.01 * member] * 5] * 5 for member in members]}  # fmt: skip
-    return {"members": members, "sequences": sequences, "model": {"name": f"of {members[0]}"}}
+    return {"members": members, "sequences": sequences}
 
 
 @pytest.fixture
@@ -111,12 +111,6 @@ def test_the_page_shows_the_first_seed_beside_the_published_numbers(story):
     for block, name in zip(blocks, (PLAIN, PLAIN_PROBE), strict=True):
         published = [[bar["published"] for bar in step["bars"]] for step in block["steps"]]
         assert published == [list(row) for row in PROBABILITIES[name]]
-    (explorer,) = of_kind(found, "explorer")
-    assert explorer["models"] == [{"name": "of 0"}]
-    assert [each["name"] for each in explorer["sequences"]] == list(SEQUENCES)
-    assert len(explorer["held_out"]) == 24 and all(
-        sorted(each) == [1, 2, 3, 4, 5] for each in explorer["held_out"]
-    )
 
 
 def test_a_seed_that_diverged_is_not_shown(story):
@@ -132,7 +126,7 @@ def test_a_seed_that_diverged_is_not_shown(story):
 @pytest.mark.parametrize("told", [{"diverged": (0, 2)}, {"files": ("gone.json", "gone.json")}])
 def test_without_a_record_there_is_nothing_to_watch(story, told):
     found = story(**told)
-    assert not of_kind(found, "worked") and not of_kind(found, "explorer")
+    assert not of_kind(found, "worked")
     assert "Watch it answer" not in [section["heading"] for section in found["sections"]]
 
 

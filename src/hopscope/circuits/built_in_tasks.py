@@ -205,7 +205,9 @@ class PermutationCircuits(CircuitTask):
         Of the latter all, if there are not that many.
         """
         if use not in ("search", "check"):
-            return joined([self.task.evaluation(sort, limit=samples) for sort in self._sorts])
+            # The first sequence that is watched is the example of whoever shows one: it has a repeat, if any has.
+            sorts = self._sorts[::-1] if use == "watch" else self._sorts
+            return joined([self.task.evaluation(sort, limit=samples) for sort in sorts])
         found = []
         for ratio, _ in zip((0.0, 1.0), self._sorts, strict=False):
             task = PermutationTask(self.task.config.model_copy(update={"repeat_ratio": ratio}))

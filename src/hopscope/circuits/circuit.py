@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from hopscope import display
 from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slot
 from hopscope.circuits.grammar import Grammar
 from hopscope.config import Config
@@ -113,6 +114,11 @@ class Circuit(Config):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.paths)) or "no path"
+
+    def _repr_html_(self) -> str:
+        columns = ("layer", "head", "rows", "read")
+        rows = ((path.layer, path.head, path.query, path.target or path.rule.kind) for path in self.paths)
+        return display.table(columns, rows) if self.paths else display.paragraph(str(self))
 
     def rules(self, grammar: Grammar, slots: Iterable[Slot]) -> dict[Slot, Rule]:
         """The rule of every slot, uniform where no path names one."""

@@ -42,7 +42,7 @@ class PathHistory:
     Attributes:
         layer, head, query, target, rule: where it is and what it reads, in words.
         attention: at each checkpoint; empty where the path was not followed.
-        needed_for: the first step or depth that is lost without its read, if any is.
+        needed_for: the first step or depth that is lost without its read, if any is and targets are numbered.
         mean_attention: at the end, on other sequences.
         carries: what it brings.
         removed: loss without it, by mode.
@@ -96,6 +96,10 @@ def number_of(target: str) -> int:
     return int(re.split("[_ ]", target)[-1])
 
 
+_NUMBERED = re.compile(r"[_ ]\d+$")
+"""A target with a number; the skills of permutation lookup have none."""
+
+
 def _path_of(found: Mapping[str, Any], attention: Sequence[float]) -> PathHistory:
     return PathHistory(
         layer=found["layer"],
@@ -104,7 +108,9 @@ def _path_of(found: Mapping[str, Any], attention: Sequence[float]) -> PathHistor
         target=found["target_role"] or "",
         rule=found["rule"],
         attention=tuple(attention),
-        needed_for=None if found["needed_for"] is None else number_of(found["needed_for"]),
+        needed_for=None
+        if not _NUMBERED.search(found["needed_for"] or "")
+        else number_of(found["needed_for"]),
         mean_attention=found["mean_attention"],
         carries=tuple(found["carries"]),
         removed=found["loss_if_removed"],
@@ -232,15 +238,22 @@ def history_of(
 class CircuitsOnPage:
     """The circuits of a run's members, as a template asks for them."""
 
-    def __init__(self, page: PageFunctions, members: Callable[[], Sequence[MemberHistory]], plateau: float):
+    def __init__(
+        self,
+        page: PageFunctions,
+        members: Callable[[], Sequence[MemberHistory]],
+        plateau: float | None,
+        measured: str = "loss",
+    ):
         """The study's code makes it.
 
         Args:
             page: the page.
             members: reads what is on record of every member; called when a template first asks.
-            plateau: loss of a model that reads by position alone.
+            plateau: loss of a model that reads by position alone, where that is one number.
+            measured: what the curves beside a circuit are, in a word or two.
         """
-        self._page, self._read, self._plateau = page, members, plateau
+        self._page, self._read, self._plateau, self._measured = page, members, plateau, measured
 
     @cached_property
     def _members(self) -> dict[int, MemberHistory]:
@@ -264,14 +277,14 @@ class CircuitsOnPage:
                 "name": each.name,
                 "file": each.formation_file,
                 "key": "paths",
-                "view": view(each, self._plateau),
+                "view": {**view(each, self._plateau), "measured": self._measured},
             }
             for each in shown
         ]
         return self._page.block({"kind": "circuit", "title": title, "caption": caption, "circuits": circuits})
 
 
-def view(member: MemberHistory, plateau: float) -> dict[str, Any]:
+def view(member: MemberHistory, plateau: float | None) -> dict[str, Any]:
     """One member: its circuit, and what became of its attention through training; the plateau as of the page."""
     reading = member.reading
     kept = member.unit.read_analysis(maps_name(member.member), reading["checkpoint"])

@@ -1,13 +1,13 @@
 """All claims of a run with their verdicts: read from ``claims.json``, checked, printed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, overload
 
 from pydantic import ValidationError
 
+from hopscope import display
 from hopscope.claims import wording
 from hopscope.claims.judged import JudgedClaim
 from hopscope.claims.verdicts import Verdict
@@ -187,16 +187,10 @@ class Ledger(Sequence[JudgedClaim]):
         return hash(tuple(claim.id for claim in self._claims))
 
     def _repr_html_(self) -> str:
-        """The table in a notebook."""
-        head = "".join(f"<th>{escape(name)}</th>" for name in COLUMNS)
-        rows = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(claim))}</tr>"
-            for claim in self._claims
-        )
-        return (
-            '<table style="text-align: left; white-space: pre-line">'
-            f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        )
+        """The table in a notebook; the reasons, which are long, open on request."""
+        cells = [_cells(claim) for claim in self._claims]
+        reasons = display.table((COLUMNS[0], COLUMNS[-1]), ((row[0], row[-1]) for row in cells))
+        return display.table(COLUMNS[:-1], (row[:-1] for row in cells)) + display.folded(COLUMNS[-1], reasons)
 
 
 def _cells(claim: JudgedClaim, words: Mapping[str, str] | None = None) -> list[str]:

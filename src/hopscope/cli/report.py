@@ -22,6 +22,8 @@ class Options:
     """Run folders, or roots that hold exactly one run."""
     index: bool = False
     """List all runs under the paths on one page, with links to their pages, instead of building those."""
+    explore: tuple[int, ...] = ()
+    """Members that the page's explorer holds, as far as they fit; by default it chooses them."""
     to: Path | None = None
     """File to write (default: report.html in the run folder, or here where there are several runs; index.html in the
     root with --index)."""
@@ -43,7 +45,7 @@ def main(arguments: list[str]) -> int:
         if not _conclude(run):
             render_all(run.path, say)
     to = options.to or (runs[0].path / "report.html" if len(runs) == 1 else Path("report.html"))
-    build_report([run.path for run in runs], to)
+    build_report([run.path for run in runs], to, options.explore)
     print(to)
     return 0
 

@@ -5,6 +5,7 @@ from typing import NoReturn
 from jaxtyping import Float
 from torch import Tensor
 
+from hopscope import display
 from hopscope.models.sites import unknown_site
 
 
@@ -47,6 +48,33 @@ class Cache(dict[str, Tensor]):
         longest = max(map(len, self), default=0)
         lines = [f"{name:<{longest}}  {list(tensor.shape)}" for name, tensor in self.items()]
         return "\n".join([f"Cache of {len(self)} sites", *lines])
+
+    def _repr_html_(self) -> str:
+        """The attention patterns of the first sample (of the first member), and the shape of every site."""
+        maps: list[str] = []
+        more = 0
+        for layer, pattern in enumerate(self.patterns):
+            first = pattern.reshape(-1, *pattern.shape[-3:])[0]
+            for head, shares in enumerate((first * 255).round().byte().cpu().tolist()):
+                if len(maps) < MOST_MAPS:
+                    maps.append(
+                        display.heat_map([bytes(row) for row in shares], f"layer {layer}, head {head}")
+                    )
+                else:
+                    more += 1
+        said = "Attention of the first sample: rows read, columns are read, dark is 1."
+        sites = display.table(
+            ("site", "shape"), ((name, list(tensor.shape)) for name, tensor in self.items())
+        )
+        return (
+            (display.paragraph(said) + "".join(maps) if maps else "")
+            + (display.paragraph(f"and {more} more heads") if more else "")
+            + display.folded(f"{len(self)} sites", sites)
+        )
+
+
+MOST_MAPS = 32
+"""Heads whose patterns a notebook shows of one cache."""
 
 
 class Recorder:

@@ -1,6 +1,7 @@
 """One transformer as plain modules, read from top to bottom: the reference of the ensemble, and what is exported."""
 
 from collections.abc import Mapping
+from html import escape
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from hopscope import display
 from hopscope.errors import UserError
 from hopscope.models.cache import Cache, Recorder
 from hopscope.models.config import TransformerConfig
@@ -335,6 +337,19 @@ class MemberTransformer(nn.Module):
         batch = checked_batch(batch, self.config, 1)
         with torch.no_grad():
             return self._at_readout(batch.inputs[0], visit_of(interventions, self, batch, means))
+
+    def _repr_html_(self) -> str:
+        config = self.config
+        reads = f"{config.input_size} {'tokens' if config.input_kind == 'tokens' else 'features'}"
+        facts = [
+            ("layers × heads", f"{config.layers} × {config.heads}"),
+            ("width", config.width),
+            ("reads", f"{config.length} positions, {reads}"),
+            ("answers", f"{config.output_size} numbers at {len(config.readout_positions)} positions"),
+            ("weights", f"{sum(weights.numel() for weights in self.parameters()):,}"),
+        ]
+        modules = display.folded("modules", f"<pre>{escape(repr(self))}</pre>")
+        return display.table(("a trained member", ""), facts) + modules
 
     def _at_readout(self, inputs: Tensor, visit: Visit) -> Tensor:
         rows = readout_rows(self.config, inputs.shape[1])

@@ -27,6 +27,7 @@ from hopscope.report.circuits import (
     Target,
     Token,
 )
+from hopscope.words import counted
 
 _MOST_USES = 4
 _LEAST_SCALE = 0.69
@@ -76,7 +77,9 @@ def _row(path: ListedPath) -> dict[str, Any]:
 def _found(view: CircuitView) -> str:
     """The circuit that was read and its losses, in words."""
     heads = "one head" if view.heads == 1 else f"{view.heads} heads"
-    where = f"Seed {view.seed}, read at step {view.checkpoint:,}, {view.layers} layers, {heads} each. "
+    where = (
+        f"Seed {view.seed}, read at step {view.checkpoint:,}, {counted(view.layers, 'layer')}, {heads} each. "
+    )
     verdict = "The circuit was read." if view.verdict == "read" else f"Verdict: {view.verdict}."
     verdict += _undrawn(view)
     loss = view.loss
@@ -112,6 +115,7 @@ def _data(view: CircuitView) -> dict[str, Any]:
         "places": [round(place, 2) for place in timeline_places(view)],
         "width": {"thinnest": THINNEST, "thickest": THICKEST, "casing": CASING},
         "partial": [{"name": symbol(name), "loss": losses} for name, losses in view.partial.items()],
+        "measured": view.measured,
         "threshold": view.threshold,
         "loss": view.loss.model_dump(mode="json"),
         "tokens": [
@@ -166,7 +170,7 @@ def _most_needed(paths: Sequence[CircuitPath]) -> int | None:
 
 def chain_marks(view: CircuitView) -> list[str]:
     """A letter for the chain of each token; a dot for tokens on no chain that anybody asks about."""
-    asked = sorted({token.chain for token in view.tokens if token.role == view.rows[0]})
+    asked = sorted({token.chain for token in view.tokens if token.role == view.rows[0]} - {-1})
     letters = {chain: chr(ord("a") + at) for at, chain in enumerate(asked[:26])}
     return [letters.get(token.chain, "·") for token in view.tokens]
 
@@ -203,7 +207,13 @@ def _keys(tokens: Sequence[Token], row: int, target: Target) -> list[int]:
         return [row - 1] if row > 0 and target.role in (tokens[row - 1].role, "any") else []
     if target.role == "itself":
         return [row]
-    found = [key for key, token in enumerate(tokens) if token.role == target.role]
+    # A kind, such as all y, stands for every role that begins with it.
+    kind = f"{target.role} " if target.every and " " not in target.role else None
+    found = [
+        key
+        for key, token in enumerate(tokens)
+        if token.role == target.role or (kind is not None and token.role.startswith(kind) and key <= row)
+    ]
     if target.every:
         return found
     if target.rule in _ON_CHAIN or target.rule.startswith("hop_"):

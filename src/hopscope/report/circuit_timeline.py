@@ -44,7 +44,7 @@ def timeline_svg(view: CircuitView) -> str:
     parts = [
         f'<svg {named} viewBox="0 0 {number(_WIDTH)} {number(_HEIGHT)}">',
         f"<title>{escaped(_summary(view))}</title>",
-        *_panel(_LOSS, most, "held-out loss"),
+        *_panel(_LOSS, most, f"held-out {view.measured}"),
         *_panel(_ATTENTION, 1.0, "attention of each path on what its rule names"),
         *_steps(view, places),
     ]
@@ -67,7 +67,7 @@ def _summary(view: CircuitView) -> str:
         f"{head_name(path)} from {path.attention[0]:.2f} to {path.attention[-1]:.2f}" for path in view.paths
     )
     return (
-        f"Training steps {view.checkpoints[0]:,} to {view.checkpoints[-1]:,}.  Held-out loss: {losses}.  "
+        f"Training steps {view.checkpoints[0]:,} to {view.checkpoints[-1]:,}.  Held-out {view.measured}: {losses}.  "
         f"Attention: {attention or 'no path'}."
     )
 

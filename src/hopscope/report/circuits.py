@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -27,17 +27,15 @@ UNNAMED = ("any", "all", "itself")
 _TWO = re.compile(r"(.+) (\d+)% \+ (.+)")
 
 
-class _Packed(Config):
-    """An array in row-major order, `item_size` bytes for each number."""
-
-    item_size: ClassVar[int]
+class PackedBytes(Config):
+    """An array as base64 of uint8 in row-major order."""
 
     shape: list[Annotated[int, Field(ge=1)]]
     data: str
 
     @model_validator(mode="after")
     def _fills_its_shape(self) -> Self:
-        expected = self.item_size * math.prod(self.shape)
+        expected = math.prod(self.shape)
         try:
             found = len(base64.b64decode(self.data, validate=True))
         except binascii.Error:
@@ -45,18 +43,6 @@ class _Packed(Config):
         if found != expected:
             raise ValueError(f"{expected} bytes for the shape {self.shape}, not {found}")
         return self
-
-
-class PackedArray(_Packed):
-    """An array as base64 of little-endian float32 in row-major order."""
-
-    item_size: ClassVar[int] = 4
-
-
-class PackedBytes(_Packed):
-    """An array as base64 of uint8 in row-major order."""
-
-    item_size: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
@@ -206,6 +192,7 @@ class CircuitView(Config):
         tokens: of the example sequence, in its order.
         checkpoints: training steps, ascending.
         partial: held-out partial loss of each target at each checkpoint.
+        measured: what these curves are, in a word or two, where they are no losses.
         plateau: partial loss of a model that reads by position alone, for a line.
         threshold: loss that the circuit may have.
         loss: of model, circuit and what stands beside it.
@@ -226,6 +213,7 @@ class CircuitView(Config):
     tokens: list[Token] = Field(min_length=1)
     checkpoints: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
     partial: dict[str, list[Loss]]
+    measured: str = "loss"
     plateau: Loss | None = None
     threshold: Loss
     loss: CircuitLoss

@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from hopscope.claims.numbers import format_number
 from hopscope.report.circuit_player import shown_circuit
+from hopscope.report.explorer import explorer_payload
 from hopscope.report.prose import tie
 from hopscope.report.worked import format_probability, format_published, in_words, marks, pairs
 
@@ -37,7 +38,7 @@ def environment() -> jinja2.Environment:
         pairs=pairs,
         in_words=in_words,
     )
-    made.globals.update(marks=marks, shown_circuit=shown_circuit)
+    made.globals.update(marks=marks, shown_circuit=shown_circuit, explorer_payload=explorer_payload)
     return made
 
 

@@ -37,6 +37,7 @@ class RunView:
         counts: (verdict, CSS class, symbol, number of claims).
         figures: Vega-Lite specification by figure name.
         settings: config.json's values by dotted name.
+        explore: members that its explorer holds first.
     """
 
     anchor: str
@@ -46,14 +47,16 @@ class RunView:
     counts: list[tuple[str, str, str, int]]
     figures: dict[str, dict[str, Any]]
     settings: list[tuple[str, str]]
+    explore: tuple[int, ...] = ()
 
 
-def build_report(runs: Sequence[Path], to: Path) -> None:
+def build_report(runs: Sequence[Path], to: Path, explore: Sequence[int] = ()) -> None:
     """Write the page of one run, or of several with a section each, as one self-contained HTML file.
 
     Args:
         runs: run folders, in the order of the page.
         to: the file to write.
+        explore: members that the explorer holds first; by default it chooses them.
 
     Raises:
         UserError: a file of a run is missing or damaged, or its words name a number its story does not have.
@@ -62,11 +65,11 @@ def build_report(runs: Sequence[Path], to: Path) -> None:
         raise UserError(
             "report: expected at least one run folder, found none; name the folder of a finished run"
         )
-    views = [_view(read_run(path), f"run-{at}") for at, path in enumerate(runs, start=1)]
+    views = [_view(read_run(path), f"run-{at}", tuple(explore)) for at, path in enumerate(runs, start=1)]
     write_atomic(to, proofs.proven(_render(views)))
 
 
-def _view(record: RunRecord, anchor: str) -> RunView:
+def _view(record: RunRecord, anchor: str, explore: tuple[int, ...]) -> RunView:
     prose = Prose(record.story.numbers)
     names = dict.fromkeys(block.name for block in record.story.blocks if isinstance(block, FigureBlock))
     return RunView(
@@ -77,6 +80,7 @@ def _view(record: RunRecord, anchor: str) -> RunView:
         counts=verdict_counts(record),
         figures={name: inline_figure(record.path / "figures", name) for name in names},
         settings=list(_flatten(record.config.config)),
+        explore=explore,
     )
 
 
@@ -98,18 +102,30 @@ def _render(views: list[RunView]) -> str:
     )
 
 
+_EXPLORER = (
+    "forward.js",
+    "permutation.js",
+    "inputs.js",
+    "explorer_answer.js",
+    "explorer_matrix.js",
+    "explorer.js",
+)
+
+
 def _scripts(views: list[RunView]) -> list[str]:
     kinds = _kinds(views)
     names = ["page.js"]
     if "explorer" in kinds:
-        names += ["forward.js", "explorer.js"]
+        names += _EXPLORER
     if "circuit" in kinds:
         names += ["circuit_map.js", "circuit.js"]
     return names
 
 
 def _styles(views: list[RunView]) -> list[str]:
-    return ["style.css", "worked.css", *(["circuit.css"] if "circuit" in _kinds(views) else [])]
+    kinds = _kinds(views)
+    own = [f"{kind}.css" for kind in ("explorer", "circuit") if kind in kinds]
+    return ["style.css", "worked.css", *own]
 
 
 def _kinds(views: list[RunView]) -> set[str]:

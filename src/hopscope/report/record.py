@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 from hopscope.claims import JudgedClaim, Ledger
 from hopscope.config import Config
 from hopscope.errors import UserError
-from hopscope.report.circuits import CircuitBlock, PackedArray
+from hopscope.report.circuits import CircuitBlock
+from hopscope.report.explorer import ExplorerBlock
 from hopscope.runs import is_slim
 from hopscope.runs.files import is_file, read_json
 
@@ -156,70 +157,6 @@ class WorkedBlock(WorkedSequence):
     kind: Literal["worked"]
     file: str
     key: str
-
-
-class ExplorerConfig(Config):
-    """The shape of a one-layer token model, as far as its forward pass needs it."""
-
-    values: int = Field(ge=1)
-    length: int = Field(ge=1)
-    width: int = Field(ge=1)
-    heads: int = Field(ge=1)
-    head_size: int = Field(ge=1)
-    mlp_size: int = Field(ge=0)
-    activation: Literal["relu", "gelu"]
-    norm: Literal["post", "pre", "none"]
-    positions: Literal["learned", "pair", "none"]
-
-
-class ExplorerModel(Config):
-    """One model of the explorer; ``file`` and ``key`` say where in the run its weights are from."""
-
-    name: str
-    file: str
-    key: str = ""
-    config: ExplorerConfig
-    weights: dict[str, PackedArray]
-
-
-class NamedSequence(Config):
-    """Tokens x₁ y₁ x₂ y₂ … that the reader can choose by name."""
-
-    name: str
-    tokens: list[Annotated[int, Field(ge=1)]] = Field(min_length=1)
-
-
-class ExplorerBlock(Config):
-    """Models that the page runs in the reader's browser, on any sequence.
-
-    Attributes:
-        models: what can be chosen; all have the same V.
-        sequences: what can be chosen without typing.
-        held_out: the held-out mappings (values of 1 … V each), to say on which side a sequence is.
-        title, caption: words around it.
-    """
-
-    kind: Literal["explorer"]
-    title: str = ""
-    models: list[ExplorerModel] = Field(min_length=1)
-    sequences: list[NamedSequence] = Field(min_length=1)
-    held_out: list[list[int]] = Field(default_factory=list)
-    caption: str = ""
-
-    @property
-    def values(self) -> int:
-        """V, the number of values of the models' task."""
-        return self.models[0].config.values
-
-    @model_validator(mode="after")
-    def _shares_its_values(self) -> Self:
-        found = sorted({model.config.values for model in self.models})
-        if len(found) > 1:
-            raise ValueError(f"models of one V, not of {found}")
-        for sequence in self.sequences:
-            if len(sequence.tokens) > 2 * self.values or max(sequence.tokens) > self.values:
-                raise ValueError(f"sequences of at most {2 * self.values} tokens from 1 to {self.values}")
-        return self
 
 
 Block = Annotated[

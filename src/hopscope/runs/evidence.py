@@ -5,7 +5,6 @@ many steps, what measured it, and in which file its array stands.
 """
 
 import difflib
-import html
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from hopscope import display
 from hopscope.errors import UserError
 from hopscope.runs.arrays import read_arrays
 from hopscope.runs.conditions import filtered, wanted_values
@@ -471,13 +471,11 @@ class Evidence:
             [("step", "max"), ("value", "count"), ("part", "count_distinct")]
         )
         rows = sorted(grouped.to_pylist(), key=lambda row: [str(row[name]) for name in names])
-        heads = "".join(f"<th>{name}</th>" for name in (*names, "last step", "values", "parts"))
         columns = (*names, "step_max", "value_count", "part_count_distinct")
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(str(row[name]))}</td>" for name in columns) + "</tr>"
-            for row in rows
+        heads = (*names, "last step", "values", "parts")
+        return display.paragraph(repr(self)) + display.table(
+            heads, ([row[c] for c in columns] for row in rows)
         )
-        return f"<p>{html.escape(repr(self))}</p><table><tr>{heads}</tr>{body}</table>"
 
 
 def _ints(column: pa.ChunkedArray) -> np.ndarray:

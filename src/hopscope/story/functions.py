@@ -87,8 +87,8 @@ class PageFunctions(PageNumberFunctions):
             "vary": dict(facts.vary),
             "varied": list(self._evidence.columns),
             "metrics": list(self._evidence.metrics),
-            "members": [self._member(member) for member in self._evidence.members],
-            "diverged": [self._member(member) for member in self.gone],
+            "members": [self.member(member) for member in self._evidence.members],
+            "diverged": [self.member(member) for member in self.gone],
             "configurations": self._configurations(),
             "claims": self._claims,
             "range_of": range,
@@ -275,7 +275,8 @@ class PageFunctions(PageNumberFunctions):
         task = facts.task["fields"] if facts.task else {}
         return {"task": task, "model": facts.model, "training": facts.training, "options": facts.options}
 
-    def _member(self, member: int) -> MemberFacts:
+    def member(self, member: int) -> MemberFacts:
+        """A member of the run by its number."""
         seed, configuration = self._evidence.seeds[member], self._evidence.configurations[member]
         named = self._facts.member_name
         return MemberFacts(member, seed, configuration, named(member) if named else "")

@@ -107,7 +107,8 @@ def render_page(
 
     text = PageText()
     functions = PageFunctions(facts, evidence, ledger, numbered(figures), run, text)
-    names = functions.names() | dict(own(functions) if own else {})
+    # A page without a program behind it has no models to explore.
+    names = {"explorer": lambda *_: ""} | functions.names() | dict(own(functions) if own else {})
     written = fill(default_template() if template is None else template, facts.template, names, parts)
     title, lead, sections = _sections(written, text)
     # Conditions ask for more numbers than the page says.

@@ -283,6 +283,7 @@ class Program:
     ) -> dict[str, Any]:
         """What the page of a run says, as `story.json` holds it; its figures are written beside it if asked for."""
         from hopscope.story.page import render_page
+        from hopscope.studies.explorer import Explorer
 
         study, figures, facts = self.as_run(config), self.figures(config), self.facts(config)
         if draw:
@@ -290,7 +291,8 @@ class Program:
 
         def own(page: "PageFunctions") -> Mapping[str, Any]:
             names = {} if study.page_names is None else study.page_names(page, study.options)
-            return {"options": study.options, **names}
+            explorer = Explorer(page, lambda job: self.measured_task(job, "cpu"))
+            return {"options": study.options, "explorer": explorer, **names}
 
         return render_page(self.template(), facts, evidence, ledger, figures, run, own, parts=self.part)
 

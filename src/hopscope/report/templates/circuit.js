@@ -174,7 +174,7 @@
 
     words() {
       const losses = this.data.partial.map(each => `${each.name} ${each.loss[this.at].toFixed(3)}`).join(", ");
-      return `step ${this.data.checkpoints[this.at].toLocaleString("en")} · loss ${losses}`;
+      return `step ${this.data.checkpoints[this.at].toLocaleString("en")} · ${this.data.measured} ${losses}`;
     }
   }
 

@@ -1,55 +1,79 @@
 "use strict";
-// The permutation lookup task and the forward pass of a one-layer transformer, in float64; no document is needed here.
+// The forward pass of every transformer that `hs.Model` describes, in float64; no document is needed here.
 globalThis.hopscopeForward = (() => {
   const NORM_EPSILON = 1e-5;
 
-  // What is wrong with a sequence, in words for the reader.
+  // What is wrong with what was typed, in words for the reader.
   class Refusal extends Error {}
 
-  // A packed array: base64 of little-endian float32.
-  function unpack(packed) {
-    const text = atob(packed.data);
-    const bytes = Uint8Array.from(text, character => character.charCodeAt(0));
-    const view = new DataView(bytes.buffer);
-    return { shape: packed.shape, data: Float64Array.from({ length: bytes.length / 4 }, (_, at) => view.getFloat32(4 * at, true)) };
+  function bytesOf(text) {
+    return Uint8Array.from(atob(text), character => character.charCodeAt(0));
   }
 
-  // A model of the story with its weights as numbers.
-  function load(model) {
+  // A half-precision number from its 16 bits.
+  function half(bits) {
+    const sign = bits & 0x8000 ? -1 : 1, exponent = (bits >> 10) & 31, fraction = (bits & 1023) / 1024;
+    if (exponent === 31) return fraction ? NaN : sign * Infinity;
+    return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction) : 2 ** -14 * fraction);
+  }
+
+  const readers = {
+    float16: [2, (view, at) => half(view.getUint16(at, true))],
+    float32: [4, (view, at) => view.getFloat32(at, true)],
+  };
+
+  // Numbers from base64 of little-endian float16 or float32.
+  function unpack(text, kind) {
+    const [size, read] = readers[kind], bytes = bytesOf(text), view = new DataView(bytes.buffer);
+    return Float64Array.from({ length: bytes.length / size }, (_, at) => read(view, size * at));
+  }
+
+  // A model: its configuration, and its weights by name, cut from the numbers of all of them in the order of `layout`.
+  function load(config, layout, numbers) {
     const weights = {};
-    for (const [name, packed] of Object.entries(model.weights)) weights[name] = unpack(packed);
-    for (const [name, shape] of expectedShapes(model.config)) {
+    let from = 0;
+    for (const [name, shape] of layout) {
+      const size = shape.reduce((a, b) => a * b, 1);
+      weights[name] = { shape, data: numbers.subarray(from, (from += size)) };
+    }
+    if (from !== numbers.length) throw new Error(`weights: expected ${from} numbers, found ${numbers.length}`);
+    for (const [name, shape] of expectedShapes(config)) {
       const found = weights[name] ? weights[name].shape : null;
       if (String(found) !== String(shape)) throw new Error(`${name}: expected shape ${shape}, found ${found}`);
     }
-    return { config: model.config, weights };
+    return { config, weights };
   }
 
   function expectedShapes(config) {
-    const { values, width, mlp_size: hidden, norm } = config;
-    const inner = config.heads * config.head_size;
-    const codes = { learned: config.length, pair: Math.ceil(config.length / 2) }[config.positions];
-    const shapes = [["embed.token.weight", [values + 1, width]]];
-    const linear = (name, fanOut, fanIn) => shapes.push([`${name}.weight`, [fanOut, fanIn]], [`${name}.bias`, [fanOut]]);
+    const { width, mlp_size: hidden, norm } = config;
+    const inner = config.heads * config.head_size, shapes = [];
+    const linear = (name, fanIn, fanOut) => shapes.push([`${name}.weight`, [fanIn, fanOut]], [`${name}.bias`, [fanOut]]);
     const scale = name => shapes.push([`${name}.weight`, [width]], [`${name}.bias`, [width]]);
-    if (codes) shapes.push(["embed.position.weight", [codes, width]]);
-    for (const part of ["query", "key", "value"]) linear(`layers.0.attention.${part}`, inner, width);
-    linear("layers.0.attention.output", width, inner);
-    if (norm !== "none") scale("layers.0.attention_norm");
-    if (hidden) {
-      linear("layers.0.mlp.inner", hidden, width);
-      linear("layers.0.mlp.outer", width, hidden);
-      if (norm !== "none") scale("layers.0.mlp_norm");
+    if (config.inputs === "tokens") shapes.push(["embed.token.weight", [config.input_size, width]]);
+    else linear("embed.vector", config.input_size, width);
+    if (config.codes.length) shapes.push(["embed.position.weight", [1 + Math.max(...config.codes), width]]);
+    for (let layer = 0; layer < config.layers; layer++) {
+      for (const part of ["query", "key", "value"]) linear(`layers.${layer}.attention.${part}`, width, inner);
+      linear(`layers.${layer}.attention.output`, inner, width);
+      if (norm !== "none") scale(`layers.${layer}.attention_norm`);
+      if (hidden) {
+        linear(`layers.${layer}.mlp.inner`, width, hidden);
+        linear(`layers.${layer}.mlp.outer`, hidden, width);
+        if (norm !== "none") scale(`layers.${layer}.mlp_norm`);
+      }
     }
     if (norm === "pre") scale("final_norm");
-    linear("readout", values + 1, width);
+    linear("readout", width, config.output_size);
     return shapes;
   }
 
   function linear(weights, name, row) {
-    const { shape: [fanOut, fanIn], data } = weights[`${name}.weight`];
+    const { shape: [fanIn, fanOut], data } = weights[`${name}.weight`];
     const out = Float64Array.from(weights[`${name}.bias`].data);
-    for (let o = 0; o < fanOut; o++) for (let i = 0; i < fanIn; i++) out[o] += data[o * fanIn + i] * row[i];
+    for (let i = 0, at = 0; i < fanIn; i++) {
+      const value = row[i];
+      for (let o = 0; o < fanOut; o++) out[o] += value * data[at++];
+    }
     return out;
   }
 
@@ -86,129 +110,73 @@ globalThis.hopscopeForward = (() => {
 
   const add = (a, b) => a.map((value, at) => value + b[at]);
 
-  function embedded({ config, weights }, tokens) {
-    const { width } = config;
-    const table = weights["embed.token.weight"].data;
-    const code = { learned: at => at, pair: at => Math.floor(at / 2) }[config.positions];
-    return tokens.map((token, at) => {
-      const row = table.slice(token * width, (token + 1) * width);
-      if (!code) return row;
-      return add(row, weights["embed.position.weight"].data.subarray(code(at) * width, (code(at) + 1) * width));
-    });
+  function embedded({ config, weights }, inputs) {
+    const { width, codes } = config;
+    const row = (name, at) => weights[name].data.slice(at * width, (at + 1) * width);
+    const symbol = config.inputs === "tokens" ? token => row("embed.token.weight", token)
+      : vector => linear(weights, "embed.vector", vector);
+    return inputs.map((input, at) => (
+      codes.length ? add(symbol(input), row("embed.position.weight", codes[at])) : symbol(input)
+    ));
   }
 
-  // Attention patterns [head][query][key], and the heads' outputs side by side for each position.
-  function attention({ config, weights }, rows) {
+  // What a row of a head puts on the keys under an edit, or null where it does as it learned.
+  function edited(edits, head, row, visible) {
+    const edit = edits.findLast(each => each.head === head && (each.rows === null || each.rows.includes(row)));
+    return edit ? new Float64Array(visible).fill(edit.as === "uniform" ? 1 / visible : 0) : null;
+  }
+
+  // Attention patterns [head][query][key] (of a causal model, keys up to the query), and the heads' outputs by position.
+  function attention({ config, weights }, layer, rows, edits) {
     const size = config.head_size;
     const [queries, keys, values] = ["query", "key", "value"].map(part =>
-      rows.map(row => linear(weights, `layers.0.attention.${part}`, row)),
+      rows.map(row => linear(weights, `layers.${layer}.attention.${part}`, row)),
     );
     const outputs = rows.map(() => new Float64Array(config.heads * size));
     const patterns = [];
     for (let head = 0; head < config.heads; head++) {
-      const part = row => row.subarray(head * size, (head + 1) * size);
-      const dot = (a, b) => a.reduce((sum, value, at) => sum + value * b[at], 0);
-      const pattern = queries.map((query, at) => {
-        const visible = keys.slice(0, at + 1);
-        return softmax(visible.map(key => dot(part(query), part(key)) / Math.sqrt(size)));
-      });
-      pattern.forEach((row, at) => row.forEach((share, key) => {
-        const value = part(values[key]), out = part(outputs[at]);
-        for (let i = 0; i < size; i++) out[i] += share * value[i];
+      const from = head * size;
+      patterns.push(queries.map((query, at) => {
+        const visible = config.causal ? at + 1 : rows.length;
+        const pattern = edited(edits, head, at, visible) ?? softmax(Float64Array.from({ length: visible }, (_, key) => {
+          let dot = 0;
+          for (let i = from; i < from + size; i++) dot += query[i] * keys[key][i];
+          return dot / Math.sqrt(size);
+        }));
+        pattern.forEach((share, key) => {
+          for (let i = from; i < from + size; i++) outputs[at][i] += share * values[key][i];
+        });
+        return pattern;
       }));
-      patterns.push(pattern);
     }
     return { patterns, outputs };
   }
 
-  function mlp({ config, weights }, row) {
-    const inner = linear(weights, "layers.0.mlp.inner", row).map(activations[config.activation]);
-    return linear(weights, "layers.0.mlp.outer", inner);
-  }
-
-  // Probabilities [position][token] and attention patterns [head][query][key] (keys up to the query) of a model.
-  function run(model, tokens) {
+  // Predictions [position][output] and attention patterns [layer][head][query][key] of a model.
+  //
+  // Inputs are token ids, or vectors.  Edits are { layer, head, rows, as }: these rows (null: all) of a head attend to
+  // all keys that they may see alike ("uniform"), or to nothing ("zero").
+  function run(model, inputs, edits = []) {
     const { config, weights } = model;
     const norm = (place, name, row) => (config.norm === place ? layerNorm(weights, name, row) : row);
-    const start = embedded(model, tokens);
-    const { patterns, outputs } = attention(model, start.map(row => norm("pre", "layers.0.attention_norm", row)));
-    const probabilities = start.map((row, at) => {
-      let stream = add(row, linear(weights, "layers.0.attention.output", outputs[at]));
-      stream = norm("post", "layers.0.attention_norm", stream);
-      if (config.mlp_size) {
-        stream = add(stream, mlp(model, norm("pre", "layers.0.mlp_norm", stream)));
-        stream = norm("post", "layers.0.mlp_norm", stream);
-      }
-      return Array.from(softmax(linear(weights, "readout", norm("pre", "final_norm", stream))));
-    });
-    return { probabilities, patterns };
-  }
-
-  // What was typed, as tokens.  Up to V = 9 a digit is a token; a question mark may stand for the last y.
-  function parse(text, values) {
-    const typed = text.trim().replace(/\?$/, "").trim();
-    const found = typed.match(values < 10 ? /[^\s,;:→>-]/g : /[^\s,;:→>-]+/g) || [];
-    if (!found.length) throw new Refusal(`Type tokens x y x y …, each from 1 to ${values}.`);
-    found.forEach((token, at) => {
-      if (!/^\d+$/.test(token) || Number(token) < 1 || Number(token) > values) {
-        throw new Refusal(`Expected tokens from 1 to ${values}, found “${token}” at place ${at + 1}.`);
-      }
-    });
-    if (found.length > 2 * values) throw new Refusal(`Expected at most ${2 * values} tokens, found ${found.length}.`);
-    return found.map(Number);
-  }
-
-  // The pairs of a sequence as x → y; refuses what no permutation allows.
-  function pairs(tokens) {
-    const shown = new Map();
-    for (let at = 0; at + 1 < tokens.length; at += 2) {
-      const [x, y] = [tokens[at], tokens[at + 1]];
-      if (shown.has(x) && shown.get(x) !== y) {
-        throw new Refusal(`Expected one y for each x, found ${x}→${shown.get(x)} and then ${x}→${y}.`);
-      }
-      for (const [other, value] of shown) {
-        if (value === y && other !== x) {
-          throw new Refusal(`Expected another y for every x, found ${other}→${y} and then ${x}→${y}.`);
-        }
-      }
-      shown.set(x, y);
-    }
-    return shown;
-  }
-
-  // The values of 1 … V, or null where the pairs leave several mappings.
-  function mapping(tokens, values) {
-    const shown = pairs(tokens);
-    if (shown.size < values - 1) return null;
-    const every = Array.from({ length: values }, (_, at) => at + 1);
-    const unused = every.find(value => ![...shown.values()].includes(value));
-    return every.map(x => shown.get(x) ?? unused);
-  }
-
-  // The questions of a sequence, as hopscope.theory.sequences reads them.
-  function questions(tokens, values) {
-    const whole = mapping(tokens, values);
-    const found = [];
-    for (let at = 0; at < tokens.length; at += 2) {
-      const x = tokens[at], shown = pairs(tokens.slice(0, at));
-      const used = [...shown.values()];
-      const free = Array.from({ length: values }, (_, n) => n + 1).filter(value => !used.includes(value));
-      const recall = shown.get(x) ?? null;
-      found.push({
-        x,
-        seen: tokens.slice(0, at + 1),
-        used,
-        target: tokens[at + 1] ?? recall ?? (whole ? whole[x - 1] : null),
-        recall,
-        elimination: free.length === 1 ? free[0] : null,
-        ideal: Array.from({ length: values }, (_, n) => {
-          if (recall !== null) return n + 1 === recall ? 1 : 0;
-          return free.includes(n + 1) ? 1 / free.length : 0;
-        }),
+    const patterns = [];
+    let stream = embedded(model, inputs);
+    for (let layer = 0; layer < config.layers; layer++) {
+      const name = `layers.${layer}`;
+      const read = stream.map(row => norm("pre", `${name}.attention_norm`, row));
+      const found = attention(model, layer, read, edits.filter(each => each.layer === layer));
+      patterns.push(found.patterns);
+      stream = stream.map((row, at) => {
+        const sum = add(row, linear(weights, `${name}.attention.output`, found.outputs[at]));
+        const middle = norm("post", `${name}.attention_norm`, sum);
+        if (!config.mlp_size) return middle;
+        const inner = linear(weights, `${name}.mlp.inner`, norm("pre", `${name}.mlp_norm`, middle));
+        const out = linear(weights, `${name}.mlp.outer`, inner.map(activations[config.activation]));
+        return norm("post", `${name}.mlp_norm`, add(middle, out));
       });
     }
-    return found;
+    return { predictions: stream.map(row => linear(weights, "readout", norm("pre", "final_norm", row))), patterns };
   }
 
-  return { Refusal, load, run, parse, mapping, questions };
+  return { Refusal, unpack, load, run, softmax };
 })();

@@ -93,7 +93,8 @@ def follow_members(
     def example(grammar: "Grammar") -> dict[str, Any]:
         roles = [grammar.words(each) for each in grammar.roles]
         of = grammar.rows[:, 0].int().argmax(0).tolist()
-        chains = grammar.batch.roles["chain"][0, 0].tolist()
+        known = grammar.batch.roles
+        chains = known["chain"][0, 0].tolist() if "chain" in known else [-1] * len(of)
         tokens = [
             {"role": roles[role], "chain": chain, "label": label}
             for role, chain, label in zip(of, chains, labels(grammar.batch), strict=True)

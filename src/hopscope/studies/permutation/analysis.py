@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from hopscope.models.packing import explorer_model
 from hopscope.models.transformer import Transformer
 from hopscope.runs import UnitFolder
 from hopscope.studies.permutation.config import PermutationStudyConfig, analyses
@@ -138,19 +137,12 @@ def _decoding(trained: _Trained) -> dict[str, Any]:
 
 
 def _worked(trained: _Trained) -> dict[str, Any]:
-    """Worked sequences of every member, and the first member's weights for the page to compute with."""
-    first = trained.job.members[0]
-    examples = worked_examples(trained.task.config.values)
-    step = trained.job.training.steps
-    file = str(trained.unit.checkpoint_path(step).relative_to(trained.unit.run_path))
-    packed = explorer_model(
-        trained.model.member(0), f"{trained.job.label}, seed {first.seed}", file, f"member {first.member}"
-    )
+    """Worked sequences of every member."""
     sequences = {
         name: worked_sequence(trained.model, list(tokens), trained.task.split)
-        for name, tokens in examples.items()
+        for name, tokens in worked_examples(trained.task.config.values).items()
     }
-    return {"sequences": sequences, "model": packed}
+    return {"sequences": sequences}
 
 
 _MEASURES: dict[str, Callable[[_Trained], dict[str, Any]]] = {

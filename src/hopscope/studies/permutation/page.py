@@ -1,10 +1,11 @@
-"""What the page of the permutation study shows beside its numbers: worked sequences, models to try, printed numbers."""
+"""What the page of the permutation study shows beside its numbers: worked sequences, circuits, models to take apart."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from hopscope.circuits.path_history import CircuitsOnPage
 from hopscope.claims.numbers import format_number
 from hopscope.runs.evidence_write import EVIDENCE
 from hopscope.runs.files import is_file, read_json
@@ -12,6 +13,8 @@ from hopscope.story.functions import PageFunctions
 from hopscope.story.text import DASH, Block
 from hopscope.story.values import Said
 from hopscope.story.worked import worked_block
+from hopscope.studies.explorer import Explorer
+from hopscope.studies.permutation.circuits import gather
 from hopscope.studies.permutation.config import Configuration, PermutationStudyConfig
 from hopscope.studies.permutation.figures import floors, taken_apart
 from hopscope.studies.permutation.published import (
@@ -21,6 +24,12 @@ from hopscope.studies.permutation.published import (
     VALUES,
     worked_examples,
 )
+from hopscope.tasks.task import Task
+from hopscope.theory.sequences import read_sequence
+from hopscope.training.config import TrainJob
+
+if TYPE_CHECKING:
+    from hopscope.tasks.device import TaskOnDevice
 
 EXAMPLE = ((3, 3), (4, 5), (2, 1), (1, 4), (3, "?"))
 """The presentation's example (section 8): x₅ repeats x₁, so recall says 3 and elimination says 2."""
@@ -40,7 +49,6 @@ SIDES = {"train": "a training mapping", "held_out": "a held-out mapping"}
 def names(page: PageFunctions, config: PermutationStudyConfig) -> Mapping[str, Any]:
     """Names that the template may use beside those of every page."""
     records = list(_worked_records(page, config))
-    models = [record["model"] for *_, record in records]
     return {
         "example": page.block(example()),
         "mark": {
@@ -53,9 +61,10 @@ def names(page: PageFunctions, config: PermutationStudyConfig) -> Mapping[str, A
         "swept": {name: [each.name for each in config.of_sweep(name)] for name in config.sweeps},
         "read_again": [each.name for each in read_again(config)],
         "printed": partial(printed, config),
+        "circuits": CircuitsOnPage(page, lambda: gather(page.run, config), None, "share of wrong answers"),
         "late_recall": cache(partial(late_recall, page, config)),
         "worked": "".join(page.block(block) for record in records for block in _worked_blocks(page, *record)),
-        "explorer": page.block(_explorer(config, models)) if models else "",
+        "explorer": _explorer(page, config),
     }
 
 
@@ -164,17 +173,33 @@ def _worked_blocks(
             )
 
 
-def _explorer(config: PermutationStudyConfig, models: list[dict[str, Any]]) -> Block:
-    """Models that the page itself computes with."""
-    sequences = worked_examples(config.values).items()
-    return {
-        "kind": "explorer",
-        "title": "Any sequence",
-        "caption": "One model of each configuration, computed in this page from its weights.",
-        "models": models,
-        "sequences": [{"name": name, "tokens": list(tokens)} for name, tokens in sequences],
-        "held_out": _held_out(config),
-    }
+def _explorer(page: PageFunctions, config: PermutationStudyConfig) -> Explorer:
+    """The explorer with the presentation's sequences, whose answers the page knows."""
+
+    def task_of(job: TrainJob) -> "TaskOnDevice":
+        from hopscope.tasks.device import TaskOnDevice
+
+        assert isinstance(job.task, Task)
+        return TaskOnDevice(job.task)
+
+    def examples(job: TrainJob) -> list[dict[str, Any]]:
+        length = job.model.length
+        return [
+            {
+                "name": name,
+                "size": min(len(tokens), length),
+                "inputs": list(tokens)[:length],
+                "targets": [
+                    -1 if each.target is None else each.target
+                    for each in read_sequence(tokens, values).questions
+                ],
+                "roles": [f"{'xy'[at % 2]} {at // 2 + 1}" for at in range(min(len(tokens), length))],
+            }
+            for values in [(length + 1) // 2]
+            for name, tokens in worked_examples(values).items()
+        ]
+
+    return Explorer(page, task_of, examples, {"kind": "permutation", "held_out": _held_out(config)})
 
 
 def _held_out(config: PermutationStudyConfig) -> list[list[int]]:

@@ -1,6 +1,7 @@
 """The permutation study as a value; what needs torch or charts is imported when it is called."""
 
 from hopscope.studies.analysis import UnitAnalysis, deferred
+from hopscope.studies.permutation.circuits import circuits
 from hopscope.studies.permutation.claims import claims
 from hopscope.studies.permutation.config import COSTS, PRESETS, PermutationStudyConfig, analyses
 from hopscope.studies.permutation.figures import figures
@@ -19,6 +20,7 @@ study = Study(
         UnitAnalysis(
             analyses, deferred(f"{_ANALYSIS}:analyse"), measurements, deferred(f"{_ANALYSIS}:evaluator")
         ),
+        circuits,
     ),
     claims=claims,
     figures=figures,

@@ -1,0 +1,36 @@
+"""The navigation of the site: the groups of links in `docs/index.md` are also what its sidebar shows."""
+
+import posixpath
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+GROUP = re.compile(r"^## (.+)$", re.MULTILINE)
+PAGE = re.compile(r"^\* \[([^]]+)\]\(([^)#]+\.md)\)", re.MULTILINE)
+
+
+def toctrees(text: str, folder: str) -> str:
+    """A hidden table of contents for every heading: the pages that its list names, from the top of the repository."""
+    _, *parts = GROUP.split(text)
+    trees = []
+    for heading, body in zip(parts[::2], parts[1::2], strict=True):
+        pages = (
+            (title, posixpath.normpath(posixpath.join(folder, page))) for title, page in PAGE.findall(body)
+        )
+        lines = "".join(f"{title} </{page}>\n" for title, page in pages)
+        trees.append(f"```{{toctree}}\n:hidden:\n:caption: {heading}\n\n{lines}```\n")
+    return "\n".join(trees)
+
+
+def append_toctrees(app: "Sphinx", docname: str, source: list[str]) -> None:
+    """Sphinx's event `source-read`: only the root page has contents."""
+    if docname == app.config.root_doc:
+        source[0] += "\n" + toctrees(source[0], posixpath.dirname(docname))
+
+
+def setup(app: "Sphinx") -> dict[str, Any]:
+    """Sphinx calls this to make the extension known."""
+    app.connect("source-read", append_toctrees)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
