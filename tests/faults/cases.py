@@ -11,7 +11,7 @@ import itertools
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -360,6 +360,10 @@ def planned(laboratory: Laboratory, kills: int, corruptions: int, seed: int) -> 
     }
     found: list[dict[str, Any]] = []
 
+    def pick(among: Sequence[int]) -> int:
+        """The same place of the run in every version of it, and as much of the random numbers: a soak can go on."""
+        return among[int(draw.random() * len(among))]
+
     def add(do: str, fault: str, **spec: Any) -> None:
         found.append({"do": do, "fault": fault, **spec})
 
@@ -369,27 +373,27 @@ def planned(laboratory: Laboratory, kills: int, corruptions: int, seed: int) -> 
         add(
             "kill",
             f"SIGKILL of the {WHOM[whom]}, {phase}",
-            operation=draw.choice(among),
+            operation=pick(among),
             moment=moment,
             whom=whom,
         )
     for number, _ in zip(itertools.cycle(REFUSALS), range(max(2, kills // 4)), strict=False):
         row = f"{REFUSALS[number]}, said by the system"
-        add("refusal", row, operation=draw.choice(numbers), number=number, once=draw.random() < 0.3)
+        add("refusal", row, operation=pick(numbers), number=number, once=draw.random() < 0.3)
     for _ in range(max(2, kills // 10)):
-        add("memory", "out of memory", operation=draw.choice(numbers), mib=draw.choice((0, 1, 4, 16)))
+        add("memory", "out of memory", operation=pick(numbers), mib=draw.choice((0, 1, 4, 16)))
     for sign, _ in zip(itertools.cycle((1, -1)), range(max(2, kills // 10)), strict=False):
         seconds = sign * draw.choice((2.0, 3600.0, YEARS, 20 * YEARS))
         row = f"clock jumps {'forwards' if sign > 0 else 'backwards'}"
-        add("clock", row, operation=draw.choice(numbers), seconds=seconds)
+        add("clock", row, operation=pick(numbers), seconds=seconds)
     whole = sum(path.stat().st_size for path in (laboratory.root / "whole").rglob("*") if path.is_file())
     for _ in range(max(2, kills // 10) if laboratory.may_mount else 0):
-        add("disk", "full disk, a real one", read_only=False, free=draw.randrange(8192, whole))
+        add("disk", "full disk, a real one", read_only=False, free=8192 + int(draw.random() * (whole - 8192)))
     for state in () if not laboratory.may_mount else (-1, 2, 6) if kills < 50 else range(-1, UNFINISHED):
         add("disk", "read-only folder", read_only=True, state=state)
     for way, _ in zip(itertools.cycle(power.WAYS), range(max(3, kills * 3 // 5)), strict=False):
         row = f"power cut that leaves {power.WAYS[way]}"
-        add("power", row, operation=1 + draw.choice(numbers), way=way, seed=draw.randrange(2**32))
+        add("power", row, operation=1 + pick(numbers), way=way, seed=draw.randrange(2**32))
     for way in power.WAYS:
         row = f"power cut that leaves {power.WAYS[way]}"
         add("power", row, operation=len(operations), way=way, seed=draw.randrange(2**32))
