@@ -198,9 +198,10 @@ def test_language_models_are_not_asked_without_a_model(hopscope, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_a_machine_without_memory_is_no_fault_of_ours(monkeypatch, capsys):
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
+def test_a_machine_without_memory_is_no_fault_of_ours(monkeypatch, capsys, error):
     def starved(arguments):
-        raise MemoryError
+        raise error
 
     monkeypatch.setattr("hopscope.cli.studies.main", starved)
     assert main(["studies"]) == 2

@@ -152,6 +152,17 @@ def test_a_deleted_last_checkpoint_is_said(copy, here):
         assert "expected the checkpoint of the last step 8, found it gone" in ended.complaint
 
 
+def test_a_deleted_earlier_checkpoint_is_said_by_the_command(copy, rerun):
+    (path,) = copy.glob("units/*/checkpoints/step-000000001.safetensors")
+    path.unlink()
+    ended = rerun()
+    assert ended.status == 0
+    assert (
+        f"{path.parent}: expected the checkpoints of every interval, found those of steps 1 gone"
+        in ended.stderr
+    )
+
+
 @pytest.mark.parametrize("unit", ["../../../outside", "/tmp", "a/b", "..", "", "a\nb"])
 def test_no_unit_lies_outside_its_run(copy, here, unit, tmp_path):
     (copy / SEALS).unlink()

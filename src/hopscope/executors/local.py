@@ -12,7 +12,7 @@ from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.executors import timing
 from hopscope.executors.finish import concluded, finish, register_claims
-from hopscope.executors.healing import remove_altered
+from hopscope.executors.healing import remove_altered, tell_lost_checkpoints
 from hopscope.executors.places import check_root, opened_place
 from hopscope.executors.pool import (
     DEVICES,
@@ -177,6 +177,8 @@ def complete(
     check_source(run, study)
     by_unit = _jobs_by_unit(study, config)
     remove_altered(run, how.get("say"))
+    for unit, job in by_unit.items():
+        tell_lost_checkpoints(run.unit(unit), job.training.checkpoint_steps(), how.get("say"))
     pending = [
         run.unit(unit) for unit, job in by_unit.items() if not _whole(study, config, run.unit(unit), job)
     ]
