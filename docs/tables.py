@@ -276,6 +276,55 @@ def external_plants(file: str = "external_plants") -> str:
     return _markdown([*columns, "precision", "recall", "seconds"], rows)
 
 
+_FINDER_COLUMNS = {
+    "precision": "precision", "recall": "recall", "auroc": "AUROC", "head_precision": "precision of heads",
+    "head_recall": "recall of heads", "faithfulness": "faithfulness", "cpr": "CPR ↑", "cmd": "CMD ↓",
+    "seconds": "CPU s",
+}  # fmt: skip
+
+
+def finders(file: str = "zoo/scores") -> str:
+    """Every finder of circuits on every group of planted models: means with their intervals."""
+    record, rows = _json(RESULTS / f"{file}.json"), []
+    for group, found in record["summary"].items():
+        for name, measures in found.items():
+            cells = [_mean(measures.get(measure)) for measure in _FINDER_COLUMNS]
+            rows.append([group, name, str(measures["faithfulness"]["n"]), *cells])
+    return _markdown(["models", "finder", "n", *_FINDER_COLUMNS.values()], rows)
+
+
+def _mean(measure: dict[str, Any] | None) -> str:
+    if measure is None:
+        return "–"
+    shown = f"{measure['mean']:.2f}"
+    interval = measure["interval"]
+    return f"{shown} [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else shown
+
+
+def finder_truth(file: str = "zoo/scores") -> str:
+    """How far true edges are from others, over all circuits: of models set by hand, and of trained ones."""
+    models, rows = _json(RESULTS / f"{file}.json")["truth"], []
+    for words, trained in (("set by hand", False), ("trained under clamps", True)):
+        circuits = [
+            circuit
+            for model in models.values()
+            for circuit in model["circuits"]
+            if model["title"].startswith("trained") == trained
+        ]
+        least = min(each["least_true"] for each in circuits)
+        most = max(each["most_false"] for each in circuits if each["most_false"] is not None)
+        faithful = min(each["faithfulness"] for each in circuits)
+        rows.append([words, str(len(circuits)), f"{least:.4f}", f"{most:.4f}", f"{faithful:.3f}"])
+    columns = [
+        "models",
+        "circuits",
+        "smallest rise of a true edge",
+        "largest rise of another",
+        "least faithful circuit",
+    ]
+    return _markdown(columns, rows)
+
+
 def controls() -> str:
     """What must not be there, for every claim of the built-in studies."""
     from hopscope.claims import Criterion
@@ -590,6 +639,34 @@ def heads(file: str) -> str:
     return _markdown(["D", "layer.head", "accuracy with all", "cost of these", "of random ones"], rows)
 
 
+def language_models(*runs: str) -> str:
+    """What language models answered or chose, by kind of question, and which symbol came first."""
+    from hopscope.runs import RunFolder
+    from hopscope.runs.evidence import Evidence
+    from hopscope.studies.llm.config import Kind, LanguageModelConfig
+    from hopscope.studies.llm.measurements import cells
+
+    rows = []
+    for run in runs:
+        evidence = Evidence.read(RunFolder.open(RESULTS / "llm" / run))
+        config = LanguageModelConfig.model_validate(dict(evidence.config))
+        for cell in cells(evidence, config):
+            right = cell.accuracy
+            said = sorted(cell.said.items(), key=lambda each: -each[1])
+            rows.append(
+                [
+                    cell.model,
+                    "forced choice" if config.measure == "choice" else "answers",
+                    Kind(cell.formulation, cell.depth).words,
+                    f"{right.value:.2f} [{right.low:.2f}, {right.high:.2f}] of {right.of}",
+                    f"{cell.guess:.2f}",
+                    "; ".join(f"{symbol}: {count}" for symbol, count in said),
+                ]
+            )
+    columns = ["model", "measure", "questions", "accuracy [95 % interval]", "by guessing", "likeliest symbol"]
+    return _markdown(columns, rows)
+
+
 def _points(cost: float, interval: list[float]) -> str:
     return f"{cost:.1f} [{interval[0]:.1f}, {interval[1]:.1f}]"
 
@@ -741,10 +818,13 @@ TABLES: dict[str, Callable[..., str]] = {
     "speed": speed,
     "growth": growth,
     "heads": heads,
+    "language-models": language_models,
     "reading": reading,
     "permutation-circuits": permutation_circuits,
     "repeat-rows": repeat_rows,
     "external-plants": external_plants,
+    "finders": finders,
+    "finder-truth": finder_truth,
     "witnesses": witnesses,
     "witness-plan": witness_plan,
     "theory": theory,

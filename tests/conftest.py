@@ -11,7 +11,18 @@ import pytest
 import torch
 from hypothesis import settings
 
-CHECKED_ROOMS = ("rng", "tasks", "models", "training", "probes", "circuits", "studies", "zoo", "language")
+CHECKED_ROOMS = (
+    "rng",
+    "tasks",
+    "models",
+    "training",
+    "probes",
+    "circuits",
+    "finders",
+    "studies",
+    "zoo",
+    "language",
+)
 """Rooms whose annotations are checked at every call, so that the shapes in their signatures are tested facts."""
 
 

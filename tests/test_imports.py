@@ -30,6 +30,7 @@ FLOORS = [
     "training",
     "probes",
     "circuits",
+    "finders",
     "language",
     "measures",
     "studies",
@@ -143,11 +144,11 @@ def test_imports_go_down(path: Path) -> None:
         assert (here, other) not in FORBIDDEN, f"{here} must not know {other}"
 
 
-def test_of_the_product_only_studies_begin_from_the_zoo() -> None:
+def test_of_the_product_only_studies_and_finders_use_the_zoo() -> None:
     for path in MODULES:
         if room(path) == "zoo":
             assert imported_rooms(path) <= {"zoo", "models", "tasks", "theory"}, path
-        elif room(path) != "studies":
+        elif room(path) not in ("studies", "finders"):
             assert "zoo" not in imported_rooms(path), path
 
 

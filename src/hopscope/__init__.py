@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from hopscope import measures as measures
     from hopscope import tasks as tasks
     from hopscope import testing as testing
+    from hopscope.api import load as load
     from hopscope.api import load_member as load_member
     from hopscope.api import open_run as open_run
     from hopscope.api import read_circuit as read_circuit
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "api": ("run", "open_run", "load_member", "read_circuit", "show"),
+    "api": ("run", "open_run", "load", "load_member", "read_circuit", "show"),
     "opened": ("train", "Run"),
     "models.export": ("load_module",),
     "tasks.task": ("Task", "Shape"),

@@ -182,6 +182,23 @@ _SIDES = {
 }
 
 
+def load(folder: Path | str) -> MemberTransformer:
+    """A model from a folder that Hopscope wrote, as a plain module, ready for evaluation.
+
+    Args:
+        folder: an exported member (`hopscope export`), a planted model (`hopscope zoo export`), or a language model of
+            the study tiny-lm in the Hugging Face layout.
+
+    Raises:
+        UserError: the folder holds none of these, or a damaged one.
+    """
+    from hopscope.language.gpt2_folder import ORIGIN, read_folder
+    from hopscope.models.export import load_module
+
+    path = Path(folder)
+    return read_folder(path)[0] if (path / ORIGIN).is_file() else load_module(path)
+
+
 def _folder(run: RunFolder | Path | str) -> RunFolder:
     return run if isinstance(run, RunFolder) else open_run(run)
 

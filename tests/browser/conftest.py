@@ -108,8 +108,8 @@ def _note_request(found: list[str], own: str, url: str) -> None:
 
 
 def _note_console(found: list[str], kind: str, text: str) -> None:
-    if kind == "error":
-        found.append(f"console error: {text}")
+    if kind in ("error", "warning"):
+        found.append(f"console {kind}: {text}")
 
 
 def _await_charts(page: Page, found: list[str]) -> None:

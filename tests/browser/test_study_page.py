@@ -15,6 +15,8 @@ def test_study_page_is_sound(page, assert_page_is_sound):
 def test_attention_maps_change_with_the_chosen_sequences(page, chromium):
     view = chromium.new_page()
     view.goto(page.as_uri())
+    view.wait_for_selector("html[data-charts=ready]", state="attached")
+    view.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
     choice = view.locator("select[name=sequences_shown]")
     choice.wait_for()
     maps = view.locator(".vega-embed", has=choice).locator("svg g.mark-rect.role-mark path")

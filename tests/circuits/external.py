@@ -1,10 +1,13 @@
 """Reading of external plants: the places that a circuit's rows read, sample by sample, beside the true ones.
 
 `python -m tests.circuits.external` reads all of them as `hopscope circuit` would, and writes the record that the table
-in `docs/circuits.md` is made of.
+in `docs/circuits.md` is made of.  `python -m tests.circuits.external FOLDER` writes them as folders that `hopscope zoo`
+scores circuits of.
 """
 
 import json
+import re
+import sys
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +29,7 @@ from hopscope.circuits.circuit import Circuit
 from hopscope.circuits.config import READ, UNEXPLAINED
 from hopscope.circuits.execution import Execution
 from hopscope.circuits.reader import ReaderConfig, Reading, read_circuit
+from hopscope.finders.catalogue import HeadRow, PlantedTruth, ZooModel, export_model
 from hopscope.models.patterns import Learned, reads_nothing
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import EquationsConfig, PermutationConfig, RetrievalConfig
@@ -223,6 +227,52 @@ def record(result: Compared) -> dict[str, object]:
 RECORD = Path(__file__).resolve().parents[2] / "docs" / "results" / "external_plants.json"
 
 
+# For the benchmark of finders.
+
+
+def zoo_model(plant: Plant) -> ZooModel:
+    """A plant as a model of the benchmark.  Where no rule names the reads, every head that writes is in the circuit."""
+    circuits = [
+        [HeadRow(layer=layer, head=head, rows=rows, reads=keys) for layer, head, rows, keys in sorted(reads)]
+        for reads in plant.minimal
+    ]
+    if not circuits or plant.outside:
+        circuits = [[HeadRow(layer=layer, head=head) for layer, head in _writing(plant)]]
+    if plant.name in TRAINED:
+        family = "external, trained"
+    elif plant.outside or plant.name in misread():
+        family = f"external, {'no rule' if plant.outside else 'misread'}"
+    else:
+        family = f"external, {plant.kind}"
+    name = "external-" + re.sub("[^a-z0-9]+", "-", plant.name.lower()).strip("-")
+    truth = PlantedTruth(
+        name=name, title=plant.name, family=family, grammar=not plant.outside,
+        task=_CONFIGS[plant.kind].model_validate(dict(plant.task)), circuits=tuple(map(tuple, circuits)),
+    )  # fmt: skip
+    return ZooModel(name, lambda: (truth, packed(plant)))
+
+
+def _writing(plant: Plant) -> list[tuple[int, int]]:
+    """Heads that write anything: idle ones have values or outputs of zero."""
+    size, found = int(str(plant.shape["head_dim"])), []
+    for layer in range(int(str(plant.shape["layers"]))):
+        name = f"layers.{layer}.attention"
+        for head in range(int(str(plant.shape["heads"]))):
+            here = slice(head * size, (head + 1) * size)
+            written = (
+                plant.weights[f"{name}.value.weight"][:, here] @ plant.weights[f"{name}.output.weight"][here]
+            )
+            if np.abs(written).max() > 1e-9:
+                found.append((layer, head))
+    return found
+
+
+def export(folder: Path) -> None:
+    """Write every plant as a folder."""
+    for name in names():
+        print(export_model(zoo_model(named(name)), folder), flush=True)
+
+
 def main() -> None:
     """Read every plant in the usual way, and write the record."""
     torch.set_num_threads(1)
@@ -234,4 +284,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    export(Path(sys.argv[1])) if sys.argv[1:] else main()

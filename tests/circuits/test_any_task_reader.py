@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.zoo.planted_permutations import planted_permutations
 
 import hopscope as hs
 from hopscope.circuits.any_task import AnyTask, PartsCriterion
@@ -18,6 +17,7 @@ from hopscope.models.patterns import MeanMap
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import TaskReference
 from hopscope.tasks.retrieval import RetrievalTask
+from hopscope.zoo.permutations import planted_permutations
 
 from .any_tasks import Lookup, Pairs, Sum, Where, lookup_model, on_device, pairs_model, sum_model
 

@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from tests.zoo.planted_permutations import planted_permutations
 
 import hopscope as library
 from hopscope.circuits import record
@@ -14,6 +13,7 @@ from hopscope.models.transformer import Transformer
 from hopscope.runs import RunFolder, content_hash, save_checkpoint
 from hopscope.tasks.config import RetrievalConfig
 from hopscope.training.config import MemberPlan, TrainingConfig, TrainJob
+from hopscope.zoo.permutations import planted_permutations
 from hopscope.zoo.witnesses import witness
 
 STEPS, MEMBERS = (7, 11), (3, 5)

@@ -42,8 +42,7 @@ def test_copying_by_its_installed_command(tmp_path: Path) -> None:
     assert run.evidence.last("accuracy", **{"model.layers": 1}).min() > 0.9
     attention = run.evidence.last("attention_to_source", layer=0, head=0, **{"model.layers": 1})
     assert attention.min() > 0.5  # the mechanism, not only the answer
-    figures = json.loads((run.path / "story.json").read_text(encoding="utf-8"))["sections"]
-    assert any(block["kind"] == "figure" for section in figures for block in section["blocks"])
+    assert json.loads((run.path / "story.json").read_text(encoding="utf-8"))["lead"]["figure"]
 
 
 @pytest.mark.extras

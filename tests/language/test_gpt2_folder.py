@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+import hopscope as hs
 from hopscope.errors import UserError
 from hopscope.language.gpt2_folder import ORIGIN, WEIGHTS, read_folder, write_folder
 from hopscope.models.config import TransformerConfig
@@ -36,6 +37,7 @@ def test_there_and_back_the_logits_are_the_same(tmp_path, mlp_ratio):
     inputs = TASK.sample(torch.tensor([1]), "train", 0, 7).inputs[0]
     torch.testing.assert_close(found(inputs), module(inputs), rtol=0.0, atol=1e-4)
     assert not found.readout.bias.any()
+    assert torch.equal(hs.load(tmp_path / "model")(inputs), found(inputs))
 
 
 def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path):

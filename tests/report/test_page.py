@@ -112,17 +112,54 @@ def test_verdict_shows_sign_word_and_what_must_be_trusted(run_path):
         assert part in flat
 
 
-def test_many_values_of_a_claim_can_be_unfolded(run_path):
+def test_a_claim_is_one_line_and_its_values_unfold(run_path):
     def grow(claims):
         claims[0]["value"] = {f"kind {number}": number / 100 for number in range(9)}
         claims[0]["interval"] = None
 
     change_json(run_path / "claims.json", grow)
     page = words(build(run_path))
-    first, folded = re.search(r"<details>\s*<summary>3 more.*?</details>", page, re.DOTALL).span()
-    for number in range(9):
-        place = page.index(f"<small>kind {number}</small>")
-        assert first < place < folded if number >= 6 else place < first
+    line, folded = re.search(
+        r'<details class="ledger-entry.*?<summary>(.*?)</summary>(.*?)</details>', page, re.S
+    ).groups()
+    assert re.findall(r"<small>(kind \d)</small>", line) == ["kind 0"]
+    assert "and 8 more" in line
+    assert re.findall(r"<small>(kind \d)</small>", folded) == [f"kind {number}" for number in range(9)]
+
+
+LEAD = {
+    "text": "It learned {floor} nats.",
+    "figure": {"kind": "figure", "name": "attention", "alt": "Maps.", "caption": ""},
+}
+
+
+def test_the_lead_stands_before_the_sections(run_path):
+    change_json(run_path / "story.json", lambda story: story.update(lead=LEAD))
+    text = words(build(run_path))
+    first = text[: text.index("</header>")]
+    assert 'class="answer"' in first
+    assert 'data-spec="run-1-spec-attention"' in first
+    assert 'href="#run-1-the-task"' in first or "Try the model" in first
+
+
+def test_a_layer_of_numbers_is_folded(run_path):
+    change_json(run_path / "story.json", lambda story: story["sections"][-2].update(layer="numbers"))
+    text = words(build(run_path))
+    heading = re.search(r'<details class="part">\s*<summary><h3[^>]*>(.*?)</h3></summary>', text)
+    assert heading[1] == "What the heads do"
+    assert text.index("Verdicts</h2>") < text.index("The numbers</h2>") < heading.start()
+
+
+def test_a_large_table_is_folded(run_path):
+    def grow(story):
+        table = next(
+            block for section in story["sections"] for block in section["blocks"] if block["kind"] == "table"
+        )
+        table["rows"] = [table["rows"][0]] * 31
+
+    assert 'class="fold"' not in words(build(run_path))
+    change_json(run_path / "story.json", grow)
+    assert "(31 rows)" in words(build(run_path))
 
 
 def test_record_names_run_configuration_and_command(run_path, synthetic):

@@ -11,7 +11,7 @@ PROSE = Prose({"loss": Number(value=0.95712, text="0.9571", file='a"b.json', key
 
 def test_number_names_its_file_and_key():
     title = "a&#34;b.json · mean&lt;0&gt;"
-    expected = f'It is <span class="number" tabindex="0" title="{title}">0.9571</span> &lt;b&gt;.'
+    expected = f'It is <span class="number" tabindex="-1" title="{title}">0.9571</span> &lt;b&gt;.'
     assert PROSE.html("It is {loss} <b>.") == expected
 
 

@@ -9,11 +9,7 @@ from hopscope.claims.wording import SYMBOLS
 from hopscope.report.page import build_report
 from hopscope.report.prose import Prose
 from hopscope.report.record import read_run
-from hopscope.report.verdicts import (
-    MOST_ESTIMATES,
-    verdict_counts,
-    verdict_rows,
-)
+from hopscope.report.verdicts import MOST_VALUES, verdict_counts, verdict_rows
 
 
 def claim(threshold, **fields):
@@ -127,12 +123,11 @@ def test_rows_and_counts(run_path):
 
 def test_many_values_of_a_claim_are_folded(run_path):
     run = read_run(run_path)
-    many = {f"kind {number}": number / 100 for number in range(MOST_ESTIMATES + 5)}
+    many = {f"kind {number}": number / 100 for number in range(MOST_VALUES + 5)}
     run = run.model_copy(
         update={"claims": [claim("≥ 90 %", value=many), claim("≥ 90 %", value={"one": 0.5})]}
     )
     several, single = verdict_rows(run, Prose(run.story.numbers))
-    shown = [name for name, _ in several.estimates + several.folded]
-    assert shown == list(many)
-    assert (len(several.estimates), len(several.folded)) == (MOST_ESTIMATES, 5)
-    assert single.folded == []
+    assert [name for name, _ in several.brief] == list(many)[:MOST_VALUES]
+    assert [name for name, _ in several.estimates] == list(many)
+    assert (several.more, single.more) == (5, 0)

@@ -145,7 +145,8 @@ def written(root: Path, found: Evidence, template=None, facts=FACTS, figures=FIG
 
 def texts(story):
     """All words of a story, with the numbers filled in."""
-    words = [story["title"], story["subtitle"]]
+    lead = story.get("lead") or {}
+    words = [story["title"], story["subtitle"], lead.get("text"), (lead.get("figure") or {}).get("caption")]
     for section in story["sections"]:
         words.append(section["heading"])
         for block in section["blocks"]:

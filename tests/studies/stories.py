@@ -4,8 +4,10 @@ import re
 
 
 def blocks(story, kind):
-    """The blocks of a kind."""
-    return [block for section in story["sections"] for block in section["blocks"] if block["kind"] == kind]
+    """The blocks of a kind, the chart of the lead before those of the sections."""
+    first = [(story.get("lead") or {}).get("figure")]
+    every = [*filter(None, first), *(block for section in story["sections"] for block in section["blocks"])]
+    return [block for block in every if block["kind"] == kind]
 
 
 def numbers_about(words, *about):

@@ -55,9 +55,9 @@ MEETS = {
 def rows_of(frame, metric, where):
     """Rows that a key names, in plain pandas."""
     frame = frame[frame["metric"] == metric]
-    asked = dict(condition.split(" = ") for condition in where.split(", "))
+    asked = dict(condition.split(" = ") for condition in re.split(r", (?=\w+ = )", where))
     for name, value in asked.items():
-        frame = frame[frame[name].astype(str).str.removesuffix(".0") == value]
+        frame = frame[frame[name].astype(str).str.removesuffix(".0").isin(value.split(", "))]
     for name in ("part", "head"):
         frame = frame if name in asked else frame[frame[name].isna()]
     return frame

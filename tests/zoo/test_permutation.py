@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 from tests.circuits.plain import predictions
-from tests.zoo.planted_permutations import PlantedPermutation, Read, planted_permutations
 
 from hopscope.circuits.built_in_tasks import SKILLS, PermutationCircuits, PermutationSkills
 from hopscope.circuits.config import NOT_LEARNED, READ, ReaderConfig
@@ -16,6 +15,7 @@ from hopscope.circuits.reader import Reading, read_circuit
 from hopscope.models.patterns import History, Identity, Learned, MeanMap, Related, Uniform, said
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.permutation import PermutationTask
+from hopscope.zoo.permutations import PlantedPermutation, Read, planted_permutations
 
 QUICK = ReaderConfig(samples=64, validation=128, orders=1, random_circuits=2)
 

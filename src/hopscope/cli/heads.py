@@ -21,7 +21,8 @@ class Options:
     """Score the heads of a pretrained model: what they attend to in retrieval, and what is lost without them."""
 
     model: str
-    """Folder that save_pretrained wrote, or a name on the Hugging Face hub (HF_HUB_OFFLINE=1 asks only its cache)."""
+    """Folder that save_pretrained wrote, GGUF file, smollm2, gemma3-270m, or a name on the Hugging Face hub
+    (HF_HUB_OFFLINE=1 asks only its cache)."""
     formulation: str | None = None
     """Questions: equations, lives_with, kingdoms, functions or relatives."""
     passage: Path | None = None
@@ -75,6 +76,7 @@ def main(arguments: list[str]) -> int:
 
 def _found(options: Options) -> dict[str, Any]:
     from hopscope.language.heads.scoring import score
+    from hopscope.language.pretrained import caches
 
     formulation: Any = options.formulation and options.formulation.replace("-", "_")
     with progress() as tell:
@@ -86,6 +88,7 @@ def _found(options: Options) -> dict[str, Any]:
             device=_device(options.device),
             precision=options.precision,
             progress=tell,
+            keep=caches() / "heads",
             depth=options.depth,
             chains=options.chains,
             count=options.count,

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 PIPE_WIDTH = 160
 """Columns of a table that does not go to a terminal."""
+
+SELDOM = 30.0
+"""Seconds between two lines on the stage of the work that do not go to a terminal."""
 
 TABLE_WIDTH = 110
 """Columns from which all of a ledger can be read as a table."""
@@ -27,12 +31,30 @@ def console() -> "Console":
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """A function that shows the stage of the work on a terminal's standard error; the line goes when the work ends."""
+    """A function that shows the stage of the work on standard error.
+
+    On a terminal it is one line, which goes when the work ends; elsewhere lines, at most one in half a minute.
+    """
     from rich.console import Console
     from rich.text import Text
 
+    if not sys.stderr.isatty():
+        yield _seldom()
+        return
     with Console(stderr=True).status("") as status:
         yield lambda stage: status.update(Text(f"{stage} …"))
+
+
+def _seldom() -> Callable[[str], None]:
+    last = time.monotonic()
+
+    def tell(stage: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= SELDOM:
+            last = time.monotonic()
+            say(stage)
+
+    return tell
 
 
 def ledger_words(run: RunFolder) -> dict[str, str]:

@@ -49,6 +49,8 @@ class Figure:
         series: what a figure of series shows.
         caption, alt: of series and of a chart of one's own: what stands under it, and what it shows for those who
             cannot see it.
+        published: the figure of the study's source that this one answers, such as `fig-4`: its anchor on the page, and
+            the beginning of the names of files that a reader saves.
     """
 
     name: str
@@ -61,6 +63,11 @@ class Figure:
     series: "SeriesFigure | None" = None
     caption: str = ""
     alt: str = ""
+    published: str = ""
+
+    def answers(self, published: str) -> "Figure":
+        """The same figure as the answer to one of the study's source, such as `fig-4`."""
+        return replace(self, published=published)
 
     def draw(self, evidence: "Evidence", floors: "Floors | None" = None) -> Drawing:
         """Return the chart and the rows of its data.

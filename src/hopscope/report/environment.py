@@ -14,6 +14,9 @@ from hopscope.report.explorer import explorer_payload
 from hopscope.report.prose import tie
 from hopscope.report.worked import format_probability, format_published, in_words, marks, pairs
 
+MOST_CELLS = 30
+"""Cells of a table that stands open on the page; a larger one is folded."""
+
 
 @cache
 def environment() -> jinja2.Environment:
@@ -38,7 +41,9 @@ def environment() -> jinja2.Environment:
         pairs=pairs,
         in_words=in_words,
     )
-    made.globals.update(marks=marks, shown_circuit=shown_circuit, explorer_payload=explorer_payload)
+    made.globals.update(
+        marks=marks, shown_circuit=shown_circuit, explorer_payload=explorer_payload, most_cells=MOST_CELLS
+    )
     return made
 
 

@@ -29,6 +29,13 @@ class IndexRow:
     fault: str = ""
 
 
+_SLUGS = {
+    "reproduced": "reproduced", "refuted": "refuted", "inconclusive": "inconclusive",
+    **{f"{word} so far": "inconclusive" for word in ("agrees", "agree", "disagrees", "disagree", "mixed")},
+}  # fmt: skip
+"""Words of a ledger's closing line → the class of their colour; other words are grey."""
+
+
 def build_index(rows: Sequence[IndexRow], to: Path) -> None:
     """Write the list of runs as one HTML file, in the order of studies and paths, with a link to each run's page.
 
@@ -40,13 +47,12 @@ def build_index(rows: Sequence[IndexRow], to: Path) -> None:
         UserError: the file cannot be written.
     """
     ordered = sorted(rows, key=lambda row: (row.study, str(row.path)))
-    studies = sorted({row.study for row in rows} - {""})
     page = (
         environment()
         .get_template("index.html")
         .render(
             rows=[(row, _link(row.path / "report.html", to)) for row in ordered],
-            studies=studies,
+            slugs=_SLUGS,
             style=asset("style.css"),
         )
     )

@@ -71,7 +71,7 @@ def _text(renderer: Any, tokens: "Sequence[Token]", at: int, options: Any, env: 
 
 
 def _table_open(renderer: Any, tokens: "Sequence[Token]", at: int, options: Any, env: Any) -> str:
-    return '<div class="scroll" tabindex="0" role="group" aria-label="Table">\n<table>\n'
+    return '<div class="scroll" role="group" aria-label="Table">\n<table>\n'
 
 
 def _table_close(renderer: Any, tokens: "Sequence[Token]", at: int, options: Any, env: Any) -> str:

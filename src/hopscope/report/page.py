@@ -1,18 +1,17 @@
 """One HTML file from run folders, and its pictures as files: no network, and the same folders give the same bytes."""
 
-import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
-from pydantic import JsonValue
 
 from hopscope.errors import UserError
 from hopscope.report.circuit_graph import write_circuit_picture
 from hopscope.report.circuits import CircuitBlock
+from hopscope.report.comparison import compared, flatten
 from hopscope.report.drawing import Say
 from hopscope.report.environment import asset, environment
 from hopscope.report.figures import figure_names, inline_figure, render_figure
@@ -20,6 +19,7 @@ from hopscope.report.libraries import libraries
 from hopscope.report.policy import content_security_policy
 from hopscope.report.prose import Prose
 from hopscope.report.record import FigureBlock, RunRecord, read_run
+from hopscope.report.theme import style_sheet, variables
 from hopscope.report.verdicts import VerdictRow, verdict_counts, verdict_rows
 from hopscope.runs import proofs
 from hopscope.runs.files import write_atomic
@@ -36,6 +36,7 @@ class RunView:
         verdicts: the verdict table's rows.
         counts: (verdict, CSS class, symbol, number of claims).
         figures: Vega-Lite specification by figure name.
+        published: what the study's source calls a figure, such as `fig-4`, by figure name.
         settings: config.json's values by dotted name.
         explore: members that its explorer holds first.
     """
@@ -46,6 +47,7 @@ class RunView:
     verdicts: list[VerdictRow]
     counts: list[tuple[str, str, str, int]]
     figures: dict[str, dict[str, Any]]
+    published: dict[str, str]
     settings: list[tuple[str, str]]
     explore: tuple[int, ...] = ()
 
@@ -71,30 +73,35 @@ def build_report(runs: Sequence[Path], to: Path, explore: Sequence[int] = ()) ->
 
 def _view(record: RunRecord, anchor: str, explore: tuple[int, ...]) -> RunView:
     prose = Prose(record.story.numbers)
-    names = dict.fromkeys(block.name for block in record.story.blocks if isinstance(block, FigureBlock))
+    blocks = [block for block in record.story.blocks if isinstance(block, FigureBlock)]
     return RunView(
         anchor=anchor,
         record=record,
         prose=prose,
         verdicts=verdict_rows(record, prose),
         counts=verdict_counts(record),
-        figures={name: inline_figure(record.path / "figures", name) for name in names},
-        settings=list(_flatten(record.config.config)),
+        figures={block.name: inline_figure(record.path / "figures", block.name) for block in blocks},
+        published={block.name: block.published for block in blocks if block.published},
+        settings=list(flatten(record.config.config)),
         explore=explore,
     )
 
 
 def _render(views: list[RunView]) -> str:
-    drawn = [Markup(libraries())] if any(view.figures for view in views) else []
-    scripts = [*drawn, *map(asset, _scripts(views))]
+    records = [view.record for view in views]
+    comparison = compared(records, [view.verdicts for view in views]) if len(views) > 1 else None
+    drawn = any(view.figures for view in views) or bool(comparison and comparison.curves)
+    scripts = [*([Markup(libraries())] if drawn else []), *map(asset, _scripts(views, drawn))]
     sources = [f"runs/{view.record.config.study}/{view.record.config.hash}" for view in views]
     return (
         environment()
         .get_template("page.html")
         .render(
             runs=views,
+            comparison=comparison,
             title=_title(views),
-            style=Markup("\n").join(map(asset, _styles(views))),
+            style=Markup("\n").join([Markup(style_sheet()), *map(asset, _styles(views))]),
+            colours=variables() if drawn else {},
             scripts=scripts,
             policy=content_security_policy(scripts),
             command=shlex.join(["hopscope", "report", *sources]),
@@ -112,9 +119,9 @@ _EXPLORER = (
 )
 
 
-def _scripts(views: list[RunView]) -> list[str]:
+def _scripts(views: list[RunView], drawn: bool) -> list[str]:
     kinds = _kinds(views)
-    names = ["page.js"]
+    names = ["page.js", *(["charts.js"] if drawn else [])]
     if "explorer" in kinds:
         names += _EXPLORER
     if "circuit" in kinds:
@@ -136,14 +143,6 @@ def _title(views: list[RunView]) -> str:
     if len(views) > 1:
         return f"Hopscope: {len(views)} runs"
     return views[0].prose.plain(views[0].record.story.title)
-
-
-def _flatten(config: JsonValue, prefix: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(config, dict) and config:
-        for key, value in config.items():
-            yield from _flatten(value, f"{prefix}.{key}" if prefix else key)
-    else:
-        yield prefix, config if isinstance(config, str) else json.dumps(config, ensure_ascii=False)
 
 
 def render_all(run_path: Path, say: Say | None = None) -> list[Path]:

@@ -88,4 +88,4 @@ class Prose:
 
 def _span(number: Number) -> Markup:
     origin = f"{number.file} · {number.key}"
-    return Markup('<span class="number" tabindex="0" title="{}">{}</span>').format(origin, number.text)
+    return Markup('<span class="number" tabindex="-1" title="{}">{}</span>').format(origin, number.text)

@@ -61,12 +61,19 @@ class SequenceBlock(Config):
 
 
 class FigureBlock(Config):
-    """A figure of the run by name; ``alt`` says in words what it shows."""
+    """A figure of the run by name.
+
+    Attributes:
+        name, caption: of the figure.
+        alt: what it shows, in words.
+        published: what the study's source calls the figure that this one answers, such as `fig-4`.
+    """
 
     kind: Literal["figure"]
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
     caption: str = ""
     alt: str
+    published: str = Field("", pattern=r"^(fig-[A-Za-z0-9-]+)?$")
 
 
 class TableBlock(Config):
@@ -174,11 +181,30 @@ Block = Annotated[
 
 
 class Section(Config):
-    """A part of the story with a heading; ``id`` is its anchor on the page."""
+    """A part of the story with a heading.
+
+    Attributes:
+        id: its anchor on the page.
+        heading, blocks: what it says.
+        layer: `story` is open on the page; `numbers` is folded, for readers who want to check.
+    """
 
     id: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     heading: str
     blocks: list[Block]
+    layer: Literal["story", "numbers"] = "story"
+
+
+class Lead(Config):
+    """What stands on the first screen of the page, under the question.
+
+    Attributes:
+        text: the answer in Markdown, three sentences at most.
+        figure: the one chart that shows it.
+    """
+
+    text: str
+    figure: FigureBlock | None = None
 
 
 class ClaimWords(Config):
@@ -194,14 +220,27 @@ class Story(Config):
     schema_version: Literal[1]
     title: str
     subtitle: str = ""
+    lead: Lead | None = None
     numbers: dict[str, Number] = Field(default_factory=dict)
     claims: dict[str, ClaimWords] = Field(default_factory=dict)
     sections: list[Section]
 
     @property
     def blocks(self) -> list[Block]:
-        """The blocks of all sections, in order."""
-        return [block for section in self.sections for block in section.blocks]
+        """The lead's chart and the blocks of all sections, in order."""
+        first: list[Block] = [self.lead.figure] if self.lead and self.lead.figure else []
+        return first + [block for section in self.sections for block in section.blocks]
+
+    @property
+    def layers(self) -> tuple[list[Section], list[Section]]:
+        """The sections that are open on the page, and those that are folded."""
+        told = [section for section in self.sections if section.layer == "story"]
+        return told, [section for section in self.sections if section.layer == "numbers"]
+
+    def first(self, kind: str) -> str:
+        """Anchor of the first open section with a block of a kind; empty where there is none."""
+        found = (each.id for each in self.layers[0] if any(block.kind == kind for block in each.blocks))
+        return next(found, "")
 
 
 class RunConfig(BaseModel):

@@ -2,17 +2,50 @@
 
 Colours are the Okabe-Ito set (Okabe and Ito 2008, "Color Universal Design"), which stays apart under the
 common forms of colour blindness.  A study's own ``config`` wins over what is set here.
+
+Files are drawn in the light colours.  The page draws the same charts in CSS variables, one for each role of a colour:
+so a chart follows the reader's theme, and paper, without being drawn again.
 """
 
 from typing import Any
 
+CATEGORY = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#6b6b6b", "#000000")
+"""Okabe-Ito, yellow left out: it does not carry on white."""
+
+CATEGORY_DARK = ("#4ba3e3", "#ff8a4c", "#2fc79c", "#e8a0cb", "#a9dcff", "#f5c451", "#9aa5b1", "#f4f6f8")
+"""The same hues for a dark ground, in the same order."""
+
 INK = "#1f2933"
-"""Text on the light card that carries every chart, in the light and in the dark page."""
+"""Text on light ground."""
 
 QUIET_INK = "#52606d"
 
-CATEGORY = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#6b6b6b", "#000000")
-"""Okabe-Ito, yellow left out: it does not carry on white."""
+LIGHT = {
+    "ink": INK,
+    "quiet": QUIET_INK,
+    "paper": "#ffffff",
+    "grid": "#dde1e6",
+    "axis": "#9aa5b1",
+    "frame": "#cbd2d9",
+    "wash": "#eceff2",
+    **{f"series-{place}": colour for place, colour in enumerate(CATEGORY, start=1)},
+}
+"""Colour of each role in a chart, on light ground and in files."""
+
+DARK = {
+    "ink": "#e6e9ed",
+    "quiet": "#a3aeba",
+    "paper": "#1b2027",
+    "grid": "#2d353f",
+    "axis": "#5b6672",
+    "frame": "#3a434e",
+    "wash": "#2a313a",
+    **{f"series-{place}": colour for place, colour in enumerate(CATEGORY_DARK, start=1)},
+}
+"""The same on dark ground."""
+
+_MARKS = {"#333333": "ink", "#333": "ink", "#666666": "quiet", "#e4e7eb": "wash"}
+"""Colours that figures give to their own marks, and the roles that they have."""
 
 _FONT = "Arial, Helvetica, sans-serif"
 
@@ -20,28 +53,33 @@ _FONT = "Arial, Helvetica, sans-serif"
 def chart_config() -> dict[str, Any]:
     """Vega-Lite ``config``: fonts, quiet axes, colour-blind-safe ranges, white background."""
     text = {
-        "labelColor": QUIET_INK,
-        "titleColor": INK,
+        "labelColor": LIGHT["quiet"],
+        "titleColor": LIGHT["ink"],
         "labelFontSize": 12,
         "titleFontSize": 12.5,
         "titleFontWeight": 600,
     }
     return {
-        "background": "#ffffff",
+        "background": LIGHT["paper"],
         "font": _FONT,
         "padding": 6,
         "axis": {
             **text,
-            "gridColor": "#dde1e6",
-            "domainColor": "#9aa5b1",
-            "tickColor": "#9aa5b1",
+            "gridColor": LIGHT["grid"],
+            "domainColor": LIGHT["axis"],
+            "tickColor": LIGHT["axis"],
             "titlePadding": 8,
         },
         "axisQuantitative": {"tickCount": 8},
         "legend": {**text, "symbolStrokeWidth": 2.5},
         "header": {**text},
-        "title": {"color": INK, "fontSize": 14, "anchor": "start", "subtitleColor": QUIET_INK},
-        "view": {"stroke": "#cbd2d9"},
+        "title": {
+            "color": LIGHT["ink"],
+            "fontSize": 14,
+            "anchor": "start",
+            "subtitleColor": LIGHT["quiet"],
+        },
+        "view": {"stroke": LIGHT["frame"]},
         "line": {"strokeWidth": 2},
         "range": {
             "category": list(CATEGORY),
@@ -54,6 +92,29 @@ def chart_config() -> dict[str, Any]:
 def with_theme(spec: dict[str, Any]) -> dict[str, Any]:
     """The specification with this theme under its own ``config``."""
     return {**spec, "config": _merge(chart_config(), spec.get("config", {}))}
+
+
+def style_sheet() -> str:
+    """CSS that gives every role its colour: light, dark where the reader's theme is, and light on paper."""
+    light, dark = (
+        " ".join(f"--chart-{role}: {colour};" for role, colour in colours.items())
+        for colours in (LIGHT, DARK)
+    )
+    return f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{_ON_PAPER}"
+
+
+def variables() -> dict[str, str]:
+    """Colour of a specification → the CSS variable that the page puts in its place."""
+    roles = {colour: role for role, colour in LIGHT.items()} | _MARKS
+    return {colour: f"var(--chart-{role})" for colour, role in roles.items()}
+
+
+# Grey paper has no colours: lines of a colour have a dash of their own there.
+_DASHES = ("7 3", "2 2", "9 3 2 3", "5 2 1 2 1 2", "12 4", "4 4")
+_ON_PAPER = "\n".join(
+    f'@media print {{ .chart path[stroke="var(--chart-series-{place})"] {{ stroke-dasharray: {dash}; }} }}'
+    for place, dash in enumerate(_DASHES, start=2)
+)
 
 
 def _merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from hopscope.claims import JudgedClaim, wording
 from hopscope.report.prose import Prose, tie
 from hopscope.report.record import ClaimWords, RunRecord
 
-MOST_ESTIMATES = 6
-"""Values of a claim that the table shows at once; where there are more, those behind these are folded."""
+MOST_VALUES = 1
+"""Number of values of a claim that its line shows; the others are folded with what decides it."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,9 @@ class VerdictRow:
         symbol: the verdict as a sign.
         leaning: where the numbers of an inconclusive claim point, in words.
         threshold: what was demanded, in words, one line per quantity.
-        estimates: (name, value and interval) per quantity; the name is empty where there is one quantity.
-        folded: the same for those quantities that are too many to show at once.
+        brief: (name, value) of the first quantities, for the line; the name is empty where there is one quantity.
+        more: how many quantities the line leaves out.
+        estimates: (name, value and interval) of every quantity.
         words: what the run can say, in plain words.
         remarks: what stands beside that: the verdict at the run's own scale, controls, a changed rule.
         readings: what each reading of an open detail gives.
@@ -36,8 +37,9 @@ class VerdictRow:
     symbol: str
     leaning: str
     threshold: list[str]
+    brief: list[tuple[str, str]]
+    more: int
     estimates: list[tuple[str, str]]
-    folded: list[tuple[str, str]]
     words: Markup
     remarks: list[str]
     readings: list[tuple[str, str]]
@@ -65,15 +67,16 @@ def verdict_counts(run: RunRecord) -> list[tuple[str, str, str, int]]:
 
 
 def _row(claim: JudgedClaim, story: ClaimWords, prose: Prose) -> VerdictRow:
-    estimates = wording.estimates(claim)
+    brief = wording.values(claim)
     return VerdictRow(
         claim=claim,
         slug=_slug(claim.verdict.value),
         symbol=wording.SYMBOLS[claim.verdict.value],
         leaning=wording.leaning_words(claim),
         threshold=wording.threshold_lines(claim),
-        estimates=estimates[:MOST_ESTIMATES],
-        folded=estimates[MOST_ESTIMATES:],
+        brief=brief[:MOST_VALUES],
+        more=max(0, len(brief) - MOST_VALUES),
+        estimates=wording.estimates(claim),
         words=prose.html(story.words) if claim.words is None else Markup.escape(tie(claim.words)),
         remarks=wording.remarks(claim),
         readings=[(name, f"{found.verdict.value}: {found.words}") for name, found in claim.readings.items()],

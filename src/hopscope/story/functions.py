@@ -23,7 +23,7 @@ from hopscope.runs import RunFolder
 from hopscope.runs.files import listed
 from hopscope.story.numbers import PageNumberFunctions
 from hopscope.story.text import DASH, Block, PageText
-from hopscope.story.values import ClaimFacts, ConfigurationFacts, MemberFacts
+from hopscope.story.values import ClaimFacts, ConfigurationFacts, MemberFacts, claims_sentence
 from hopscope.words import counted, symbol
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class PageFunctions(PageNumberFunctions):
         self._figures = {figure.name: figure for figure in figures}
         self._claims = [ClaimFacts.of(claim) for claim in ledger]
         self._drawn: set[str] = set()
+        self.lead: Block | None = None
+        self._own_words: set[str] = set()
 
     def names(self) -> dict[str, Any]:
         """Everything that a template may use, by name."""
@@ -70,7 +72,8 @@ class PageFunctions(PageNumberFunctions):
         functions = (
             self.estimate, self.value, self.share, self.last, self.learned, self.range, self.median, self.count,
             self.has, self.rows, self.number, self.floors, self.table, self.grid, self.settings, self.setting,
-            self.figure, self.figures, self.has_figure, self.verdicts, self.claim, counted, symbol,
+            self.answer, self.claims_sentence, self.figure, self.figures, self.figure_names, self.has_figure,
+            self.verdicts, self.claim, counted, symbol,
         )  # fmt: skip
         return {
             **{function.__name__: function for function in functions},
@@ -115,6 +118,28 @@ class PageFunctions(PageNumberFunctions):
         }
 
     # Blocks.
+
+    def answer(self, chart: str | Sequence[str] = (), *, caller: Callable[[], str], **words: str) -> str:
+        """The lead of the page: the answer in at most three sentences, and the one chart that shows it.
+
+        It is called with a body: `{% call answer("loss") %} … {% endcall %}`.  The chart is not shown a second time:
+        where the page asks for it again, its words go to the lead if that has none.
+
+        Args:
+            chart: name of a figure, or several, of which the run's first is shown.
+            caller: Jinja's, which gives the body.
+            words: `caption` and `alt`, as in `figure`.
+        """
+        names = [chart] if isinstance(chart, str) else chart
+        found = next(filter(self.has_figure, names), None)
+        shown = None if found is None else self._figure(found, **words)
+        self._own_words = set(words)
+        self.lead = {"text": self._text.story(" ".join(caller().split())), "figure": shown}
+        return ""
+
+    def claims_sentence(self) -> str:
+        """One sentence: how many claims came out how, and where those that are undecided point."""
+        return claims_sentence(self._claims)
 
     def table(
         self,
@@ -234,17 +259,29 @@ class PageFunctions(PageNumberFunctions):
             raise UserError(
                 f"figure: expected one of {listed(known) or 'none, for the study has none'}, found {name!r}"
             )
-        figure = self._figures[str(name)]
-        self._drawn.add(figure.name)
+        first = self.lead and self.lead["figure"]
+        if first and first["name"] == name:
+            given = {"caption": self._text.story(caption), "alt": self._text.literal(alt)}
+            first.update({key: words for key, words in given.items() if words and key not in self._own_words})
+            return "\n\nThe chart of this stands at the top of the page.\n\n"
+        return self.block(self._figure(str(name), caption, alt))
+
+    def _figure(self, name: str, caption: str = "", alt: str = "") -> Block:
+        figure = self._figures[name]
+        self._drawn.add(name)
         words, text = figure.words(self._evidence, self._facts.floors)
-        return self.block({
-            "kind": "figure", "name": figure.name, "caption": self._text.story(caption or words),
-            "alt": self._text.literal(alt or text),
-        })  # fmt: skip
+        return {
+            "kind": "figure", "name": name, "caption": self._text.story(caption or words),
+            "alt": self._text.literal(alt or text), **({"published": figure.published} if figure.published else {}),
+        }  # fmt: skip
 
     def figures(self) -> str:
         """Every figure that the template has not shown before."""
         return "".join(self.figure(name) for name in self._figures if name not in self._drawn)
+
+    def figure_names(self) -> list[str]:
+        """Names of the study's figures, in its own order."""
+        return list(self._figures)
 
     def has_figure(self, name: str) -> bool:
         """Whether the study has a figure of this name in this run."""

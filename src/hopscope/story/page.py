@@ -110,13 +110,14 @@ def render_page(
     # A page without a program behind it has no models to explore.
     names = {"explorer": lambda *_: ""} | functions.names() | dict(own(functions) if own else {})
     written = fill(default_template() if template is None else template, facts.template, names, parts)
-    title, lead, sections = _sections(written, text)
+    title, subtitle, sections = _sections(written, text)
     # Conditions ask for more numbers than the page says.
-    said = set(re.findall(r"\{(n\d+)\}", json.dumps([title, lead, sections])))
+    said = set(re.findall(r"\{(n\d+)\}", json.dumps([title, subtitle, functions.lead, sections])))
     return {
         "schema_version": 1,
         "title": title or text.literal(facts.name),
-        "subtitle": lead or text.literal(facts.question),
+        "subtitle": subtitle or text.literal(facts.question),
+        "lead": functions.lead,
         "numbers": {name: number for name, number in text.numbers.items() if name in said},
         "claims": {},
         "sections": sections,
@@ -214,21 +215,28 @@ def _place(error: Exception, name: str) -> str:
 
 
 def _sections(written: str, text: PageText) -> tuple[str, str, list[Block]]:
-    """Title, lead and sections: the paragraph under the title is the lead, and what follows it a section of its own."""
-    title, lead, sections, taken = "", "", [], set(_TAKEN)
+    """Title, question and sections.
+
+    The paragraph under the title is the question, and what follows it a section of its own.  A second title of one
+    sign begins the layer of the numbers: the sections under it are folded.
+    """
+    title, question, sections, taken, layer = "", "", [], set(_TAKEN), "story"
     for level, heading, body in _cut(written):
         words = _unmarked(heading) if level == 2 else "In short"
-        if level == 1:
+        if level == 1 and title:
+            layer, words = "numbers", _unmarked(heading)
+        elif level == 1:
             title = text.story(_unmarked(heading))
-        if level < 2 and not lead:
+        if level < 2 and layer == "story" and not question:
             first, _, rest = body.strip().partition("\n\n")
             if text.is_words(first):
-                lead, body = text.story(_unmarked(first)), rest
+                question, body = text.story(_unmarked(first)), rest
         blocks = list(text.pieces(body))
         if blocks:
             name = _anchor(text.plain(words), taken)
-            sections.append({"id": name, "heading": text.story(words), "blocks": blocks})
-    return title, lead, sections
+            section = {"id": name, "heading": text.story(words), "blocks": blocks}
+            sections.append(section if layer == "story" else section | {"layer": layer})
+    return title, question, sections
 
 
 def _unmarked(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -12,6 +13,13 @@ if TYPE_CHECKING:
     from hopscope.claims import JudgedClaim
 
 _SPECIAL = re.compile(r"([*_`\[\]<>])")
+
+_POINTS = {
+    "agrees": ("agrees", "agree"),
+    "disagrees": ("disagrees", "disagree"),
+    "mixed": ("is mixed", "are mixed"),
+}
+"""Where an undecided claim points, and how it is said of one and of several."""
 
 
 @dataclass(frozen=True)
@@ -225,3 +233,29 @@ class ClaimFacts:
 def _as_text(words: str) -> str:
     """Words that Markdown reads as they stand."""
     return _SPECIAL.sub(r"\\\1", words)
+
+
+def claims_sentence(claims: Iterable[ClaimFacts]) -> str:
+    """One sentence: how many claims came out how, and where those that are undecided point."""
+    every = list(claims)
+    of = Counter(claim.verdict for claim in every)
+    points = Counter(claim.leaning for claim in every if claim.verdict == "inconclusive")
+    so_far = _and(
+        f"{points[each]} {words[points[each] > 1]}" for each, words in _POINTS.items() if points[each]
+    )
+    parts = [
+        f"reproduces {of['reproduced']}" * (of["reproduced"] > 0),
+        f"refutes {of['refuted']}" * (of["refuted"] > 0),
+        f"leaves {of['inconclusive']} inconclusive{f' ({so_far} so far)' * bool(so_far)}"
+        * (of["inconclusive"] > 0),
+        f"does not judge {of['not run']}" * (of["not run"] > 0),
+    ]
+    if not every:
+        return "The study makes no claims."
+    return f"Of {len(every)} claim{'s' * (len(every) > 1)}, this run {_and(filter(None, parts))}."
+
+
+def _and(parts: Iterable[str]) -> str:
+    """The parts as a list in words; empty where there are none."""
+    *first, last = [*parts] or [""]
+    return f"{', '.join(first)} and {last}" if first else last

@@ -6,8 +6,9 @@ took part and write what nobody reads; `recipes` says what the mechanisms are, a
 simple rules can describe.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations, cycle
 from typing import NamedTuple
 
@@ -102,8 +103,14 @@ class Planted:
 
 def planted_models() -> Iterator[Planted]:
     """All planted models, always the same ones in the same order; each is built when it is asked for."""
+    for make in makers():
+        yield make()
+
+
+def makers() -> Iterator[Callable[[], Planted]]:
+    """What builds each planted model, in the order of `planted_models`."""
     for recipe, layout in _everything():
-        yield _planted(recipe, layout)
+        yield partial(_planted, recipe, layout)
 
 
 class _Layout(NamedTuple):

@@ -91,7 +91,7 @@ def cost(depth=1, k=4, clean=(0.95, 0.9, 0.99), top=(0.5, 0.4, 0.6), random=(0.0
     nothing = Estimate(0.0, (0.0, 0.0))
     return Cost(
         depth, k, ((0, 0),) * k, questions, 0.25, share(*clean), nothing, nothing, 8, share(*top), share(*random),
-        (0.0, 0.0, 0.0),
+        (0.0, 0.0, 0.0), nothing,
     )  # fmt: skip
 
 

@@ -12,9 +12,9 @@ from tests.oracles.equations import reference_text
 
 import hopscope.language.inspect.tasks  # noqa: F401
 from hopscope.errors import UserError
-from hopscope.language.gpt2_folder import ORIGIN, WEIGHTS, read_folder, write_folder
+from hopscope.language.gpt2_folder import WEIGHTS, read_folder, write_folder
 from hopscope.language.inspect import evaluate
-from hopscope.language.inspect.provider import choose
+from hopscope.language.inspect.sampling import choose
 from hopscope.language.questions.answers import rows, tallies
 from hopscope.models.member import MemberTransformer
 from hopscope.tasks.config import EquationsConfig
@@ -117,7 +117,6 @@ def test_a_token_of_no_probability_is_never_drawn():
     ("name", "words"),
     [
         ("nowhere", "nowhere: expected the folder of a language model, found none; check the path"),
-        (ORIGIN, "found another's; ask a Hugging Face model as hf/"),
         (WEIGHTS, "expected an exported language model, found: "),
     ],
 )

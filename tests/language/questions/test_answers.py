@@ -49,6 +49,7 @@ def test_a_row_of_a_right_answer():
         "lost_chain": None,
         "lost_steps": [],
         "rejected": [],
+        "said": "asked chain, hop 3",
     }
 
 

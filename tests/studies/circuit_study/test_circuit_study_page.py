@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from tests.studies.stories import numbers_about
+from tests.studies.stories import blocks, numbers_about
 
 from hopscope.report.page import render_all
 from hopscope.report.record import read_run
@@ -268,12 +268,7 @@ def test_every_figure_of_every_preset_is_written_and_shown(study, config, tmp_pa
     run, story = presented(tmp_path, study, config, members(config, lambda plan: every))
     written = {file.stem.removesuffix(".vl") for file in (run.path / "figures").iterdir()}
     assert written == {figure.name for figure in study.figures(config)}
-    shown = [
-        block["name"]
-        for section in story["sections"]
-        for block in section["blocks"]
-        if block["kind"] == "figure"
-    ]
+    shown = [block["name"] for block in blocks(story, "figure")]
     # No member was trained again, and all times are equal.
     assert set(shown) == written - {"clamps", "variance"}
     assert len(shown) == len(set(shown))

@@ -280,3 +280,33 @@ def test_short_names_stay_different():
     long = [f"hopscope/{'x' * 40}{end}/model" for end in "ab"]
     assert short_names(long) == {name: name for name in long}
     assert short_names(["openai/gpt-4o"]) == {"openai/gpt-4o": "openai/gpt-4o"}
+
+
+def test_a_choice_and_changed_questions_are_told_and_are_another_run(tmp_path):
+    usual = LanguageModelConfig(model=("a/b",))
+    assert not {"measure", "few_shot", "filler", "repeats"} & set(usual.model_dump(mode="json"))
+    changed = {"measure": "choice", "few_shot": 2, "filler": 5, "repeats": 3}
+    assert changed.items() <= usual.model_copy(update=changed).model_dump(mode="json").items()
+    words, _ = told(tmp_path, right, **changed, formulations=("equations",), depths=(1, 2))
+    assert (
+        "the one counts that the model finds likeliest" in words
+        and "An answer is *acceptable* if" not in words
+    )
+    assert "2 solved examples" in words and "told 3 times" in words and "5 dots" in words
+    assert "a choice among the acceptable answers instead of an answer" in words
+    usually, _ = told(tmp_path / "usual", right, formulations=("equations",), depths=(1,))
+    assert "likeliest" not in usually and "put in another way" not in usually
+
+
+def test_several_models_are_ranked_and_what_was_said_is_counted(made):
+    run, _, _ = made
+    page = (run.path / "story.json").read_text(encoding="utf-8")
+    assert "The models side by side, best first" in page
+    (table_,) = [
+        block
+        for section in json.loads(page)["sections"]
+        for block in section["blocks"]
+        if block.get("kind") == "table" and "best first" in block["caption"]
+    ]
+    assert [row[:2] for row in table_["rows"]] == [["1", "a/b"], ["2", short_names(("a/b", LONG))[LONG]]]
+    assert "asked chain, hop 0" in page

@@ -5,10 +5,11 @@ it takes until no other acceptable answer begins like that, and the best one cou
 limit on attempts; a model that would rather say something else is not asked.
 """
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from itertools import count
-from typing import Final, Literal, NamedTuple
+import json
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,10 +18,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hopscope.errors import UserError
+from hopscope.language.choices import Tokens, beginnings, following, leaves, totals
 from hopscope.language.heads.attention import ANY, Outputs
-from hopscope.language.heads.model import Attentive, Padded, batches, changed, last_logits
+from hopscope.language.heads.model import (
+    Attentive,
+    Padded,
+    batches,
+    changed,
+    hidden_pass,
+    last_logits,
+    remembered,
+    resumed,
+)
 from hopscope.language.heads.tokens import Tokenized
 from hopscope.rng import bits, integers
+from hopscope.runs.hashing import content_hash
 
 Method = Literal["mean", "zero", "resample"]
 
@@ -62,64 +74,162 @@ class Answers(NamedTuple):
     margin: NDArray[np.float64]
 
 
+Passed = Callable[[int, int], None]
+"""Is told how many passes are done, and of how many."""
+
+
 def choose(model: Attentive, texts: Sequence[Tokenized], ablation: Ablation | None = None) -> Answers:
     """Let the model choose among the acceptable answers of every question.
 
     Raises:
         UserError: a question is too long, or an acceptable answer begins with the tokens of another.
     """
-    prefixes = [_prefixes(text) for text in texts]
-    nodes = [
-        (row, node)
-        for row, found in enumerate(prefixes)
-        for node in dict.fromkeys(prefix[:cut] for prefix in found for cut in range(len(prefix)))
-    ]
-    told: dict[tuple[int, tuple[int, ...]], float] = {}
-    owners = [texts[row] for row, _ in nodes]
-    for batch in batches(model, [(*texts[row].ids, *node) for row, node in nodes]):
-        with _without(model, ablation, owners, batch):
-            told |= _children(last_logits(model, batch), [nodes[n] for n in batch.rows], prefixes)
-    scores = [
-        [sum(told[row, prefix[:cut]] for cut in range(1, len(prefix) + 1)) for prefix in found]
-        for row, found in enumerate(prefixes)
-    ]
+    return choose_each(model, texts, [ablation])[0]
+
+
+def choose_each(
+    model: Attentive,
+    texts: Sequence[Tokenized],
+    ablations: Sequence[Ablation | None],
+    kept: "Kept | None" = None,
+    passed: Passed = lambda done, of: None,
+) -> list[Answers]:
+    """The same under each of several ablations; layers below the first head that is taken out are run once for all.
+
+    Args:
+        model: whose heads.
+        texts: questions.
+        ablations: what is taken out; None is nothing.
+        kept: passes of an earlier call, which are not made again.
+        passed: is told of each pass of one batch of questions.
+
+    Raises:
+        UserError: as in `choose`.
+    """
+    told = [_beginnings(text) for text in texts]
+    longer = [(row, leaf) for row, of in enumerate(told) for leaf in leaves(of)]
+    owners = [texts[row] for row, _ in longer]
+    kept = kept or Kept()
+    known: list[list[dict[Tokens, float]]] = [[{} for _ in texts] for _ in ablations]
+    several = list(batches(model, [(*texts[row].ids, *leaf) for row, leaf in longer]))
+    for done, batch in enumerate(several):
+        streams: dict[int, Any] = {}
+        ids = [texts[longer[n][0]].id for n in batch.rows]
+        for number, ablation in enumerate(ablations):
+            key = _key(ablation, ids)
+            found = kept.find(key)
+            if found is None:
+                found = _scored(
+                    model,
+                    ablation,
+                    owners,
+                    batch,
+                    streams,
+                    [(told[longer[n][0]], longer[n][1]) for n in batch.rows],
+                )
+                kept.add(key, found)
+            for n, each in zip(batch.rows, found, strict=True):
+                known[number][longer[n][0]] |= each
+            passed(done * len(ablations) + number + 1, len(several) * len(ablations))
+    return [_answers(texts, told, each) for each in known]
+
+
+def _scored(
+    model: Attentive,
+    ablation: Ablation | None,
+    owners: Sequence[Tokenized],
+    batch: Padded,
+    streams: dict[int, Any],
+    asked: Sequence[tuple[list[Tokens], Tokens]],
+) -> list[list[tuple[Tokens, float]]]:
+    """Log-probabilities of answers' tokens, of every row of a batch."""
+    counts = [1 + len(leaf) for _, leaf in asked]
+    first = min((layer for layer, _ in ablation.heads), default=0) if ablation is not None else 0
+    if ablation is None or not ablation.heads:
+        with remembered(model, streams):
+            logits = last_logits(model, batch, counts)
+    else:
+        if first and model.blocks and not streams:
+            with remembered(model, streams):
+                hidden_pass(model, batch)
+        with resumed(model, streams, first if streams else 0), _without(model, ablation, owners, batch):
+            logits = last_logits(model, batch, counts)
+    return [list(following(leaf, of, found)) for (of, leaf), found in zip(asked, logits, strict=True)]
+
+
+def _answers(
+    texts: Sequence[Tokenized], told: Sequence[list[Tokens]], known: Sequence[dict[Tokens, float]]
+) -> Answers:
+    scores = [totals(of, each) for of, each in zip(told, known, strict=True)]
     margin = np.asarray(
         [
-            found[text.right] - max(found[: text.right] + found[text.right + 1 :])
-            for found, text in zip(scores, texts, strict=True)
+            each[text.right] - max(each[: text.right] + each[text.right + 1 :])
+            for each, text in zip(scores, texts, strict=True)
         ]
     )
     return Answers((margin > 0).astype(np.float64), margin)
 
 
-def _prefixes(text: Tokenized) -> list[tuple[int, ...]]:
-    """Of each acceptable answer, the shortest beginning that no other one has."""
-    found = []
-    for answer in text.continuations:
-        others = [other for other in text.continuations if other is not answer]
-        lengths = (n for n in count(1) if n > len(answer) or all(o[:n] != answer[:n] for o in others))
-        length = next(lengths)
-        if length > len(answer):
+class Kept:
+    """What passes found, so that a command that is killed goes on.
+
+    Args:
+        file: a line of JSON for each pass; None keeps nothing.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file, self._found, self._torn = file, dict[str, Any](), False
+        if file is not None and file.is_file():
+            text = file.read_text(encoding="utf-8")
+            self._torn = bool(text) and not text.endswith("\n")
+            for line in text.splitlines():
+                with suppress(ValueError):  # the line at which the command was killed
+                    self._found |= dict([json.loads(line)])
+
+    def find(self, key: str) -> list[list[tuple[Tokens, float]]] | None:
+        """What a pass found in an earlier call."""
+        found = self._found.get(key)
+        return found and [[(tuple(tokens), value) for tokens, value in row] for row in found]
+
+    def add(self, key: str, found: list[list[tuple[Tokens, float]]]) -> None:
+        """Keep what a pass found.
+
+        Raises:
+            UserError: the file cannot be written.
+        """
+        if self._file is None:
+            return
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with self._file.open("a", encoding="utf-8") as lines:
+                lines.write("\n" * self._torn + json.dumps([key, found]) + "\n")
+            self._torn = False
+        except OSError as error:
             raise UserError(
-                f"{text.id}: expected acceptable answers none of which begins another in the model's tokens, found "
-                f"{list(text.continuations)}; ask for fewer chains"
-            )
-        found.append(answer[:length])
+                f"{self._file}: expected a file that can be written, found: {error.strerror}; free some space, or set "
+                "XDG_CACHE_HOME to another folder"
+            ) from None
+
+    def done(self) -> None:
+        """Forget everything: the command has ended."""
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+
+
+def _key(ablation: Ablation | None, ids: Sequence[str]) -> str:
+    if ablation is None:
+        return content_hash(["all", list(ids)])
+    return content_hash([sorted(ablation.heads), ablation.method, ablation.seed, list(ids)])
+
+
+def _beginnings(text: Tokenized) -> list[Tokens]:
+    found = beginnings(text.continuations)
+    if found is None:
+        raise UserError(
+            f"{text.id}: expected acceptable answers none of which begins another in the model's tokens, found "
+            f"{list(text.continuations)}; ask for fewer chains"
+        )
     return found
-
-
-def _children(
-    logits: Float[Tensor, "batch vocabulary"],
-    nodes: Sequence[tuple[int, tuple[int, ...]]],
-    prefixes: Sequence[Sequence[tuple[int, ...]]],
-) -> dict[tuple[int, tuple[int, ...]], float]:
-    """Log-probability of every next token of an answer's beginning."""
-    told = {}
-    for found, (row, node) in zip(logits.log_softmax(dim=-1), nodes, strict=True):
-        after = {p[: len(node) + 1] for p in prefixes[row] if len(p) > len(node) and p[: len(node)] == node}
-        for longer in after:
-            told[row, longer] = float(found[longer[-1]])
-    return told
 
 
 def _without(

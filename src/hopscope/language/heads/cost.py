@@ -1,13 +1,13 @@
 """What it costs to take heads out: accuracy with and without them, with intervals over questions and draws."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hopscope.claims.intervals import Interval, bootstrap_mean, mean, wilson
-from hopscope.language.heads.answers import Ablation, Head, Method, choose
+from hopscope.language.heads.answers import Ablation, Head, Kept, Method, choose_each
 from hopscope.language.heads.attention import Outputs
 from hopscope.language.heads.model import Attentive
 from hopscope.language.heads.ranking import matched
@@ -36,6 +36,7 @@ class Cost(NamedTuple):
         top_cost, random_cost: clean minus top (bootstrap over questions), and minus random (as `random`).
         margins: mean log-odds of the right answer against the best other one: clean, without the top heads, without
             others.
+        layers_cost: clean minus without any head of the layers that the top ones stand in.
     """
 
     depth: int
@@ -50,11 +51,16 @@ class Cost(NamedTuple):
     top_cost: Estimate
     random_cost: Estimate
     margins: tuple[float, float, float]
+    layers_cost: Estimate
 
     def record(self) -> dict[str, Any]:
         """One entry of `ablation`, see docs/heads.md: accuracies as shares, costs in points."""
         cost: dict[str, Any] = {}
-        for name, (value, interval) in (("top", self.top_cost), ("random", self.random_cost)):
+        for name, (value, interval) in (
+            ("top", self.top_cost),
+            ("random", self.random_cost),
+            ("layers", self.layers_cost),
+        ):
             cost[name] = 100 * value
             cost[f"{name}_interval"] = None if interval is None else [100 * end for end in interval]
         return {
@@ -86,6 +92,8 @@ def costs(
     method: Method = "mean",
     draws: int = 8,
     seed: int = 0,
+    kept: Kept | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Cost]:
     """Take the first of the ranked heads out, and as many others, for every size.
 
@@ -99,20 +107,28 @@ def costs(
         method: what stands there.
         draws: sets of other heads.
         seed: of the draws.
+        kept: passes of an earlier call.
+        progress: is told how many passes are done, and of how many.
 
     Raises:
         UserError: a question is too long, or its answers cannot be told apart by tokens.
     """
-    clean = choose(model, texts)
-    found = []
+    shape = len(model.layers), model.heads
+    sets: list[list[frozenset[Head]]] = []
     for k in sizes:
-        heads = order[:k]
-        sets = matched(heads, (len(model.layers), model.heads), draws, seed)
-        top, *others = (
-            choose(model, texts, Ablation(frozenset(each), method, outputs, seed)) for each in (heads, *sets)
+        whole = frozenset(
+            (layer, head) for layer in {layer for layer, _ in order[:k]} for head in range(shape[1])
         )
+        sets.append([frozenset(order[:k]), whole, *matched(order[:k], shape, draws, seed)])
+    out = [Ablation(heads, method, outputs, seed) for of_size in sets for heads in of_size]
+    clean, *answers = choose_each(model, texts, [None, *out], kept, progress)
+    found = []
+    for k, of_size in zip(sizes, sets, strict=True):
+        heads = order[:k]
+        top, layers, *others = answers[: len(of_size)]
+        del answers[: len(of_size)]
         accuracy = np.stack([other.correct for other in others])
-        lost = clean.correct - top.correct
+        lost, most = clean.correct - top.correct, clean.correct - layers.correct
         found.append(
             Cost(
                 depth,
@@ -133,6 +149,7 @@ def costs(
                     float(top.margin.mean()),
                     float(np.mean([other.margin for other in others])),
                 ),
+                layers_cost=Estimate(float(most.mean()), bootstrap_mean(most.tolist())),
             )
         )
     return found

@@ -6,13 +6,11 @@ Attention weights are only computed by transformers' eager implementation.  Fore
 hooks are the only way in; they are removed at the end of the block that set them.
 """
 
-import importlib.util
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -20,13 +18,10 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from hopscope.errors import UserError
-
-INSTALL = "pip install 'hopscope[hf]'"
+from hopscope.language.pretrained import first_line, load_pretrained
 
 _PROBE = 5
 _LARGEST_BATCH = 32
-_PATIENCE = 10.0
-"""Seconds within which the hub must answer."""
 
 
 class Layer(NamedTuple):
@@ -52,6 +47,7 @@ class Attentive:
         model: a causal language model of transformers, in evaluation mode.
         layers: those with attention, first to last.
         heads: in each layer.
+        blocks: the modules whose outputs are the stream after each layer; empty if they cannot be told.
         floats: attention weights, or logits, of one layer in one batch, at most; a batch has at least one prompt.
     """
 
@@ -60,6 +56,7 @@ class Attentive:
     tokenizer: Any
     layers: tuple[Layer, ...]
     heads: int
+    blocks: tuple[nn.Module, ...] = ()
     floats: int = 1 << 25
 
     @property
@@ -76,49 +73,14 @@ class Attentive:
 
 
 def load(name: str, device: str = "cpu", precision: str = "float32") -> Attentive:
-    """Load a model from a folder, or by its name from the hub (or its cache, where the hub cannot be asked).
+    """Load a model by any name that `hopscope.language.pretrained.load_pretrained` takes.
 
     Raises:
-        UserError: the extra is missing, there is no such model, it cannot be fetched, or gives no attention weights.
+        UserError: as there, or the model gives no attention weights.
     """
-    if importlib.util.find_spec("transformers") is None:
-        raise UserError(f"transformers: expected it for models of others, found it not installed; {INSTALL}")
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
-
-    folder = Path(name).exists() or name.startswith((".", "/", "~"))
-    if folder and not (Path(name) / "config.json").is_file():
-        raise UserError(
-            f"{name}: expected a folder with config.json as save_pretrained writes it, found none; name a model's "
-            "folder, or a model on the hub"
-        )
-    refused = None if folder else _refusal_of_the_hub(name)
-    where: dict[str, Any] = {"trust_remote_code": False, "local_files_only": folder or refused is not None}
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(name, **where)
-        model = AutoModelForCausalLM.from_pretrained(
-            name, attn_implementation="eager", dtype=getattr(torch, precision), **where
-        )
-    except Exception as error:  # of the hub, files and configurations: as many kinds as there are models
-        found = _first_line(error) if refused is None else f"none in the cache, and of the hub: {refused}"
-        raise UserError(
-            f"{name}: expected a causal language model with its tokenizer, found {found}; name a "
-            "folder that save_pretrained wrote, or check the name and the network"
-        ) from None
-    return attentive(name, model.to(device), tokenizer)
-
-
-def _refusal_of_the_hub(name: str) -> str | None:
-    """Why a model cannot be fetched, found out by a single request: loading repeats it for a minute or more."""
-    from huggingface_hub import HfApi
-
-    try:
-        HfApi().model_info(name, timeout=_PATIENCE)
-    except Exception as error:  # of the network, of the hub, or because it must not be asked
-        return _first_line(error)
-    return None
+    loading = {"attn_implementation": "eager", "dtype": getattr(torch, precision)}
+    model, tokenizer = load_pretrained(name, device, **loading)
+    return attentive(name, model, tokenizer)
 
 
 def attentive(name: str, model: Any, tokenizer: Any) -> Attentive:
@@ -134,7 +96,20 @@ def attentive(name: str, model: Any, tokenizer: Any) -> Attentive:
         raise UserError(
             f"{name}: expected as many heads in every layer, found {sorted(heads)}; use another model"
         )
-    return Attentive(name, model, tokenizer, tuple(layer for layer, _ in found), heads.pop())
+    layers = tuple(layer for layer, _ in found)
+    return Attentive(name, model, tokenizer, layers, heads.pop(), _blocks(model, layers))
+
+
+def _blocks(model: Any, layers: Sequence[Layer]) -> tuple[nn.Module, ...]:
+    """The members of the list of modules that holds one attention each, in the order of the layers."""
+    for several in model.modules():
+        blocks = tuple(several) if isinstance(several, nn.ModuleList) else ()
+        inside = [set(block.modules()) for block in blocks]
+        if len(blocks) == len(layers) and all(
+            layer.attention in of for layer, of in zip(layers, inside, strict=True)
+        ):
+            return blocks
+    return ()
 
 
 def _probed(name: str, model: Any) -> list[tuple[Layer, int]]:
@@ -158,7 +133,7 @@ def _probed(name: str, model: Any) -> list[tuple[Layer, int]]:
             model(tokens % model.config.get_text_config().vocab_size, use_cache=False)
     except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
         raise UserError(
-            f"{name}: expected a decoder that takes tokens, found {_first_line(error)}; use another model"
+            f"{name}: expected a decoder that takes tokens, found {first_line(error)}; use another model"
         ) from None
     if not attentions:
         raise UserError(
@@ -234,6 +209,35 @@ def changed(model: Attentive, change: Change) -> AbstractContextManager[None]:
     )
 
 
+def remembered(model: Attentive, outputs: dict[int, Any]) -> AbstractContextManager[None]:
+    """Within the block, the output of every layer is kept in `outputs`."""
+
+    def keep(layer: int, module: nn.Module, given: Any, output: Any) -> None:
+        outputs[layer] = output
+
+    return _hooked([one.register_forward_hook(partial(keep, n)) for n, one in enumerate(model.blocks)])
+
+
+@contextmanager
+def resumed(model: Attentive, outputs: Mapping[int, Any], first: int) -> Iterator[None]:
+    """Within the block, layers below `first` give the outputs that `remembered` has kept, and are not run.
+
+    Only right for the batch whose outputs these are, and only where nothing below `first` is changed.
+    """
+    skipped = model.blocks[:first]
+    try:
+        for layer, block in enumerate(skipped):
+            block.forward = partial(_given, outputs[layer])
+        yield
+    finally:
+        for block in skipped:
+            del block.forward  # the method of its class again
+
+
+def _given(output: Any, *given: Any, **named: Any) -> Any:
+    return output
+
+
 class Padded(NamedTuple):
     """Rows of tokens, filled up at the end: with causal attention no token sees what was filled in.
 
@@ -283,11 +287,13 @@ def hidden_pass(model: Attentive, batch: Padded) -> None:
         model.model.base_model(input_ids=batch.ids, attention_mask=batch.mask.long(), use_cache=False)
 
 
-def last_logits(model: Attentive, batch: Padded) -> Float[Tensor, "batch vocabulary"]:
-    """Logits after the last token of each row, in float32."""
-    last = batch.mask.sum(dim=1) - 1
-    kept = batch.ids.shape[1] - int(last.min())
-    rows = torch.arange(len(last), device=last.device)
+def last_logits(
+    model: Attentive, batch: Padded, counts: Sequence[int]
+) -> list[Float[Tensor, "token vocabulary"]]:
+    """Logits after the last so many tokens of each row, in float32."""
+    last = batch.mask.sum(dim=1)
+    width = batch.ids.shape[1]
+    kept = max(width - end + n for end, n in zip(last.tolist(), counts, strict=True))
     # A layout without the option gives the logits of all positions.
     option = "logits_to_keep" in inspect.signature(model.model.forward).parameters
     only: dict[str, int] = {"logits_to_keep": kept} if option else {}
@@ -295,9 +301,5 @@ def last_logits(model: Attentive, batch: Padded) -> Float[Tensor, "batch vocabul
         logits = model.model(
             input_ids=batch.ids, attention_mask=batch.mask.long(), use_cache=False, **only
         ).logits
-    return logits[rows, last - (batch.ids.shape[1] - logits.shape[1])].float()
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:200].rstrip(".;")
+    ends = [end - (width - logits.shape[1]) for end in last.tolist()]
+    return [row[end - n : end].float().cpu() for row, end, n in zip(logits, ends, counts, strict=True)]

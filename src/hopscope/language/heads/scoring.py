@@ -1,15 +1,17 @@
 """Heads of pretrained models: what they attend to, and what is lost without them."""
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from hopscope import __version__
 from hopscope.config import Config, validation_line
 from hopscope.errors import UserError
-from hopscope.language.heads.answers import EXAMPLES, Method
+from hopscope.language.heads.answers import EXAMPLES, Kept, Method
 from hopscope.language.heads.attention import Scores, measure
 from hopscope.language.heads.claim import judged
 from hopscope.language.heads.cost import Cost, costs
@@ -18,6 +20,7 @@ from hopscope.language.heads.passages import read_passages
 from hopscope.language.heads.ranking import ANY_TARGET, compared, lift, ranked, sizes
 from hopscope.language.heads.tokens import Reader
 from hopscope.language.questions.sets import FREE_DEPTH
+from hopscope.runs.hashing import content_hash
 from hopscope.tasks.text import Question, TextConfig, questions, space
 from hopscope.tasks.text.config import Formulation
 
@@ -79,6 +82,7 @@ def score(
     device: str = "cpu",
     precision: Literal["float32", "bfloat16"] = "float32",
     progress: Progress = lambda _: None,
+    keep: Path | None = None,
     **fields: Any,
 ) -> dict[str, Any]:
     """Score every head of a model, and take the best ones out.
@@ -92,6 +96,7 @@ def score(
         device: of torch.
         precision: of weights and activations.
         progress: is told what is being done.
+        keep: folder for what passes found, so that the same call goes on where it was killed; emptied at the end.
         fields: others of `HeadsConfig`.
 
     Returns:
@@ -111,6 +116,7 @@ def score(
     else:  # the same for both: there are no others
         found_on = read_passages(passages)
         asked = {found_on[0].depth: found_on}
+    kept = Kept(keep and keep / f"{_identity(model, precision, config, found_on)}.jsonl")
     progress("loading the model")
     loaded = model if isinstance(model, Attentive) else load(str(model), device, precision)
     if pretrained is None:
@@ -119,17 +125,18 @@ def score(
     out = sizes(len(loaded.layers) * loaded.heads, config.top)
     texts = {depth: [reader.read(one) for one in found] for depth, found in asked.items()}
     progress(f"attention, {len(found_on)} questions")
-    kept = EXAMPLES if config.method == "resample" else 0
-    scores, outputs = measure(loaded, [reader.read(one) for one in found_on], kept)
+    examples = EXAMPLES if config.method == "resample" else 0
+    scores, outputs = measure(loaded, [reader.read(one) for one in found_on], examples)
     order = ranked(scores, config.rank)
     lost: list[Cost] = []
     for depth, of_depth in texts.items():
-        progress(f"without heads, depth {depth}")
         lost += costs(
             loaded, of_depth, depth, order, out, outputs,
             method=config.method, draws=config.draws, seed=config.seed,
+            kept=kept, progress=_timed(progress, f"without heads, depth {depth} of {max(texts)}"),
         )  # fmt: skip
     claim, judgement = judged(lost, pretrained)
+    kept.done()
     return {
         "model": loaded.name,
         "pretrained": pretrained,
@@ -149,6 +156,26 @@ def score(
         "claims": [claim.to_json()],
         "words": {claim.id: judgement.words},
     }
+
+
+def _identity(model: object, precision: str, config: HeadsConfig, questions: Sequence[Question]) -> str:
+    """Names what passes are kept for: a model as it stands, and what is asked of it."""
+    name = model.name if isinstance(model, Attentive) else str(model)
+    files = sorted(Path(name).glob("*")) if Path(name).is_dir() else []
+    stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    texts = [question.prompt for question in questions]
+    return content_hash([__version__, name, stats, precision, config.model_dump(mode="json"), texts])
+
+
+def _timed(progress: Progress, what: str) -> Callable[[int, int], None]:
+    """Tells how many passes are done, and how long the others will take."""
+    began = time.monotonic()
+
+    def tell(done: int, of: int) -> None:
+        left = (time.monotonic() - began) / done * (of - done)
+        progress(f"{what}: {done} of {of} passes, about {max(1, round(left / 60))} min left")
+
+    return tell
 
 
 def _drawn(config: HeadsConfig) -> tuple[list[Question], dict[int, list[Question]]]:

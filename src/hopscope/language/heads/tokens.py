@@ -14,12 +14,11 @@ from typing import Any
 
 from hopscope.errors import UserError
 from hopscope.language.heads.passages import FORMULATION as PASSAGE
+from hopscope.language.tokenizing import Spans, continuations, encoded
 from hopscope.tasks.text import Mention, Question
 
 Pair = tuple[int, tuple[int, ...]]
 """A row, and the tokens that it should read."""
-
-Spans = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class Reader:
             UserError: a mention, or where an answer begins, cannot be told in these tokens.
         """
         text, shift = self._embedded(question)
-        ids, found = self._encode(text)
+        ids, found = encoded(self._tokenizer, text, special=not self._chat)
         spans = [(start - shift, end - shift) for start, end in found]
         tokens = self._mentions(question, ids, spans)
         return Tokenized(
@@ -100,20 +99,6 @@ class Reader:
                 "changes it; leave --chat out"
             )
         return text, shift
-
-    def _encode(self, text: str) -> tuple[tuple[int, ...], Spans]:
-        """Tokens and their characters; tokens that a tokenizer puts at the end of every text are left out."""
-        found = self._tokenizer(
-            text,
-            add_special_tokens=not self._chat,
-            return_offsets_mapping=True,
-            return_special_tokens_mask=True,
-        )
-        length = len(found["input_ids"])
-        # In a chat, special tokens at the end are the template's own and begin the answer.
-        while length and not self._chat and found["special_tokens_mask"][length - 1]:
-            length -= 1
-        return tuple(found["input_ids"][:length]), [tuple(s) for s in found["offset_mapping"][:length]]
 
     def _mentions(self, question: Question, ids: Sequence[int], spans: Spans) -> dict[Mention, list[int]]:
         owners: dict[int, Mention] = {}
@@ -142,22 +127,17 @@ class Reader:
     def _continuations(
         self, question: Question, text: str, ids: tuple[int, ...]
     ) -> tuple[tuple[int, ...], ...]:
-        joiners = [" ", ""] if self._joiner is None else [self._joiner]
-        for joiner in joiners:
-            found = [self._continuation(text + joiner + answer, ids) for answer in question.acceptable]
-            if all(found):
-                self._joiner = joiner
-                return tuple(found)
-        raise UserError(
-            f"{question.id}: expected answers such as {question.answer!r} in tokens that follow the prompt's, found "
-            "others or an unknown one; use another tokenizer or formulation"
+        joiners = (" ", "") if self._joiner is None else (self._joiner,)
+        found = continuations(
+            self._tokenizer, text, ids, question.acceptable, joiners, special=not self._chat
         )
-
-    def _continuation(self, whole: str, ids: tuple[int, ...]) -> tuple[int, ...]:
-        """Tokens after the prompt's; none if these change, or if one is unknown."""
-        longer, _ = self._encode(whole)
-        rest = longer[len(ids) :]
-        return () if longer[: len(ids)] != ids or self._tokenizer.unk_token_id in rest else rest
+        if found is None:
+            raise UserError(
+                f"{question.id}: expected answers such as {question.answer!r} in tokens that follow the prompt's, "
+                "found others or an unknown one; use another tokenizer or formulation"
+            )
+        self._joiner, tokens = found
+        return tokens
 
 
 def _of_facts(question: Question) -> list[Mention]:

@@ -128,6 +128,7 @@ def evaluate(
         **request_limits(timeout),
     }
     tasks = [_task(one, attempts, identical) for one in asked]
+    prompts = [str(sample.input) for task in tasks for sample in task.dataset]
     watch = watch or Watch()
     watching = WATCH.set(watch)
     try:
@@ -139,6 +140,7 @@ def evaluate(
                 model = get_model(name, base_url=base_url, memoize=False)
             except Exception as error:
                 raise as_user_error(error, name) from error
+            watch.say(f"{name}: {_estimate(model, prompts, asked, attempts, max_tokens)}")
             for one, task in zip(asked, tasks, strict=True):
                 watch.name, watch.total = f"{name}: {one.formulations[0]}", len(task.dataset)
                 watch.answered = 0
@@ -147,6 +149,29 @@ def evaluate(
         return logs
     finally:
         WATCH.reset(watching)
+
+
+def _estimate(
+    model: "Model",
+    prompts: Sequence[str],
+    asked: Sequence[QuestionSet],
+    attempts: int,
+    max_tokens: int | None,
+) -> str:
+    """What the questions cost, in words: time by a probe where the model is ours to probe, else what is sent.
+
+    Raises:
+        UserError: the model cannot be asked.
+    """
+    from hopscope.language.inspect.pretrained import SENTENCE, words_of
+
+    chosen = any(one.measure == "choice" for one in asked)
+    most = 1 if chosen else attempts
+    pretrained = getattr(model.api, "pretrained", None)
+    if pretrained is not None:
+        return words_of(pretrained.seconds(prompts, max_tokens or SENTENCE, most, chosen), len(prompts))
+    words = sum(len(prompt.split()) for prompt in prompts)
+    return f"{len(prompts):,} questions of {words:,} words in all, each asked {most} times at most"
 
 
 def _task(one: QuestionSet, attempts: int, identical: int) -> "Task":
@@ -160,7 +185,11 @@ def _task(one: QuestionSet, attempts: int, identical: int) -> "Task":
     from hopscope.language.inspect.tasks import TASKS
 
     (formulation,) = one.formulations
-    arguments = one.model_dump(mode="json", exclude={"formulations"})
+    # What is asked as ever goes without a word: logs of before there was a choice are found again.
+    usual = {
+        name for name in ("few_shot", "filler", "repeats", "measure") if name not in one.model_fields_set
+    }
+    arguments = one.model_dump(mode="json", exclude={"formulations", *usual})
     try:
         return TASKS[formulation](**arguments, attempts=attempts, identical=identical)
     except ClickException as error:

@@ -3,14 +3,15 @@
 This is the module that Inspect imports for the name `hopscope` (entry point of the group `inspect_ai`).
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, cast
 
 from click import ClickException
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import GenerateConfig, GenerateConfigArgs, get_model
+from inspect_ai.model import GenerateConfig, GenerateConfigArgs, ModelOutput, get_model
 from inspect_ai.scorer import (
     Metric,
     MetricProtocol,
@@ -30,6 +31,7 @@ from tenacity import RetryError
 
 from hopscope.errors import UserError
 from hopscope.language.inspect.evaluation import WATCH, Watch
+from hopscope.language.inspect.provider import CANDIDATES
 from hopscope.language.inspect.provider import hopscope as hopscope
 from hopscope.language.questions.matching import matched, normal_form
 from hopscope.language.questions.sets import question_set, remembered
@@ -42,7 +44,19 @@ RETRIES = 3
 
 ATTEMPTS = "attempts"
 STUCK = "stuck"
-"""Keys of a sample's store: every answer in order, and whether asking ended because the answers repeated."""
+SCORES = "scores"
+"""Keys of a sample's store: every answer in order, whether asking ended because the answers repeated, and what a choice
+was made of."""
+
+OURS = "hopscope/"
+IN_PROCESS = (OURS, "hf/")
+"""Beginnings of names of models that run in this process."""
+
+_NO_LIMIT = 10**8
+"""Seconds: Inspect knows no way to take a limit back."""
+
+_TOP, _FIRST = 20, 3
+"""Likeliest tokens that a server is asked for, and how many tokens: the first may be white space."""
 
 
 def _retrieval_task(name: str, formulations: tuple[str, ...]) -> Callable[..., Task]:
@@ -59,6 +73,10 @@ def _retrieval_task(name: str, formulations: tuple[str, ...]) -> Callable[..., T
         timeout: int | None = 50,
         held_out: float | None = None,
         split_seed: int = 0,
+        few_shot: int = 0,
+        filler: int = 0,
+        repeats: int = 1,
+        measure: str = "answers",
     ) -> Task:
         """Questions whose answer is found by going along a chain of facts, or by conditional retrieval.
 
@@ -73,6 +91,11 @@ def _retrieval_task(name: str, formulations: tuple[str, ...]) -> Callable[..., T
                 Null for none.
             held_out: only questions that no training of `tiny-lm` with this held-out share sees (equations).
             split_seed: of that split.
+            few_shot: solved examples of the same kind before each question.
+            filler: dots between each question and its answer.
+            repeats: how often each problem is told.
+            measure: `answers`, or `choice`: which acceptable answer the model finds likeliest as the end of a
+                sentence; nothing is said, and asked once.
         """
         try:
             _check_limit("attempts", attempts, 1)
@@ -86,22 +109,26 @@ def _retrieval_task(name: str, formulations: tuple[str, ...]) -> Callable[..., T
                 seed=seed,
                 held_out=held_out,
                 split_seed=split_seed,
+                few_shot=few_shot,
+                filler=filler,
+                repeats=repeats,
+                measure=measure,
             )
             samples = [
                 Sample(
                     id=question.id,
-                    input=question.prompt,
+                    input=prompt,
                     target=question.answer,
                     metadata=remembered(question, asked.seed),
                 )
-                for question in asked.questions()
+                for question, prompt in asked.prompts()
             ]
         except UserError as error:
             # Inspect's command prints this kind of error as one line; any other is shown with its traceback.
-            raise ClickException(str(error)) from None
+            raise ClickException(f"{error}{_as_arguments(str(error))}") from None
         return Task(
             dataset=MemoryDataset(samples, name=name),
-            solver=resample(attempts, identical),
+            solver=likeliest() if asked.measure == "choice" else resample(attempts, identical),
             scorer=retrieval_score(),
             config=GenerateConfig(**request_limits(timeout)),
         )
@@ -113,6 +140,11 @@ def _check_limit(name: str, value: int | None, least: int) -> None:
     """Refuse a limit under which nothing would be asked, or the same answer never be noticed."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
         raise UserError(f"{name}: expected a whole number of at least {least}, found {value!r}")
+
+
+def _as_arguments(found: str) -> str:
+    """How questions that are too many names long are asked for on the command line of Inspect."""
+    return " (such as -T chains=3 -T depths=1)" if "depth · chains" in found else ""
 
 
 def request_limits(timeout: int | None) -> GenerateConfigArgs:
@@ -164,16 +196,83 @@ def resample(attempts: int = 10, identical: int = 3) -> Solver:
     return solve
 
 
-async def _ask(state: TaskState, generate: Generate, attempt: int) -> TaskState:
-    changes: GenerateConfigArgs = {} if attempt == 0 else {"cache": False}
-    seed = get_model().config.seed
-    if attempt and seed is not None:
-        changes["seed"] = seed + attempt
+async def _ask(state: TaskState, generate: Generate, attempt: int, **changes: Any) -> TaskState:
+    if attempt:
+        changes["cache"] = False
+    model = get_model()
+    if attempt and model.config.seed is not None:
+        changes["seed"] = model.config.seed + attempt
+    if str(model).startswith(IN_PROCESS):
+        # It answers in its own time, and cannot be dead.
+        changes |= {"timeout": _NO_LIMIT, "attempt_timeout": _NO_LIMIT}
     try:
         return await generate(state, tool_calls="none", **changes)
     except RetryError as error:
         cause = error.last_attempt.exception()
         raise NoReplyError(f"{type(cause).__name__}: {cause}") from cause
+
+
+@solver
+def likeliest() -> Solver:
+    """Find the acceptable answer that a model thinks likeliest as the end of a sentence: nothing is sampled.
+
+    A model of this process gives the log-probability of every acceptable answer, up to the token that tells it from the
+    others, and of every other symbol of the question.  A server gives those of the likeliest first tokens alone.  Where
+    none of them, or one that several answers share, leads, the question has no answer.
+    """
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        watch = WATCH.get() or Watch()
+        watch.begin()
+        acceptable: list[str] = state.metadata["acceptable"]
+        symbols = [*dict.fromkeys([*acceptable, *(s for chain in state.metadata["symbols"] for s in chain)])]
+        if str(get_model()).startswith(OURS):
+            body = {CANDIDATES: {"acceptable": acceptable, "symbols": symbols}}
+            state = await _ask(state, generate, 0, extra_body=body)
+            found = state.output.metadata or {}
+            scores = dict(zip(acceptable, found["acceptable"], strict=True))
+            said = max(zip(found["symbols"], symbols, strict=True))[1]
+            answer: str | None = max(acceptable, key=lambda each: scores[each])
+        else:
+            state = await _ask(
+                state, generate, 0, logprobs=True, top_logprobs=_TOP, max_tokens=_FIRST, temperature=1.0
+            )
+            scores, answer = by_first_token(state.output, acceptable)
+            said = answer or state.output.completion
+        state.store.set(ATTEMPTS, [{"text": answer or said, "acceptable": answer, "stop": None}])
+        state.store.set(STUCK, False)
+        state.store.set(SCORES, {"acceptable": scores, "said": said})
+        watch.end()
+        return state
+
+    return solve
+
+
+def by_first_token(output: ModelOutput, acceptable: Sequence[str]) -> tuple[dict[str, float], str | None]:
+    """What a server's likeliest first tokens say of each answer, and the answer that leads, if a single one does.
+
+    Raises:
+        NoReplyError: the server gave no log-probabilities.
+    """
+    told = output.choices[0].logprobs if output.choices else None
+    if told is None or not told.content or not any(token.top_logprobs for token in told.content):
+        raise NoReplyError(
+            "no log-probabilities, which a choice is made of; ask a server that gives them, or measure answers"
+        )
+    # The first token that is more than white space.
+    first = next((token for token in told.content if token.token.strip()), told.content[0])
+    scores: dict[str, float] = {}
+    leading: list[tuple[float, list[str]]] = []
+    for token in first.top_logprobs or []:
+        begun = normal_form(token.token)
+        named = [each for each in acceptable if begun and normal_form(each).startswith(begun)]
+        leading.append((token.logprob, named))
+        if len(named) == 1:
+            before = scores.get(named[0], -math.inf)
+            scores[named[0]] = max(before, token.logprob) + math.log1p(math.exp(-abs(before - token.logprob)))
+    shared = max((logprob for logprob, named in leading if len(named) > 1), default=-math.inf)
+    best = max(scores, key=lambda each: scores[each], default=None)
+    return scores, best if best is not None and scores[best] > shared else None
 
 
 def _stuck(last: list[dict[str, str | None]], identical: int) -> bool:
@@ -243,10 +342,16 @@ def retrieval_score() -> Scorer:
             },
             answer=answer,
             explanation=explanation,
-            metadata={"attempts": attempts, "stuck": stuck, "answer": target.text},
+            metadata={"attempts": attempts, "stuck": stuck, "answer": target.text, **_chosen(state)},
         )
 
     return score
+
+
+def _chosen(state: TaskState) -> dict[str, Any]:
+    """What a choice knows beside its answer: log-probabilities, and the likeliest of all symbols."""
+    scores = state.store.get(SCORES)
+    return {} if scores is None else {SCORES: scores}
 
 
 TASKS: Final[Mapping[str, Callable[..., Task]]] = MappingProxyType(

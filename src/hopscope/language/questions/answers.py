@@ -70,6 +70,8 @@ class Row(Config):
         lost_chain: for a wrong answer, the chain whose answer it is, if it is that of a single one.
         lost_steps: for a wrong answer, the steps at which the reading may have gone wrong.
         rejected: the answers that were not acceptable, in order.
+        said: what was said first, or, of a choice, found likeliest, as one of the question's N · (D + 1) symbols:
+            "asked chain, hop 2", "other chain, hop 0"; None if it is none of them, or not known.
     """
 
     id: str
@@ -90,6 +92,7 @@ class Row(Config):
     lost_chain: int | None
     lost_steps: tuple[int, ...]
     rejected: tuple[Rejected, ...]
+    said: str | None = None
 
 
 class Share(Config):
@@ -127,6 +130,7 @@ class Tally(Config):
             than the asked one's, from "-3" to "3" with four chains; only where the questions are known.
         from_answer_line: likewise, by the lines that give the answers.
         rejected: unacceptable answers by kind: "stopped at hop 2", "other chain", "empty", "other".
+        said: questions by what was said first, as one of their symbols, acceptable or not (`Row.said`).
     """
 
     # `wrong` stands in the record too.
@@ -149,6 +153,7 @@ class Tally(Config):
     from_first_line: dict[str, int] = {}
     from_answer_line: dict[str, int] = {}
     rejected: dict[str, int]
+    said: dict[str, int] = {}
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -236,6 +241,7 @@ def row(id: str, model: str, epoch: int, asked: Mapping[str, Any], scored: Mappi
             lost_chain=lost["chain"] if lost else None,
             lost_steps=tuple(lost["lost"]) if lost else (),
             rejected=tuple(classify(one["text"], asked) for one in attempts if one["acceptable"] is None),
+            said=_symbol((scored.get("scores") or {}).get("said") or attempts[0]["text"], asked),
         )
     except (LookupError, TypeError, AttributeError, ArithmeticError, ValidationError) as error:
         found = f"no {error}" if isinstance(error, KeyError) else type(error).__name__
@@ -243,6 +249,13 @@ def row(id: str, model: str, epoch: int, asked: Mapping[str, Any], scored: Mappi
             f"sample {id}: expected a question of Hopscope's tasks with the score {SCORER}, found {found}; "
             "read logs of these tasks"
         ) from None
+
+
+def _symbol(text: str, asked: Mapping[str, Any]) -> str | None:
+    """Which symbol of a question a text is."""
+    found = classify(text, asked)
+    chain = {"stopped": "asked chain", "other chain": "other chain"}.get(found.kind)
+    return None if chain is None else f"{chain}, hop {found.hop}"
 
 
 def classify(text: str, asked: Mapping[str, Any]) -> Rejected:
@@ -306,6 +319,7 @@ def _tally(
             for row in rows
             for answer in row.rejected
         ),
+        said=_counted(row.said for row in rows if row.said is not None),
     )
 
 

@@ -1,12 +1,13 @@
 """Which questions are put to a language model, and what a scored sample must remember of each."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
 from hopscope.config import Config, validation_line
 from hopscope.errors import UserError
+from hopscope.language.questions.prompts import putter
 from hopscope.tasks.text import FORMULATIONS, Question, TextConfig, questions
 from hopscope.tasks.text.config import Formulation
 from hopscope.tasks.text.split import held_out_questions
@@ -15,6 +16,9 @@ FREE_DEPTH = ("equations", "lives_with")
 """Formulations that have a depth to choose; the others have the one that the paper gives them."""
 FREE_CHAINS = ("equations", "lives_with", "kingdoms")
 """Formulations whose number of chains can be chosen."""
+
+Measure = Literal["answers", "choice"]
+"""What is measured: answers as the paper asks for them, or the likeliest of the acceptable answers."""
 
 
 class QuestionSet(Config):
@@ -29,6 +33,10 @@ class QuestionSet(Config):
         seed: of the questions.
         held_out: only questions that no training with this held-out share sees (equations); None asks all.
         split_seed: of that split.
+        few_shot: solved examples of the same kind before each question.
+        filler: dots between each question and its answer.
+        repeats: how often each problem is told.
+        measure: whether the models answer, or choose among the acceptable answers by probability.
     """
 
     formulations: tuple[Formulation, ...]
@@ -38,6 +46,10 @@ class QuestionSet(Config):
     seed: int = 0
     held_out: float | None = None
     split_seed: int = 0
+    few_shot: int = Field(default=0, ge=0)
+    filler: int = Field(default=0, ge=0)
+    repeats: int = Field(default=1, ge=1)
+    measure: Measure = "answers"
 
     @field_validator("formulations")
     @classmethod
@@ -98,10 +110,29 @@ class QuestionSet(Config):
             UserError: as `configs`, or there are not so many different questions.
         """
         for config in self.configs():
-            if self.held_out is None:
-                yield from questions(config, self.count, self.seed)
-            else:
-                yield from held_out_questions(config, self.count, self.seed, self.held_out, self.split_seed)
+            yield from self._of(config)
+
+    def prompts(self) -> Iterator[tuple[Question, str]]:
+        """The questions, and how each is put.
+
+        Raises:
+            UserError: as `questions`; for solved examples too.
+        """
+        for config in self.configs():
+            put = putter(
+                config,
+                self.seed,
+                few_shot=self.few_shot,
+                filler=self.filler,
+                repeats=self.repeats,
+                complete=self.measure == "choice",
+            )
+            yield from ((question, put(question)) for question in self._of(config))
+
+    def _of(self, config: TextConfig) -> Iterator[Question]:
+        if self.held_out is None:
+            return questions(config, self.count, self.seed)
+        return held_out_questions(config, self.count, self.seed, self.held_out, self.split_seed)
 
 
 def question_set(**fields: Any) -> QuestionSet:

@@ -13,6 +13,7 @@ All rows of a tally have the same part, the kind of question; below it is called
     `rejected`: unacceptable answers by what they are; part `kind: stopped at hop 1`.
     `from_first_line`, `from_answer_line`: wrong answers of another chain, by how many chains further down its line
         stands than the asked one's (that which is read first, and that which gives the answer); part `kind: -1`.
+    `said`: questions by which of their symbols was said first, right or wrong; part `kind: asked chain, hop 2`.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from hopscope.runs.evidence import Row
 
 SHARES = ("accuracy", "first_accuracy", "acceptance", "answered")
 NUMBERS = ("guess", "attempts", "questions", "stuck", "wrong", "lost_chain")
-COUNTS = ("lost_steps", "rejected", "from_first_line", "from_answer_line")
+COUNTS = ("lost_steps", "rejected", "from_first_line", "from_answer_line", "said")
 
 
 def tally_rows(row: Callable[..., Row], tally: Tally, part: str) -> Iterator[Row]:

@@ -35,7 +35,7 @@ def charts(config: ChainsConfig, *names: str, module: str = f"{__package__}.char
 def timeline(config: ChainsConfig) -> Figure:
     """Losses, and attention on the paths, against training steps: a small chart for each independent member."""
     axis, levels = Axis("loss, or mean attention", (0.0, 1.05)), (Mark(FALLEN), Mark(config.task().plateau))
-    return lines("timeline", partial(_timeline, config), axis, marks=levels, height=190)
+    return lines("timeline", partial(_timeline, config), axis, marks=levels, height=190).answers("fig-7")
 
 
 def _timeline(config: ChainsConfig, evidence: "Evidence") -> list[Series]:

@@ -34,7 +34,7 @@ def figures(config: DepthStudyConfig) -> tuple[Figure, ...]:
         if config.steps <= LARGEST_DRAWN:
             draw = deferred("hopscope.figures.information_flow:information_flow_chart")
             flow = (config.steps, *mask_and_order(config))
-            found.append(chart("information_flow", lambda evidence: draw(*flow)))
+            found.append(chart("information_flow", lambda evidence: draw(*flow)).answers("fig-3"))
         if "steps" in config.sweeps:
             found.append(_steps_by_depth(config))
         if len(config.readings()) > 1:
@@ -49,7 +49,7 @@ def _loss_by_depth(config: DepthStudyConfig) -> Figure:
     exact = {_task(each): exact_of(config, each.steps) for each in config.base()}
     series = [Series("final_loss", _task(each), each.layers, where=_of(each)) for each in config.base()]
     axis, level = Axis("final held-out loss (MSE)", _LOSSES), Mark(1.0, "predicting zero: 1")
-    return _by_layers(config, "loss_by_depth", series, axis, level, exact)
+    return _by_layers(config, "loss_by_depth", series, axis, level, exact).answers("fig-4-left")
 
 
 def _partial_by_depth(config: DepthStudyConfig) -> Figure:
@@ -61,7 +61,7 @@ def _partial_by_depth(config: DepthStudyConfig) -> Figure:
         if each.asked == "IC"
     ]
     axis, level = Axis("final partial loss (MSE)", _LOSSES), Mark(LEARNED, f"counts as learned: {LEARNED:g}")
-    return _by_layers(config, "partial_by_depth", series, axis, level, exact)
+    return _by_layers(config, "partial_by_depth", series, axis, level, exact).answers("fig-4-right")
 
 
 def _by_layers(

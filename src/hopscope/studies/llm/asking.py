@@ -22,7 +22,7 @@ def check(config: LanguageModelConfig) -> None:
     if not config.model:
         raise UserError(
             "model: expected at least one to ask, found none; name it as Inspect does, such as "
-            "--model openai/gpt-4o or --model hf/FOLDER"
+            "--model openai/gpt-4o or --model hopscope/FOLDER"
         )
     check_installed()
 
@@ -64,6 +64,7 @@ def asked_of(config: LanguageModelConfig) -> list[QuestionSet]:
             depths=config.depths_of(formulation),
             count=config.count,
             seed=config.seed,
+            **config.changes(),
         )
         for formulation in FORMULATIONS
         if formulation in config.formulations

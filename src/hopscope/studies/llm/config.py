@@ -1,11 +1,12 @@
 """What is asked of which language models, and presets."""
 
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from hopscope.config import Config
+from hopscope.language.questions.sets import Measure
 from hopscope.tasks.text import FORMULATIONS
 from hopscope.tasks.text.config import DEPTHS, Formulation
 
@@ -37,7 +38,7 @@ class LanguageModelConfig(Config):
 
     Attributes:
         model: models, each as Inspect names it: openai/gpt-4o, openai-api/NAME/MODEL for any server that speaks
-            OpenAI's protocol, hf/FOLDER, hopscope/FOLDER. Several may be given; none gives a page that says how.
+            OpenAI's protocol, hopscope/FOLDER, hopscope/smollm2. Several may be given; none gives a page that says how.
         base_url: address of the models' server, if not the provider's own.
         formulations: which of the five formulations to ask.
         depths: retrieval steps of the equations.
@@ -47,6 +48,11 @@ class LanguageModelConfig(Config):
         identical: unacceptable answers of the same wording in a row after which a question is given up.
         temperature: of sampling; by default the model's own.
         max_tokens: of an answer; by default the model's own.
+        measure: answers, as the paper asks for them; or choice, the likeliest of the acceptable answers as the end of a
+            sentence, which needs no obedience.
+        few_shot: solved examples of the same kind before each question.
+        filler: dots between each question and its answer.
+        repeats: how often each problem is told.
         timeout: seconds after which a request is given up. Changes no result, and is not on record.
         max_connections: requests at a time; by default the provider's own. Changes no result, and is not on record.
     """
@@ -61,6 +67,11 @@ class LanguageModelConfig(Config):
     identical: int = Field(3, ge=2)
     temperature: float | None = Field(None, ge=0.0)
     max_tokens: int | None = Field(None, ge=1)
+    # Left out of the record where they are as in the paper, so that runs of before there was a choice are found again.
+    measure: Measure = Field("answers", exclude_if=lambda measure: measure == "answers")
+    few_shot: int = Field(0, ge=0, exclude_if=lambda count: count == 0)
+    filler: int = Field(0, ge=0, exclude_if=lambda count: count == 0)
+    repeats: int = Field(1, ge=1, exclude_if=lambda count: count == 1)
     timeout: int = Field(50, ge=1, exclude=True)
     max_connections: int | None = Field(None, ge=1, exclude=True)
 
@@ -87,6 +98,15 @@ class LanguageModelConfig(Config):
         """Depths that a formulation is asked at."""
         return self.depths if formulation == "equations" else (DEPTHS[formulation],)
 
+    def changes(self) -> dict[str, Any]:
+        """How questions are put, where it is not the paper's way."""
+        names = ("measure", "few_shot", "filler", "repeats")
+        return {
+            name: value
+            for name in names
+            if (value := getattr(self, name)) != type(self).model_fields[name].default
+        }
+
     def kinds(self) -> list[Kind]:
         """Every kind of question, in the paper's order."""
         asked = [name for name in FORMULATIONS if name in self.formulations]
@@ -97,7 +117,14 @@ class LanguageModelConfig(Config):
         wanted = LanguageModelConfig().kinds()
         absent = [kind for kind in wanted if kind not in self.kinds()]
         few = [f"{self.count} of {PAPER_COUNT} questions of each kind"] if self.count < PAPER_COUNT else []
-        return few + ([f"{len(absent)} of {len(wanted)} kinds of questions not asked"] if absent else [])
+        changes = {
+            "a choice among the acceptable answers instead of an answer": self.measure == "choice",
+            f"{self.few_shot} solved examples": self.few_shot > 0,
+            f"{self.filler} filler tokens": self.filler > 0,
+            f"each problem told {self.repeats} times": self.repeats > 1,
+        }
+        few += [f"{len(absent)} of {len(wanted)} kinds of questions not asked"] if absent else []
+        return few + [words for words, changed in changes.items() if changed]
 
 
 def short_names(models: Sequence[str]) -> dict[str, str]:

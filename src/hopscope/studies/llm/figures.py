@@ -22,9 +22,9 @@ def figures(config: LanguageModelConfig) -> tuple[Figure, ...]:
     if not config.model:
         return ()
     accuracy = Axis("accuracy, given an acceptable answer", SHARE, "%")
-    by_formulation = dots(BY_FORMULATION, partial(_by_formulation, config), accuracy)
+    by_formulation = dots(BY_FORMULATION, partial(_by_formulation, config), accuracy).answers("fig-2-left")
     by_depth = sweep(BY_DEPTH, partial(_by_depth, config), accuracy, marks=partial(_guess, config),
-                     across=Axis("D, number of equations to go through"))  # fmt: skip
+                     across=Axis("D, number of equations to go through")).answers("fig-2-right")  # fmt: skip
     followed = sweep(FOLLOWED, partial(_followed, config), Axis("share of wrong answers", format="%"),
                      across=Axis("lines further down"), columns=3, height=150)  # fmt: skip
     several = "equations" in config.formulations and len(config.depths) > 1

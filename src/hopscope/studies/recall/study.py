@@ -217,7 +217,7 @@ def figures(options: Options) -> Sequence[hs.figures.Figure]:
     return (
         hs.figures.cells(
             "grid", table, Axis("accuracy", (0.0, 1.0), "%"), across=Axis("pairs"), down="model"
-        ),
+        ).answers("fig-2"),
         hs.figures.lines("learning", curves, Axis("held-out accuracy", (0.0, 1.0), "%"), marks=marks),
     )
 

@@ -1,0 +1,304 @@
+"use strict";
+// Draws the charts of the page from the specifications that lie beside them: first those of the first two screens, then,
+// when the browser is idle, the others.  `data-page` says when the first are drawn, `data-charts` when all are.
+(() => {
+  const element = globalThis.hopscopeElement;
+  const colours = JSON.parse(document.getElementById("chart-colours").textContent);
+  const NARROW = 480;
+  const views = new Map();
+
+  // Specifications.
+
+  // The rows of a CSV, as objects of texts.  Vega reads it by making a function, which the page's policy forbids.
+  function rowsOf(text) {
+    const rows = [];
+    let row = [];
+    for (const found of text.matchAll(/(?:"((?:[^"]|"")*)"|([^,\r\n]*))(,|\r?\n|\r|$)/g)) {
+      if (found.index === text.length && !row.length) break;
+      row.push(found[1] === undefined ? found[2] : found[1].replaceAll('""', '"'));
+      if (found[3] === ",") continue;
+      rows.push(row);
+      row = [];
+    }
+    const [names, ...others] = rows;
+    return others.map((cells) => Object.fromEntries(names.map((name, place) => [name, cells[place] ?? ""])));
+  }
+
+  // The specification with the rows of every CSV in it in place of its text.
+  function tabled(node) {
+    if (Array.isArray(node)) return node.map(tabled);
+    if (node === null || typeof node !== "object") return node;
+    if (typeof node.values === "string" && node.format && node.format.type === "csv") {
+      return { ...node, values: rowsOf(node.values), format: { ...node.format, type: "json" } };
+    }
+    return Object.fromEntries(Object.entries(node).map(([key, value]) => [key, tabled(value)]));
+  }
+
+  // Colours become variables of the page's style.  What depends on the data is written on cells, which keep theirs.
+  function themed(node) {
+    if (typeof node === "string") return colours[node.toLowerCase()] || node;
+    if (Array.isArray(node)) return node.map(themed);
+    if (node === null || typeof node !== "object" || node.test !== undefined || node.format !== undefined) return node;
+    return Object.fromEntries(
+      Object.entries(node).map(([key, value]) => [key, key === "data" || key === "datasets" ? value : themed(value)]));
+  }
+
+  // Charts take the width of the page.  Small charts lose columns where they do not fit beside each other; those of the
+  // first chart of the page stand in one row where they can.
+  function fit(spec, room, first) {
+    const encoded = spec.encoding || {};
+    if (encoded.facet && encoded.facet.columns && typeof spec.width === "number") {
+      const panels = first ? panelsOf(spec, encoded.facet.field) : 0;
+      const [columns, width] = columnsThatFit(encoded.facet.columns, spec.width, room, panels);
+      return { ...spec, width, encoding: { ...encoded, facet: { ...encoded.facet, columns } } };
+    }
+    if (spec.facet && spec.columns && spec.spec && typeof spec.spec.width === "number") {
+      const panels = first ? panelsOf(spec, spec.facet.field) : 0;
+      const [columns, width] = columnsThatFit(spec.columns, spec.spec.width, room, panels);
+      return { ...spec, columns, spec: { ...spec.spec, width } };
+    }
+    if (spec.hconcat && room <= NARROW) {
+      const { hconcat, ...rest } = spec;
+      return { ...rest, vconcat: hconcat.map((each) => fit(each, room)) };
+    }
+    const faceted = spec.facet || encoded.row || encoded.column || spec.concat || spec.hconcat || spec.vconcat || spec.repeat;
+    if (!faceted && typeof spec.width === "number") {
+      const placed = along(spec, spec.width);
+      return { ...placed, width: room, autosize: { type: "fit-x", contains: "padding" } };
+    }
+    return spec;
+  }
+
+  // What stood at the right edge of the written width stands at that of the drawn one.
+  function along(node, width) {
+    if (Array.isArray(node)) return node.map((each) => along(each, width));
+    if (node === null || typeof node !== "object") return node;
+    return Object.fromEntries(Object.entries(node).map(([key, value]) =>
+      [key, key === "x" && value && value.value === width ? { value: "width" } : key === "data" ? value : along(value, width)]));
+  }
+
+  const panelsOf = (spec, field) => new Set(((spec.data || {}).values || []).map((row) => row[field])).size;
+
+  function columnsThatFit(wanted, width, room, panels) {
+    const gap = 24;
+    const beside = room > NARROW ? 96 : 66;
+    const fitting = (each) => Math.max(1, Math.floor((room - beside + gap) / (each + gap)));
+    const columns = panels > wanted && fitting(130) >= panels ? panels : Math.min(wanted, fitting(Math.min(width, 260)));
+    return [columns, Math.floor((room - beside - gap * (columns - 1)) / columns)];
+  }
+
+  // Legends at the side would take a third of a phone; those above the chart break into columns that fit.
+  function withLegends(spec, room) {
+    const rows = longest(spec);
+    const narrow = room <= NARROW;
+    const walk = (node) => {
+      if (Array.isArray(node)) return node.map(walk);
+      if (node === null || typeof node !== "object") return node;
+      const changed = Object.fromEntries(Object.entries(node).map(([key, value]) => [key, key === "data" ? value : walk(value)]));
+      const discrete = changed.field && changed.legend !== null && (changed.type === "nominal" || changed.type === "ordinal");
+      const legend = changed.legend || {};
+      if (discrete && changed.type && (narrow || legend.orient === "top" || legend.orient === "bottom")) {
+        const known = changed.scale && Array.isArray(changed.scale.domain) ? changed.scale.domain : rows[changed.field] || [];
+        const widest = Math.max(4, ...known.map((each) => String(each).length));
+        const columns = Math.max(1, Math.floor(room / (widest * 6.6 + 34)));
+        const orient = narrow && !legend.orient ? "bottom" : legend.orient;
+        if (known.length > columns || orient !== legend.orient) {
+          changed.legend = { ...legend, columns, ...(orient ? { orient } : {}), ...(narrow ? { labelLimit: room - 40 } : {}) };
+        }
+      }
+      return changed;
+    };
+    const own = Object.fromEntries(Object.entries(spec).map(([key, value]) =>
+      [key, key === "data" || key === "config" ? value : walk(value)]));
+    if (!narrow) return own;
+    const config = own.config || {};
+    const stacked = { direction: "vertical", anchor: "start" };
+    return { ...own, config: { ...config,
+      legend: { ...config.legend, orient: "bottom", layout: { bottom: stacked, top: stacked } },
+      axis: { ...config.axis, labelLimit: 110, titleLimit: Math.max(180, room - 60) },
+      axisX: { ...config.axisX, labelOverlap: true, titleAnchor: "end", titleLimit: room - 20 },
+      header: { ...config.header, labelLimit: room - 40 } } };
+  }
+
+  // Values of each text column, to know how long they are.
+  function longest(spec) {
+    const rows = spec.data && Array.isArray(spec.data.values) ? spec.data.values : [];
+    const names = Object.keys(rows[0] || {});
+    return Object.fromEntries(names.map((name) => [name, [...new Set(rows.map((row) => row[name]))].slice(0, 40)]));
+  }
+
+  const options = {
+    mode: "vega-lite",
+    actions: false,
+    logLevel: 1,  // errors
+    ast: true,  // expressions are interpreted: the page's policy lets nothing become a script
+  };
+
+  // Vega-Lite's warnings are for authors, and it has no switch for them: that a series has no numbers is no fault here.
+  async function embedded(place, spec, more) {
+    const { warn } = console;
+    console.warn = () => {};
+    try {
+      return await vegaEmbed(place, spec, { ...options, ...more });
+    } finally {
+      console.warn = warn;
+    }
+  }
+
+  const written = (chart) => JSON.parse(document.getElementById(chart.dataset.spec).textContent);
+
+  // The room of a chart; one that is folded has the width of what it is folded into.
+  function roomOf(chart) {
+    let at = chart.parentElement;
+    let taken = 0;
+    while (at && !at.clientWidth) at = at.parentElement;
+    if (at !== chart.parentElement) taken = 34;
+    const style = getComputedStyle(at);
+    return Math.floor(at.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - taken);
+  }
+
+  async function draw(chart) {
+    const room = roomOf(chart);
+    if (chart.dataset.room === String(room)) return;
+    chart.dataset.room = room;
+    const described = { ...tabled(written(chart)), description: chart.dataset.alt };
+    const spec = themed(withLegends(fit(described, room, Boolean(chart.closest(".masthead"))), room));
+    try {
+      if (views.has(chart)) views.get(chart).finalize();
+      const made = await embedded(chart, spec, { renderer: "svg", tooltip: showMark });
+      views.set(chart, made);
+      // The drawing carries the description from here on; twice would be read out twice.
+      chart.removeAttribute("aria-label");
+      for (const each of chart.querySelectorAll("[role=graphics-symbol]:not([aria-label])")) each.removeAttribute("role");
+      follow(chart, made.view);
+      offer(chart);
+    } catch (error) {
+      chart.textContent = "This chart could not be drawn: " + error.message;
+      throw error;
+    }
+  }
+
+  // Hover: the nearest point of a line, or the mark under the pointer.
+
+  const tip = element("div", { class: "tip", hidden: "" });
+  const dot = element("div", { class: "tip-dot", hidden: "" });
+  document.body.append(tip, dot);
+
+  function show(value, x, y) {
+    const rows = typeof value === "object" && value !== null ? Object.entries(value) : [["", value]];
+    tip.replaceChildren(...rows.map(([name, text]) => element("div", {}, element("span", {}, name), " ", element("b", {}, String(text)))));
+    tip.hidden = false;
+    const { offsetWidth: width, offsetHeight: height } = tip;
+    tip.style.left = Math.max(4, Math.min(x + 14, document.documentElement.clientWidth - width - 6)) + window.scrollX + "px";
+    tip.style.top = (y + 18 + height > window.innerHeight ? y - height - 12 : y + 18) + window.scrollY + "px";
+  }
+
+  function hide() {
+    tip.hidden = dot.hidden = true;
+  }
+
+  function showMark(handler, event, item, value) {
+    if (item && item.mark && item.mark.marktype === "line") return;  // `follow` finds the right point of it
+    if (value === null || value === undefined || value === "") return void (dot.hidden && hide());
+    dot.hidden = true;
+    show(value, event.clientX, event.clientY);
+  }
+
+  // Every point of every line, with its place in the drawing.
+  function pointsOf(view) {
+    const points = [];
+    const walk = (mark, x, y) => {
+      for (const item of mark.items || []) {
+        if (mark.marktype === "group") for (const inner of item.items || []) walk(inner, x + (item.x || 0), y + (item.y || 0));
+        else if (mark.marktype === "line" && item.tooltip && item.defined !== false) points.push([x + item.x, y + item.y, item]);
+      }
+    };
+    walk(view.scenegraph().root, view.origin()[0], view.origin()[1]);
+    return points;
+  }
+
+  function follow(chart, view) {
+    const svg = chart.querySelector("svg");
+    let points = null;
+    view.addEventListener("pointerdown", () => { points = null; });
+    svg.addEventListener("pointermove", (event) => {
+      points = points || pointsOf(view);
+      if (!points.length) return;
+      const box = svg.getBoundingClientRect();
+      const scale = box.width / svg.viewBox.baseVal.width || 1;
+      const [x, y] = [(event.clientX - box.left) / scale, (event.clientY - box.top) / scale];
+      let [best, least] = [null, 40 ** 2];
+      for (const point of points) {
+        const distance = (point[0] - x) ** 2 + (point[1] - y) ** 2;
+        if (distance < least) [best, least] = [point, distance];
+      }
+      if (!best) return hide();
+      dot.hidden = false;
+      dot.style.left = box.left + best[0] * scale + window.scrollX + "px";
+      dot.style.top = box.top + best[1] * scale + window.scrollY + "px";
+      dot.style.borderColor = best[2].stroke;
+      show(best[2].tooltip, event.clientX, event.clientY);
+    });
+    svg.addEventListener("pointerleave", hide);
+  }
+
+  // Files: the figure in the light colours, at the size that its study gives it, and its data.
+
+  function offer(chart) {
+    if (chart.parentElement.querySelector(".save")) return;
+    const name = chart.dataset.name;
+    const links = [["SVG", "svg"], ["PNG", "png"], ["CSV", "csv"]].map(([label, kind]) => {
+      const link = element("button", { type: "button" }, label);
+      link.addEventListener("click", () => save(chart, `${name}.${kind}`, kind));
+      return link;
+    });
+    chart.after(element("details", { class: "save" },
+      element("summary", { "aria-label": `Save the chart ${name}` }, "Save"), element("div", {}, ...links)));
+  }
+
+  async function save(chart, name, kind) {
+    const spec = written(chart);
+    const address = kind === "csv"
+      ? URL.createObjectURL(new Blob([spec.data.values], { type: "text/csv" }))
+      : await drawing(tabled(spec), kind);
+    const link = element("a", { href: address, download: name });
+    link.click();
+    if (kind === "csv") setTimeout(() => URL.revokeObjectURL(address), 60000);
+  }
+
+  async function drawing(spec, kind) {
+    const { view } = await embedded(element("div"), spec, {});
+    const address = await view.toImageURL(kind, 2);
+    view.finalize();
+    return address;
+  }
+
+  // Order.
+
+  const faults = [];
+  const attempt = (chart) => draw(chart).catch((error) => { faults.push(error); });
+  const folded = (chart) => Boolean(chart.closest("details:not([open])"));
+  const rest = () => new Promise((go) => (window.requestIdleCallback || setTimeout)(go, { timeout: 400 }));
+
+  async function start() {
+    const charts = [...document.querySelectorAll(".chart[data-spec]")];
+    const near = charts.filter((each) => !folded(each) && each.getBoundingClientRect().top < 2 * window.innerHeight);
+    for (const chart of near) await attempt(chart);
+    document.documentElement.dataset.page = "ready";
+    for (const chart of charts.filter((each) => !near.includes(each)).sort((one, other) => folded(one) - folded(other))) {
+      await rest();
+      await attempt(chart);
+    }
+    document.documentElement.dataset.charts = "ready";
+    for (const fault of faults) console.error(fault);
+  }
+
+  const redraw = (charts) => { hide(); for (const chart of charts) if (!folded(chart)) attempt(chart); };
+  document.addEventListener("toggle", (event) => event.target.open && redraw(event.target.querySelectorAll(".chart[data-spec]")), true);
+  let waiting = 0;
+  window.addEventListener("resize", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => redraw(document.querySelectorAll(".chart[data-spec]")), 150);
+  });
+  start();
+})();

@@ -1,0 +1,38 @@
+"""Every page of a built-in study that a test makes, of whatever run, keeps what a lead promises."""
+
+import re
+from typing import Any
+
+import pytest
+
+import hopscope.story.page
+
+MOST_SENTENCES = 3
+
+
+def check_lead(story: dict[str, Any]) -> None:
+    """The lead has an answer of three sentences at most, all of them whole, and a chart of the run if it has any."""
+    lead = story["lead"]
+    assert lead is not None, f"{story['title']}: expected a lead"
+    text = re.sub(r"\{n\d+\}", "0", lead["text"])
+    assert 1 <= len(re.findall(r"[.!?](?= [A-Z0-9*]|$)", text)) <= MOST_SENTENCES, text
+    assert text.endswith(".") and not re.search(r"\b(nan|inf|None)\b|no value|  ", text), text
+    figures = [
+        block for section in story["sections"] for block in section["blocks"] if block["kind"] == "figure"
+    ]
+    assert lead["figure"] is not None or not figures, text
+
+
+@pytest.fixture(scope="session", autouse=True)
+def leads() -> Any:
+    """Check the lead of every page that is rendered."""
+    render = hopscope.story.page.render_page
+
+    def checked(*arguments: Any, **named: Any) -> dict[str, Any]:
+        story = render(*arguments, **named)
+        check_lead(story)
+        return story
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hopscope.story.page, "render_page", checked)
+        yield
