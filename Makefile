@@ -70,6 +70,7 @@ bench: $(VENV)/installed-bench
 soak: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m soak
 	$(BIN)/python tests/fuzz/soak.py --inputs 205000 --seed 13
+	$(BIN)/python tests/faults/soak.py --kills 200 --corruptions 2000 --seed 13
 
 # Known vulnerabilities of the installed packages, where their lists can be reached.
 audit: $(VENV)/installed

@@ -780,7 +780,28 @@ def _model(unit: Path) -> list[str]:
     return [str(member["seed"]), f"{loss:.3f}", first, good, *counts, *losses]
 
 
+def faults(part: str = "rows") -> str:
+    """What came of the faults that were injected: by fault, or of damage by the kind of file."""
+    result = _json(RESULTS / "faults.json")
+    verdicts = ["healed", "refused", "harmless", "lost", "wrong"]
+    if part == "files":
+        found = [
+            {"fault": f"`{name}`", "tried": sum(of.values()), **of} for name, of in result["files"].items()
+        ]
+    else:
+        found = result["rows"]
+        whole = {name: sum(row[name] for row in found) for name in ("tried", *verdicts)}
+        found = [*found, {"fault": "all", **whole}]
+    rows = [[str(row["fault"]), *(f"{row.get(name, 0):,}" for name in ("tried", *verdicts))] for row in found]
+    table = _markdown(["damaged file" if part == "files" else "fault", "tried", *verdicts], rows)
+    if part == "files":
+        return table
+    minutes = f"in {result['cpu_minutes']:.0f} minutes of a core"
+    return f"{table}\n{result['done']:,} of {result['cases']:,} planned cases, {minutes}.\n"
+
+
 TABLES: dict[str, Callable[..., str]] = {
+    "faults": faults,
     "campaign": campaign,
     "quick-shapes": quick_shapes,
     "details": details,

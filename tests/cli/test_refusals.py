@@ -196,3 +196,15 @@ def test_language_models_are_not_asked_without_a_model(hopscope, tmp_path):
     assert "model: expected at least one to ask, found none" in said.complaint
     assert "--model openai/gpt-4o" in said.complaint
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
+def test_a_machine_without_memory_is_no_fault_of_ours(monkeypatch, capsys, error):
+    def starved(arguments):
+        raise error
+
+    monkeypatch.setattr("hopscope.cli.studies.main", starved)
+    assert main(["studies"]) == 2
+    assert capsys.readouterr().err == (
+        "hopscope: the memory of this machine ran out; what is done is kept, the same command goes on\n"
+    )

@@ -106,6 +106,31 @@ def test_what_nothing_gives_back_is_refused(copy, name, here):
     assert f"{path}: expected" in ended.complaint
 
 
+def test_rules_that_were_altered_or_deleted_are_missed_before_training(unfinished, refusal, processes_module):
+    path = unfinished / "registration.json"
+    path.write_text(path.read_text().replace("repeats", "repeatz", 1))
+    before = processes_module.record(unfinished)
+    assert f"{path}: expected the content that was written" in refusal()
+    path.unlink()
+    assert f"{path}: expected the rules that were registered before training" in refusal()
+    assert processes_module.record(unfinished) == {
+        name: digest for name, digest in before.items() if name != "registration.json"
+    }
+
+
+def test_rules_that_were_deleted_once_a_run_was_judged_are_told(copy, rerun):
+    (copy / "registration.json").unlink()
+    (copy / "DONE").unlink()
+    ended = rerun()
+    assert ended.status == 0
+    assert (
+        f"{copy / 'registration.json'}: expected the rules that were registered before training"
+        in ended.stderr
+    )
+    claims = json.loads((copy / "claims.json").read_text())
+    assert all("registration.json was deleted" in claim["registration"]["words"] for claim in claims)
+
+
 def test_an_empty_ledger_is_made_again(copy, here):
     before = here("claims", copy, "--json").stdout
     (copy / SEALS).unlink()  # as in a run from before
@@ -125,6 +150,17 @@ def test_a_deleted_last_checkpoint_is_said(copy, here):
         ended = here(*command)
         assert ended.status == 2
         assert "expected the checkpoint of the last step 8, found it gone" in ended.complaint
+
+
+def test_a_deleted_earlier_checkpoint_is_said_by_the_command(copy, rerun):
+    (path,) = copy.glob("units/*/checkpoints/step-000000001.safetensors")
+    path.unlink()
+    ended = rerun()
+    assert ended.status == 0
+    assert (
+        f"{path.parent}: expected the checkpoints of every interval, found those of steps 1 gone"
+        in ended.stderr
+    )
 
 
 @pytest.mark.parametrize("unit", ["../../../outside", "/tmp", "a/b", "..", "", "a\nb"])

@@ -135,28 +135,38 @@ def parent(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def node_at_work(root: Path, cluster: Cluster, ended) -> int:
-    """The raylet of a node other than the head, whose worker has written a checkpoint and has more to do."""
+AT_WORK = {
+    "training": lambda unit, said: any(unit.glob("checkpoints/*.safetensors")),
+    "analysis": lambda unit, said: said[-1]["kind"] == "phase",
+    "writing": lambda unit, said: any(unit.rglob(".*.tmp")),
+}
+"""What a node's worker is doing → whether it is, from the folder of its unit and all that it said."""
+
+
+def node_at_work(root: Path, cluster: Cluster, doing: str, ended) -> int:
+    """The raylet of a node other than the head, whose worker is at something and has more to do."""
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
         assert ended() is None, "the run ended before a node could be killed"
         for messages in root.glob(".jobs/*/*.jsonl"):
-            for line in messages.read_text().splitlines():
-                said = json.loads(line)
-                unit = next(root.glob(f"*/*/units/{messages.stem}"), None)
-                if said["kind"] != "begun" or unit is None or (unit / "DONE").exists():
-                    continue
-                raylet = parent(said["process"])
-                if raylet in cluster.raylets[1:] and any(unit.glob("checkpoints/*.safetensors")):
-                    return raylet
-        time.sleep(0.05)
-    raise AssertionError("no worker wrote a checkpoint in time")
+            said = [json.loads(line) for line in messages.read_text().splitlines()]
+            unit = next(root.glob(f"*/*/units/{messages.stem}"), None)
+            if not said or unit is None or (unit / "DONE").exists() or not AT_WORK[doing](unit, said):
+                continue
+            raylet = parent([each for each in said if each["kind"] == "begun"][-1]["process"])
+            if raylet in cluster.raylets[1:]:
+                return raylet
+        time.sleep(0.002 if doing == "writing" else 0.05)
+    raise AssertionError(f"no worker was found at {doing} in time")
 
 
 @pytest.mark.extras
 @pytest.mark.long
-def test_a_run_that_loses_a_node_concludes_as_one_on_this_machine(processes, tmp_path):
-    """Three nodes, one of which is killed while its worker trains."""
+@pytest.mark.parametrize(
+    "doing", ["training", *(pytest.param(each, marks=pytest.mark.soak) for each in ("analysis", "writing"))]
+)
+def test_a_run_that_loses_a_node_concludes_as_one_on_this_machine(processes, tmp_path, doing):
+    """Three nodes, one of which is killed while its worker trains, analyses or writes a file."""
     require("ray", os.environ)
     command = ["run", "depth", "--preset", "smoke", "--device", "cpu", "--threads", 1]
     alone = processes.run(*command, "--out", tmp_path / "alone")
@@ -164,7 +174,7 @@ def test_a_run_that_loses_a_node_concludes_as_one_on_this_machine(processes, tmp
     with Cluster(3) as cluster:
         root = tmp_path / "cluster"
         process = processes.start(*command, "--executor", "ray", "--address", cluster.address, "--out", root)
-        cluster.kill(node_at_work(root, cluster, process.poll))
+        cluster.kill(node_at_work(root, cluster, doing, process.poll))
         ended = processes.end(process)
     assert ended.status == 0, ended.stderr
     assert "its worker was lost, and another goes on" in ended.stderr

@@ -1,6 +1,8 @@
 """Runs of declared studies in this process: measures of every kind, resume, starting weights, diverged members."""
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import torch
 import hopscope as hs
 from hopscope.config import Config
 from hopscope.errors import TimeBudgetReached
+from hopscope.executors.healing import RecordWarning
 
 
 class Echo(hs.Task):
@@ -125,6 +128,28 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path) -> None
     assert len(files) > 9
     for name in files:
         assert (again.path / name).read_bytes() == (whole.path / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("altered", [True, False], ids=["altered", "deleted"])
+@pytest.mark.parametrize("name", ["measured-weight_norm-*-step-000000001.json", "growth+streams-*.npz"])
+@pytest.mark.parametrize("concluded", [True, False])
+def test_a_lost_analysis_of_any_checkpoint_is_made_again(
+    tmp_path: Path, processes_module: ModuleType, name: str, altered: bool, concluded: bool
+) -> None:
+    made = study(measures=MEASURES[1:3], seeds=1)
+    run = hs.run(made, out=tmp_path)
+    whole = processes_module.record(run.path)
+    (path,) = run.path.glob(f"units/*/analysis/{name}")
+    if not concluded:
+        for each in ("DONE", "evidence.parquet", "claims.json"):
+            (run.path / each).unlink()
+    if altered:
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    else:
+        path.unlink()
+    with pytest.warns(RecordWarning, match="made again") if altered else nullcontext():
+        hs.run(made, out=tmp_path)
+    assert processes_module.record(run.path) == whole
 
 
 def test_another_measure_measures_again_and_trains_nothing(tmp_path: Path) -> None:

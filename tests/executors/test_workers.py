@@ -127,3 +127,27 @@ def test_a_folder_that_is_not_there(far, untrained):
     shutil.rmtree(untrained.run_path)
     status, (_, error) = far()
     assert status == 2 and "config.json: expected a file, found none" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (MemoryError(), True),
+        (RuntimeError("could not create a primitive"), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+    ],
+)
+def test_a_machine_without_memory_is_told_from_a_fault(monkeypatch, capsys, error, told):
+    def starved(*_):
+        raise error
+
+    monkeypatch.setattr(worker, "run_unit", starved)
+    if not told:
+        with pytest.raises(RuntimeError):
+            worker.main(["run", "0123"])
+        return
+    assert worker.main(["run", "0123"]) == 2
+    (line,) = capsys.readouterr().out.splitlines()
+    said = json.loads(line)
+    assert said["kind"] == "error" and "device's memory" in said["message"] and "0123" in said["message"]

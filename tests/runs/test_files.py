@@ -241,3 +241,32 @@ def test_lists_of_names_are_cut():
     assert listed([]) == ""
     assert listed([2, 3, 5], limit=3) == "2, 3, 5"
     assert listed([2, 3, 5, 7, 11], limit=3) == "2, 3, 5 and 2 more"
+
+
+@pytest.fixture
+def flushed(monkeypatch):
+    """Paths of the files and folders that were flushed to the disk, in order."""
+    paths, fsync = [], os.fsync
+
+    def noted(descriptor):
+        paths.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))  # noqa: PTH115
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    return paths
+
+
+def test_folders_that_are_made_survive_a_power_cut(tmp_path, flushed):
+    write_atomic(tmp_path / "a" / "b" / "c.json", "2")
+    assert flushed == [tmp_path, tmp_path / "a", tmp_path / "a" / "b" / ".c.json.tmp", tmp_path / "a" / "b"]
+    flushed.clear()
+    write_atomic(tmp_path / "a" / "b" / "c.json", "3")
+    assert flushed == [tmp_path / "a" / "b" / ".c.json.tmp", tmp_path / "a" / "b"]
+
+
+def test_what_is_removed_does_not_come_back_after_a_power_cut(tmp_path, flushed):
+    (tmp_path / "DONE").touch()
+    remove(tmp_path / "DONE")
+    assert flushed == [tmp_path] and not any(tmp_path.iterdir())
+    remove(tmp_path / "DONE")
+    assert flushed == [tmp_path]

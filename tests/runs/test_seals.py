@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hopscope.runs import seals
 from hopscope.runs.files import FileAltered, read_bytes, seal, write_atomic
-from hopscope.runs.seals import SEALS, altered, begin
+from hopscope.runs.seals import SEALS, altered, begin, missing
 
 
 @pytest.fixture
@@ -131,3 +131,11 @@ def test_a_disk_that_is_full_while_noting_writes_nothing(folder, monkeypatch):
     with pytest.raises(Exception, match="free some disk space"):
         write_atomic(folder / "claims.json", b"3")
     assert (folder / "claims.json").read_bytes() == b"2"
+
+
+def test_what_was_noted_and_is_gone_is_missing(folder):
+    assert missing(folder) == []
+    for name in ("a.json", "b.json"):
+        write_atomic(folder / name, name)
+    (folder / "a.json").unlink()
+    assert missing(folder) == [folder / "a.json"]

@@ -25,6 +25,8 @@ COMMANDS = {
 
 INTERRUPTED = 130
 
+_NO_MEMORY = "the memory of this machine ran out; what is done is kept, the same command goes on"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit status."""
@@ -67,7 +69,11 @@ def _run(command: str, arguments: list[str]) -> int:
             f"{error.filename or 'system'}: {error.strerror}; what is done is kept, the same command goes on",
             2,
         )
+    except MemoryError:
+        return _fail(_NO_MEMORY, 2)
     except Exception as error:
+        if str(error) == "can't start new thread":  # a RuntimeError of Python, whose stack found no room
+            return _fail(_NO_MEMORY, 2)
         if os.environ.get("HOPSCOPE_TRACEBACK"):
             raise
         what = f"{type(error).__name__}: {error}"

@@ -7,7 +7,7 @@ from hopscope.claims import Ledger, judge
 from hopscope.claims.registration import deleted, noted, register
 from hopscope.errors import UserError
 from hopscope.report.record import read_ledger
-from hopscope.runs import RunFolder, content_hash
+from hopscope.runs import RunFolder, content_hash, seals
 from hopscope.runs.evidence import Evidence, write_evidence
 from hopscope.runs.files import is_file, read_json
 from hopscope.studies.loading import naming
@@ -20,16 +20,28 @@ _CONCLUSIONS = ("metrics.parquet", "evidence.parquet", "claims.json", "story.jso
 _REGISTRATION, _CONCLUSION = "registration.json", "conclusion.json"
 
 
-def register_claims(run: RunFolder, program: Program, config: Any) -> None:
+def register_claims(
+    run: RunFolder, program: Program, config: Any, say: Callable[[str], None] | None = None
+) -> None:
     """Write down the rules of all claims before anything is trained; a run that has begun keeps what it has.
 
     Raises:
-        UserError: the file cannot be written.
+        UserError: the file cannot be written, was altered, or was deleted before the run was judged.
     """
     units = [unit.path / "unit.json" for unit in run.units]
     known = [run.path / name for name in (*_CONCLUSIONS, *program.gathered)]
-    begun = any(map(is_file, [*units, *known]))
-    if not begun and not is_file(run.path / _REGISTRATION):
+    begun, path = any(map(is_file, [*units, *known])), run.path / _REGISTRATION
+    if _registered(run) is not None:
+        return
+    if begun and path in seals.missing(run.path):
+        found = f"{path}: expected the rules that were registered before training, found the file gone"
+        if not is_file(run.path / "claims.json"):
+            raise UserError(
+                f"{found}: restore it from a copy, or move {run.path} away and run the same command again"
+            )
+        if say is not None:
+            say(f"hopscope: warning: {found}: every claim will say so")
+    if not begun:
         run.write_json(_REGISTRATION, register(program.claims(config)))
 
 

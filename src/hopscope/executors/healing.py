@@ -6,11 +6,11 @@ What derives from nothing (configuration, members, registered rules) is refused 
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hopscope.runs import RunFolder, seals
-from hopscope.runs.files import remove
+from hopscope.runs import RunFolder, UnitFolder, is_thinned, seals
+from hopscope.runs.files import listed, remove
 
 GIVEN = ("config.json", "members.json", "registration.json", "study.json", "unit.json")
 """Files that nothing in a run can give back."""
@@ -35,6 +35,28 @@ def remove_altered(run: RunFolder, say: Callable[[str], None] | None = None) -> 
             remove(path)
             run.event("record_altered", file=path.relative_to(run.path).as_posix())
             _tell(f"{path}: expected the content that was written, found another: it is made again", say)
+
+
+def tell_lost_checkpoints(unit: UnitFolder, steps: Sequence[int], say: Callable[[str], None] | None) -> None:
+    """Say which checkpoints before a unit's last one are gone: they come back only if the unit is trained anew.
+
+    Args:
+        unit: its folder.
+        steps: of all its checkpoints.
+        say: as of `remove_altered`.
+    """
+    found = [step for step, _ in unit.checkpoints()]
+    gone = (
+        []
+        if is_thinned(unit) or not found
+        else [step for step in steps if step < found[-1] and step not in found]
+    )
+    if gone:
+        _tell(
+            f"{unit.path / 'checkpoints'}: expected the checkpoints of every interval, found those of steps "
+            f"{listed(gone)} gone: pages and circuits do without them; delete the folder {unit.path} to train it anew",
+            say,
+        )
 
 
 def _can_be_made(name: str) -> bool:

@@ -12,7 +12,7 @@ from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.executors import timing
 from hopscope.executors.finish import concluded, finish, register_claims
-from hopscope.executors.healing import remove_altered
+from hopscope.executors.healing import remove_altered, tell_lost_checkpoints
 from hopscope.executors.places import check_root, opened_place
 from hopscope.executors.pool import (
     DEVICES,
@@ -30,9 +30,11 @@ from hopscope.runs import (
     UnitFolder,
     content_hash,
     is_thinned,
+    seals,
     source_hash,
     write_json,
 )
+from hopscope.runs.files import is_file
 from hopscope.runs.metrics import check_parts
 from hopscope.studies import study_names
 from hopscope.studies.loading import naming
@@ -175,6 +177,8 @@ def complete(
     check_source(run, study)
     by_unit = _jobs_by_unit(study, config)
     remove_altered(run, how.get("say"))
+    for unit, job in by_unit.items():
+        tell_lost_checkpoints(run.unit(unit), job.training.checkpoint_steps(), how.get("say"))
     pending = [
         run.unit(unit) for unit, job in by_unit.items() if not _whole(study, config, run.unit(unit), job)
     ]
@@ -187,7 +191,7 @@ def complete(
     with run.lock():
         run.clear_done()
         note_origin(run, study)
-        register_claims(run, study, config)
+        register_claims(run, study, config, how.get("say"))
         cores = how.get("threads")
         _begin_units(run, by_unit, device, engine, cores, deadline, place.here)
         layouts = [(layout_of if place.here else recorded_layout)(each) for each in pending]
@@ -316,12 +320,22 @@ def _whole(study: Program, config: Config, unit: UnitFolder, job: Any) -> bool:
         return False
     if is_thinned(unit):
         return True
+    if _lost_analyses(unit):
+        return False
     try:
         unit.checkpoint(steps)
         check_parts(unit.path, steps)
     except UserError:
         return False
     return True
+
+
+def _lost_analyses(unit: UnitFolder) -> bool:
+    """Whether an analysis of any checkpoint is gone that was there once; one of another kind may stand for it."""
+    gone = [path for path in seals.missing(unit.path) if path.parent.name == "analysis"]
+    return any(
+        not is_file(path.with_suffix(kind)) for path in gone for kind in {".json", ".npz"} - {path.suffix}
+    )
 
 
 def layout(units: int, threads: int, device: str) -> tuple[int, int]:

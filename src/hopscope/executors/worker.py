@@ -45,12 +45,12 @@ def main(arguments: list[str] | None = None) -> int:
     except HopscopeError as error:
         say({"kind": "error", "message": str(error), "status": error.exit_status})
         return error.exit_status
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         if not _is_out_of_memory(error):
             raise
         message = (
             f"unit {options.unit}: expected optimiser and analyses to fit into the device's memory, found "
-            f"{_first_line(error)}; use fewer members per unit, or --gpu-workers 1"
+            f"{_first_line(error)}; use fewer members per unit, or --gpu-workers 1; what is done is kept"
         )
         say({"kind": "error", "message": message, "status": UserError.exit_status})
         return UserError.exit_status
@@ -126,10 +126,15 @@ def _check_far(path: Path, same_as: Mapping[str, str]) -> None:
         )
 
 
-def _is_out_of_memory(error: RuntimeError) -> bool:
+_MEMORY_WORDS = ("can't allocate memory", "could not create a primitive")
+"""Of torch and oneDNN, where this machine has no more memory to give."""
+
+
+def _is_out_of_memory(error: Exception) -> bool:
     from hopscope.training.steps import is_out_of_memory
 
-    return is_out_of_memory(error)
+    said = isinstance(error, MemoryError) or any(words in str(error) for words in _MEMORY_WORDS)
+    return said or is_out_of_memory(error)
 
 
 def _first_line(error: Exception) -> str:

@@ -63,9 +63,20 @@ def make_folder(path: Path) -> None:
         UserError: the folder cannot be made.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        _make_folder(path)
     except OSError as error:
         raise write_error(path, error) from error
+
+
+def _make_folder(path: Path) -> None:
+    """Makes a folder and those above it, and waits until the disk has their names: what is in them would be lost."""
+    made = []
+    while not path.is_dir():
+        made.append(path)
+        path = path.parent
+    for folder in reversed(made):
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
 
 
 def seal(folder: Path) -> None:
@@ -75,6 +86,7 @@ def seal(folder: Path) -> None:
         UserError: the folder cannot be written.
     """
     try:
+        _make_folder(folder)
         seals.begin(folder)
     except OSError as error:
         raise write_error(folder, error) from error
@@ -93,7 +105,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
     content = data.encode() if isinstance(data, str) else data
     temporary = temporary_name(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent)
         seals.note(path, content)
         with temporary.open("wb") as file:
             file.write(content)
@@ -109,7 +121,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes a rename survive a power cut."""
+    """Makes the names in a folder survive a power cut: new ones, and that old ones are gone."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -122,13 +134,15 @@ def _sync_folder(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Removes a file, if it is there.
+    """Removes a file, if it is there, for good: a mark such as DONE must not come back after a power cut.
 
     Raises:
         UserError: the system refused.
     """
     try:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+            _sync_folder(path.parent)
     except OSError as error:
         raise write_error(path, error) from error
 

@@ -86,6 +86,11 @@ def altered(folder: Path, among: Callable[[str], bool] = lambda name: True) -> l
     return found
 
 
+def missing(folder: Path) -> list[Path]:
+    """Files of a sealed folder that were noted and are gone, by anybody's hand, or were never finished."""
+    return [path for path in (folder / name for name in _noted(folder)) if not path.exists()]
+
+
 def _home(path: Path) -> Path | None:
     """The sealed folder that a file belongs to: the nearest one above it, for files of a unit the unit's."""
     if path.name in _LOGS or path.suffix in _UNSEALED:

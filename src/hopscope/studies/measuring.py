@@ -19,6 +19,7 @@ from hopscope.models.ensemble import Ensemble
 from hopscope.models.transformer import Transformer
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.evidence import Row
+from hopscope.runs.files import is_file
 from hopscope.tasks.batch import Batch
 from hopscope.tasks.device import TaskOnDevice
 from hopscope.training.budget import TimeBudget
@@ -150,12 +151,17 @@ def analyse(program: "Program", unit: UnitFolder, job: TrainJob, budget: TimeBud
     for each in program.measures(*_FILES):
         for step in _steps(each, job):
             rows = measured(unit, each, step)
-            if rows is None:
+            if rows is None or _lost_arrays(unit.run_path, rows):
                 budget.check()
                 needed = {name: _needed(done.get(name, {}), step) for name in each.needs}
                 rows = _rows(each, here.context(each, load_ensemble(unit, step, device), step, needed=needed))
                 keep(unit, each, rows, step)
             done.setdefault(each.name, {})[step] = rows
+
+
+def _lost_arrays(run: Path, rows: Sequence[Row]) -> bool:
+    """Whether arrays are gone that rows point to."""
+    return any(row.file is not None and not is_file(run / row.file) for row in rows)
 
 
 def _steps(measure: Measure, job: TrainJob) -> Sequence[int]:
