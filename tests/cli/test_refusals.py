@@ -176,7 +176,8 @@ def test_help_of_a_study_names_every_field(hopscope):
     said = hopscope("run", "permutation", "--help")
     assert said.status == 0
     for field in [*PermutationStudyConfig.model_fields, "preset", "out", "device", "threads", "time_budget"]:
-        assert f"--{field.replace('_', '-')}" in said.out
+        flag = field.replace("_", "-")  # a field that is true by default is a flag that switches it off
+        assert f"--{flag}" in said.out or f"--no-{flag}" in said.out
 
 
 def test_no_command_shows_the_usage(hopscope):

@@ -65,10 +65,21 @@ def test_weights_are_those_of_the_checkpoint_to_half_precision(run_path, block, 
     script = explorer_payload(run_path, block)["script"]
     for model, size in zip(script["models"], (3.0, 1.0, 2.0), strict=True):
         for checkpoint in model["checkpoints"]:
+            assert checkpoint["format"] == "float16"
             found = np.frombuffer(base64.b64decode(checkpoint["weights"]), "<f2")
             known = synthetic.weights(size, checkpoint["step"])
             wanted = np.concatenate([known[name].ravel() for name, _ in block.shapes[0].layout])
             assert np.array_equal(found, wanted.astype("<f2"))
+
+
+def test_weights_that_half_precision_cannot_hold_are_single(block, synthetic):
+    arrays = {f"weights/{name}": found[None] for name, found in synthetic.weights(3.0, 700).items()}
+    first = f"weights/{block.shapes[0].layout[0][0]}"
+    arrays[first] = arrays[first].astype("float32")
+    arrays[first].flat[0] = 70_000.0
+    found = explorer.packed(arrays, block.shapes[0], 0)
+    assert found["format"] == "float32"
+    assert np.frombuffer(base64.b64decode(found["weights"]), "<f4")[0] == 70_000.0
 
 
 def test_a_run_without_checkpoints_says_so_in_one_line(run_path):

@@ -196,7 +196,7 @@ def explorer_payload(run: Path, block: ExplorerBlock, members: Sequence[int] = (
     held = list(_held(run, block, members))
     if not held:
         return None
-    weights: dict[int, dict[int, str]] = {each.model.member: {} for each in held}
+    weights: dict[int, dict[int, dict[str, str]]] = {each.model.member: {} for each in held}
     for each in held:
         unit = _unit(run, each.model)
         for step in each.steps:
@@ -216,7 +216,7 @@ def explorer_payload(run: Path, block: ExplorerBlock, members: Sequence[int] = (
                 {
                     **each.model.model_dump(mode="json"),
                     "checkpoints": [
-                        {"step": step, "weights": weights[each.model.member][step]} for step in each.steps
+                        {"step": step, **weights[each.model.member][step]} for step in each.steps
                     ],
                 }
                 for each in held
@@ -233,10 +233,16 @@ def _words(held: Sequence[_Held], models: int) -> str:
     return f"Here are {len(held)} of {models} models, with their checkpoints{more}."
 
 
-def packed(arrays: Mapping[str, Array], shape: ExplorerShape, index: int) -> str:
-    """The weights of one member side by side, as base64 of little-endian float16."""
+def packed(arrays: Mapping[str, Array], shape: ExplorerShape, index: int) -> dict[str, str]:
+    """The weights of one member side by side: `weights` in base64, little-endian, and their `format`.
+
+    The format is float16, or float32 where a weight is too large for that, as those of hand-built solutions are.
+    """
     parts = [np.asarray(arrays[f"weights/{name}"][index]).ravel() for name, _ in shape.layout]
-    return base64.b64encode(np.concatenate(parts).astype("<f2").tobytes()).decode("ascii")
+    flat = np.concatenate(parts)
+    kind = "float16" if np.abs(flat).max(initial=0) <= np.finfo(np.float16).max else "float32"
+    data = flat.astype(np.dtype(kind).newbyteorder("<")).tobytes()
+    return {"format": kind, "weights": base64.b64encode(data).decode("ascii")}
 
 
 def _unit(run: Path, model: ExplorerModel) -> UnitFolder:

@@ -175,7 +175,8 @@
 
     loaded() {
       const kept = this.explorer.kept, name = `${this.at}.${this.checkpoint}`, { config, layout } = this.explorer.data.shapes[this.model.shape];
-      kept[name] ??= load(config, layout, unpack(this.model.checkpoints[this.checkpoint].weights, "float16"));
+      const { weights, format } = this.model.checkpoints[this.checkpoint];
+      kept[name] ??= load(config, layout, unpack(weights, format));
       return kept[name];
     }
 
