@@ -165,7 +165,7 @@ def test_every_reading_has_its_rows(made_up_folder):
 
 def test_the_page_is_built_of_words_that_all_have_their_numbers(made_up_folder):
     story = json.loads((made_up_folder.path / "story.json").read_text(encoding="utf-8"))
-    text = json.dumps(story["sections"])
+    text = json.dumps([story["lead"], story["sections"]])
     assert set(re.findall(r"\{(n\d+)\}", text)) == set(story["numbers"])
     build_report([made_up_folder.path], made_up_folder.path / "report.html")
     page = (made_up_folder.path / "report.html").read_text(encoding="utf-8")

@@ -68,7 +68,7 @@ def told(root, say, **changes):
 def test_every_number_of_the_page_is_in_the_evidence(made):
     run, _, evidence = made
     story = run.read_json("story.json")
-    used = set(re.findall(r"\{(n\d+)\}", json.dumps(story["sections"])))
+    used = set(re.findall(r"\{(n\d+)\}", json.dumps([story["lead"], story["sections"]])))
     assert used == set(story["numbers"])
     rows = evidence.rows(measure="tally")
     found = {(row.metric, row.part): row.value for row in rows.itertuples()}
