@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FOLDERS = (".ci", "benchmarks", "campaigns", "docs", "examples", "release", "src", "tests")
+FOLDERS = (".ci", "benchmarks", "campaigns", "docs", "examples", "notebooks", "release", "src", "tests")
 """Folders of the repository that hold files of ours."""
 
 _MADE = (

@@ -134,7 +134,9 @@ class PageFunctions(PageNumberFunctions):
         found = next(filter(self.has_figure, names), None)
         shown = None if found is None else self._figure(found, **words)
         self._own_words = set(words)
-        self.lead = {"text": self._text.story(" ".join(caller().split())), "figure": shown}
+        text = self._text.story(" ".join(caller().split()))
+        if text or shown:
+            self.lead = {"text": text, "figure": shown}
         return ""
 
     def claims_sentence(self) -> str:

@@ -167,9 +167,10 @@
       if (views.has(chart)) views.get(chart).finalize();
       const made = await embedded(chart, spec, { renderer: "svg", tooltip: showMark });
       views.set(chart, made);
-      // The drawing carries the description from here on; twice would be read out twice.
-      chart.removeAttribute("aria-label");
+      chart.setAttribute("aria-label", chart.dataset.alt);
       for (const each of chart.querySelectorAll("[role=graphics-symbol]:not([aria-label])")) each.removeAttribute("role");
+      // Vega describes groups of marks that it hides from readers: a description needs a role.
+      for (const each of chart.querySelectorAll("[aria-roledescription]:not([role])")) each.removeAttribute("aria-roledescription");
       follow(chart, made.view);
       offer(chart);
     } catch (error) {
