@@ -164,6 +164,8 @@ class Kill:
         if self.whom == "all":
             os.killpg(os.getpgrp(), signal.SIGKILL)
         os.kill(install.driver if self.whom == "driver" else os.getpid(), signal.SIGKILL)
+        if self.moment == "torn" and operation.name in ("write", "replace"):
+            os.kill(os.getpid(), signal.SIGKILL)  # whoever lives on finishes what it writes
         return result if self.moment == "after" else perform()  # until the system ends it with its command
 
 

@@ -32,8 +32,8 @@ def test_it_has_conclusions_and_no_units(whole, slim):
         name for name in files(whole) if name.startswith("figures/") and name.endswith((".csv", ".vl.json"))
     }
     assert files(slim) == data | {
-        "config.json", "members.json", "units.json", "evidence.parquet", "claims.json", "registration.json", "conclusion.json",
-        "story.json", "DONE", "figures/crossings.png", "seals.jsonl",
+        "config.json", "members.json", "units.json", "evidence.parquet", "claims.json", "registration.json",
+        "conclusion.json", "story.json", "DONE", "figures/crossings.png", "seals.jsonl",
     }  # fmt: skip
 
 
