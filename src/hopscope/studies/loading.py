@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
 import sys
 import traceback
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hopscope.config import in_words
@@ -193,7 +194,7 @@ def _file_module(path: Path) -> ModuleType:
     name = f"hopscope_file_{path.stem}_{hashlib.sha256(str(path).encode() + content).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_AsRead(name, path, content))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -211,6 +212,17 @@ def _file_module(path: Path) -> ModuleType:
             f"{path}: expected a file that can be loaded, found {_cause(error, str(path))}; mend the file"
         ) from None
     return module
+
+
+class _AsRead(importlib.machinery.SourceFileLoader):
+    """Runs the content that was read: bytecode is known by a file's second and size alone, and may be older."""
+
+    def __init__(self, name: str, path: Path, content: bytes):
+        super().__init__(name, str(path))
+        self._content = content
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self._content, self.path)
 
 
 def _check_helpers(path: Path, content: bytes) -> None:
