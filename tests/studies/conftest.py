@@ -30,7 +30,7 @@ def leads() -> Any:
 
     def checked(template: str | None, facts: Any, *arguments: Any, **named: Any) -> dict[str, Any]:
         story = render(template, facts, *arguments, **named)
-        if not facts.source:
+        if "/" in facts.template:  # which names the folder of a built-in study
             check_lead(story)
         return story
 
