@@ -8,8 +8,10 @@ Torch is loaded when there is something to explore.
 import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from hopscope.errors import UserError
 from hopscope.story.functions import PageFunctions
 from hopscope.story.text import Block
 from hopscope.tasks.task import token_words
@@ -139,7 +141,7 @@ class Explorer:
         if first is not None:
             return next((at for at, each in enumerate(models) if each["configuration"] == first), 0)
         fallen = dict.fromkeys((each["member"] for each in models), math.inf)
-        if "loss" in self._page.evidence:
+        with suppress(UserError):  # a study need not record the held-out loss
             curve = self._page.evidence.curve("loss")
             for member in set(curve.columns) & set(fallen):
                 values = curve[member].dropna()
