@@ -203,6 +203,11 @@ def load(folder: Path | str) -> MemberTransformer:
     return read_folder(path)[0] if (path / ORIGIN).is_file() else load_module(path)
 
 
+def load_module(directory: Path | str) -> MemberTransformer:
+    """An exported member as a plain module: the older name of `hopscope.load`, with the same argument and errors."""
+    return load(directory)
+
+
 def _folder(run: RunFolder | Path | str) -> RunFolder:
     return run if isinstance(run, RunFolder) else open_run(run)
 
