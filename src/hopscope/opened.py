@@ -161,7 +161,9 @@ class Run(RunFolder):
             lambda: self._task(unit), row=0, seed=job_of(unit).members[record.index].data_seed
         )
 
-    def export(self, member: int, to: Path | str, step: int | None = None, *, layout: "Layout" = "auto") -> None:
+    def export(
+        self, member: int, to: Path | str, step: int | None = None, *, layout: "Layout" = "auto"
+    ) -> None:
         """Write one trained member as a Hugging Face folder, with a model card written from the run's record.
 
         The folder has config.json, model.safetensors and README.md; `hopscope.load` opens it.

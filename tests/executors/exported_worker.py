@@ -24,7 +24,12 @@ def main() -> None:
         np.savez(folder / "out.npz", logits=found.logits.numpy(), **patterns)
         card = ModelCard.load(folder / "README.md", ignore_metadata_errors=False)
         results = [[each.metric_name, each.metric_type, each.metric_value] for each in card.data.eval_results]
-        told = {"library": card.data.library_name, "tags": card.data.tags, "results": results, "text": card.text}
+        told = {
+            "library": card.data.library_name,
+            "tags": card.data.tags,
+            "results": results,
+            "text": card.text,
+        }
         (folder / "card.json").write_text(json.dumps(told), encoding="utf-8")
 
 

@@ -126,7 +126,9 @@ def test_transformers_has_the_same_logits_and_attention_and_the_hub_reads_the_ca
         with torch.no_grad():
             torch.testing.assert_close(torch.from_numpy(found["logits"]), own(given), rtol=0, atol=1e-4)
         for layer, pattern in enumerate(own.cache(given).patterns):
-            torch.testing.assert_close(torch.from_numpy(found[f"pattern_{layer}"]), pattern, rtol=0, atol=1e-5)
+            torch.testing.assert_close(
+                torch.from_numpy(found[f"pattern_{layer}"]), pattern, rtol=0, atol=1e-5
+            )
         told = json.loads((folder / "card.json").read_text())
         assert told["library"] == "transformers" and {"hopscope", "gpt2", "echo"} <= set(told["tags"])
         values = {name: value for name, _, value in told["results"]}
@@ -137,12 +139,17 @@ def test_transformers_has_the_same_logits_and_attention_and_the_hub_reads_the_ca
 def test_the_card_says_what_the_run_says(run, tmp_path):
     run.export(LEARNED, tmp_path / "m")
     text = card(tmp_path / "m")
-    assert text.startswith("---\nlibrary_name: transformers\n") and "# echo, member 0 (seed 0), step 300" in text
+    assert (
+        text.startswith("---\nlibrary_name: transformers\n") and "# echo, member 0 (seed 0), step 300" in text
+    )
     loss, accuracy = run.evidence.last("loss")[LEARNED], run.evidence.last("accuracy")[LEARNED]
     assert loss < 0.25 * np.log(5)
     learned = said(text, "What it learned")
     assert learned.startswith("It counts as learned: its held-out loss of ")
-    assert "the lowest floor, `guess` (1.609)" in learned and f"| {format_number(accuracy, 'fraction')} (step 300)" in learned
+    assert (
+        "the lowest floor, `guess` (1.609)" in learned
+        and f"| {format_number(accuracy, 'fraction')} (step 300)" in learned
+    )
     assert "guess: 20" in learned
     assert "`Echo`: Repeat the &lt;first> token \\| of three." in said(text, "Task")
     assert "second paragraph" not in text
@@ -269,7 +276,9 @@ def test_weights_that_were_changed_elsewhere_are_the_ones_that_are_meant(run, tm
 
 
 def test_a_layout_that_does_not_fit_is_refused(run, tmp_path):
-    with pytest.raises(UserError, match=r"layout: expected a causal pre-norm model .* export it with the layout hopscope"):
+    with pytest.raises(
+        UserError, match=r"layout: expected a causal pre-norm model .* export it with the layout hopscope"
+    ):
         run.export(LEARNED_POST, tmp_path / "m", layout="gpt2")
     with pytest.raises(UserError, match="layout: expected one of auto, gpt2, hopscope, found 'onnx'"):
         run.export(LEARNED, tmp_path / "m", layout="onnx")

@@ -58,7 +58,10 @@ def _command(program: Program, preset: str | None, fields: Mapping[str, Any], ha
     from hopscope.cli.run import read_options
     from hopscope.errors import UserError
 
-    words = [*(["--preset", preset] if preset else []), *(word for field in fields.items() for word in _flag(*field))]
+    words = [
+        *(["--preset", preset] if preset else []),
+        *(word for field in fields.items() for word in _flag(*field)),
+    ]
     try:
         if program.run_hash(read_options(program, words)[1]) != hash:
             return ""

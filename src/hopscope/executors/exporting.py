@@ -10,7 +10,6 @@ from hopscope.errors import UserError
 from hopscope.figures.selection import floors_of
 from hopscope.language import gpt2_folder
 from hopscope.models.export import CONFIG, WEIGHTS, export_module, is_export
-from hopscope.models.member import MemberTransformer
 from hopscope.report.model_card import CardFacts, model_card
 from hopscope.runs import RunFolder
 from hopscope.runs.files import remove, write_atomic
@@ -68,7 +67,16 @@ def export_member(
         raise UserError(f"layout: {reason}; export it with the layout hopscope")
     chosen: Literal["gpt2", "hopscope"] = "hopscope" if layout == "hopscope" or reason else "gpt2"
     vocabulary = _vocabulary(job) if chosen == "gpt2" else ()
-    facts = _facts(run, job, module, chosen, reason if layout == "auto" else "", bool(vocabulary), finite, program, command)
+    found = _found(run, job, program, command)
+    facts = CardFacts(
+        layout=chosen,
+        why_not=reason if layout == "auto" else "",
+        tokenizer=bool(vocabulary),
+        weights=sum(tensor.numel() for tensor in module.state_dict().values()),
+        finite=finite,
+        version=__version__,
+        **found,
+    )
     card = model_card(run, member, step, facts)
     origin = {
         "study": run.study,
@@ -118,45 +126,30 @@ def _vocabulary(job: TrainJob) -> tuple[str, ...]:
     return tuple(EquationsTask(job.task).vocabulary)
 
 
-def _facts(
+def _found(
     run: RunFolder,
     job: TrainJob,
-    module: MemberTransformer,
-    layout: Literal["gpt2", "hopscope"],
-    why_not: str,
-    tokenizer: bool,
-    finite: bool,
     program: Callable[[], Program],
     command: Callable[[Program, Mapping[str, Any]], str],
-) -> CardFacts:
+) -> dict[str, Any]:
+    """What the study says for the card: all of it, or as much as is there without the study's file."""
     study: Program | None = None
-    task: Task | None = None
-    floors: Mapping[str, Any] | None = None
     fields: Mapping[str, Any] | None = None
     with suppress(UserError):  # the study's file may be gone or have changed: the card says less
         study = program()
         fields = differing_fields(study, run)
+    found: dict[str, Any] = {"task": (getattr(job.task, "reference", None) or type(job.task).__name__, "")}
     with suppress(UserError):
         task = cast(Task, job.task) if study is None else study.declared_task(job)
         floors = units.floors_of(task)
-    name = getattr(job.task, "reference", None) or type(job.task).__name__
-    words = (type(task).__doc__ or "").strip().partition("\n\n")[0] if isinstance(task, Task) else ""
-    call = line = ""
+        words = (type(task).__doc__ or "").strip().partition("\n\n")[0]
+        found["task"] = (found["task"][0], words)
+        found["floors"] = lambda metric: floors_of(floors, metric, job.label)
+    if study is not None:
+        found["question"] = study.study.question
     if study is not None and fields is not None:
         # Where the study's file is on this machine is nothing for a card that others read.
         file = None if study.built_in else study.file
-        call = as_call(study.name if file is None else file.name, run.preset, fields)
-        line = command(study, fields)
-    return CardFacts(
-        layout=layout,
-        why_not=why_not,
-        tokenizer=tokenizer,
-        weights=sum(tensor.numel() for tensor in module.state_dict().values()),
-        finite=finite,
-        version=__version__,
-        question=study.study.question if study is not None else "",
-        task=(name, words),
-        floors=None if floors is None else lambda metric: floors_of(floors, metric, job.label),
-        command=line,
-        python=call,
-    )
+        found["python"] = as_call(study.name if file is None else file.name, run.preset, fields)
+        found["command"] = command(study, fields)
+    return found

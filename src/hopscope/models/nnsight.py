@@ -36,7 +36,7 @@ RENAME: Final[dict[str, str]] = {
 | traced | holds the site | shape |
 | --- | --- | --- |
 | `blocks[L].input`, `blocks[L].output` | `blocks.L.hook_resid_pre`, `hook_resid_post` | as there |
-| `blocks[L].attn.hook_q.output`, `hook_k`, `hook_v` | the same | heads side by side: `[batch, position, head · head_dim]` |
+| `blocks[L].attn.hook_q.output`, `hook_k`, `hook_v` | the same | heads side by side |
 | `blocks[L].attn.E_output.input`, `.output` | `attn.hook_z` (heads side by side), `hook_attn_out` | |
 | `blocks[L].mlp.hook_pre.output`, `blocks[L].mlp.outer.input` | `mlp.hook_pre`, `mlp.hook_post` | as there |
 | `blocks[L].mlp.output` | `hook_mlp_out` | as there |

@@ -104,7 +104,11 @@ def model_card(run: RunFolder, member: int, step: int, facts: CardFacts) -> str:
         f"# {title}",
         _model(run, unit, facts),
         _section("Task", _task(unit, facts)),
-        _section("What it learned", _learned(results, step, _diverged(unit, record.index, step), facts), _table(results)),
+        _section(
+            "What it learned",
+            _learned(results, step, _diverged(unit, record.index, step), facts),
+            _table(results),
+        ),
         _section("Circuit", *_circuit(unit, run, member, step)),
         _section("Claims of the run", *_claims(run)),
         _section("How to open it", *_opening(unit.record["plan"]["model"], facts)),
@@ -120,7 +124,13 @@ def model_card(run: RunFolder, member: int, step: int, facts: CardFacts) -> str:
 def _front_matter(run: RunFolder, title: str, results: Sequence[_Result], facts: CardFacts) -> str:
     """YAML that the hub reads; strings are written as JSON, which is YAML too.  The licence is the author's to name."""
     gpt2 = facts.layout == "gpt2"
-    tags = ["hopscope", "mechanistic-interpretability", "interpretability", run.study, *(["gpt2"] if gpt2 else [])]
+    tags = [
+        "hopscope",
+        "mechanistic-interpretability",
+        "interpretability",
+        run.study,
+        *(["gpt2"] if gpt2 else []),
+    ]
     lines = [
         "---",
         f"library_name: {'transformers' if gpt2 else 'hopscope'}",
@@ -212,7 +222,11 @@ def _of_the_whole(whole: _Result, parts: Sequence[_Result], facts: CardFacts) ->
     assert whole.held_out is not None
     ratio, loss = whole.ratio, whole.said(whole.held_out[1])
     if ratio is None:
-        why = "could not be asked for its floors" if facts.floors is None else "names no positive floor of the loss"
+        why = (
+            "could not be asked for its floors"
+            if facts.floors is None
+            else "names no positive floor of the loss"
+        )
         return f"Its held-out loss is {loss}. Its task {why}, so this card cannot say whether it learned."
     name = min(whole.floors, key=whole.floors.__getitem__)
     lowest = f"the lowest floor, `{name}` ({whole.said(whole.floors[name])})"
@@ -220,7 +234,8 @@ def _of_the_whole(whole: _Result, parts: Sequence[_Result], facts: CardFacts) ->
         return f"It counts as learned: its held-out loss of {loss} is below a quarter of {lowest}."
     known = [each for each in parts if each.ratio is not None and each.ratio < LEARNED]
     if known:
-        return f"A part counts as learned: {_below(known)}. Its whole held-out loss of {loss} is {ratio:.0%} of {lowest}."
+        share = f"{ratio:.0%} of {lowest}"
+        return f"A part counts as learned: {_below(known)}. Its whole held-out loss of {loss} is {share}."
     if ratio < NOTHING:
         return (
             f"It does not count as learned, for which its held-out loss would have to be below a quarter of {lowest}: "
@@ -244,7 +259,8 @@ def _of_parts(parts: Sequence[_Result]) -> str:
     if known:
         return f"A part counts as learned: {_below(known)}; others are not."
     if all(each.ratio is not None and each.ratio >= NOTHING for each in parts):
-        return f"It has learned nothing: no part of its held-out loss is below {NOTHING:.0%} of the part's lowest floor."
+        bound = f"{NOTHING:.0%} of the part's lowest floor"
+        return f"It has learned nothing: no part of its held-out loss is below {bound}."
     return "It does not count as learned: no part of its held-out loss is below a quarter of the part's lowest floor."
 
 
@@ -263,9 +279,12 @@ def _table(results: Sequence[_Result]) -> str:
     rows = ["| metric | held-out | last training batch | floors |", "| --- | --- | --- | --- |"]
     for each in results[:MOST_ROWS]:
         cells = [
-            "–" if found is None else f"{each.said(found[1])} (step {found[0]:,})" for found in (each.held_out, each.train)
+            "–" if found is None else f"{each.said(found[1])} (step {found[0]:,})"
+            for found in (each.held_out, each.train)
         ]
-        floors = ", ".join(f"{plain(name)}: {each.said(value)}" for name, value in sorted(each.floors.items()))
+        floors = ", ".join(
+            f"{plain(name)}: {each.said(value)}" for name, value in sorted(each.floors.items())
+        )
         rows.append(f"| `{each.name}` | {cells[0]} | {cells[1]} | {floors or '–'} |")
     more = len(results) - MOST_ROWS
     note = f"\n\nand {more} further metrics in the run's evidence." if more > 0 else ""
@@ -276,10 +295,8 @@ def _circuit(unit: UnitFolder, run: RunFolder, member: int, step: int) -> list[s
     """What was read, if anything was at this checkpoint; several readings may differ, and each is said."""
     readings = _readings(unit, member, step)
     if not readings:
-        return [
-            f"No circuit of it is on record at this step; `hopscope circuit RUN --member {member}` reads the one of the "
-            "last step."
-        ]
+        command = f"`hopscope circuit RUN --member {member}`"
+        return [f"No circuit of it is on record at this step; {command} reads the one of the last step."]
     said = []
     for number, reading in enumerate(readings, 1):
         title = f"Reading {number}: " if len(readings) > 1 else "As read and tested by ablation: "
@@ -317,7 +334,8 @@ def _path_words(path: Mapping[str, Any]) -> str:
     try:
         return path_words(ListedPath.model_validate({name: path[name] for name in ListedPath.model_fields}))
     except (KeyError, ValidationError):  # of an older reader
-        return f"Layer {path.get('layer')}, head {path.get('head')}: {path.get('query_role')} reads {path.get('target_role')}."
+        layer, head, row, read = (path.get(name) for name in ("layer", "head", "query_role", "target_role"))
+        return f"Layer {layer}, head {head}: {row} reads {read}."
 
 
 def _claims(run: RunFolder) -> list[str]:
@@ -330,18 +348,25 @@ def _claims(run: RunFolder) -> list[str]:
     rows = ["| id | claim | verdict | n | in words |", "| --- | --- | --- | --- | --- |"]
     for claim in ledger:
         words = plain(claim.words or "")
-        rows.append(f"| {plain(claim.id)} | {plain(claim.statement)} | {claim.verdict.value} | {claim.n} | {words} |")
+        rows.append(
+            f"| {plain(claim.id)} | {plain(claim.statement)} | {claim.verdict.value} | {claim.n} | {words} |"
+        )
+    every = _count(len(run.members), "model")
     return [
-        f"A verdict is of all {_count(len(run.members), 'model')} of the run that a claim is about, not of this one alone.",
+        f"A verdict is of all {every} of the run that a claim is about, not of this one alone.",
         "\n".join(rows),
     ]
 
 
 def _opening(model: Mapping[str, Any], facts: CardFacts) -> list[str]:
     inputs = "[batch, position]" if model["input_kind"] == "tokens" else "[batch, position, feature]"
-    shape = (1, model["length"]) if model["input_kind"] == "tokens" else (1, model["length"], model["input_size"])
+    shape = (
+        (1, model["length"]) if model["input_kind"] == "tokens" else (1, model["length"], model["input_size"])
+    )
     given = (
-        f"torch.randint({model['input_size']}, {shape})" if model["input_kind"] == "tokens" else f"torch.randn{shape}"
+        f"torch.randint({model['input_size']}, {shape})"
+        if model["input_kind"] == "tokens"
+        else f"torch.randn{shape}"
     )
     ours = _fenced(
         "python",
@@ -355,8 +380,7 @@ def _opening(model: Mapping[str, Any], facts: CardFacts) -> list[str]:
         why = f" It is not in a layout of transformers: {plain(facts.why_not)}." if facts.why_not else ""
         return [f"With Hopscope {facts.version}.{why}", ours]
     text = (
-        ", AutoTokenizer\n\n"
-        'tokenizer = AutoTokenizer.from_pretrained("FOLDER")\n'
+        ', AutoTokenizer\n\ntokenizer = AutoTokenizer.from_pretrained("FOLDER")\n'
         if facts.tokenizer
         else "\n\n"
     )
@@ -365,13 +389,16 @@ def _opening(model: Mapping[str, Any], facts: CardFacts) -> list[str]:
         f"from transformers import AutoModelForCausalLM{text}"
         'model = AutoModelForCausalLM.from_pretrained("FOLDER", attn_implementation="eager")',
     )
-    note = (
-        "GPT-2 has no bias of the readout, so it is carried by the last norm: logits agree up to 1e-4."
-        if facts.tokenizer
-        else "Its tokens are numbers, so there is no tokenizer. GPT-2 has no bias of the readout, so it is carried by the "
-        "last norm: logits agree up to 1e-4."
-    )
-    return ["It has the layout of GPT-2. With transformers:", theirs, note, "With Hopscope, to the last bit:", ours]
+    note = "GPT-2 has no bias of the readout, so the last norm carries it: logits agree up to 1e-4."
+    if not facts.tokenizer:
+        note = f"Its tokens are numbers, so there is no tokenizer. {note}"
+    return [
+        "It has the layout of GPT-2. With transformers:",
+        theirs,
+        note,
+        "With Hopscope, to the last bit:",
+        ours,
+    ]
 
 
 def _again(run: RunFolder, unit: UnitFolder, member: int, step: int, facts: CardFacts) -> list[str]:
@@ -386,13 +413,13 @@ def _again(run: RunFolder, unit: UnitFolder, member: int, step: int, facts: Card
             "No command is known that makes this configuration with this version; the configuration is below, and "
             f"`config.json` of the run {run.hash} holds all of it."
         )
-    versions = ", ".join(f"{name} {number}" for name, number in sorted(unit.record.get("versions", {}).items()))
+    versions = ", ".join(
+        f"{name} {number}" for name, number in sorted(unit.record.get("versions", {}).items())
+    )
     layout = unit.record.get("layout", {})
-    return [
-        *said,
-        f"Run `{run.hash}` of the study `{run.study}`, card written by Hopscope {facts.version}. Trained on "
-        f"{layout.get('device', 'an unknown device')} with {versions or 'unknown versions'}.",
-    ]
+    made = f"Run `{run.hash}` of the study `{run.study}`, card written by Hopscope {facts.version}."
+    where = layout.get("device", "an unknown device")
+    return [*said, f"{made} Trained on {where} with {versions or 'unknown versions'}."]
 
 
 def _configuration(unit: UnitFolder, record: Any) -> dict[str, Any]:
@@ -418,7 +445,9 @@ def _results(run: RunFolder, member: int, step: int, facts: CardFacts) -> list[_
             table = table.filter(pc.is_null(table[name]))
     table = table.filter(pc.and_(pc.equal(table["member"], member), pc.less_equal(table["step"], step)))
     last: dict[tuple[str, str], dict[str, tuple[int, float]]] = {}
-    for row in table.select([n for n in ("step", "split", "metric", "value", "part") if n in table.schema.names]).to_pylist():
+    for row in table.select(
+        [n for n in ("step", "split", "metric", "value", "part") if n in table.schema.names]
+    ).to_pylist():
         if row["value"] is not None and math.isfinite(row["value"]):
             key = (row["metric"], row.get("part") or "")
             before = last.setdefault(key, {}).get(row["split"])

@@ -80,7 +80,9 @@ def test_what_a_sink_did_not_take_is_sent_later(finished, tmp_path):
     assert set(sink.points) == recorded(finished)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"sent": {}}', '{"schema_version": 1, "sent": 3, "verdicts": null}'])
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"sent": {}}', '{"schema_version": 1, "sent": 3, "verdicts": null}']
+)
 def test_a_damaged_note_is_as_none(finished, tmp_path, content):
     (tmp_path / "sent").mkdir()
     (tmp_path / "sent" / SENT).write_text(content)
@@ -135,7 +137,10 @@ def test_names_say_the_place_and_nothing_infinite_is_sent(tmp_path):
     from hopscope.runs.metrics import read_parts_after
 
     found = points_of(read_parts_after(tmp_path, -1))
-    assert found == [Point(3, 5, "attention/held_out/layer-1/head-2", 0.25), Point(3, 5, "loss/held_out", 0.5)]
+    assert found == [
+        Point(3, 5, "attention/held_out/layer-1/head-2", 0.25),
+        Point(3, 5, "loss/held_out", 0.5),
+    ]
     assert points_of(read_parts_after(tmp_path, 5)) == []
     assert read_parts_after(tmp_path, 7).num_rows == 0
     assert set(METRICS_SCHEMA.names) <= set(read_parts_after(tmp_path, 7).schema.names)

@@ -85,7 +85,11 @@ def test_a_run_is_followed_into_event_files(tensorboard, run):
 
 
 def test_rows_of_trackers_that_know_one_run():
-    points = [Point(0, 3, "loss/train", 0.5), Point(1, 3, "loss/train", 0.25), Point(0, 7, "loss/train", 0.125)]
+    points = [
+        Point(0, 3, "loss/train", 0.5),
+        Point(1, 3, "loss/train", 0.25),
+        Point(0, 7, "loss/train", 0.125),
+    ]
     assert sinks._OneRun._rows(points) == {
         3: {"loss/train/member-0": 0.5, "loss/train/member-1": 0.25},
         7: {"loss/train/member-0": 0.125},

@@ -51,10 +51,14 @@ def init(**given):
 '''
 
 FAILING = {
-    "an exception": ("def init(**_):\n    raise RuntimeError('the service\\nsaid no')", "RuntimeError: the service said no"),
+    "an exception": (
+        "def init(**_):\n    raise RuntimeError('the service\\nsaid no')", "RuntimeError: the service said no"
+    ),
     "no package after all": ("import no_such_package", "ModuleNotFoundError: No module named 'no_such_package'"),
     "a full disk": ("def init(**_):\n    raise OSError(28, 'No space left on device')", "No space left on device"),
-    "no network": ("def init(**_):\n    raise ConnectionError('no route to host')", "ConnectionError: no route to host"),
+    "no network": (
+        "def init(**_):\n    raise ConnectionError('no route to host')", "ConnectionError: no route to host"
+    ),
     "an exit": ("raise SystemExit(3)", "SystemExit: 3"),
     "a crash": ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "its end by signal 11"),
 }  # fmt: skip

@@ -130,9 +130,7 @@ def tracked_run(run: RunFolder) -> TrackedRun:
     Raises:
         UserError: a record of the run is damaged.
     """
-    labels = {
-        unit.hash: str(unit.record.get("label", unit.hash)) for unit in run.units if unit.is_recorded
-    }
+    labels = {unit.hash: str(unit.record.get("label", unit.hash)) for unit in run.units if unit.is_recorded}
     members = {
         record.member: {
             "configuration": labels.get(record.unit, record.unit),

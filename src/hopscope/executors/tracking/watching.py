@@ -31,7 +31,8 @@ class _Sender:
     def __init__(self, run: RunFolder, tracker: str):
         self.run, self.tracker = run, tracker
         self.over = False
-        self._complaints: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+        # Open as long as the process is: `close` ends both.
+        self._complaints: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "hopscope.executors.tracking.sender", tracker, str(run.path)],
