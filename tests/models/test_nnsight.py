@@ -17,6 +17,7 @@ from hopscope.models.sites import PREDICTIONS, site_names
 from hopscope.tasks.batch import Batch
 
 from .samples import VARIANTS, config, inputs, lively
+from .test_export_nnsight import require
 
 WORKER = Path(__file__).with_name("nnsight_names_worker.py")
 MEMBER, HEAD = 1, 2
@@ -26,11 +27,7 @@ NAMES = ["as it is", "post-norm", "vectors that carry positions"]
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """An export of each configuration, beside what nnsight saw in it."""
-    if find_spec("nnsight") is None:
-        missing = "nnsight is not installed: `pip install -e .[nnsight]`"
-        if os.environ.get("HOPSCOPE_REQUIRE_NNSIGHT") == "1":
-            pytest.fail(f"{missing}, and HOPSCOPE_REQUIRE_NNSIGHT=1 asks for it")
-        pytest.skip(missing)
+    require(find_spec("nnsight") is not None, os.environ)
     found = {}
     for name in NAMES:
         module, folder = member(name), tmp_path_factory.mktemp("member")

@@ -7,11 +7,23 @@ import pytest
 
 from hopscope.report.model_card import LEARNED, NOTHING, CardFacts, _learned, _Result, _table, plain
 
-VERDICTS = ("It counts as learned", "A part counts as learned", "It does not count as learned", "It has learned nothing")
+VERDICTS = (
+    "It counts as learned",
+    "A part counts as learned",
+    "It does not count as learned",
+    "It has learned nothing",
+)
 
 
 def facts(**changes):
-    given = {"layout": "hopscope", "why_not": "", "tokenizer": False, "weights": 7, "finite": True, "version": "0"}
+    given = {
+        "layout": "hopscope",
+        "why_not": "",
+        "tokenizer": False,
+        "weights": 7,
+        "finite": True,
+        "version": "0",
+    }
     return CardFacts(**{**given, "floors": lambda metric: {}, **changes})
 
 
@@ -52,7 +64,9 @@ def test_parts_that_were_learned_are_never_hidden():
     assert said(one, other).startswith("A part counts as learned: `loss_step_1` is")
     assert said(one) == "It counts as learned: `loss_step_1` is below a quarter of its lowest floor."
     assert said(other).startswith("It has learned nothing: no part")
-    assert said(other, result("loss_step_1", 0.5, zero=1.0)).startswith("It does not count as learned: no part")
+    assert said(other, result("loss_step_1", 0.5, zero=1.0)).startswith(
+        "It does not count as learned: no part"
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +80,11 @@ def test_parts_that_were_learned_are_never_hidden():
         ([result("loss", 0.1, guess=1.0)], {"step": 0}, "These are its weights before any training"),
         ([result("loss", 0.1, guess=1.0)], {"diverged": 7}, "Its training diverged by step 7"),
         ([result("loss", 0.1, guess=1.0)], {"finite": False}, "Some of its weights are not finite"),
-        ([result("loss", 0.1, step=5, guess=1.0)], {}, "It was measured last at step 5. It counts as learned"),
+        (
+            [result("loss", 0.1, step=5, guess=1.0)],
+            {},
+            "It was measured last at step 5. It counts as learned",
+        ),
         ([result("accuracy", 0.1, guess=0.2)], {}, "No held-out loss is on record"),
     ],
 )
@@ -89,7 +107,8 @@ def test_there_is_one_verdict_and_the_numbers_bear_it_out(ratios):
     expected = {
         VERDICTS[0]: all(ratio < LEARNED for ratio in deciding),
         VERDICTS[1]: any(ratio < LEARNED for ratio in parts),
-        VERDICTS[2]: any(ratio < NOTHING for ratio in deciding) and not any(r < LEARNED for r in [*deciding, *parts]),
+        VERDICTS[2]: any(ratio < NOTHING for ratio in deciding)
+        and not any(r < LEARNED for r in [*deciding, *parts]),
         VERDICTS[3]: all(ratio >= NOTHING for ratio in deciding) and not any(r < LEARNED for r in parts),
     }
     assert expected[found[0]]
@@ -101,7 +120,9 @@ def test_the_table_shows_every_number_once():
     assert rows[2] == "| `loss` | 0.25 (step 11) | 3 (step 11) | zero: 1 |"
     assert rows[3] == "| `accuracy` | – | 3 (step 11) | – |"
     many = _table([result(f"loss_{number}", 0.5) for number in range(77)])
-    assert len(many.splitlines()) == 2 + 60 + 2 and many.endswith("and 17 further metrics in the run's evidence.")
+    assert len(many.splitlines()) == 2 + 60 + 2 and many.endswith(
+        "and 17 further metrics in the run's evidence."
+    )
 
 
 def test_words_of_a_run_stay_words():

@@ -114,7 +114,8 @@ def run_study(
                 if listen is not None:
                     listen(unit, message)
 
-            return complete(run, study, config, place, **{**how, "listen": hear})
+            heard: How = {**how, "listen": hear}
+            return complete(run, study, config, place, **heard)
 
 
 def prepare(study: Program, config: Config, *, out: Path, preset: str | None = None) -> RunFolder:

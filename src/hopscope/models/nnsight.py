@@ -51,7 +51,7 @@ class HookPoint(nn.Module):
     """A place of the forward pass that does nothing: a trace reads or replaces what passes."""
 
     def forward(self, tensor: Tensor) -> Tensor:
-        """The same tensor."""
+        """The tensor that it was given."""
         return tensor
 
 

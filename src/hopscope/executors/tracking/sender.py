@@ -6,6 +6,7 @@ command that started it is killed), then once more.  What goes wrong is its last
 
 import argparse
 import contextlib
+import os
 import select
 import signal
 import sys
@@ -48,7 +49,7 @@ def follow(run: RunFolder, tracker: str, ended: Callable[[], bool]) -> None:
 def _input_ended() -> bool:
     """Wait a while; whether standard input has ended by then."""
     ready, _, _ = select.select([sys.stdin], [], [], PAUSE_SECONDS)
-    return bool(ready) and not sys.stdin.buffer.read1(1)
+    return bool(ready) and not os.read(sys.stdin.fileno(), 1)
 
 
 def main(arguments: list[str]) -> int:

@@ -95,7 +95,7 @@ class TensorBoard:
             writer.close()
 
     def close(self) -> None:
-        """Close all event files."""
+        """Close all event files, which stores them."""
         for writer in self._open.values():
             writer.close()
         self._open.clear()
@@ -168,7 +168,7 @@ class WeightsAndBiases(_OneRun):
             self._run_there.summary[f"claims/{name}"] = said
 
     def close(self) -> None:
-        """End the W&B run."""
+        """End the W&B run, which stores it."""
         self._run_there.finish()
 
 
