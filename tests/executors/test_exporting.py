@@ -17,8 +17,15 @@ import hopscope as hs
 from hopscope.claims.numbers import format_number
 from hopscope.cli.main import main
 from hopscope.errors import UserError
-from hopscope.language.gpt2_folder import ORIGIN
-from hopscope.runs import find_run
+from hopscope.language.gpt2_folder import ORIGIN, read_folder
+from hopscope.models.config import TransformerConfig
+from hopscope.models.transformer import Transformer
+from hopscope.runs import RunFolder, content_hash, find_run, save_checkpoint
+from hopscope.tasks.config import EquationsConfig
+from hopscope.tasks.equations import EquationsTask
+from hopscope.training.config import MemberPlan, TrainingConfig, TrainJob
+
+pytestmark = pytest.mark.long
 
 STUDY = '''
 """Repeat the first token."""
@@ -273,6 +280,35 @@ def test_weights_that_were_changed_elsewhere_are_the_ones_that_are_meant(run, tm
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with torch.no_grad():
         assert (hs.load(tmp_path)(tokens(run)) - run.member(LEARNED)(tokens(run))).abs().max() > 0.01
+
+
+def test_a_model_of_text_has_its_words_and_an_unjudged_run_no_verdict(tmp_path):
+    """A run of the study tiny-lm, as it is before anything is measured."""
+    config = EquationsConfig(chains=3, depths=(1, 2))
+    task = EquationsTask(config)
+    job = TrainJob(
+        label="small", task=config, training=TrainingConfig(steps=11),
+        model=TransformerConfig(layers=2, heads=3, width=33, length=task.positions, input_size=task.input_size,
+                                output_size=task.output_size, readout=task.readout),
+        members=(MemberPlan(member=0, seed=5),),
+    )  # fmt: skip
+    plan = job.model_dump(mode="json")
+    members = [{"member": 0, "unit": content_hash(plan), "index": 0, "seed": 5, "overrides": {}}]
+    folder = RunFolder.create(tmp_path / "runs", "tiny-lm", {}, members, None)
+    unit = folder.units[0].create({"label": job.label, "plan": plan})
+    weights = Transformer.initial(job.model, torch.tensor([5])).parameters.views()
+    arrays = {f"weights/{name}": weight.detach().numpy() for name, weight in weights.items()}
+    save_checkpoint(unit.checkpoint_path(11), arrays, {"step": 11, "frozen_at": [-1]})
+    hs.open_run(folder.path).export(0, tmp_path / "m")
+    assert {"tokenizer.json", "tokenizer_config.json"} <= {path.name for path in (tmp_path / "m").iterdir()}
+    assert read_folder(tmp_path / "m")[1] == task.vocabulary
+    text = card(tmp_path / "m")
+    assert "pipeline_tag: text-generation" in text and "AutoTokenizer" in text and "model-index" not in text
+    assert said(text, "What it learned").startswith("No held-out loss is on record")
+    assert said(text, "Claims of the run") == "The run is not judged yet."
+    inputs = task.sample(torch.tensor([1]), "train", 0, 7).inputs[0]
+    with torch.no_grad():
+        assert torch.equal(hs.load(tmp_path / "m")(inputs), hs.load_member(folder, 0)(inputs))
 
 
 def test_a_layout_that_does_not_fit_is_refused(run, tmp_path):
