@@ -101,7 +101,7 @@ def _render(views: list[RunView]) -> str:
             comparison=comparison,
             title=_title(views),
             style=Markup("\n").join([Markup(style_sheet()), *map(asset, _styles(views))]),
-            colours=variables() if drawn else {},
+            colours=variables() if drawn or "circuit" in _kinds(views) else {},
             scripts=scripts,
             policy=content_security_policy(scripts),
             command=shlex.join(["hopscope", "report", *sources]),

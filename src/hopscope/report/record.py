@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 from hopscope.claims import JudgedClaim, Ledger
 from hopscope.config import Config
 from hopscope.errors import UserError
-from hopscope.report.circuits import CircuitBlock
+from hopscope.report.circuits import PUBLISHED, CircuitBlock
 from hopscope.report.explorer import ExplorerBlock
 from hopscope.runs import is_slim
 from hopscope.runs.files import is_file, read_json
@@ -73,7 +73,7 @@ class FigureBlock(Config):
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
     caption: str = ""
     alt: str
-    published: str = Field("", pattern=r"^(fig-[A-Za-z0-9-]+)?$")
+    published: str = Field("", pattern=PUBLISHED)
 
 
 class TableBlock(Config):

@@ -343,7 +343,7 @@
       }));
       on(this.form, "submit", event => event.preventDefault());
       window.addEventListener("hashchange", () => { if (this.mine()) { this.restore(); this.update(); this.figure.scrollIntoView(); } });
-      window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.update());
+      window.matchMedia("screen and (prefers-color-scheme: dark)").addEventListener("change", () => this.update());
       let width = this.room.clientWidth;
       new ResizeObserver(() => { if (this.room.clientWidth !== width) { width = this.room.clientWidth; this.update(); } }).observe(this.room);
     }
@@ -465,13 +465,19 @@
     }
   }
 
-  for (const figure of document.querySelectorAll("figure.explorer")) {
-    if (!figure.querySelector(".explorer-data")) continue;
+  function start(figure) {
     try {
       new Explorer(figure);
     } catch (error) {
       figure.querySelector(".complaint").textContent = `The explorer could not start: ${error.message}`;
       console.error(error);
     }
+  }
+
+  // Weights are unpacked and run when a reader comes near, or at once where the address asks for a view of them.
+  for (const figure of document.querySelectorAll("figure.explorer")) {
+    if (!figure.querySelector(".explorer-data")) continue;
+    if (location.hash.startsWith(`#${figure.id}?`)) start(figure);
+    else globalThis.hopscopeLater(figure, () => start(figure));
   }
 })();
