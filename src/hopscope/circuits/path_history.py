@@ -286,9 +286,8 @@ class CircuitsOnPage:
             }
             for each in shown
         ]
-        return self._page.block({
-            "kind": "circuit", "title": title, "caption": caption, "circuits": circuits, "published": published,
-        })  # fmt: skip
+        block = {"kind": "circuit", "title": title, "caption": caption, "circuits": circuits}
+        return self._page.block(block | ({"published": published} if published else {}))
 
 
 def view(member: MemberHistory, plateau: float | None) -> dict[str, Any]:

@@ -38,6 +38,9 @@ _ROOT = {
     "fill": INK,
 }
 _POSITION, _NOTHING, _STREAM, _PAPER = QUIET_INK, LIGHT["idle"], LIGHT["stream"], LIGHT["paper"]
+_ORDER = {"value": 0, "elimination": 0, "recall": 1, "x": 0, "y": 1}
+"""Names without a number, with their place among those with one: skills in the order of charts, and tokens."""
+
 _DASH = 9.0
 _LOOSE_WORDS = {
     "mean_map": "reads fixed positions, no role",
@@ -58,16 +61,21 @@ def symbol_colour(name: str) -> str:
     index = _index(name)
     if index is not None:
         return CATEGORY[index % 6]
-    return _POSITION if name == "position" else _NOTHING
+    return _POSITION if _is_position(name) else _NOTHING
 
 
 def _index(name: str) -> int | None:
     """Number of steps from the chain's start to a symbol: k of x_k; `None` for other names."""
-    if name == "value":
-        return 0
+    if name in _ORDER:
+        return _ORDER[name]
     # Records name a symbol `x_2`, and curves `x₂`: the normal form has its index as a digit.
     found = re.fullmatch(r"(?:[A-Za-z]+_?|name |D = )(\d+)", unicodedata.normalize("NFKC", name))
     return int(found[1]) if found else None
+
+
+def _is_position(name: str) -> bool:
+    """Whether a position code is carried, or that of tokens of one kind, such as `y position`."""
+    return name == "position" or name.endswith(" position")
 
 
 def path_colour(path: CircuitPath) -> str:
@@ -228,7 +236,7 @@ def _lanes(brings: Sequence[str]) -> list[tuple[str, str]]:
     if not brings:
         return [(_NOTHING, ' stroke-dasharray="6 4"')]
     if len(brings) == 1:
-        return [(symbol_colour(brings[0]), ' stroke-dasharray="2 3"' if brings[0] == "position" else "")]
+        return [(symbol_colour(brings[0]), ' stroke-dasharray="2 3"' if _is_position(brings[0]) else "")]
     dash = f' stroke-dasharray="{number(_DASH)} {number(_DASH * (len(brings) - 1))}"'
     return [
         (symbol_colour(name), f'{dash} stroke-dashoffset="{number(-_DASH * at)}"')

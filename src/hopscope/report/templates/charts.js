@@ -51,9 +51,10 @@
       const [columns, width] = columnsThatFit(encoded.facet.columns, spec.width, room, panels);
       return { ...spec, width, encoding: { ...encoded, facet: { ...encoded.facet, columns } } };
     }
-    if (spec.facet && spec.columns && spec.spec && typeof spec.spec.width === "number") {
+    const alone = spec.facet && spec.facet.field && panelsOf(spec, spec.facet.field) === 1;
+    if (spec.facet && (spec.columns || alone) && spec.spec && typeof spec.spec.width === "number") {
       const panels = first ? panelsOf(spec, spec.facet.field) : 0;
-      const [columns, width] = columnsThatFit(spec.columns, spec.spec.width, room, panels);
+      const [columns, width] = columnsThatFit(spec.columns || 1, spec.spec.width, room, panels);
       return { ...spec, columns, spec: { ...spec.spec, width } };
     }
     if (spec.hconcat && room <= NARROW) {
@@ -119,6 +120,12 @@
       header: { ...config.header, labelLimit: room - 40 } } };
   }
 
+  // A line would be described by its first point, and every point of it written out for that: the chart's words tell more.
+  function unsaid(spec) {
+    const { config = {} } = spec;
+    return { ...spec, config: { ...config, line: { ...config.line, aria: false } } };
+  }
+
   // Values of each text column, to know how long they are.
   function longest(spec) {
     const rows = spec.data && Array.isArray(spec.data.values) ? spec.data.values : [];
@@ -161,7 +168,7 @@
     if (chart.dataset.room === String(room)) return;
     chart.dataset.room = room;
     const described = { ...tabled(written(chart)), description: chart.dataset.alt };
-    const spec = themed(withLegends(fit(described, room, Boolean(chart.closest(".masthead"))), room));
+    const spec = themed(unsaid(withLegends(fit(described, room, Boolean(chart.closest(".masthead"))), room)));
     try {
       if (views.has(chart)) views.get(chart).finalize();
       const made = await embedded(chart, spec, { renderer: "svg", tooltip: showMark });

@@ -232,7 +232,7 @@
     point(cell) {
       if (!this.shown || !this.explorer.read) return;
       const share = cell && this.shown[cell.row]?.[cell.key];
-      this.cell.textContent = !cell ? "Rows read, columns are read; the darker, the more (by its square root). Point at a cell for its weight; choose a row to see its answer."
+      this.cell.textContent = !cell ? "Rows read, columns are read; the stronger the colour, the more (by its square root). Point at a cell for its weight; choose a row to see its answer."
         : share === undefined ? `${this.named(cell.row)} cannot see ${this.named(cell.key)}, which comes later`
         : `${this.named(cell.row)} reads ${this.named(cell.key)}: ${share.toFixed(3)}`;
     }
@@ -259,7 +259,7 @@
       const { heads, layers } = this.config;
       this.heads.title = `The number is what ${LOST_IS[this.task.outputs === "classes" ? "tokens" : "vectors"]} rises by if the head reads nothing.`;
       const options = Array.from({ length: heads * layers }, (_, at) => {
-        const layer = Math.floor(at / heads), head = at % heads, cost = costs ? ` (${costs[at] < 0 ? "−" : "+"}${Math.abs(costs[at]).toFixed(2)})` : "";
+        const layer = Math.floor(at / heads), head = at % heads, cost = costs ? ` (without it: ${costs[at] < 0 ? "−" : "+"}${Math.abs(costs[at]).toFixed(2)})` : "";
         return element("option", { value: `${layer}.${head}` }, `${layer}.${head}${cost}`);
       });
       this.heads.replaceChildren(...options);
