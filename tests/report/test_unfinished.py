@@ -17,7 +17,9 @@ def begun(tmp_path):
         {"member": number, "unit": HASHES[number // 3], "index": number % 3, "seed": number, "overrides": {}}
         for number in range(5)
     ]
-    run = RunFolder.create(tmp_path / "runs", study="chains", preset="smoke", config={"seeds": 5}, members=members)
+    run = RunFolder.create(
+        tmp_path / "runs", study="chains", preset="smoke", config={"seeds": 5}, members=members
+    )
     first = UnitFolder(run.path / "units" / HASHES[0])
     first.path.mkdir(parents=True)
     steps = (0, 10, 20)

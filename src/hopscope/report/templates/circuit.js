@@ -67,7 +67,7 @@
 
   async function drawing(graph, kind) {
     const colours = Object.entries(JSON.parse(document.getElementById("chart-colours").textContent));
-    const light = new Map(colours.map(([colour, variable]) => [variable, colour]));
+    const light = new Map(colours.reverse().map(([colour, variable]) => [variable, colour])); // of several the first
     const { width, height } = graph.viewBox.baseVal;
     const text = new XMLSerializer().serializeToString(graph).replace(/var\(--chart-[\w-]+\)/g, found => light.get(found) ?? found)
       .replace('width="100%" height="100%" fill="none"', `width="100%" height="100%" fill="${light.get("var(--chart-paper)")}"`);
