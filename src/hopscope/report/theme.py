@@ -129,7 +129,10 @@ def themed_svg(svg: str) -> str:
 # Grey paper and grey screens have no colours: lines of a colour have a dash of their own there.  Marks that are filled
 # are told apart by their shape.
 _DASHES = ("7 3", "2 2", "9 3 2 3", "5 2 1 2 1 2", "12 4", "4 4")
-_LINES = '@media print, (monochrome) {{ .chart path:not([fill^=var])[stroke="var(--chart-series-{place})"] {{ {dash} }} }}'
+_LINES = (
+    "@media print, (monochrome) "
+    '{{ .chart path:not([fill^=var])[stroke="var(--chart-series-{place})"] {{ {dash} }} }}'
+)
 _ON_PAPER = "\n".join(
     _LINES.format(place=place, dash=f"stroke-dasharray: {dash};")
     for place, dash in enumerate(_DASHES, start=2)
