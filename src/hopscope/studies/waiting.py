@@ -31,7 +31,7 @@ def waiting(
         from hopscope.figures.rows import WIDTH
 
         end = evidence.config["training"]["steps"]
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"panel": panel, "way": name, "step": step, "share": share}
             for panel, lines in times(evidence).items()
             for name, found in lines.items()

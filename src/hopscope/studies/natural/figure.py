@@ -25,7 +25,7 @@ def _drawn(evidence: "Evidence") -> tuple[Any, list[dict[str, Any]]]:
 
     from hopscope.figures.marks import QUIET_INK, apart, table
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"definition": definition.name, "text": text, "hops": str(hop), "excess": sum(each) / len(each)}
         for definition in DEFINITIONS
         for hop in range(1, LIMIT + 1)
