@@ -72,10 +72,13 @@ def test_a_file_of_an_unknown_architecture_ends_both_commands_in_one_line(
     require(all(find_spec(name) for name in ("transformers", "gguf", "inspect_ai")), os.environ)
     from hopscope.cli.main import main
 
-    monkeypatch.setenv("HOPSCOPE_OUT", str(tmp_path / "runs"))
+    monkeypatch.chdir(tmp_path)
     file = unknown_architecture(tmp_path / "model.gguf")
     assert main([word.format(file) for word in command]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith(
+        f"hopscope: {file}: expected a GGUF file of an architecture that transformers reads"
+    )
     assert "rhubarb" in said and said.endswith("use another file, or a folder that save_pretrained wrote"), (
         said
     )
