@@ -90,8 +90,8 @@ def score(
     found_on, asked = _drawn(config) if marked is None else (marked, {marked[0].depth: marked})
     reader = Reader(loaded.tokenizer, config.chat)
     out = sizes(len(loaded.layers) * loaded.heads, config.top)
-    told = _told(reader, config, found_on)
     texts = {depth: _told(reader, config, found) for depth, found in asked.items()}
+    told = _told(reader, config, found_on)
     progress(f"attention, {len(found_on)} questions")
     examples = EXAMPLES if config.method == "resample" else 0
     scores, outputs = measure(loaded, told, examples)
