@@ -19,7 +19,7 @@ COMMANDS = {
     "heads": "what the heads of a pretrained model attend to, and what is lost without them",
     "corpus": "how many retrieval steps the words of a text need",
     "export": "write one trained member as a plain PyTorch module",
-    "zoo": "planted models with known circuits, and scores of circuit finders on them",
+    "zoo": "planted models with known circuits, scores of circuit finders on them, and collections of trained members",
     "bench": "training speed beside other ways to do it",
 }
 
