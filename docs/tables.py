@@ -335,7 +335,15 @@ def members(folder: str = "zoo/members") -> str:
         counts = [str(of[name]) for name in ("members", "learned", "partly", "read", "holds")]
         spans = [span(of["heads"], "%d"), span(of["loss"], "%.3f"), f"{of['parameters']:,}"]
         rows.append([row.study, row.configuration, *counts, *spans])
-    columns = ["study", "configuration", "members", "learned all", "a part", "circuit read", "holds in float16"]
+    columns = [
+        "study",
+        "configuration",
+        "members",
+        "learned all",
+        "a part",
+        "circuit read",
+        "holds in float16",
+    ]
     return _markdown([*columns, "heads of a circuit", "held-out loss", "weights"], rows)
 
 
