@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hopscope import testing as testing
     from hopscope.api import load as load
     from hopscope.api import load_member as load_member
+    from hopscope.api import load_module as load_module
     from hopscope.api import open_run as open_run
     from hopscope.api import read_circuit as read_circuit
     from hopscope.api import run as run
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from hopscope.measures.context import Context as Context
     from hopscope.models.config import Model as Model
     from hopscope.models.ensemble import Ensemble as Ensemble
-    from hopscope.models.export import load_module as load_module
     from hopscope.models.interventions import AblateHead as AblateHead
     from hopscope.models.interventions import AblateMLP as AblateMLP
     from hopscope.models.interventions import EqualizeAttention as EqualizeAttention
@@ -51,9 +51,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "api": ("run", "open_run", "load", "load_member", "read_circuit", "show"),
+    "api": ("run", "open_run", "load", "load_member", "load_module", "read_circuit", "show"),
     "opened": ("train", "Run"),
-    "models.export": ("load_module",),
     "tasks.task": ("Task", "Shape"),
     "tasks.draws": ("Draws",),
     "tasks.batch": ("Batch",),

@@ -32,6 +32,7 @@ def run(
     time_budget: float | None = None,
     executor: str = "local",
     address: str | None = None,
+    tracker: str | Sequence[str] = (),
     fields: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Run:
@@ -44,6 +45,8 @@ def run(
         study: a study, the name of one, `package.module:name`, or `file.py`.
         preset: the configuration to start from; by default `laptop` where the study has it, else the study as written.
         out, device, threads, time_budget, executor, address: as on the command line.
+        tracker: one or several of `tensorboard`, `wandb` and `trackio`, which follow the run; one that fails is a
+            warning, and the run goes on.
         fields: dotted fields of the configuration that differ from the preset, such as `{"training.steps": 300}`.
         more: the same for fields without a dot, such as `seeds=3`.
 
@@ -72,6 +75,7 @@ def run(
         time_budget=time_budget,
         executor=executor,
         address=address,
+        tracker=(tracker,) if isinstance(tracker, str) else tuple(tracker),
     )
     return Run(folder.path, program)
 
@@ -202,6 +206,11 @@ def load(folder: Path | str) -> MemberTransformer:
     if (path.parent / INDEX).is_file():
         return open_member(path)
     return read_folder(path)[0] if (path / ORIGIN).is_file() else load_module(path)
+
+
+def load_module(directory: Path | str) -> MemberTransformer:
+    """An exported member as a plain module: the older name of `hopscope.load`, with the same argument and errors."""
+    return load(directory)
 
 
 def _folder(run: RunFolder | Path | str) -> RunFolder:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hopscope import display
 from hopscope.circuits.circuit import Circuit
@@ -31,6 +32,9 @@ from hopscope.tasks.device import TaskOnDevice
 from hopscope.tasks.task import Task
 from hopscope.training import restore
 from hopscope.training.config import MemberPlan, TrainingConfig, job_of
+
+if TYPE_CHECKING:
+    from hopscope.executors.exporting import Layout
 
 _PROOF = {
     "full": "of the whole model",
@@ -156,6 +160,26 @@ class Run(RunFolder):
         return found.with_task(
             lambda: self._task(unit), row=0, seed=job_of(unit).members[record.index].data_seed
         )
+
+    def export(
+        self, member: int, to: Path | str, step: int | None = None, *, layout: "Layout" = "auto"
+    ) -> None:
+        """Write one trained member as a Hugging Face folder, with a model card written from the run's record.
+
+        The folder has config.json, model.safetensors and README.md; `hopscope.load` opens it.
+
+        Args:
+            member: its number in the run.
+            to: folder; made if absent, and an earlier export in it is replaced.
+            step: of the checkpoint; the last by default.
+            layout: `gpt2`, which transformers opens too; `hopscope`, our own; `auto`: the first where the model fits.
+
+        Raises:
+            UserError: no such member or checkpoint; the layout does not fit; or the folder holds something else.
+        """
+        from hopscope.executors.exporting import export_member
+
+        export_member(self, member, Path(to), step, layout=layout, program=lambda: self.program)
 
     def ensemble(self, *, step: int | None = None, **where: Any) -> Ensemble:
         """The members of one configuration, as one ensemble.

@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
 
 def _found(options: Options) -> dict[str, Any]:
     from hopscope.language.heads.scoring import score
-    from hopscope.language.pretrained import caches
+    from hopscope.runs.files import user_caches
 
     formulation: Any = options.formulation and options.formulation.replace("-", "_")
     with progress() as tell:
@@ -88,7 +88,7 @@ def _found(options: Options) -> dict[str, Any]:
             device=_device(options.device),
             precision=options.precision,
             progress=tell,
-            keep=caches() / "heads",
+            keep=user_caches() / "heads",
             depth=options.depth,
             chains=options.chains,
             count=options.count,

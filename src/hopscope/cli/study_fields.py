@@ -45,7 +45,7 @@ def study_fields(
     ]
     for name in study.plain_fields:
         fields.append((name, Annotated[int, tyro.conf.arg(help=_PLAIN_HELP[name])], getattr(study, name)))
-    several: list[str] = []
+    several = ["tracker"]
     for section in SECTIONS:
         value = getattr(study, section)
         if isinstance(value, BaseModel):

@@ -4,7 +4,6 @@ The file is `hopscope/costs.json` below `XDG_CACHE_HOME`, or below `~/.cache`.  
 its CPU, cores, versions of torch and Hopscope) and for one configuration: any other has none.
 """
 
-import os
 import platform
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
@@ -17,7 +16,7 @@ from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.executors.processes import available_cores
 from hopscope.runs import content_hash
-from hopscope.runs.files import is_file, read_json, write_json
+from hopscope.runs.files import is_file, read_json, user_caches, write_json
 from hopscope.studies.program import Program
 
 _SCHEMA = 1
@@ -73,8 +72,7 @@ class _File(Config):
 
 def costs_file() -> Path:
     """Where the figures are kept."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(home) / "hopscope" / "costs.json"
+    return user_caches() / "costs.json"
 
 
 def this_machine() -> Machine:

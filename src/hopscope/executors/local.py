@@ -17,6 +17,7 @@ from hopscope.executors.places import check_root, opened_place
 from hopscope.executors.pool import (
     DEVICES,
     Listener,
+    Message,
     Place,
     Pool,
     chosen_device,
@@ -25,6 +26,7 @@ from hopscope.executors.pool import (
     recorded_layout,
 )
 from hopscope.executors.processes import Processes, available_cores, environment
+from hopscope.executors.tracking import check_trackers, followed
 from hopscope.runs import (
     RunFolder,
     UnitFolder,
@@ -60,6 +62,7 @@ class How(TypedDict, total=False):
         gpu_workers: units that share a GPU at a time, by default 1.
         executor: where units are trained: `"local"` (default), `"ray"` or `"slurm"`.
         address: of the Ray cluster; of SLURM: `"slurm"` (default), or `"local"` and `"debug"` to try it without one.
+        tracker: names of trackers that follow the run (`hopscope.executors.tracking`).
         listen: hears the workers.
         say: hears, in words, how work beside the units goes.
     """
@@ -71,6 +74,7 @@ class How(TypedDict, total=False):
     gpu_workers: int
     executor: str
     address: str | None
+    tracker: Sequence[str]
     listen: Listener
     say: Callable[[str], None]
 
@@ -102,7 +106,16 @@ def run_study(
     check_root(out)
     study.check(config)
     with opened_place(how.get("executor", "local"), how.get("address"), study, how.get("say")) as place:
-        return complete(_folder(study, config, out, preset), study, config, place, **how)
+        run, listen = _folder(study, config, out, preset), how.get("listen")
+        with followed(run, how.get("tracker", ()), how.get("say")) as look:
+
+            def hear(unit: UnitFolder, message: Message) -> None:
+                look()
+                if listen is not None:
+                    listen(unit, message)
+
+            heard: How = {**how, "listen": hear}
+            return complete(run, study, config, place, **heard)
 
 
 def prepare(study: Program, config: Config, *, out: Path, preset: str | None = None) -> RunFolder:
@@ -287,6 +300,7 @@ def _check_options(how: How) -> None:
         raise UserError(f"time-budget: expected more than 0 seconds, found {time_budget:g}")
     if engine not in CHOICES:
         raise UserError(f"engine: expected one of {', '.join(CHOICES)}, found {engine!r}")
+    check_trackers(how.get("tracker", ()))
     if gpu_workers < 1:
         raise UserError(f"gpu-workers: expected at least 1, found {gpu_workers}")
     if device == "cuda" and how.get("executor", "local") == "local":

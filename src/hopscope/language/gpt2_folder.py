@@ -32,34 +32,52 @@ _TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
 
 def write_folder(
-    module: MemberTransformer, vocabulary: Sequence[str], to: Path, origin: dict[str, Any]
+    module: MemberTransformer,
+    vocabulary: Sequence[str],
+    to: Path,
+    origin: dict[str, Any],
+    *,
+    exact: bool = False,
 ) -> None:
     """Write a model, its word-level tokenizer, and how it is asked.
 
     Args:
         module: a causal pre-norm model on tokens.
-        vocabulary: tokens by number.
+        vocabulary: tokens by number; empty for a model whose tokens are numbers, which gets no tokenizer.
         to: folder; made if absent, an earlier one of ours is replaced.
         origin: where the member comes from, for the record.
+        exact: keep beside the weights what GPT-2's layout must move, so that `read_folder` gives the model back to
+            the last bit.
 
     Raises:
         UserError: the model cannot be told in GPT-2's layout, or the folder holds something else.
     """
-    _check(module.config, vocabulary)
+    _check(module.config)
+    tensors = _tensors(module)
     if to.exists() and (not to.is_dir() or (any(to.iterdir()) and not (to / ORIGIN).is_file())):
         raise UserError(
             f"{to}: expected an empty folder or an earlier export, found other files; choose another"
         )
     to.mkdir(parents=True, exist_ok=True)
-    save_file(_tensors(module), to / WEIGHTS, metadata={"format": "pt"})
-    write_json(to / CONFIG, _config(module.config))
+    save_file(tensors, to / WEIGHTS, metadata={"format": "pt"})
+    write_json(to / CONFIG, _config(module.config) | (_ENDS if vocabulary else _NO_ENDS))
+    if vocabulary:
+        _write_tokenizer(module.config, vocabulary, to)
+    model, state = module.config.model_dump(mode="json"), module.state_dict()
+    record = {"schema_version": 1, "model": model, "vocabulary": list(vocabulary), "origin": origin}
+    moved = {name: [float(value) for value in state[name]] for name in _MOVED}
+    # Last: a folder without it is not whole.
+    write_json(to / ORIGIN, record | ({"moved": moved} if exact else {}))
+
+
+def _write_tokenizer(config: TransformerConfig, vocabulary: Sequence[str], to: Path) -> None:
     write_json(to / "generation_config.json", {**_ENDS, "max_new_tokens": 4, "do_sample": False})
     write_json(to / "tokenizer.json", _tokenizer(vocabulary))
     write_json(
         to / "tokenizer_config.json",
         {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": module.config.length,
+            "model_max_length": config.length,
             "pad_token": PADDING,
             "unk_token": PADDING,
             "eos_token": END,
@@ -68,14 +86,19 @@ def write_folder(
             "clean_up_tokenization_spaces": False,
         },
     )
-    model = module.config.model_dump(mode="json")
-    # Last: a folder without it is not whole.
-    write_json(
-        to / ORIGIN, {"schema_version": 1, "model": model, "vocabulary": list(vocabulary), "origin": origin}
-    )
 
 
-def _check(config: TransformerConfig, vocabulary: Sequence[str]) -> None:
+def why_not(module: MemberTransformer) -> str:
+    """Why a model cannot be told in GPT-2's layout, in words; empty where it can."""
+    try:
+        _check(module.config)
+        _tensors(module)
+    except UserError as error:
+        return str(error).removeprefix("model: ").partition(";")[0]
+    return ""
+
+
+def _check(config: TransformerConfig) -> None:
     fits = (
         config.input_kind == "tokens"
         and config.norm == "pre"
@@ -88,9 +111,14 @@ def _check(config: TransformerConfig, vocabulary: Sequence[str]) -> None:
             "model: expected a causal pre-norm model on tokens with learned positions whose heads fill its width, "
             "found another; only such a model can be told in GPT-2's layout"
         )
-    if len(vocabulary) > config.width:
+    if config.input_size != config.output_size:
         raise UserError(
-            f"width: expected at least the {len(vocabulary)} tokens of the vocabulary, found {config.width}; "
+            f"model: expected a model that answers with the tokens that it reads, found {config.input_size} tokens and "
+            f"{config.output_size} answers; GPT-2's layout has one vocabulary"
+        )
+    if config.output_size > config.width:
+        raise UserError(
+            f"width: expected at least the {config.output_size} tokens of the vocabulary, found {config.width}; "
             "train a wider model"
         )
 
@@ -112,11 +140,13 @@ def _config(config: TransformerConfig) -> dict[str, Any]:
         "attn_pdrop": 0.0,
         "tie_word_embeddings": False,
         "dtype": "float32",
-        **_ENDS,
     }
 
 
 _ENDS: Final = {"bos_token_id": 1, "eos_token_id": 1, "pad_token_id": 0}
+_NO_ENDS: Final = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+_MOVED: Final = ("readout.bias", "final_norm.bias")
+"""GPT-2 has no place for the first; the second carries it."""
 
 
 def _tokenizer(vocabulary: Sequence[str]) -> dict[str, Any]:
@@ -236,7 +266,8 @@ def read_folder(path: Path) -> tuple[MemberTransformer, tuple[str, ...]]:
     try:
         config = TransformerConfig.model_validate(record["model"])
         tensors = load_file(path / WEIGHTS)
-        module = MemberTransformer.with_state(config, _state(config, tensors))
+        state = _state(config, tensors)
+        module = MemberTransformer.with_state(config, state | _kept(state, record.get("moved")))
         return module.eval(), _VOCABULARY.validate_python(record["vocabulary"])
     except Exception as error:  # damaged files end in errors of several libraries
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -246,6 +277,18 @@ def read_folder(path: Path) -> tuple[MemberTransformer, tuple[str, ...]]:
 
 
 _VOCABULARY = TypeAdapter(tuple[str, ...])
+
+
+def _kept(state: dict[str, Tensor], moved: Any) -> dict[str, Tensor]:
+    """The two biases as they were before they were moved, if the weights are still those that they were moved in.
+
+    Whoever trained the folder further in another tool changed the weights, and means those.
+    """
+    if moved is None:
+        return {}
+    kept = {name: torch.tensor(moved[name], dtype=torch.float32) for name in _MOVED}
+    carried = kept["final_norm.bias"] + _moved(state["readout.weight"], kept["readout.bias"])
+    return kept if torch.allclose(carried, state["final_norm.bias"], rtol=1e-4, atol=1e-5) else {}
 
 
 def _state(config: TransformerConfig, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -5,7 +5,6 @@ because that takes longer than most questions do.
 """
 
 import importlib.util
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -15,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from hopscope.errors import UserError
+from hopscope.runs.files import user_caches
 
 INSTALL = "pip install 'hopscope[hf]'"
 
@@ -131,14 +131,9 @@ def plain_folder(name: str) -> str | Path:
     return name
 
 
-def caches() -> Path:
-    """The folder of Hopscope among the user's caches."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hopscope"
-
-
 def _expanded(key: str, place: Callable[[Path], Path], name: str) -> Path:
     """The plain folder of a GGUF file: found among the caches, or written there."""
-    models = caches() / "models"
+    models = user_caches() / "models"
     to = models / key
     if (to / "config.json").is_file():
         return to

@@ -31,7 +31,7 @@ def export_module(
     """
     if to.exists() and not to.is_dir():
         raise UserError(f"{to}: expected a folder for the export, found a file; choose another --to")
-    if to.is_dir() and any(to.iterdir()) and not _is_export(to):
+    if to.is_dir() and any(to.iterdir()) and not is_export(to):
         raise UserError(
             f"{to}: expected an empty folder or an earlier export, found other files; choose another --to"
         )
@@ -49,8 +49,8 @@ def export_module(
     )
 
 
-def _is_export(folder: Path) -> bool:
-    """Whether an export is in the folder, and not a run, or another tool's model, that has a config.json too."""
+def is_export(folder: Path) -> bool:
+    """Whether an export of this layout is in a folder, and not a run, or another tool's model with a config.json."""
     try:
         record = read_json(folder / CONFIG)
     except UserError:

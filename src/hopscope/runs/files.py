@@ -51,6 +51,11 @@ def listed(names: Iterable[object], limit: int = 10) -> str:
     return ", ".join(words[:limit]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def user_caches() -> Path:
+    """The folder of Hopscope among the user's caches: below `XDG_CACHE_HOME`, or below `~/.cache`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hopscope"
+
+
 def temporary_name(path: Path) -> Path:
     """Temporary path of a file before it is renamed; always the same, so that leftovers are overwritten."""
     return path.with_name(f".{path.name}.tmp")

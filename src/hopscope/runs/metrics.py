@@ -196,6 +196,27 @@ def read_parts(units: Iterable[Path]) -> pa.Table:
     return _sorted(pa.concat_tables(tables, promote_options="default"))
 
 
+def read_parts_after(unit_path: Path, step: int) -> pa.Table:
+    """The rows of a unit's parts after a step, for readers that follow a training; columns as of `read_parts`.
+
+    Args:
+        unit_path: the unit's folder.
+        step: the last step that is known; -1 for all rows.
+
+    Raises:
+        UserError: a part is damaged, or was removed while this read it.
+    """
+    import pyarrow.compute as pc
+
+    tables = [METRICS_SCHEMA.empty_table()]
+    for part in parts(unit_path):
+        if _last_step(part) > step:
+            tables.append(read_table(part, _remedy(unit_path)))
+            _check_columns(part, tables[-1], _remedy(unit_path))
+    table = pa.concat_tables(tables, promote_options="default")
+    return _sorted(table.filter(pc.greater(table["step"], step)))
+
+
 def read_table(path: Path, remedy: str) -> pa.Table:
     """The table in a Parquet file.
 

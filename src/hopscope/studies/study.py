@@ -19,7 +19,8 @@ SECTIONS = ("task", "model", "training", "options")
 """Parts of a study whose fields can be varied and given on the command line, as `model.layers`."""
 
 OF_THE_COMMAND = (
-    "preset", "out", "device", "threads", "time_budget", "engine", "gpu_workers", "executor", "address", "help",
+    "preset", "out", "device", "threads", "time_budget", "engine", "gpu_workers", "executor", "address", "tracker",
+    "help",
 )  # fmt: skip
 """Words that `hopscope run` keeps for itself, as flags: no option of a study has one of these names."""
 

@@ -7,11 +7,13 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from click import ClickException
-from inspect_ai import eval
+from inspect_ai import eval, eval_set
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.viewer import TaskSamplesColumnId
 
 import hopscope
 from hopscope.claims.intervals import wilson
@@ -272,3 +274,42 @@ def test_the_command_line_refuses_in_one_line(command, tmp_path):
 def test_arguments_out_of_range(arguments, words):
     with pytest.raises(ClickException, match=words):
         TASKS["equations"](**arguments)
+
+
+def test_the_viewer_shows_every_score_of_a_log_and_nothing_else(tmp_path):
+    """Columns are found by name: one that no score has would stay empty without a word."""
+    log, _ = run(lambda prompt, before: solve(prompt), tmp_path)
+    view = log.eval.viewer
+    columns = [column.id for column in view.task_samples_view.columns]
+    (name,) = log.samples[0].scores
+    scores = log.samples[0].scores[name].value
+    assert {column for column in columns if column.startswith("score__")} == {
+        f"score__{name}__{score}" for score in scores
+    }
+    assert set(view.task_samples_view.score_labels) == set(scores)
+    assert set(view.task_samples_view.score_color_scales) == set(scores)
+    known = set(get_args(TaskSamplesColumnId))
+    assert {column for column in columns if not column.startswith("score__")} <= known
+    assert {each.column for each in view.task_samples_view.sort} <= known
+    assert view.trust_content is False  # Markdown would change what was said
+
+
+def test_an_eval_set_of_several_tasks_is_complete_and_found_again(tmp_path):
+    """Several tasks and arguments in one set: Inspect tells them apart, and repeats nothing."""
+    model, asked = told(lambda prompt, before: solve(prompt))
+    settings = {"chains": 3, "count": 2}
+    how = {
+        "model": [model], "log_dir": str(tmp_path), "display": "none", "ctl_server": False, "log_realtime": False,
+        "retry_attempts": 1,
+    }  # fmt: skip
+
+    def tasks():
+        varied = ({"depths": 1}, {"depths": 2}, {"depths": 1, "seed": 7})
+        return [TASKS["equations"](**settings, **each) for each in varied]
+
+    complete, logs = eval_set(tasks(), **how)
+    assert complete and [log.status for log in logs] == ["success"] * 3
+    assert len(asked) == 6
+    complete, again = eval_set(tasks(), **how)
+    assert complete and len(asked) == 6 and all(len(times) == 1 for times in asked.values())
+    assert {log.location for log in again} == {log.location for log in logs}

@@ -27,6 +27,14 @@ from inspect_ai.scorer import (
     scorer,
 )
 from inspect_ai.solver import Generate, Solver, TaskState, solver
+from inspect_ai.viewer import (
+    SampleScoreView,
+    ScoreColorScale,
+    TaskSamplesColumn,
+    TaskSamplesSort,
+    TaskSamplesView,
+    ViewerConfig,
+)
 from tenacity import RetryError
 
 from hopscope.errors import UserError
@@ -54,6 +62,20 @@ IN_PROCESS = (OURS, "hf/")
 
 _NO_LIMIT = 10**8
 """Seconds: Inspect knows no way to take a limit back."""
+
+SCORER = "retrieval_score"
+"""Name of the scorer in logs; a score is a column under it."""
+
+_GOOD = ("accuracy", "first_attempt", "acceptance", "answered")
+_LABELS: Final = {
+    "accuracy": "right",
+    "first_attempt": "right at the first attempt",
+    "acceptance": "first answer acceptable",
+    "answered": "answered",
+    "stuck": "given up",
+    "guess": "guess line",
+}
+"""Score → what the viewer calls it."""
 
 _TOP, _FIRST = 20, 3
 """Likeliest tokens that a server is asked for, and how many tokens: the first may be white space."""
@@ -131,9 +153,38 @@ def _retrieval_task(name: str, formulations: tuple[str, ...]) -> Callable[..., T
             solver=likeliest() if asked.measure == "choice" else resample(attempts, identical),
             scorer=retrieval_score(),
             config=GenerateConfig(**request_limits(timeout)),
+            viewer=default_view(),
         )
 
     return build
+
+
+def default_view() -> ViewerConfig:
+    """How Inspect's viewer lists the questions, unless its user chose otherwise: the answer and its scores in a row.
+
+    What a model said is shown as plain text, letter by letter: whether an answer is acceptable may hang on a sign that
+    Markdown would take away.
+    """
+    shown = ("sampleStatus", "sampleId", "input", "target", "answer")
+    return ViewerConfig(
+        trust_content=False,
+        sample_score_view=SampleScoreView(default="grid"),
+        task_samples_view=TaskSamplesView(
+            name="Questions",
+            columns=[
+                *(TaskSamplesColumn(id=name) for name in shown),
+                *(TaskSamplesColumn.score(SCORER, name) for name in _LABELS),
+            ],
+            sort=[TaskSamplesSort(column="sampleId")],
+            multiline=False,
+            score_labels=_LABELS,
+            score_color_scales={
+                **{name: ScoreColorScale(palette="good-high", min=0.0, max=1.0) for name in _GOOD},
+                "stuck": ScoreColorScale(palette="good-low", min=0.0, max=1.0),
+                "guess": ScoreColorScale(palette="neutral", min=0.0, max=1.0),
+            },
+        ),
+    )
 
 
 def _check_limit(name: str, value: int | None, least: int) -> None:
