@@ -13,7 +13,7 @@ from hopscope import rng
 from hopscope.circuits.built_in_tasks import ReadTask, circuit_task_of
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.config import ReaderConfig
-from hopscope.circuits.criteria import FaithfulnessCriterion
+from hopscope.circuits.criteria import FaithfulnessCriterion, Predictions
 from hopscope.circuits.execution import Execution, Mode, Slot
 from hopscope.circuits.virtual_model import quickest
 from hopscope.errors import UserError
@@ -152,7 +152,7 @@ def fault_in(
         return "a path without a rule"
     asked: tuple[Mode, ...] = ("rules",) if config.proof == "rules" else ("rules", "recomputed")
     # A proof that is not asked for finds no fault: the model itself stands for it.
-    answers = {
+    answers: dict[str, Predictions] = {
         mode: (circuit.run(execution, mode) if mode in asked else execution.clean).predictions
         for mode in MODES
     }
