@@ -16,6 +16,9 @@ ARGUMENTS = [
     "--disable-background-networking",
     "--no-first-run",
 ]
+SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
+"""Pictures of every page that the check of pages opened: ignored by git, kept by whoever runs the tests."""
+
 WIDE = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
 
@@ -90,10 +93,12 @@ def _complaints(browser: Browser, path: Path) -> list[str]:
         page.on("console", lambda message: _note_console(found, message.type, message.text))
         page.goto(own, wait_until="load")
         _await_charts(page, found)
+        _keep_picture(page, path, "wide")
         found += _contents_complaints(page)
         page.set_viewport_size(PHONE)
         page.reload(wait_until="load")
         _await_charts(page, found)
+        _keep_picture(page, path, "phone")
         width = page.evaluate("document.documentElement.scrollWidth")
         if width > PHONE["width"]:
             found.append(f"{width} pixels wide on a screen of {PHONE['width']}")
@@ -112,9 +117,17 @@ def _note_console(found: list[str], kind: str, text: str) -> None:
         found.append(f"console {kind}: {text}")
 
 
+def _keep_picture(page: Page, path: Path, screen: str) -> None:
+    """Keep a picture of the whole page for whoever wants to see what a test saw; none of the checker's own pages."""
+    if page.locator(".page").count() == 0:
+        return
+    test = re.sub(r"[^A-Za-z0-9_.-]+", "-", os.environ["PYTEST_CURRENT_TEST"].split("::")[-1].split(" (")[0])
+    page.screenshot(path=SCREENSHOTS / f"{test}-{path.stem}-{screen}.png", full_page=True)
+
+
 def _await_charts(page: Page, found: list[str]) -> None:
-    """Charts are drawn after loading; a page that has some says when they are done."""
-    if page.locator(".chart[data-spec]").count() == 0 or found:
+    """Charts are drawn, and explorers begin, after loading; a page that has some says when they are done."""
+    if page.locator(".chart[data-spec], figure.explorer").count() == 0 or found:
         return
     page.wait_for_selector("html[data-charts=ready]", state="attached", timeout=20_000)
 

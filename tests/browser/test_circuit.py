@@ -178,7 +178,7 @@ def test_map_is_the_attention_of_the_sequence(player, cases):
           canvas.width = source.width; canvas.height = source.height;
           const context = canvas.getContext("2d");
           context.drawImage(source, 0, 0);
-          return [...context.getImageData(0, 0, source.width, source.height).data].filter((_, at) => at % 4 === 0);
+          return [...context.getImageData(0, 0, source.width, source.height).data].filter((_, at) => at % 4 === 3);
         }"""
         )
     )
@@ -186,10 +186,10 @@ def test_map_is_the_attention_of_the_sequence(player, cases):
     expected = [
         cases.pattern((2, 2), 3, row, key) for row in range(cases.POSITIONS) for key in range(cases.POSITIONS)
     ]
-    # The more attention, the less red.
+    # The more attention, the less of the paper shows through.
     ordered = [shade for _, shade in sorted(zip(expected, shades, strict=True), key=lambda both: both[0])]
-    assert ordered == sorted(ordered, reverse=True)
-    assert shades[expected.index(0)] == 255 and min(shades) < 60
+    assert ordered == sorted(ordered)
+    assert shades[expected.index(0)] == 0 and max(shades) > 195
 
 
 def test_map_outlines_what_the_rule_names_and_veils_other_rows(player, cases):
@@ -345,6 +345,45 @@ def test_words_keep_contrast(scheme, open_page):
     for selector in (".circuit-help", ".circuit-found", ".circuit-now", ".play", ".path-title", ".path-facts dt",
                      ".path-cell", ".path-modes", ".table-note", ".circuit-paths button"):  # fmt: skip
         assert page.locator(f"figure.circuit >> {selector}").first.evaluate(contrast) >= 4.5, selector
+
+
+@pytest.mark.parametrize(("scheme", "media", "dark"), [
+    ("light", "screen", False), ("dark", "screen", True), ("dark", "print", False),
+])  # fmt: skip
+def test_drawings_follow_the_theme_and_paper_without_being_drawn_again(open_page, scheme, media, dark):
+    page = open_page()
+    page.emulate_media(color_scheme=scheme, media=media)
+    luminance = """e => {
+      const [r, g, b] = getComputedStyle(e).fill.match(/[\\d.]+/g).map(Number);
+      return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
+    }"""
+    for ink in (".circuit-graph text", ".circuit-timeline text", ".path-map text"):
+        found = page.locator(f"figure.circuit >> {ink}").first.evaluate(luminance)
+        assert found > 0.7 if dark else found < 0.3, ink
+    for paper in (".circuit-graph .tag:not(.is-chosen) rect",):
+        found = page.locator(f"figure.circuit >> {paper}").first.evaluate(luminance)
+        assert found < 0.3 if dark else found > 0.9, paper
+    # Much attention is dark on light paper, and light on dark.
+    ramp = page.locator("figure.circuit >> .path-map [mask]").first.evaluate(luminance)
+    assert ramp > 0.6 if dark else ramp < 0.3
+
+
+def test_a_circuit_is_saved_in_light_colours_with_its_data(open_page, cases):
+    page = open_page(color_scheme="dark")
+    box = page.locator("figure.circuit .circuit-view").first
+    box.locator(".save summary").click()
+    saved = {}
+    for kind in ("SVG", "PNG", "CSV"):
+        with page.expect_download() as download:
+            box.get_by_role("button", name=kind).click()
+        saved[kind] = Path(download.value.path()).read_bytes()
+    assert (
+        download.value.suggested_filename == f"circuit-{cases.block()['circuits'][0]['view']['member']}.csv"
+    )
+    assert b"var(" not in saved["SVG"] and b"#1f2933" in saved["SVG"]
+    assert saved["PNG"].startswith(b"\x89PNG")
+    assert saved["CSV"].decode().splitlines()[0].startswith("head,rows,read,carries,attention")
+    assert len(saved["CSV"].decode().splitlines()) == 1 + len(cases.PATHS)
 
 
 def load_contrast():

@@ -56,6 +56,8 @@ def open_page(chromium):
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         page.on("console", lambda said: page.complaints.append(said.text) if said.type == "error" else None)
         page.goto(address or path.as_uri())
+        if options.get("java_script_enabled", True):
+            page.wait_for_selector("html[data-charts=ready]", state="attached")
         return page
 
     yield open_one

@@ -14,9 +14,11 @@ from .measures import measure
 
 pytestmark = pytest.mark.browser
 
-MOST = {"height": 10_000, "tab stops": 120, "bytes": 3_000_000}
+MOST = {"height": 10_000, "tab stops": 120, "bytes": 3_000_000, "ready cpu ms": 1_500}
+"""The processor time of the first screen bounds when it is ready; other work on a machine delays it further."""
+
 READY_MS = 1_500
-"""On a quiet machine, which a test cannot count on: HOPSCOPE_QUIET=1 says that it is one."""
+"""By the clock of a quiet machine, which a test cannot count on: HOPSCOPE_QUIET=1 says that it is one."""
 
 WIDTHS = (390, 1280, 1600)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hopscope.report.index import IndexRow, build_index
 from hopscope.report.page import build_report
 
 pytestmark = pytest.mark.browser
@@ -35,12 +36,13 @@ def run_path(tmp_path_factory, synthetic):
 def open_page(chromium):
     contexts = []
 
-    def open_one(path, **options):
+    def open_one(path, ready=True, **options):
         context = chromium.new_context(**options)
         contexts.append(context)
         page = context.new_page()
         page.goto(path.as_uri())
-        page.wait_for_selector("html[data-charts=ready]", state="attached")
+        if ready:
+            page.wait_for_selector("html[data-charts=ready]", state="attached")
         return page
 
     yield open_one
@@ -88,6 +90,47 @@ def test_markup_in_words_and_data_stays_text(tmp_path, synthetic, assert_page_is
     assert page.evaluate("window.broken") is None
     assert page.locator("h1").inner_text() == attack
     assert attack in page.locator(".chart").nth(2).locator("svg.marks text").all_text_contents()
+
+
+ATTACK = '</script><script>window.broken=1</script><img src=x onerror="window.broken=1"><!--'
+
+# Keys of a run's records whose values are words of a study, a model or a person.
+_WORDS = {
+    "title", "subtitle", "text", "caption", "heading", "alt", "note", "token", "label", "statement", "source", "words",
+    "protocol", "configuration", "measured", "study", "preset", "columns", "rows", "tokens", "name",
+}  # fmt: skip
+
+
+def _planted(value, key=""):
+    """The value with an attack at the end of every free text; names of files and of roles stay what they are."""
+    if isinstance(value, dict):
+        kept = {"name"} if value.get("kind") == "figure" else set()
+        return {name: each if name in kept else _planted(each, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_planted(each, key) for each in value]
+    return value + ATTACK if isinstance(value, str) and key in _WORDS else value
+
+
+def test_a_script_in_any_free_text_runs_nowhere(tmp_path, synthetic, open_page):
+    run = synthetic.write_synthetic_run(tmp_path / "runs")
+    for name in ("story.json", "claims.json", "config.json"):
+        record = json.loads((run / name).read_text(encoding="utf-8"))
+        (run / name).write_text(json.dumps(_planted(record)), encoding="utf-8")
+    build_report([run], run / "report.html")
+    row = IndexRow(ATTACK, ATTACK, run, ATTACK, ATTACK)
+    build_index([row], tmp_path / "index.html")
+    said = []
+    for path in (run / "report.html", tmp_path / "index.html"):
+        text = path.read_text(encoding="utf-8")
+        assert "onerror" in text and 'onerror="' not in text
+        page = open_page(path) if path.stem == "report" else open_page(path, ready=False)
+        page.on("console", lambda message: said.append(message.text))
+        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+        page.wait_for_timeout(300)
+        assert page.evaluate("window.broken") is None
+        assert page.evaluate("document.querySelectorAll('main img').length") == 0
+        assert "onerror" in page.locator("main").inner_text()
+    assert said == []
 
 
 def test_contents_lead_to_every_section(run_path, open_page):

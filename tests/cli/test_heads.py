@@ -35,8 +35,9 @@ def test_json_and_heat_maps(hopscope, folder, tmp_path):
     assert said.status == 0, said.err
     found = json.loads(said.out)
     assert list(found) == [
-        "model", "pretrained", "formulation", "depth", "chains", "count", "seed", "chat", "layers", "heads", "targets",
-        "rank", "top", "method", "ablation", "claims", "words",
+        "model", "pretrained", "formulation", "depth", "chains", "count", "seed", "chat", "few_shot", "filler",
+        "repeats", "complete", "precision", "settings", "layers", "heads", "targets", "rank", "top", "method",
+        "ablation", "claims", "words",
     ]  # fmt: skip
     assert (found["model"], found["pretrained"], found["count"]) == (str(folder), False, 9)
     best = {(one["layer"], one["head"]) for one in found["top"][:3]}
@@ -73,6 +74,8 @@ def test_table(hopscope, folder):
         ),
         (("--model", "FOLDER", "--formulation", "equations", "--chat"), ["chat template"]),
         (("--model", "FOLDER", "--formulation", "equations", "--device", "tpu"), ["device", "'tpu'"]),
+        (("--model", "FOLDER", "--formulation", "best", "--few-shot", 2), ["few_shot", "formulation best"]),
+        (("--model", "FOLDER", "--passage", "any.json", "--repeats", 2), ["repeats", "found a passage"]),
         (("--model", "./nowhere", "--formulation", "equations"), ["./nowhere", "config.json"]),
         (("--model", "FOLDER", "--passage", "nothing.json"), ["nothing.json", "expected a file, found none"]),
     ],

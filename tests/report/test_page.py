@@ -216,7 +216,7 @@ def test_script_json_is_the_same_value_without_markup(value):
     [
         ("story.json", lambda story: story["numbers"].pop("floor"), "'{floor}'"),
         ("story.json", lambda story: story["sections"][0]["blocks"][0].update(kind="film"), "film"),
-        ("story.json", lambda story: story.update(schema_version=7), "schema_version"),
+        ("story.json", lambda story: story.update(schema_version=7), "made by a newer Hopscope"),
         ("story.json", lambda story: story["sections"][1]["blocks"][1].pop("alt"), "alt"),
         ("story.json", lambda story: story["sections"][1]["blocks"][1].update(name="../loss"), "../loss"),
         ("story.json", lambda story: story["sections"][0]["blocks"][2].pop("file"), "file"),
@@ -229,6 +229,7 @@ def test_script_json_is_the_same_value_without_markup(value):
         ("story.json", lambda story: story["sections"][0]["blocks"][3]["tasks"].clear(), "task below 0"),
         ("claims.json", lambda claims: claims[0].update(verdict="proved"), "proved"),
         ("config.json", lambda config: config.pop("hash"), "hash"),
+        ("config.json", lambda config: config.update(schema_version=7), "made by a newer Hopscope"),
     ],
 )
 def test_damaged_record_is_one_line(run_path, file, change, found):
@@ -240,6 +241,18 @@ def test_damaged_record_is_one_line(run_path, file, change, found):
     assert found in message
     assert "\n" not in message
     assert not (run_path / "report.html").exists()
+
+
+def test_a_torn_map_is_one_line(run_path, circuit_cases):
+    def tear(story):
+        block = circuit_cases.block()
+        maps = block["circuits"][0]["view"]["maps"][0]
+        maps["data"] = maps["data"][:-8]  # eight letters are six bytes, or a padding less
+        story["sections"][0]["blocks"].append(block)
+
+    change_json(run_path / "story.json", tear)
+    with pytest.raises(UserError, match=r"story\.json: at '.*maps\.0' expected: .* bytes for the shape"):
+        build(run_path)
 
 
 @pytest.mark.parametrize("file", ["config.json", "story.json", "claims.json"])

@@ -1,3 +1,5 @@
+import csv
+import io
 import json
 import struct
 
@@ -30,3 +32,22 @@ def test_circuits_of_the_page_are_pictures_too(run_path, circuit_cases):
         assert run_path / "figures" / f"circuit-{member}.png" in paths
         svg = (run_path / "figures" / f"circuit-{member}.svg").read_text()
         assert svg.startswith("<svg")
+        assert "var(" not in svg and "#1f2933" in svg  # a file has colours, not the page's variables
+
+
+def test_the_data_of_a_circuit_lie_beside_its_picture(run_path, circuit_cases):
+    story = json.loads((run_path / "story.json").read_text())
+    block = circuit_cases.block()
+    story["sections"][0]["blocks"].append(block)
+    (run_path / "story.json").write_text(json.dumps(story))
+    render_all(run_path)
+    view = block["circuits"][-1]["view"]  # of one member's circuits the last
+    path = run_path / "figures" / f"circuit-{view['member']}.csv"
+    rows = list(csv.DictReader(io.StringIO(path.read_text())))
+    assert [row["head"] for row in rows] == [f"{each['layer']}.{each['head']}" for each in view["paths"]]
+    removed = [float(row["loss without it: clean"]) for row in rows]
+    assert removed == [each["loss_if_removed"]["clean"] for each in view["paths"]]
+    assert {row["drawn"] for row in rows} == {"yes"}
+    path.write_text("head\n")
+    render_all(run_path)
+    assert list(csv.DictReader(io.StringIO(path.read_text()))) == rows

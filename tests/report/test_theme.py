@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hopscope.report.theme import CATEGORY, CATEGORY_DARK, DARK, LIGHT, style_sheet, variables
+from hopscope.report.theme import CATEGORY, CATEGORY_DARK, DARK, LIGHT, style_sheet, themed_svg, variables
 
 # Machado, Oliveira and Fernandes (2009), full severity, on linear RGB.
 SEEN_AS = {
@@ -86,3 +86,11 @@ def test_every_colour_of_the_theme_has_a_variable_in_both_themes():
     light, dark = (set(re.findall(r"(--chart-[\w-]+):", part)) for part in style_sheet().split("@media")[:2])
     assert light == dark
     assert {name.removeprefix("var(").removesuffix(")") for name in variables().values()} <= light
+
+
+def test_a_drawing_of_ours_gets_the_variables_of_its_colours_and_nothing_else_changes():
+    drawing = '<path stroke="#0072b2" fill="none"/><rect fill="#ffffff"/><text>fill=&#34;#ffffff&#34; #0072b2</text>'
+    expected = drawing.replace('stroke="#0072b2"', 'stroke="var(--chart-series-1)"').replace(
+        'fill="#ffffff"', 'fill="var(--chart-paper)"'
+    )
+    assert themed_svg(drawing) == expected

@@ -267,8 +267,13 @@ class CircuitsOnPage:
         """The paths of a member's smallest circuit, in words."""
         return "; ".join(path.name for path in self._members[member].paths)
 
-    def player(self, title: str, caption: str = "") -> str:
-        """The circuits of the first members that have one, to be played through training; nothing without any."""
+    def player(self, title: str, caption: str = "", published: str = "") -> str:
+        """The circuits of the first members that have one, to be played through training; nothing without any.
+
+        Args:
+            title, caption: words around them.
+            published: the figure of the study's source that they answer, such as `fig-5`.
+        """
         shown = [member for member in self._members.values() if member.paths][:MOST_PLAYERS]
         if not shown:
             return ""
@@ -281,7 +286,8 @@ class CircuitsOnPage:
             }
             for each in shown
         ]
-        return self._page.block({"kind": "circuit", "title": title, "caption": caption, "circuits": circuits})
+        block = {"kind": "circuit", "title": title, "caption": caption, "circuits": circuits}
+        return self._page.block(block | ({"published": published} if published else {}))
 
 
 def view(member: MemberHistory, plateau: float | None) -> dict[str, Any]:

@@ -24,7 +24,8 @@ class Options:
     """Folder that save_pretrained wrote, GGUF file, smollm2, gemma3-270m, or a name on the Hugging Face hub
     (HF_HUB_OFFLINE=1 asks only its cache)."""
     formulation: str | None = None
-    """Questions: equations, lives_with, kingdoms, functions or relatives."""
+    """Questions: equations, lives_with, kingdoms, functions or relatives; or best, the way to ask of several that the
+    model answers best on questions of their own (docs/heads.md)."""
     passage: Path | None = None
     """In place of questions: a file of natural text with its facts marked (docs/heads.md)."""
     depth: int | None = None
@@ -37,6 +38,14 @@ class Options:
     """Seed of the questions and of the random heads."""
     chat: bool = False
     """Put prompts through the tokenizer's chat template."""
+    few_shot: int = 0
+    """Solved examples of the same kind before each question."""
+    filler: int = 0
+    """Dots between each question and its answer."""
+    repeats: int = 1
+    """How often each problem is told."""
+    complete: bool = False
+    """End with the beginning of the sentence that the answer ends, as hopscope run llm --measure choice does."""
     ablation: Literal["mean", "zero", "resample"] = "mean"
     """The replacement of a head: its mean at the same role in other questions, zero, or an example of it."""
     rank: str = "any"
@@ -94,6 +103,10 @@ def _found(options: Options) -> dict[str, Any]:
             count=options.count,
             seed=options.seed,
             chat=options.chat,
+            few_shot=options.few_shot,
+            filler=options.filler,
+            repeats=options.repeats,
+            complete=options.complete,
             method=options.ablation,
             rank=options.rank,
             top=options.top,

@@ -1,7 +1,7 @@
 """Marks, axes, legends and small charts that several figures share."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 
@@ -33,6 +33,24 @@ def shape(field: str, order: Sequence[str], **options: Any) -> alt.Shape:
     return alt.Shape(
         f"{field}:N", scale=alt.Scale(domain=list(order), range=shapes), legend=legend(**options)
     )
+
+
+COLOURS = 8
+"""Colours that the theme has; further names of a legend begin with them again."""
+
+
+def apart(field: str, order: Sequence[str], by: Literal["shape", "strokeDash"]) -> dict[str, Any]:
+    """Encodings that tell any number of names apart: by colour, and where colours come again by shape or dash too."""
+    if len(order) <= COLOURS:
+        return {"color": colour(field, order)}
+    kinds: dict[str, Sequence[Any]] = {
+        "shape": ["circle", "diamond", "square"],
+        "strokeDash": [[1, 0], [5, 3], [1, 2]],
+    }
+    rounds = [at // COLOURS % len(kinds[by]) for at in range(len(order))]
+    scale = alt.Scale(domain=list(order), range=[kinds[by][turn] for turn in rounds])
+    encode = alt.Shape if by == "shape" else alt.StrokeDash
+    return {"color": colour(field, order), by: encode(f"{field}:N", scale=scale, legend=legend())}
 
 
 def on(axis: alt.Y, column: str, shown: bool = True) -> alt.Y:

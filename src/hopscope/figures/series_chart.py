@@ -1,7 +1,8 @@
 """Drawings of figures of series: the same four shapes for every study."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,7 @@ def _sweep(
     name: str, figure: SeriesFigure, evidence: "Evidence", series: Sequence[Series], marks: Sequence[Mark]
 ) -> Drawing:
     rows = final_rows(evidence, series)
+    figure = replace(figure, value=_reaching(figure.value, rows))
     places = list(dict.fromkeys(each.x for each in series))
     numbers = sorted(place for place in places if isinstance(place, int | float))
     numeric = len(numbers) == len(places)
@@ -154,6 +156,7 @@ def _dots(
     name: str, figure: SeriesFigure, evidence: "Evidence", series: Sequence[Series], marks: Sequence[Mark]
 ) -> Drawing:
     rows = final_rows(evidence, series)
+    figure = replace(figure, value=_reaching(figure.value, rows))
     for row in rows:
         row["y"] = in_lines(str(row["y"]))
         row["place"] = f"{row['name']}, {row['arm']}"
@@ -326,6 +329,17 @@ def _in_panels(chart: Any, panels: Sequence[str], columns: int) -> alt.TopLevelM
     if len(panels) < 2 and not any(panels):
         return chart
     return chart.facet(facet("panel", panels), columns=columns)
+
+
+def _reaching(axis: Axis, rows: Sequence[Mapping[str, Any]]) -> Axis:
+    """The axis, longer where a point or an interval lies beyond its ends: it would be drawn beside the chart."""
+    if not axis.ends:
+        return axis
+    low, high = axis.ends
+    found = [row[name] for row in rows for name in ("value", "low", "high") if row.get(name) is not None]
+    least, most = min([low, *found]), max([high, *found])
+    return replace(axis, ends=(math.floor(least * 10) / 10 if least < low else low,
+                               math.ceil(most * 10) / 10 if most > high else high))  # fmt: skip
 
 
 def _axis(kind: type[alt.Y], axis: Axis) -> alt.Y:

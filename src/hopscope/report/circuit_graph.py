@@ -15,11 +15,13 @@ from hopscope.report.circuit_layout import (
     layout,
     tag_width,
 )
+from hopscope.report.circuit_table import circuit_csv
 from hopscope.report.circuit_words import head_name, path_words, symbol
 from hopscope.report.circuits import CircuitPath, CircuitView
 from hopscope.report.drawing import Say, draw_once, png_of
 from hopscope.report.svg import FONT, box, escaped, line, lowered, number, stroke, text, text_width
-from hopscope.report.theme import CATEGORY, INK, QUIET_INK
+from hopscope.report.theme import CATEGORY, INK, LIGHT, QUIET_INK
+from hopscope.runs.files import is_file, write_atomic
 
 THINNEST, THICKEST = 1.4, 9.0
 """Width of an edge without attention, and of one with all of it."""
@@ -35,7 +37,10 @@ _ROOT = {
     "font-size": "11.5",
     "fill": INK,
 }
-_POSITION, _NOTHING, _FAINT = QUIET_INK, "#8a94a0", "#d5dae0"
+_POSITION, _NOTHING, _STREAM, _PAPER = QUIET_INK, LIGHT["idle"], LIGHT["stream"], LIGHT["paper"]
+_ORDER = {"value": 0, "elimination": 0, "recall": 1, "x": 0, "y": 1}
+"""Names without a number, with their place among those with one: skills in the order of charts, and tokens."""
+
 _DASH = 9.0
 _LOOSE_WORDS = {
     "mean_map": "reads fixed positions, no role",
@@ -56,16 +61,21 @@ def symbol_colour(name: str) -> str:
     index = _index(name)
     if index is not None:
         return CATEGORY[index % 6]
-    return _POSITION if name == "position" else _NOTHING
+    return _POSITION if _is_position(name) else _NOTHING
 
 
 def _index(name: str) -> int | None:
     """Number of steps from the chain's start to a symbol: k of x_k; `None` for other names."""
-    if name == "value":
-        return 0
+    if name in _ORDER:
+        return _ORDER[name]
     # Records name a symbol `x_2`, and curves `x₂`: the normal form has its index as a digit.
     found = re.fullmatch(r"(?:[A-Za-z]+_?|name |D = )(\d+)", unicodedata.normalize("NFKC", name))
     return int(found[1]) if found else None
+
+
+def _is_position(name: str) -> bool:
+    """Whether a position code is carried, or that of tokens of one kind, such as `y position`."""
+    return name == "position" or name.endswith(" position")
 
 
 def path_colour(path: CircuitPath) -> str:
@@ -119,7 +129,9 @@ def circuit_svg(view: CircuitView, *, heading: str = "", paper: str = "none") ->
 def write_circuit_picture(
     view: CircuitView, folder: Path, name: str, say: Say | None = None
 ) -> tuple[Path, Path]:
-    """Write the graph of a circuit as ``<name>.svg`` and ``<name>.png``; the same view gives the same bytes.
+    """Write the graph of a circuit as ``<name>.svg`` and ``<name>.png``, and its paths as ``<name>.csv``.
+
+    The same view gives the same bytes.
 
     Args:
         view: the circuit.
@@ -129,9 +141,15 @@ def write_circuit_picture(
 
     Returns:
         The paths of the SVG and of the PNG.
+
+    Raises:
+        UserError: a file cannot be written.
     """
+    data, table = folder / f"{name}.csv", circuit_csv(view).encode()
+    if not is_file(data) or data.read_bytes() != table:
+        write_atomic(data, table)
     heading = f"member {view.member}, seed {view.seed}, step {view.checkpoint:,}"
-    svg = circuit_svg(view, heading=heading, paper="#ffffff")
+    svg = circuit_svg(view, heading=heading, paper=_PAPER)
     return draw_once(folder / name, svg, lambda: (svg, png_of(svg)), say)
 
 
@@ -151,12 +169,12 @@ def _background(view: CircuitView, graph: Layout) -> Iterable[str]:
         if band.layer % 2 == 0:
             yield box(4.0, band.top, right - 4.0, tall, fill=INK, opacity=0.045)
         y = (band.top + band.bottom) / 2 + 4.0
-        yield text(10.0, y, f"layer {band.layer}", fill=QUIET_INK if band.used else "#8a94a0", size=11)
+        yield text(10.0, y, f"layer {band.layer}", fill=INK if band.used else QUIET_INK, size=11)
     bottom, top = graph.bands[0].bottom, graph.bands[-1].top
     held = _held(view)
     for role, x in graph.columns.items():
         end = top - 12.0 if role in graph.readouts else top
-        yield line((x, bottom + 6.0), (x, end), stroke=_FAINT, width=2.0)
+        yield line((x, bottom + 6.0), (x, end), stroke=_STREAM, width=2.0)
         yield text(x, bottom + 21.0, role, weight=600, anchor="middle")
         yield text(x, bottom + 36.0, held.get(role, ""), fill=QUIET_INK, anchor="middle")
         if role in graph.readouts:
@@ -186,7 +204,7 @@ def _line(edge: Edge, attention: float) -> str:
     way, read = _way(edge), edge.read
     width = edge_width(attention, read.share)
     share = f' data-share="{number(read.share)}"'
-    parts = [stroke(way, "#ffffff", width + CASING, f' class="casing"{share}')]
+    parts = [stroke(way, _PAPER, width + CASING, f' class="casing"{share}')]
     for colour, dash in _lanes(edge.shown.brings):
         parts.append(stroke(way, colour, width, f' class="lane"{share}{dash}'))
     x, y = edge.start
@@ -218,7 +236,7 @@ def _lanes(brings: Sequence[str]) -> list[tuple[str, str]]:
     if not brings:
         return [(_NOTHING, ' stroke-dasharray="6 4"')]
     if len(brings) == 1:
-        return [(symbol_colour(brings[0]), ' stroke-dasharray="2 3"' if brings[0] == "position" else "")]
+        return [(symbol_colour(brings[0]), ' stroke-dasharray="2 3"' if _is_position(brings[0]) else "")]
     dash = f' stroke-dasharray="{number(_DASH)} {number(_DASH * (len(brings) - 1))}"'
     return [
         (symbol_colour(name), f'{dash} stroke-dashoffset="{number(-_DASH * at)}"')
@@ -233,7 +251,7 @@ def _node(middle: Point, width: float) -> str:
 def _tag(edge: Edge) -> str:
     path, width, x, y = edge.shown, tag_width(edge.shown), edge.tag, edge.lane
     left, top = x - width / 2, y - TAG_HEIGHT / 2
-    frame = box(left, top, width, TAG_HEIGHT, fill="#ffffff", rounded=8.5, stroke=path_colour(path))
+    frame = box(left, top, width, TAG_HEIGHT, fill=_PAPER, rounded=8.5, stroke=path_colour(path))
     mark = _loose_mark(left + 10.5, y, edge.read.rule) if edge.loose else ""
     x = x + MARK_WIDTH / 2 if edge.loose else x
     carried = f'<tspan dx="4">{lowered(carried_signs(path))}</tspan>' if path.brings else ""

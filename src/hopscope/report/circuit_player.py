@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from hopscope.report.circuit_graph import CASING, THICKEST, THINNEST, circuit_svg
 from hopscope.report.circuit_layout import graph_width
+from hopscope.report.circuit_table import circuit_csv, path_row
 from hopscope.report.circuit_timeline import timeline_places, timeline_svg
 from hopscope.report.circuit_words import (
     carries_words,
@@ -17,7 +18,6 @@ from hopscope.report.circuit_words import (
     reads_words,
     symbol,
     title_words,
-    use_sign,
     use_words,
 )
 from hopscope.report.circuits import (
@@ -27,6 +27,7 @@ from hopscope.report.circuits import (
     Target,
     Token,
 )
+from hopscope.report.theme import themed_svg
 from hopscope.words import counted
 
 _MOST_USES = 4
@@ -51,8 +52,8 @@ def shown_circuit(view: CircuitView) -> dict[str, Any]:
     return {
         "found": _found(view),
         # Both drawings escape the words in them; that is what makes them markup.
-        "graph": Markup(circuit_svg(view)),
-        "timeline": Markup(timeline_svg(view)),
+        "graph": Markup(themed_svg(circuit_svg(view))),
+        "timeline": Markup(themed_svg(timeline_svg(view))),
         "least_width": round(_LEAST_SCALE * width),
         "is_wide": width > _WIDE,
         "rows": list(map(_row, view.paths)),
@@ -62,16 +63,8 @@ def shown_circuit(view: CircuitView) -> dict[str, Any]:
 
 
 def _row(path: ListedPath) -> dict[str, Any]:
-    uses = list(dict.fromkeys(map(use_sign, path.composition)))
-    return {
-        "head": head_name(path),
-        "query": path.query_role,
-        "reads": reads_words(path),
-        "carries": ", ".join(map(symbol, path.brings)) or "–",
-        "attention": path.mean_attention,
-        "uses": ", ".join(uses[:_MOST_USES]) or "–",
-        "removed": path.loss_if_removed,
-    }
+    row = path_row(path)
+    return {**row, "uses": ", ".join(row["uses"][:_MOST_USES]) or "–"}
 
 
 def _found(view: CircuitView) -> str:
@@ -110,6 +103,8 @@ def _undrawn(view: CircuitView) -> str:
 
 def _data(view: CircuitView) -> dict[str, Any]:
     return {
+        "file": f"circuit-{view.member}",
+        "csv": circuit_csv(view),
         "checkpoints": view.checkpoints,
         "shown": view.shown,
         "places": [round(place, 2) for place in timeline_places(view)],

@@ -7,7 +7,7 @@ from hopscope.report.circuit_graph import path_colour, symbol_colour
 from hopscope.report.circuit_words import head_name, symbol
 from hopscope.report.circuits import CircuitView
 from hopscope.report.svg import FONT, escaped, line, number, stroke, text, text_width
-from hopscope.report.theme import INK, QUIET_INK
+from hopscope.report.theme import INK, LIGHT, QUIET_INK
 
 _WIDTH, _LEFT, _RIGHT = 500.0, 38.0, 12.0
 _LOSS = (30.0, 128.0)
@@ -20,7 +20,7 @@ _ROOT = {
     "font-family": FONT,
     "font-size": "11",
 }
-_GRID, _AXIS = "#dde1e6", "#9aa5b1"
+_GRID, _AXIS, _PAPER = LIGHT["grid"], LIGHT["axis"], LIGHT["paper"]
 _DASHES = ("", "7 3", "2 3", "9 3 2 3")
 
 
@@ -98,8 +98,8 @@ def _plateau(view: CircuitView, most: float) -> Iterable[str]:
     y = _height(view.plateau, _LOSS, most)
     yield line((_LEFT, y), (_WIDTH - _RIGHT, y), stroke=QUIET_INK, dash="4 4")
     words = f"plateau {view.plateau:.4g}: attention by position alone"
-    # A white rim keeps the words readable where a curve passes behind them.
-    yield '<g paint-order="stroke" stroke="#ffffff" stroke-width="3" stroke-linejoin="round">'
+    # A rim of paper keeps the words readable where a curve passes behind them.
+    yield f'<g paint-order="stroke" stroke="{_PAPER}" stroke-width="3" stroke-linejoin="round">'
     yield text(_WIDTH - _RIGHT - 6.0, y - 4.0, words, fill=QUIET_INK, size=10, anchor="end")
     yield "</g>"
 

@@ -32,6 +32,11 @@ def head_name(path: ListedPath) -> str:
     return f"{path.layer}.{path.head}"
 
 
+def carries_signs(path: ListedPath) -> str:
+    """What a path brings, in a row; a dash for nothing."""
+    return ", ".join(map(symbol, path.brings)) or "–"
+
+
 def rule_words(rule: str) -> str:
     """A rule with one target in words."""
     hops = re.fullmatch(r"hop_(\d+)", rule)

@@ -21,6 +21,9 @@ Share = Annotated[float, Field(ge=0.0, le=1.0001)]
 
 Loss = Annotated[float, Field(ge=0.0)]
 
+PUBLISHED = r"^(fig-[A-Za-z0-9-]+)?$"
+"""What a source calls one of its figures; empty for none."""
+
 UNNAMED = ("any", "all", "itself")
 """Targets that are no role."""
 
@@ -296,9 +299,17 @@ class CircuitBlock(Config):
     Attributes:
         circuits: what can be chosen.
         title, caption: words around it.
+        published: what the study's source calls the figure that these answer, such as `fig-5`.
     """
 
     kind: Literal["circuit"]
     title: str = ""
     caption: str = ""
     circuits: list[NamedCircuit] = Field(min_length=1)
+    published: str = Field("", pattern=PUBLISHED)
+
+    @property
+    def first(self) -> int:
+        """Number of the circuit that is shown first: of those that were read, the first with most paths."""
+        read = [at for at, each in enumerate(self.circuits) if each.view.verdict == "read"]
+        return max(read, key=lambda at: (len(self.circuits[at].view.paths), -at), default=0)

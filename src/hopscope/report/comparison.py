@@ -1,7 +1,5 @@
 """What stands first on a page of several runs: their claims side by side, their curves in one chart, what differs."""
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +7,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from hopscope.report.curves import loss_curves
 from hopscope.report.record import RunRecord
-from hopscope.report.theme import with_theme
 from hopscope.report.verdicts import VerdictRow
 from hopscope.runs import Evidence, RunFolder
 from hopscope.runs.files import is_file
@@ -125,27 +123,7 @@ def _curves(names: Sequence[str], records: Sequence[RunRecord]) -> dict[str, Any
         rows = [row for row in rows if row["configuration"] or row["run"] not in several]
     if not rows:
         return None
-    text = io.StringIO()
-    writer = csv.DictWriter(text, ["run", "configuration", "step", _METRIC], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    parse = {"run": "string", "configuration": "string", "step": "number", _METRIC: "number"}
-    return with_theme({
-        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "data": {"values": text.getvalue(), "format": {"type": "csv", "parse": parse}},
-        "width": 640, "height": 320,
-        "mark": {"type": "line"},
-        "encoding": {
-            "x": {"field": "step", "type": "quantitative", "title": "training step", "axis": {"format": "~s"}},
-            "y": {"field": _METRIC, "type": "quantitative", "title": "held-out loss, mean over seeds",
-                  "scale": {"zero": False}},
-            "color": {"field": "run", "type": "nominal", "sort": None, "scale": {"domain": list(names)},
-                      "legend": {"title": None, "orient": "top", "labelLimit": 0}},
-            "detail": [{"field": "configuration", "type": "nominal"}],
-            "tooltip": [{"field": name, "type": "nominal"} for name in ("run", "configuration")]
-            + [{"field": name, "type": "quantitative"} for name in ("step", _METRIC)],
-        },
-    })  # fmt: skip
+    return loss_curves(rows, "run", names, "configuration", what="held-out loss, mean over seeds")
 
 
 def _rows(name: str, record: RunRecord) -> Iterator[dict[str, Any]]:

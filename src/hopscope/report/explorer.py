@@ -229,7 +229,8 @@ def explorer_payload(run: Path, block: ExplorerBlock, members: Sequence[int] = (
 def _words(held: Sequence[_Held], models: int) -> str:
     """What is on the page, in a sentence."""
     checkpoints = ", ".join(f"{len(each.steps)} of {each.model.name}" for each in held if len(each.steps) > 1)
-    more = f": {checkpoints}; of the others the last" if checkpoints else "; of each the last"
+    rest = "; of the others the last" if any(len(each.steps) == 1 for each in held) else ""
+    more = f": {checkpoints}{rest}" if checkpoints else "; of each the last"
     return f"Here are {len(held)} of {models} models, with their checkpoints{more}."
 
 

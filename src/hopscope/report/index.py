@@ -7,8 +7,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from hopscope.report.environment import asset, environment
+from hopscope.report.policy import content_security_policy
 from hopscope.runs import proofs
 from hopscope.runs.files import is_file, write_atomic
+from hopscope.words import counted
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,9 @@ def build_index(rows: Sequence[IndexRow], to: Path) -> None:
         .render(
             rows=[(row, _link(row.path / "report.html", to)) for row in ordered],
             slugs=_SLUGS,
+            title=f"Hopscope: {counted(len(ordered), 'run')}",
             style=asset("style.css"),
+            policy=content_security_policy([]),
         )
     )
     write_atomic(to, proofs.proven(page))

@@ -80,7 +80,10 @@ def _view(record: RunRecord, anchor: str, explore: tuple[int, ...]) -> RunView:
         prose=prose,
         verdicts=verdict_rows(record, prose),
         counts=verdict_counts(record),
-        figures={block.name: inline_figure(record.path / "figures", block.name) for block in blocks},
+        figures={
+            block.name: record.drawn.get(block.name) or inline_figure(record.path / "figures", block.name)
+            for block in blocks
+        },
         published={block.name: block.published for block in blocks if block.published},
         settings=list(flatten(record.config.config)),
         explore=explore,
@@ -101,7 +104,7 @@ def _render(views: list[RunView]) -> str:
             comparison=comparison,
             title=_title(views),
             style=Markup("\n").join([Markup(style_sheet()), *map(asset, _styles(views))]),
-            colours=variables() if drawn else {},
+            colours=variables() if drawn or "circuit" in _kinds(views) else {},
             scripts=scripts,
             policy=content_security_policy(scripts),
             command=shlex.join(["hopscope", "report", *sources]),

@@ -11,10 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 from hopscope.claims import JudgedClaim, Ledger
 from hopscope.config import Config
 from hopscope.errors import UserError
-from hopscope.report.circuits import CircuitBlock
+from hopscope.report.circuits import PUBLISHED, CircuitBlock
 from hopscope.report.explorer import ExplorerBlock
-from hopscope.runs import is_slim
+from hopscope.report.unfinished import is_unfinished, unfinished_story
+from hopscope.runs import RunFolder, is_slim
 from hopscope.runs.files import is_file, read_json
+from hopscope.runs.hashing import check_schema
 
 Cell = str | int | float | None
 
@@ -73,7 +75,7 @@ class FigureBlock(Config):
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
     caption: str = ""
     alt: str
-    published: str = Field("", pattern=r"^(fig-[A-Za-z0-9-]+)?$")
+    published: str = Field("", pattern=PUBLISHED)
 
 
 class TableBlock(Config):
@@ -263,6 +265,7 @@ class RunRecord(Config):
         path: the run folder.
         slim: whether the folder has no units: no checkpoints, attention maps and analyses.
         config, story, claims: the files of these names.
+        drawn: specifications of figures that the page itself draws, by name; the others are files of the run.
     """
 
     path: Path
@@ -270,18 +273,25 @@ class RunRecord(Config):
     config: RunConfig
     story: Story
     claims: list[JudgedClaim]
+    drawn: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
 def read_run(path: Path) -> RunRecord:
-    """Read and check config.json, story.json and claims.json of a run folder.
+    """Read and check config.json, story.json and claims.json of a run folder; of an unfinished run, what there is.
 
     Raises:
-        UserError: a file is missing, is no JSON, or has other fields than the documentation says.
+        UserError: a file is missing, is no JSON, was made by a newer Hopscope, or has other fields than the
+            documentation says.
     """
+    config = _read(path / "config.json", TypeAdapter(RunConfig))
+    if is_unfinished(path):
+        story, drawn = unfinished_story(RunFolder.open(path))
+        told = Story.model_validate(story)
+        return RunRecord(path=path, slim=False, config=config, story=told, claims=[], drawn=drawn)
     return RunRecord(
         path=path,
         slim=is_slim(path),
-        config=_read(path / "config.json", TypeAdapter(RunConfig)),
+        config=config,
         story=_read(path / "story.json", TypeAdapter(Story)),
         claims=list(read_ledger(path)),
     )
@@ -304,7 +314,10 @@ def read_ledger(run_path: Path) -> Ledger:
 
 
 def _read(path: Path, shape: TypeAdapter[_T]) -> _T:
-    value = read_json(path, "run the study to its end (the same command goes on), or name another run folder")
+    remedy = "run the study to its end (the same command goes on), or name another run folder"
+    value = read_json(path, remedy)
+    if isinstance(value, dict) and isinstance(value.get("schema_version"), int):
+        check_schema(path, value, remedy)
     try:
         return shape.validate_python(value)
     except ValidationError as error:

@@ -5,6 +5,7 @@ from typing import Any
 
 from hopscope.report.circuit_graph import circuit_svg
 from hopscope.report.circuits import UNNAMED, CircuitView, ListedPath
+from hopscope.report.theme import LIGHT
 
 
 def graph_of(record: Mapping[str, Any]) -> str:
@@ -39,7 +40,7 @@ def graph_of(record: Mapping[str, Any]) -> str:
             "maps": None,
         }
     )
-    return circuit_svg(view, paper="#ffffff")
+    return circuit_svg(view, paper=LIGHT["paper"])
 
 
 def _named(path: ListedPath) -> list[str]:

@@ -7,6 +7,7 @@ Files are drawn in the light colours.  The page draws the same charts in CSS var
 so a chart follows the reader's theme, and paper, without being drawn again.
 """
 
+import re
 from typing import Any
 
 CATEGORY = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#6b6b6b", "#000000")
@@ -28,6 +29,9 @@ LIGHT = {
     "axis": "#9aa5b1",
     "frame": "#cbd2d9",
     "wash": "#eceff2",
+    "idle": "#8a94a0",
+    "stream": "#d5dae0",
+    "ramp": "#08306b",
     **{f"series-{place}": colour for place, colour in enumerate(CATEGORY, start=1)},
 }
 """Colour of each role in a chart, on light ground and in files."""
@@ -40,6 +44,9 @@ DARK = {
     "axis": "#5b6672",
     "frame": "#3a434e",
     "wash": "#2a313a",
+    "idle": "#7b8794",
+    "stream": "#3d4753",
+    "ramp": "#a9dcff",
     **{f"series-{place}": colour for place, colour in enumerate(CATEGORY_DARK, start=1)},
 }
 """The same on dark ground."""
@@ -71,7 +78,7 @@ def chart_config() -> dict[str, Any]:
             "titlePadding": 8,
         },
         "axisQuantitative": {"tickCount": 8},
-        "legend": {**text, "symbolStrokeWidth": 2.5},
+        "legend": {**text, "symbolStrokeWidth": 2.5, "symbolBaseFillColor": LIGHT["quiet"]},
         "header": {**text},
         "title": {
             "color": LIGHT["ink"],
@@ -109,10 +116,25 @@ def variables() -> dict[str, str]:
     return {colour: f"var(--chart-{role})" for colour, role in roles.items()}
 
 
-# Grey paper has no colours: lines of a colour have a dash of their own there.
+def themed_svg(svg: str) -> str:
+    """A drawing of ours as the page shows it: every colour that is a role is the CSS variable of that role."""
+    known = variables()
+    return re.sub(
+        r'\b(fill|stroke)="(#[0-9a-f]{6})"',
+        lambda found: f'{found[1]}="{known.get(found[2], found[2])}"',
+        svg,
+    )
+
+
+# Grey paper and grey screens have no colours: lines of a colour have a dash of their own there.  Marks that are filled
+# are told apart by their shape.
 _DASHES = ("7 3", "2 2", "9 3 2 3", "5 2 1 2 1 2", "12 4", "4 4")
+_LINES = (
+    "@media print, (monochrome) "
+    '{{ .chart path:not([fill^=var])[stroke="var(--chart-series-{place})"] {{ {dash} }} }}'
+)
 _ON_PAPER = "\n".join(
-    f'@media print {{ .chart path[stroke="var(--chart-series-{place})"] {{ stroke-dasharray: {dash}; }} }}'
+    _LINES.format(place=place, dash=f"stroke-dasharray: {dash};")
     for place, dash in enumerate(_DASHES, start=2)
 )
 

@@ -235,6 +235,14 @@ def _as_text(words: str) -> str:
     return _SPECIAL.sub(r"\\\1", words)
 
 
+_ONE = {
+    "reproduced": "This run reproduces its one claim.",
+    "refuted": "This run refutes its one claim.",
+    "inconclusive": "This run leaves its one claim inconclusive{}.",
+    "not run": "This run does not judge its one claim.",
+}
+
+
 def claims_sentence(claims: Iterable[ClaimFacts]) -> str:
     """One sentence: how many claims came out how, and where those that are undecided point."""
     every = list(claims)
@@ -252,7 +260,9 @@ def claims_sentence(claims: Iterable[ClaimFacts]) -> str:
     ]
     if not every:
         return "The study makes no claims."
-    return f"Of {len(every)} claim{'s' * (len(every) > 1)}, this run {_and(filter(None, parts))}."
+    if len(every) == 1:
+        return _ONE[every[0].verdict].format(f" ({so_far.removeprefix('1 ')} so far)" if so_far else "")
+    return f"Of {len(every)} claims, this run {_and(filter(None, parts))}."
 
 
 def _and(parts: Iterable[str]) -> str:

@@ -27,10 +27,11 @@ def waiting(
     def drawn(evidence: "Evidence") -> tuple[Any, list[dict[str, Any]]]:
         import altair as alt
 
-        from hopscope.figures.marks import table
+        from hopscope.figures.marks import apart, facet, table
+        from hopscope.figures.rows import WIDTH
 
         end = evidence.config["training"]["steps"]
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"panel": panel, "way": name, "step": step, "share": share}
             for panel, lines in times(evidence).items()
             for name, found in lines.items()
@@ -42,18 +43,12 @@ def waiting(
             .encode(
                 x=alt.X("step:Q", title="training step", scale=alt.Scale(domain=[0, end])),
                 y=alt.Y("share:Q", title="seeds that still wait", scale=alt.Scale(domain=[0, 1])),
-                color=alt.Color(
-                    "way:N",
-                    title=None,
-                    sort=None,
-                    scale=alt.Scale(scheme="category20"),
-                    legend=alt.Legend(labelLimit=300, symbolLimit=0),
-                ),
-                row=alt.Row("panel:N", title=None),
+                **apart("way", list(dict.fromkeys(row["way"] for row in rows)), "strokeDash"),
             )
-            .properties(width=420, height=180)
+            .properties(width=WIDTH, height=180)
         )
-        return picture, rows
+        panels = list(dict.fromkeys(row["panel"] for row in rows))
+        return (picture.facet(facet("panel", panels), columns=1) if len(panels) > 1 else picture), rows
 
     return chart("waiting", drawn, CAPTION.format(what=what), "Steps down from one, a line for each name.")
 

@@ -29,6 +29,9 @@ def test_heads_are_ranked_by_what_they_pay_above_a_uniform_one():
     assert sorted(ranked(found)) == [(layer, head) for layer in range(2) for head in range(3)]
     with pytest.raises(UserError, match="'nose'"):
         ranked(found, "nose")
+    # Where the name that is asked for is the last token but one, reading it is reading the token before.
+    found["query:again"] = found["query:previous"]
+    assert ranked(found)[:3] == [(1, 2), (1, 0), (0, 1)] and ranked(found, "query:again")[0] == (0, 0)
 
 
 def test_sizes():

@@ -17,7 +17,7 @@ from scipy.stats import binomtest
 
 from hopscope.errors import UserError
 from hopscope.language.inspect import tasks
-from hopscope.language.inspect.evaluation import Watch
+from hopscope.language.inspect.evaluation import Watch, evaluate
 from hopscope.language.inspect.pretrained import Choice, PretrainedModel, Wanted
 from hopscope.language.inspect.tasks import TASKS, NoReplyError, by_first_token
 from hopscope.language.questions.answers import rows, tallies
@@ -51,8 +51,6 @@ def test_a_pretrained_folder_answers_with_a_progress_and_an_estimate(folder, tmp
     monkeypatch.setattr(tasks, "RETRIES", 0)
     said = []
     one = question_set(formulations=("equations",), **SMALL)
-    from hopscope.language.inspect import evaluate
-
     (log,) = evaluate([f"hopscope/{folder}"], [one], log_dir=tmp_path, temperature=0.0, timeout=1,
                       watch=Watch(say=said.append))  # fmt: skip
     assert {row.answer for row in rows(log)} == {"0"}
@@ -109,6 +107,23 @@ def test_what_cannot_be_chosen_or_answered_is_said_in_one_line(folder, tmp_path)
     assert "\n" not in str(raised.value)
     (log,) = ask([f"hopscope/{bare}"], ["equations"], log_dir=tmp_path / "chosen", measure="choice", **SMALL)
     assert len(rows(log)) == 7
+
+
+def test_precision_is_that_of_models_of_this_process(folder, tmp_path):
+    import torch
+
+    assert next(PretrainedModel(str(folder), "bfloat16")._decoder._model.parameters()).dtype == torch.bfloat16
+    assert next(PretrainedModel(str(folder))._decoder._model.parameters()).dtype == torch.float32
+    with pytest.raises(UserError, match="precision: expected float32 or bfloat16, found 'int3'; take one"):
+        PretrainedModel(str(folder), "int3")
+    one = question_set(formulations=("equations",), measure="choice", **SMALL)
+    (log,) = evaluate([f"hopscope/{folder}"], [one], log_dir=tmp_path / "short", precision="bfloat16")
+    assert log.eval.model_args == {"precision": "bfloat16"} and len(rows(log)) == 7
+    (log,) = evaluate([f"hopscope/{folder}"], [one], log_dir=tmp_path / "long")
+    assert log.eval.model_args == {}
+    own = build_own(tmp_path / "own", {"0": 1.0})
+    with pytest.raises(UserError, match="expected no model arguments, found precision"):
+        evaluate([f"hopscope/{own}"], [one], log_dir=tmp_path / "own-logs", precision="bfloat16")
 
 
 def output(*tokens):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hopscope.language.questions.prompts import putter
+from hopscope.language.questions.prompts import as_it_is, placer, putter
 from hopscope.language.questions.sets import QuestionSet
 from hopscope.tasks.text import FORMULATIONS, TextConfig, question
 
@@ -68,3 +68,38 @@ def test_filler_and_repeats():
     completed = putter(CONFIG, 7, filler=3, repeats=2, complete=True)(ASKED)
     facts = ASKED.prompt.rsplit("\n", 1)[0]
     assert completed.startswith(f"{facts}\n\n{facts}\n. . .\n") and completed.endswith(" =")
+
+
+@pytest.mark.parametrize("formulation", FORMULATIONS)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"complete": True},
+        {"repeats": 3, "filler": 2},
+        {"repeats": 2, "few_shot": 1, "filler": 5, "complete": True},
+        {"few_shot": 2},
+    ],
+)
+def test_a_placed_question_says_where_its_parts_stand(formulation, changes):
+    config = TextConfig(formulation=formulation)
+    one = question(config, 3, 7)
+    placed = placer(config, 7, **changes)(one)
+    assert placed.text == putter(config, 7, **changes)(one)
+    assert len(placed.tellings) == changes.get("repeats", 1)
+    mentions = [mention for fact in one.structure.facts for mention in (*fact.given, fact.found)]
+    for start in placed.tellings:
+        for mention in mentions:
+            written = one.prompt[mention.start : mention.end]
+            assert placed.text[start + mention.start : start + mention.end] == written
+    # The last telling is the question's own, behind all examples.
+    facts = one.prompt.rsplit("\n", 1)[0]
+    assert placed.text.rfind(facts) == placed.tellings[-1]
+    named = [(mention.symbol, placed.text[mention.start : mention.end]) for mention in placed.query]
+    assert named == [(m.symbol, one.prompt[m.start : m.end]) for m in one.structure.query]
+    assert all(mention.start > placed.tellings[-1] + len(facts) for mention in placed.query)
+    assert placed.joiner == ("\n" if changes == {"few_shot": 2} else " ")
+
+
+def test_a_question_as_it_is():
+    assert as_it_is(ASKED) == placer(CONFIG, 7)(ASKED)

@@ -56,6 +56,10 @@ def judge(costs: Sequence[Cost], pretrained: bool, *, here: bool = False) -> Jud
     k = max(cost.k for cost in costs)
     of_size = sorted((cost for cost in costs if cost.k == k), key=lambda cost: cost.depth)
     able = [cost for cost in of_size if _low(cost.clean) > cost.guess]
+    if all(cost.clean.interval is None for cost in of_size):
+        return not_run(
+            "a single question says nothing about what the model can do; mark more passages of one depth"
+        )
     if not able:
         told = ", ".join(
             f"{cost.clean.value:.2f} at depth {cost.depth} (guess {cost.guess:.2f})" for cost in of_size

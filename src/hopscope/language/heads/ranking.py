@@ -31,8 +31,8 @@ def ranked(scores: Mapping[str, Scores], target: str = ANY_TARGET) -> list[Head]
 
     Args:
         scores: of every target.
-        target: one of them, or `ANY_TARGET` for the largest lift over all targets but the `previous` tokens: reading
-            the token before is what many heads do whatever the text says.
+        target: one of them, or `ANY_TARGET` for the largest lift over all targets but the `previous` tokens, whatever
+            they are called: reading the token before is what many heads do whatever the text says.
 
     Raises:
         UserError: there is no such target.
@@ -44,13 +44,19 @@ def ranked(scores: Mapping[str, Scores], target: str = ANY_TARGET) -> list[Head]
 
 def compared(scores: Mapping[str, Scores], target: str = ANY_TARGET) -> list[str]:
     """Targets by which heads are ranked; arguments and errors as in `ranked`."""
-    several = [name for name, one in scores.items() if not name.endswith(":previous") and one.floor < 1]
+    several = [name for name, one in scores.items() if one.floor < 1 and not _before(scores, name)]
     names = several if target == ANY_TARGET else [target]
     if not names or any(name not in scores for name in names):
         raise UserError(
             f"rank: expected {ANY_TARGET} or one of {', '.join(scores)}, found {target!r}; take one of them"
         )
     return names
+
+
+def _before(scores: Mapping[str, Scores], name: str) -> bool:
+    """Whether a target is the token before its row; of "b =" the name that is asked for is that too."""
+    previous = scores.get(f"{name.partition(':')[0]}:previous")
+    return previous is not None and np.array_equal(scores[name].mean, previous.mean)
 
 
 def lift(scores: Scores) -> NDArray[np.float64]:

@@ -6,22 +6,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ValidationError
 
 from hopscope import __version__
-from hopscope.config import Config, validation_line
+from hopscope.config import validation_line
 from hopscope.errors import UserError
-from hopscope.language.heads.answers import EXAMPLES, Kept, Method
+from hopscope.language.heads.answers import EXAMPLES, Kept
 from hopscope.language.heads.attention import Scores, measure
 from hopscope.language.heads.claim import judged
+from hopscope.language.heads.config import BEST, HeadsConfig
 from hopscope.language.heads.cost import Cost, costs
 from hopscope.language.heads.model import Attentive, load
 from hopscope.language.heads.passages import read_passages
-from hopscope.language.heads.ranking import ANY_TARGET, compared, lift, ranked, sizes
-from hopscope.language.heads.tokens import Reader
+from hopscope.language.heads.ranking import compared, lift, ranked, sizes
+from hopscope.language.heads.settings import Tried, best, tried
+from hopscope.language.heads.tokens import Reader, Tokenized
 from hopscope.language.questions.sets import FREE_DEPTH
 from hopscope.runs.hashing import content_hash
-from hopscope.tasks.text import Question, TextConfig, questions, space
+from hopscope.tasks.text import Question, questions, space
 from hopscope.tasks.text.config import Formulation
 
 SHOWN: Final = 10
@@ -30,52 +32,9 @@ SHOWN: Final = 10
 Progress = Callable[[str], None]
 
 
-class HeadsConfig(Config):
-    """What is asked of the heads of a model.
-
-    Attributes:
-        formulation: of the questions; None for passages.
-        depth: D of the questions on which heads are found; where the formulation has other depths, 1 … D are all
-            answered without the heads.  None stands for the formulation's own.
-        chains: N.
-        count: questions on which heads are found, and as many others on which they are taken out, of each depth.
-        seed: of the questions and of the random heads.
-        chat: whether prompts go through the tokenizer's chat template.
-        method: what stands in a head's place.
-        rank: target by which heads are ranked, or "any".
-        top: how many heads are taken out at once; empty for 1, 2, 4, 8, at most one of eight.
-        draws: sets of random heads that the top ones are compared with.
-    """
-
-    formulation: Formulation | None = None
-    depth: int | None = None
-    chains: int = 4
-    count: int = Field(default=64, ge=2)
-    seed: int = Field(default=0, ge=0, lt=1 << 63)
-    chat: bool = False
-    method: Method = "mean"
-    rank: str = ANY_TARGET
-    top: tuple[int, ...] = ()
-    draws: int = Field(default=8, ge=1)
-
-    @model_validator(mode="after")
-    def _questions_exist(self) -> "HeadsConfig":
-        if self.formulation is not None:
-            self.text()
-        return self
-
-    def text(self, depth: int | None = None) -> TextConfig:
-        """The questions of a depth; of the configuration's own without one."""
-        assert self.formulation is not None, "passages are not drawn"
-        try:
-            return TextConfig(formulation=self.formulation, depth=depth or self.depth, chains=self.chains)
-        except ValidationError as error:
-            raise ValueError(validation_line(error)) from None
-
-
 def score(
     model: str | Path | Attentive,
-    formulation: Formulation | None = None,
+    formulation: Formulation | Literal["best"] | None = None,
     *,
     passages: Path | None = None,
     pretrained: bool | None = None,
@@ -89,7 +48,8 @@ def score(
 
     Args:
         model: a folder that `save_pretrained` wrote, a name on the hub, or a model that is already loaded.
-        formulation: of the questions; one of `hopscope.tasks.text.FORMULATIONS`.
+        formulation: of the questions; one of `hopscope.tasks.text.FORMULATIONS`, or `best`
+            (`hopscope.language.heads.settings`).
         passages: in place of a formulation, a file of marked text.
         pretrained: whether the model was trained on text of the world (only then can S2 be settled); None: if its name
             is no folder.
@@ -111,32 +71,42 @@ def score(
         raise UserError(f"{validation_line(error)}; see docs/heads.md") from None
     if (formulation is None) == (passages is None):
         raise UserError("questions: expected either a formulation or a passage, found both or none; give one")
-    if passages is None:
-        found_on, asked = _drawn(config)
-    else:  # the same for both: there are no others
-        found_on = read_passages(passages)
-        asked = {found_on[0].depth: found_on}
-    kept = Kept(keep and keep / f"{_identity(model, precision, config, found_on)}.jsonl")
+    marked = None if passages is None else read_passages(passages)
+    several: list[Kept] = []
+
+    def kept(config: HeadsConfig, asked: Sequence[Question]) -> Kept:
+        several.append(Kept(keep and keep / f"{_identity(model, precision, config, asked)}.jsonl"))
+        return several[-1]
+
     progress("loading the model")
     loaded = model if isinstance(model, Attentive) else load(str(model), device, precision)
     if pretrained is None:
         pretrained = not Path(loaded.name).is_dir()
+    ways: list[Tried] = []
+    if config.formulation == BEST:
+        ways = tried(loaded, config, kept, progress)
+        config = best(ways).config.model_copy(update={"seed": config.seed, "count": config.count})
+    # Of passages the same for both: there are no others.
+    found_on, asked = _drawn(config) if marked is None else (marked, {marked[0].depth: marked})
     reader = Reader(loaded.tokenizer, config.chat)
     out = sizes(len(loaded.layers) * loaded.heads, config.top)
-    texts = {depth: [reader.read(one) for one in found] for depth, found in asked.items()}
+    texts = {depth: _told(reader, config, found) for depth, found in asked.items()}
+    told = _told(reader, config, found_on)
     progress(f"attention, {len(found_on)} questions")
     examples = EXAMPLES if config.method == "resample" else 0
-    scores, outputs = measure(loaded, [reader.read(one) for one in found_on], examples)
+    scores, outputs = measure(loaded, told, examples)
     order = ranked(scores, config.rank)
     lost: list[Cost] = []
+    passes = kept(config, found_on)
     for depth, of_depth in texts.items():
         lost += costs(
             loaded, of_depth, depth, order, out, outputs,
             method=config.method, draws=config.draws, seed=config.seed,
-            kept=kept, progress=_timed(progress, f"without heads, depth {depth} of {max(texts)}"),
+            kept=passes, progress=_timed(progress, f"without heads, depth {depth} of {max(texts)}"),
         )  # fmt: skip
     claim, judgement = judged(lost, pretrained)
-    kept.done()
+    for one in several:
+        one.done()
     return {
         "model": loaded.name,
         "pretrained": pretrained,
@@ -146,6 +116,9 @@ def score(
         "count": len(found_on),
         "seed": config.seed,
         "chat": config.chat,
+        **{name: getattr(config, name) for name in ("few_shot", "filler", "repeats", "complete")},
+        "precision": precision,
+        "settings": [way.record() for way in ways] or None,
         "layers": len(loaded.layers),
         "heads": loaded.heads,
         "targets": {name: _target(one) for name, one in scores.items()},
@@ -176,6 +149,14 @@ def _timed(progress: Progress, what: str) -> Callable[[int, int], None]:
         progress(f"{what}: {done} of {of} passes, about {max(1, round(left / 60))} min left")
 
     return tell
+
+
+def _told(reader: Reader, config: HeadsConfig, asked: Sequence[Question]) -> list[Tokenized]:
+    """Questions of one depth in the model's tokens, put as the configuration says; passages as they stand."""
+    if config.formulation is None:
+        return [reader.read(one) for one in asked]
+    place = config.placed(asked[0].depth)
+    return [reader.read(one, place(one)) for one in asked]
 
 
 def _drawn(config: HeadsConfig) -> tuple[list[Question], dict[int, list[Question]]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.language.inspect.failures import as_user_error, check_installed, failure_of
-from hopscope.language.questions.sets import QuestionSet
+from hopscope.language.questions.sets import Precision, QuestionSet
 from hopscope.training.budget import TimeBudget
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def evaluate(
     max_tokens: int | None = None,
     max_connections: int | None = None,
     base_url: str | None = None,
+    precision: Precision = "float32",
     watch: Watch | None = None,
 ) -> "list[EvalLog]":
     """Put the questions to each model, one set after the other.
@@ -100,6 +101,7 @@ def evaluate(
         max_tokens: of an answer, None for the model's own.
         max_connections: requests at a time, None for the model's own.
         base_url: of the models' server, if not the provider's own; it does not tell evaluations apart.
+        precision: number format of pretrained models of this process.
         watch: hears of every answered question, and says when to stop.
 
     Returns:
@@ -131,13 +133,15 @@ def evaluate(
     prompts = [str(sample.input) for task in tasks for sample in task.dataset]
     watch = watch or Watch()
     watching = WATCH.set(watch)
+    # What is as ever goes without a word, as logs of before there was a choice have it.
+    own = {} if precision == "float32" else {"precision": precision}
     try:
         logs = []
         for name in models:
             # One for all of its questions: it may be large.  Not one that an earlier call made: `hopscope/FOLDER`
             # remembers how often a prompt was asked.
             try:
-                model = get_model(name, base_url=base_url, memoize=False)
+                model = get_model(name, base_url=base_url, memoize=False, **own)
             except Exception as error:
                 raise as_user_error(error, name) from error
             watch.say(f"{name}: {_estimate(model, prompts, asked, attempts, max_tokens)}")

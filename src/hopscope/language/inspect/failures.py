@@ -29,8 +29,12 @@ def check_installed() -> None:
 
 def as_user_error(error: Exception, model: str) -> UserError:
     """Say in one line why a model could not be asked."""
+    from click import ClickException
+
     if isinstance(error, UserError):
         return error
+    if isinstance(error, ClickException):  # a provider of ours, which has said what to do
+        return UserError(error.message)
     found = in_one_line(error)
     return UserError(f"{model}: expected a model that can be asked, found: {found}; {_advice(found)}")
 

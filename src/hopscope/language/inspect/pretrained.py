@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, get_args
 
 import anyio
 from torch import Tensor
@@ -15,6 +15,7 @@ from hopscope.language.decoder import ROWS, Decoder
 from hopscope.language.gpt2_folder import ORIGIN
 from hopscope.language.inspect.sampling import choose
 from hopscope.language.pretrained import PACKAGES, load_pretrained
+from hopscope.language.questions.sets import Precision
 from hopscope.language.tokenizing import Tokens, continuations, encoded
 
 SENTENCE = 16
@@ -103,15 +104,20 @@ class PretrainedModel:
 
     Args:
         name: as `hopscope.language.pretrained.load_pretrained` takes it.
+        precision: number format of weights and activations.
 
     Raises:
-        UserError: it cannot be loaded.
+        UserError: it cannot be loaded, or there is no such format.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, precision: Precision = "float32") -> None:
         import torch
 
-        model, self._tokenizer = load_pretrained(name, dtype=torch.float32)
+        if precision not in get_args(Precision):
+            raise UserError(
+                f"precision: expected {' or '.join(get_args(Precision))}, found {precision!r}; take one of them"
+            )
+        model, self._tokenizer = load_pretrained(name, dtype=getattr(torch, precision))
         if not getattr(self._tokenizer, "is_fast", False):
             raise UserError(
                 f"{name}: expected a fast tokenizer, found a slow one; convert it (tokenizer.json)"

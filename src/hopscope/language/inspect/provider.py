@@ -61,12 +61,15 @@ class HopscopeAPI(ModelAPI):
     ) -> None:
         super().__init__(model_name, base_url, api_key, [], config)
         try:
-            if model_args:
+            foreign = is_pretrained(model_name)
+            given = {
+                name: value for name, value in model_args.items() if not (foreign and name == "precision")
+            }
+            if given:
                 raise UserError(
-                    f"hopscope/{model_name}: expected no model arguments, found {', '.join(model_args)}; "
-                    "leave them out"
+                    f"hopscope/{model_name}: expected no model arguments, found {', '.join(given)}; leave them out"
                 )
-            self.pretrained = PretrainedModel(model_name) if is_pretrained(model_name) else None
+            self.pretrained = PretrainedModel(model_name, **model_args) if foreign else None
             if self.pretrained is None:
                 self._module, self._vocabulary = read_folder(Path(model_name))
                 self._numbers = numbered(self._vocabulary)

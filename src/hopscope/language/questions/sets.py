@@ -1,7 +1,7 @@
 """Which questions are put to a language model, and what a scored sample must remember of each."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -12,13 +12,16 @@ from hopscope.tasks.text import FORMULATIONS, Question, TextConfig, questions
 from hopscope.tasks.text.config import Formulation
 from hopscope.tasks.text.split import held_out_questions
 
-FREE_DEPTH = ("equations", "lives_with")
+FREE_DEPTH: Final[tuple[Formulation, ...]] = ("equations", "lives_with")
 """Formulations that have a depth to choose; the others have the one that the paper gives them."""
 FREE_CHAINS = ("equations", "lives_with", "kingdoms")
 """Formulations whose number of chains can be chosen."""
 
 Measure = Literal["answers", "choice"]
 """What is measured: answers as the paper asks for them, or the likeliest of the acceptable answers."""
+
+Precision = Literal["float32", "bfloat16"]
+"""Number format of weights and activations of models in this process."""
 
 
 class QuestionSet(Config):

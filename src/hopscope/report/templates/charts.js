@@ -1,6 +1,5 @@
 "use strict";
-// Draws the charts of the page from the specifications that lie beside them: first those of the first two screens, then,
-// when the browser is idle, the others.  `data-page` says when the first are drawn, `data-charts` when all are.
+// Draws the charts of the page from the specifications that lie beside them, those of the first screen first (page.js).
 (() => {
   const element = globalThis.hopscopeElement;
   const colours = JSON.parse(document.getElementById("chart-colours").textContent);
@@ -52,9 +51,10 @@
       const [columns, width] = columnsThatFit(encoded.facet.columns, spec.width, room, panels);
       return { ...spec, width, encoding: { ...encoded, facet: { ...encoded.facet, columns } } };
     }
-    if (spec.facet && spec.columns && spec.spec && typeof spec.spec.width === "number") {
+    const alone = spec.facet && spec.facet.field && panelsOf(spec, spec.facet.field) === 1;
+    if (spec.facet && (spec.columns || alone) && spec.spec && typeof spec.spec.width === "number") {
       const panels = first ? panelsOf(spec, spec.facet.field) : 0;
-      const [columns, width] = columnsThatFit(spec.columns, spec.spec.width, room, panels);
+      const [columns, width] = columnsThatFit(spec.columns || 1, spec.spec.width, room, panels);
       return { ...spec, columns, spec: { ...spec.spec, width } };
     }
     if (spec.hconcat && room <= NARROW) {
@@ -120,6 +120,12 @@
       header: { ...config.header, labelLimit: room - 40 } } };
   }
 
+  // A line would be described by its first point, and every point of it written out for that: the chart's words tell more.
+  function unsaid(spec) {
+    const { config = {} } = spec;
+    return { ...spec, config: { ...config, line: { ...config.line, aria: false } } };
+  }
+
   // Values of each text column, to know how long they are.
   function longest(spec) {
     const rows = spec.data && Array.isArray(spec.data.values) ? spec.data.values : [];
@@ -162,7 +168,7 @@
     if (chart.dataset.room === String(room)) return;
     chart.dataset.room = room;
     const described = { ...tabled(written(chart)), description: chart.dataset.alt };
-    const spec = themed(withLegends(fit(described, room, Boolean(chart.closest(".masthead"))), room));
+    const spec = themed(unsaid(withLegends(fit(described, room, Boolean(chart.closest(".masthead"))), room)));
     try {
       if (views.has(chart)) views.get(chart).finalize();
       const made = await embedded(chart, spec, { renderer: "svg", tooltip: showMark });
@@ -247,24 +253,10 @@
 
   function offer(chart) {
     if (chart.parentElement.querySelector(".save")) return;
-    const name = chart.dataset.name;
-    const links = [["SVG", "svg"], ["PNG", "png"], ["CSV", "csv"]].map(([label, kind]) => {
-      const link = element("button", { type: "button" }, label);
-      link.addEventListener("click", () => save(chart, `${name}.${kind}`, kind));
-      return link;
+    globalThis.hopscopeOffer(chart, chart.dataset.name, (kind) => {
+      const spec = written(chart);
+      return kind === "csv" ? globalThis.hopscopeCsv(spec.data.values) : drawing(tabled(spec), kind);
     });
-    chart.after(element("details", { class: "save" },
-      element("summary", { "aria-label": `Save the chart ${name}` }, "Save"), element("div", {}, ...links)));
-  }
-
-  async function save(chart, name, kind) {
-    const spec = written(chart);
-    const address = kind === "csv"
-      ? URL.createObjectURL(new Blob([spec.data.values], { type: "text/csv" }))
-      : await drawing(tabled(spec), kind);
-    const link = element("a", { href: address, download: name });
-    link.click();
-    if (kind === "csv") setTimeout(() => URL.revokeObjectURL(address), 60000);
   }
 
   async function drawing(spec, kind) {
@@ -276,23 +268,8 @@
 
   // Order.
 
-  const faults = [];
-  const attempt = (chart) => draw(chart).catch((error) => { faults.push(error); });
+  const attempt = (chart) => draw(chart).catch((error) => console.error(error));
   const folded = (chart) => Boolean(chart.closest("details:not([open])"));
-  const rest = () => new Promise((go) => (window.requestIdleCallback || setTimeout)(go, { timeout: 400 }));
-
-  async function start() {
-    const charts = [...document.querySelectorAll(".chart[data-spec]")];
-    const near = charts.filter((each) => !folded(each) && each.getBoundingClientRect().top < 2 * window.innerHeight);
-    for (const chart of near) await attempt(chart);
-    document.documentElement.dataset.page = "ready";
-    for (const chart of charts.filter((each) => !near.includes(each)).sort((one, other) => folded(one) - folded(other))) {
-      await rest();
-      await attempt(chart);
-    }
-    document.documentElement.dataset.charts = "ready";
-    for (const fault of faults) console.error(fault);
-  }
 
   const redraw = (charts) => { hide(); for (const chart of charts) if (!folded(chart)) attempt(chart); };
   document.addEventListener("toggle", (event) => event.target.open && redraw(event.target.querySelectorAll(".chart[data-spec]")), true);
@@ -301,5 +278,5 @@
     clearTimeout(waiting);
     waiting = setTimeout(() => redraw(document.querySelectorAll(".chart[data-spec]")), 150);
   });
-  start();
+  for (const chart of document.querySelectorAll(".chart[data-spec]")) globalThis.hopscopeLater(chart, () => attempt(chart));
 })();

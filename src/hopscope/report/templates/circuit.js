@@ -63,6 +63,23 @@
     return pairs.flatMap(([name, words]) => [element("dt", {}, name), element("dd", {}, words)]);
   }
 
+  // A drawing of the page as a file: its variables are colours again.
+
+  async function drawing(graph, kind) {
+    const colours = Object.entries(JSON.parse(document.getElementById("chart-colours").textContent));
+    const light = new Map(colours.reverse().map(([colour, variable]) => [variable, colour])); // of several the first
+    const { width, height } = graph.viewBox.baseVal;
+    const text = new XMLSerializer().serializeToString(graph).replace(/var\(--chart-[\w-]+\)/g, found => light.get(found) ?? found)
+      .replace('width="100%" height="100%" fill="none"', `width="100%" height="100%" fill="${light.get("var(--chart-paper)")}"`);
+    const address = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+    if (kind === "svg") return address;
+    const image = new Image(), canvas = element("canvas", { width: 2 * width, height: 2 * height });
+    image.src = address;
+    await image.decode();
+    canvas.getContext("2d").drawImage(image, 0, 0, 2 * width, 2 * height);
+    return canvas.toDataURL();
+  }
+
   // One circuit.
 
   class View {
@@ -75,6 +92,13 @@
       this.choose = choose;
       this.panel = box.querySelector(".circuit-path");
       this.prepare();
+    }
+
+    // Files: the graph as it is drawn now in the light colours, and its paths.
+    offer(published) {
+      const name = [published, this.data.file].filter(Boolean).join("-");
+      globalThis.hopscopeOffer(this.box.querySelector(".circuit-graph").closest(".card"), name, kind =>
+        kind === "csv" ? globalThis.hopscopeCsv(this.data.csv) : drawing(this.box.querySelector(".circuit-graph"), kind));
     }
 
     all(selector) {
@@ -186,6 +210,7 @@
     const play = form.querySelector(".play"), now = form.querySelector(".circuit-now");
     const views = [...figure.querySelectorAll(".circuit-view")].map(box => {
       const view = new View(box, at => { view.chosen = at; view.draw(); });
+      view.offer(figure.dataset.published);
       return view;
     });
     let view = views[0], timer = null;

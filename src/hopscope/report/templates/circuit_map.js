@@ -4,7 +4,9 @@
   const SVG = "http://www.w3.org/2000/svg";
   const CELLS = 300;
   const LEFT = 62, TOP = 6, UNDER = 74, SCALE = 16;
-  const RAMP = [[255, 255, 255], [207, 227, 243], [106, 174, 214], [33, 113, 181], [8, 48, 107]];
+  // Colours are variables of the page's style: the map follows the theme, and paper, without being drawn again.
+  const [INK, QUIET, PAPER, FRAME, RAMP, NAMED] = ["ink", "quiet", "paper", "frame", "ramp", "series-2"].map(role => `var(--chart-${role})`);
+  let drawings = 0;
 
   function drawn(name, attributes = {}, ...children) {
     const made = document.createElementNS(SVG, name);
@@ -14,28 +16,20 @@
   }
 
   function words(x, y, text, more = {}) {
-    return drawn("text", { x, y, fill: "#1f2933", "font-size": 10, "text-anchor": "middle", ...more }, text);
-  }
-
-  // From white (nothing) to dark blue (all of it), in even steps of lightness.
-  function colour(share) {
-    const at = Math.min(0.9999, Math.max(0, share)) * (RAMP.length - 1);
-    const low = RAMP[Math.floor(at)], high = RAMP[Math.floor(at) + 1];
-    return low.map((from, n) => Math.round(from + (high[n] - from) * (at % 1)));
+    return drawn("text", { x, y, fill: INK, "font-size": 10, "text-anchor": "middle", ...more }, text);
   }
 
   function bytes(base64) {
     return Uint8Array.from(atob(base64), letter => letter.charCodeAt(0));
   }
 
+  // Attention as opacity, a pixel for each cell: it lets the colour of the map through.
   function picture(pattern, size) {
     const canvas = document.createElement("canvas");
     canvas.width = canvas.height = size;
     const context = canvas.getContext("2d");
     const image = context.createImageData(size, size);
-    for (let at = 0; at < size * size; at += 1) {
-      image.data.set([...colour(pattern[at] / 255), 255], 4 * at);
-    }
+    for (let at = 0; at < size * size; at += 1) image.data[4 * at + 3] = pattern[at];
     context.putImageData(image, 0, 0);
     return canvas.toDataURL();
   }
@@ -67,7 +61,7 @@
   }
 
   function groupNames(tokens, groups) {
-    const cell = cellsOf(tokens), line = { stroke: "#52606d", "stroke-width": 1 };
+    const cell = cellsOf(tokens), line = { stroke: QUIET, "stroke-width": 1 };
     return groups.flatMap(group => {
       const from = group.start * cell, to = (group.end + 1) * cell, middle = (from + to) / 2;
       const low = TOP + CELLS + 29, left = LEFT - 42;
@@ -87,12 +81,12 @@
   function marks(tokens, path) {
     const cell = cellsOf(tokens);
     const veils = tokens.flatMap((_, at) => path.rows.includes(at) ? [] : [
-      drawn("rect", { x: LEFT, y: TOP + at * cell, width: CELLS, height: cell, fill: "#f5f6f7", "fill-opacity": 0.62, class: "veil" }),
+      drawn("rect", { x: LEFT, y: TOP + at * cell, width: CELLS, height: cell, fill: PAPER, "fill-opacity": 0.62, class: "veil" }),
     ]);
     const outlines = path.cells.map(([row, key]) =>
       drawn("rect", {
         x: LEFT + key * cell + 0.6, y: TOP + row * cell + 0.6, width: cell - 1.2, height: cell - 1.2,
-        fill: "none", stroke: "#d55e00", "stroke-width": Math.min(2, cell / 6), class: "named",
+        fill: "none", stroke: NAMED, "stroke-width": Math.min(2, cell / 6), class: "named",
       }));
     return [...veils, ...outlines];
   }
@@ -100,10 +94,10 @@
   function scale(hasCells) {
     const y = TOP + CELLS + UNDER, width = 8;
     const steps = Array.from({ length: 11 }, (_, n) =>
-      drawn("rect", { x: LEFT + 52 + n * width, y: y - 9, width, height: 9, fill: `rgb(${colour(n / 10)})`, stroke: "#cbd2d9", "stroke-width": 0.4 }));
+      drawn("rect", { x: LEFT + 52 + n * width, y: y - 9, width, height: 9, fill: RAMP, "fill-opacity": n / 10, stroke: FRAME, "stroke-width": 0.4 }));
     const left = { "font-size": 10, "text-anchor": "start" };
     const named = [
-      drawn("rect", { x: LEFT + 172, y: y - 9, width: 9, height: 9, fill: "none", stroke: "#d55e00", "stroke-width": 2 }),
+      drawn("rect", { x: LEFT + 172, y: y - 9, width: 9, height: 9, fill: "none", stroke: NAMED, "stroke-width": 2 }),
       words(LEFT + 186, y, "named by the rule", left),
     ];
     return [words(LEFT - 8, y, "attention 0", left), ...steps, words(LEFT + 144, y, "1", left), ...(hasCells ? named : [])];
@@ -113,10 +107,13 @@
   function map(tokens, groups, path, pattern) {
     const box = `0 0 ${LEFT + CELLS + 4} ${TOP + CELLS + UNDER + SCALE - 10}`;
     const said = `Attention of head ${path.head} on the example sequence. Rows of ${path.query} read ${path.reads}`;
+    const mask = `path-map-${drawings += 1}`, cells = { x: LEFT, y: TOP, width: CELLS, height: CELLS };
     return drawn("svg", { viewBox: box, role: "img", "aria-label": said, "font-family": "Arial, Helvetica, sans-serif" },
-      drawn("image", { x: LEFT, y: TOP, width: CELLS, height: CELLS, href: picture(pattern, tokens.length), preserveAspectRatio: "none", style: "image-rendering: pixelated" }),
+      drawn("mask", { id: mask, style: "mask-type: alpha" },
+        drawn("image", { ...cells, href: picture(pattern, tokens.length), preserveAspectRatio: "none", style: "image-rendering: pixelated" })),
+      drawn("rect", { ...cells, fill: RAMP, mask: `url(#${mask})` }),
       ...marks(tokens, path),
-      drawn("rect", { x: LEFT, y: TOP, width: CELLS, height: CELLS, fill: "none", stroke: "#cbd2d9" }),
+      drawn("rect", { ...cells, fill: "none", stroke: FRAME, class: "map-frame" }),
       ...tokenNames(tokens, path.rows),
       ...groupNames(tokens, groups),
       ...scale(path.cells.length > 0),

@@ -232,7 +232,7 @@
     point(cell) {
       if (!this.shown || !this.explorer.read) return;
       const share = cell && this.shown[cell.row]?.[cell.key];
-      this.cell.textContent = !cell ? "Rows read, columns are read; the darker, the more (by its square root). Point at a cell for its weight; choose a row to see its answer."
+      this.cell.textContent = !cell ? "Rows read, columns are read; the stronger the colour, the more (by its square root). Point at a cell for its weight; choose a row to see its answer."
         : share === undefined ? `${this.named(cell.row)} cannot see ${this.named(cell.key)}, which comes later`
         : `${this.named(cell.row)} reads ${this.named(cell.key)}: ${share.toFixed(3)}`;
     }
@@ -259,7 +259,7 @@
       const { heads, layers } = this.config;
       this.heads.title = `The number is what ${LOST_IS[this.task.outputs === "classes" ? "tokens" : "vectors"]} rises by if the head reads nothing.`;
       const options = Array.from({ length: heads * layers }, (_, at) => {
-        const layer = Math.floor(at / heads), head = at % heads, cost = costs ? ` (${costs[at] < 0 ? "−" : "+"}${Math.abs(costs[at]).toFixed(2)})` : "";
+        const layer = Math.floor(at / heads), head = at % heads, cost = costs ? ` (without it: ${costs[at] < 0 ? "−" : "+"}${Math.abs(costs[at]).toFixed(2)})` : "";
         return element("option", { value: `${layer}.${head}` }, `${layer}.${head}${cost}`);
       });
       this.heads.replaceChildren(...options);
@@ -343,7 +343,7 @@
       }));
       on(this.form, "submit", event => event.preventDefault());
       window.addEventListener("hashchange", () => { if (this.mine()) { this.restore(); this.update(); this.figure.scrollIntoView(); } });
-      window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.update());
+      window.matchMedia("screen and (prefers-color-scheme: dark)").addEventListener("change", () => this.update());
       let width = this.room.clientWidth;
       new ResizeObserver(() => { if (this.room.clientWidth !== width) { width = this.room.clientWidth; this.update(); } }).observe(this.room);
     }
@@ -465,13 +465,19 @@
     }
   }
 
-  for (const figure of document.querySelectorAll("figure.explorer")) {
-    if (!figure.querySelector(".explorer-data")) continue;
+  function start(figure) {
     try {
       new Explorer(figure);
     } catch (error) {
       figure.querySelector(".complaint").textContent = `The explorer could not start: ${error.message}`;
       console.error(error);
     }
+  }
+
+  // Weights are unpacked and run when a reader comes near, or at once where the address asks for a view of them.
+  for (const figure of document.querySelectorAll("figure.explorer")) {
+    if (!figure.querySelector(".explorer-data")) continue;
+    if (location.hash.startsWith(`#${figure.id}?`)) start(figure);
+    else globalThis.hopscopeLater(figure, () => start(figure));
   }
 })();

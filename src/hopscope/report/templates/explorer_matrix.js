@@ -53,7 +53,7 @@ globalThis.hopscopeMatrix = (() => {
       const mono = size => `${size}px ${colour(canvas, "--mono") || "monospace"}`;
       context.font = mono(12);
       const longest = words => Math.max(...words.map(word => context.measureText(word).width));
-      const before = roles.map((role, at) => `${role} ${labels[at]}`);
+      const before = roles.map((role, at) => `${role}: ${labels[at]}`);
       const left = Math.min(room * 0.4, longest(before) + 10);
       const size = Math.max(SMALLEST, Math.min(LARGEST, Math.floor((room - left - 4) / count)));
       const turned = longest(labels) > size - 2, top = turned ? longest(labels) + 10 : 20;

@@ -7,6 +7,69 @@ globalThis.hopscopeElement = (tag, attributes = {}, ...children) => {
   return made;
 };
 
+// Work that can wait.  What the first screen shows is done at once, and `data-page` says when it is ready.  The rest is
+// done when it comes near the screen, or else when the browser has nothing to do; `data-charts` says when nothing is left.
+(() => {
+  const jobs = new Map();
+  let last = Promise.resolve();
+
+  globalThis.hopscopeLater = (node, job) => jobs.set(node, job);
+
+  const folded = (node) => Boolean(node.closest("details:not([open])"));
+  const idle = () => new Promise((go) => (window.requestIdleCallback || setTimeout)(go, { timeout: 400 }));
+
+  function onScreen(node) {
+    const { top, bottom } = node.getBoundingClientRect();
+    return !folded(node) && top < window.innerHeight && bottom > 0;
+  }
+
+  // One job after another: two at once would only make the first one later.
+  function work(node) {
+    const job = jobs.get(node);
+    jobs.delete(node);
+    near.unobserve(node);
+    if (job) last = last.then(job).catch((error) => console.error(error));
+    return last;
+  }
+
+  const near = new IntersectionObserver(
+    (seen) => { for (const each of seen) if (each.isIntersecting) work(each.target); }, { rootMargin: "100% 0px" });
+
+  document.addEventListener("DOMContentLoaded", async () => {
+    const { dataset } = document.documentElement;
+    for (const node of [...jobs.keys()].filter(onScreen)) await work(node);
+    dataset.page = "ready";
+    performance.mark("page ready");
+    for (const node of jobs.keys()) near.observe(node);
+    while (jobs.size) {
+      await idle();
+      const left = [...jobs.keys()];
+      if (left.length) await work(left.find((node) => !folded(node)) || left[0]);
+    }
+    await last;
+    dataset.charts = "ready";
+    performance.mark("charts ready");
+  });
+})();
+
+// Files of a drawing: a folded row of buttons behind it.  `make(kind)` gives the address of `svg`, `png` or `csv`.
+globalThis.hopscopeOffer = (drawing, name, make) => {
+  const element = globalThis.hopscopeElement;
+  const buttons = ["svg", "png", "csv"].map((kind) => {
+    const button = element("button", { type: "button" }, kind.toUpperCase());
+    button.addEventListener("click", async () => {
+      const address = await make(kind);
+      element("a", { href: address, download: `${name}.${kind}` }).click();
+      if (address.startsWith("blob:")) setTimeout(() => URL.revokeObjectURL(address), 60000);
+    });
+    return button;
+  });
+  drawing.after(element("details", { class: "save" },
+    element("summary", { "aria-label": `Save the drawing ${name}` }, "Save"), element("div", {}, ...buttons)));
+};
+
+globalThis.hopscopeCsv = (text) => URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+
 // The keyboard's ways through the page, what is folded, and paper.
 (() => {
   // Numbers of a section are one stop of the Tab key: arrows go from one to the next.
@@ -64,8 +127,4 @@ globalThis.hopscopeElement = (tag, attributes = {}, ...children) => {
   if (location.hash) openTarget();
   // On a narrow screen the contents would push the story below the first screen.
   if (window.matchMedia("(max-width: 72rem)").matches) document.querySelector(".contents details").open = false;
-  // A page without charts is ready here; charts.js says it of the others.
-  if (!document.querySelector(".chart[data-spec]")) {
-    Object.assign(document.documentElement.dataset, { page: "ready", charts: "ready" });
-  }
 })();

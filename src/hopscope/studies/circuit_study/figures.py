@@ -33,9 +33,12 @@ def charts(config: ChainsConfig, *names: str, module: str = f"{__package__}.char
 
 
 def timeline(config: ChainsConfig) -> Figure:
-    """Losses, and attention on the paths, against training steps: a small chart for each independent member."""
+    """Losses, and attention on the paths, against training steps: a small chart for each independent member.
+
+    The losses are those of both panels of the paper's Figure 6.
+    """
     axis, levels = Axis("loss, or mean attention", (0.0, 1.05)), (Mark(FALLEN), Mark(config.task().plateau))
-    return lines("timeline", partial(_timeline, config), axis, marks=levels, height=190).answers("fig-7")
+    return lines("timeline", partial(_timeline, config), axis, marks=levels, height=190).answers("fig-6")
 
 
 def _timeline(config: ChainsConfig, evidence: "Evidence") -> list[Series]:

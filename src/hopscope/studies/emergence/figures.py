@@ -19,7 +19,7 @@ def figures(config: EmergenceConfig) -> tuple[Figure, ...]:
     clamps = lines("clamps", partial(_clamps, config), loss, columns=config.steps)
     return (
         timeline(config),
-        *charts(config, "crossings"),
+        *(each.answers("fig-7-right") for each in charts(config, "crossings")),
         *own("precedence", "alignment"),
         *charts(config, "reads", "controls", "modes"),
         *([clamps] if config.clamped else []),

@@ -48,6 +48,7 @@ def gather(
         max_tokens=config.max_tokens,
         max_connections=config.max_connections,
         base_url=config.base_url,
+        precision=config.precision,
         watch=Watch(budget, say),
     )
     found = tuple(row for log in logs for row in rows(log))

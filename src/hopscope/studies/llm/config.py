@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from hopscope.config import Config
-from hopscope.language.questions.sets import Measure
+from hopscope.language.questions.sets import Measure, Precision
 from hopscope.tasks.text import FORMULATIONS
 from hopscope.tasks.text.config import DEPTHS, Formulation
 
@@ -53,6 +53,7 @@ class LanguageModelConfig(Config):
         few_shot: solved examples of the same kind before each question.
         filler: dots between each question and its answer.
         repeats: how often each problem is told.
+        precision: number format of weights and activations of models in this process (hopscope/…).
         timeout: seconds after which a request is given up. Changes no result, and is not on record.
         max_connections: requests at a time; by default the provider's own. Changes no result, and is not on record.
     """
@@ -72,6 +73,7 @@ class LanguageModelConfig(Config):
     few_shot: int = Field(0, ge=0, exclude_if=lambda count: count == 0)
     filler: int = Field(0, ge=0, exclude_if=lambda count: count == 0)
     repeats: int = Field(1, ge=1, exclude_if=lambda count: count == 1)
+    precision: Precision = Field("float32", exclude_if=lambda precision: precision == "float32")
     timeout: int = Field(50, ge=1, exclude=True)
     max_connections: int | None = Field(None, ge=1, exclude=True)
 
@@ -91,6 +93,12 @@ class LanguageModelConfig(Config):
         if nameless is not None:
             raise ValueError(
                 f"model: expected PROVIDER/MODEL, such as openai/gpt-4o, found {nameless!r}; name its provider"
+            )
+        foreign = next((name for name in self.model if not name.startswith("hopscope/")), None)
+        if self.precision != "float32" and foreign is not None:
+            raise ValueError(
+                f"precision: expected models of this process (hopscope/…), found {foreign!r}, whose server decides; "
+                "leave it out"
             )
         return self
 

@@ -23,9 +23,9 @@ def beyond() -> "hs.figures.Figure":
 def _drawn(evidence: "Evidence") -> tuple[Any, list[dict[str, Any]]]:
     import altair as alt
 
-    from hopscope.figures.marks import QUIET_INK, table
+    from hopscope.figures.marks import QUIET_INK, apart, table
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"definition": definition.name, "text": text, "hops": str(hop), "excess": sum(each) / len(each)}
         for definition in DEFINITIONS
         for hop in range(1, LIMIT + 1)
@@ -35,10 +35,8 @@ def _drawn(evidence: "Evidence") -> tuple[Any, list[dict[str, Any]]]:
     zero = base.mark_rule(color=QUIET_INK).encode(y=alt.datum(0))
     points = base.mark_point(filled=True, size=45).encode(
         x=alt.X("hops:N", title="hops", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("excess:Q", title="beyond chance", axis=alt.Axis(format=".1%")),
-        color=alt.Color(
-            "text:N", title=None, sort=None, legend=alt.Legend(labelLimit=240, orient="bottom", columns=4)
-        ),
+        y=alt.Y("excess:Q", title="beyond chance", axis=alt.Axis(format="~%", tickCount=4)),
+        **apart("text", list(dict.fromkeys(row["text"] for row in rows)), "shape"),
         tooltip=["definition:N", "text:N", "hops:N", alt.Tooltip("excess:Q", format=".2%")],
     )
     chart = alt.layer(zero, points).properties(width=100, height=110)

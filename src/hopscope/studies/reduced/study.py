@@ -330,12 +330,13 @@ def figures(options: Options) -> Sequence[hs.figures.Figure]:
         Series(f"loss_step_{step}", f"loss of {name}", panel="losses, seed {seed}", where={"configuration": WHOLE})
         for step, name in symbols.items()
     ] + [
-        Series("coefficient", f"direction {n}", panel="way along a direction, seed {seed}",
+        Series("coefficient", f"direction {n}", panel="way, seed {seed}",
                where={"configuration": WHOLE, "part": str(n)}) for n in (1, 2, 3)
     ]  # fmt: skip
     shown = [
-        Series("loss_step_2", "all weights", panel="{seed}", where={"configuration": WHOLE}),
-        *(Series("kept_loss_step_2", f"first {kept}", panel="{seed}", where={"configuration": WHOLE, "part": str(kept)})
+        Series("loss_step_2", "all weights", panel="seed {seed}", where={"configuration": WHOLE}),
+        *(Series("kept_loss_step_2", f"first {kept}", panel="seed {seed}",
+                  where={"configuration": WHOLE, "part": str(kept)})
           for kept in KEPT[:3]),
     ]  # fmt: skip
     times = [
@@ -351,8 +352,8 @@ def figures(options: Options) -> Sequence[hs.figures.Figure]:
     ]
     learned = (Mark(LEARNED, "learned"),)
     return (
-        hs.figures.lines("course", hs.figures.series.where_measured(course), Axis("loss, or share of the change"),
-                         marks=learned),
+        hs.figures.lines("course", hs.figures.series.where_measured(course), Axis("loss, or share"),
+                         marks=learned, columns=4),
         hs.figures.lines("reduced", hs.figures.series.where_measured(shown), Axis("held-out loss of x₂", (0.0, 1.3)),
                          marks=learned, columns=4),
         hs.figures.sweep("times", hs.figures.series.where_measured([*times, *guessed]),
