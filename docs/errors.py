@@ -10,7 +10,7 @@ SOURCE = ROOT / "src" / "hopscope"
 PAGE = ROOT / "docs" / "errors.md"
 
 GROUPS = {
-    "command": ("cli", "api", "opened", "config"),
+    "command": ("cli", "api", "opened", "collection", "config"),
     "study": ("studies", "sources", "testing"),
     "task": ("tasks", "theory", "rng"),
     "model": ("models", "zoo"),

@@ -325,6 +325,44 @@ def finder_truth(file: str = "zoo/scores") -> str:
     return _markdown(columns, rows)
 
 
+def members(folder: str = "zoo/members") -> str:
+    """Every configuration of the collection of trained members."""
+    from hopscope.collection.card import span
+    from hopscope.collection.index import by_configuration, read_index
+
+    rows = []
+    for row, of in by_configuration(read_index(RESULTS / folder)):
+        counts = [str(of[name]) for name in ("members", "learned", "partly", "read", "holds")]
+        spans = [span(of["heads"], "%d"), span(of["loss"], "%.3f"), f"{of['parameters']:,}"]
+        rows.append([row.study, row.configuration, *counts, *spans])
+    columns = [
+        "study",
+        "configuration",
+        "members",
+        "learned all",
+        "a part",
+        "circuit read",
+        "holds in float16",
+    ]
+    return _markdown([*columns, "heads of a circuit", "held-out loss", "weights"], rows)
+
+
+def members_rounded(folder: str = "zoo/members") -> str:
+    """What rounding to float16 changes, over all members of the collection."""
+    from statistics import median
+
+    from hopscope.collection.index import read_index
+
+    rows = read_index(RESULTS / folder)
+    changes, read = [row.change for row in rows], [row for row in rows if row.was_read]
+    cells = [
+        str(len(rows)), f"{median(changes):.1e}", f"{max(changes):.1e}", str(len(read)),
+        str(sum(bool(row.holds_in_float16) for row in read)),
+    ]  # fmt: skip
+    columns = ["members", "median change of the loss", "largest", "circuits read", "hold in float16"]
+    return _markdown(columns, [cells])
+
+
 def controls() -> str:
     """What must not be there, for every claim of the built-in studies."""
     from hopscope.claims import Criterion
@@ -998,6 +1036,8 @@ TABLES: dict[str, Callable[..., str]] = {
     "external-plants": external_plants,
     "finders": finders,
     "finder-truth": finder_truth,
+    "members": members,
+    "members-rounded": members_rounded,
     "witnesses": witnesses,
     "witness-plan": witness_plan,
     "theory": theory,

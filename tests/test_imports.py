@@ -37,6 +37,7 @@ FLOORS = [
     "report",
     "executors",
     "opened",
+    "collection",
     "api",
     "cli",
 ]
@@ -81,6 +82,8 @@ TORCH_FREE = [
     "training/config",
     "language/questions/answers",
     "circuits/places",
+    "collection/index",
+    "collection/card",
     "language/questions/survival",
     "language/questions/tally_rows",
     "language/inspect/evaluation",

@@ -190,16 +190,21 @@ def load(folder: Path | str) -> MemberTransformer:
     """A model from a folder that Hopscope wrote, as a plain module, ready for evaluation.
 
     Args:
-        folder: an exported member (`hopscope export`), a planted model (`hopscope zoo export`), or a language model of
-            the study tiny-lm in the Hugging Face layout.
+        folder: an exported member (`hopscope export`), a planted model (`hopscope zoo export`), a member of a
+            collection (`hopscope zoo members`; it knows its task, and its files are checked against the index), or a
+            language model of the study tiny-lm in the Hugging Face layout.
 
     Raises:
         UserError: the folder holds none of these, or a damaged one.
     """
+    from hopscope.collection.index import INDEX
+    from hopscope.collection.opening import open_member
     from hopscope.language.gpt2_folder import ORIGIN, read_folder
     from hopscope.models.export import load_module
 
     path = Path(folder)
+    if (path.parent / INDEX).is_file():
+        return open_member(path)
     return read_folder(path)[0] if (path / ORIGIN).is_file() else load_module(path)
 
 

@@ -1,6 +1,8 @@
 """`hopscope zoo`: what it lists, writes and scores, and what it refuses."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -37,7 +39,10 @@ def test_export_then_score(hopscope, tmp_path):
 
 
 def test_what_is_refused(hopscope, tmp_path):
-    assert "expected one of list, export, score, run, found 'tame'" in hopscope("zoo", "tame").complaint
+    assert (
+        "expected one of list, export, score, run, members, build-members, found 'tame'"
+        in hopscope("zoo", "tame").complaint
+    )
     assert "expected a file of circuits, found none" in hopscope("zoo", "score", tmp_path / "x").complaint
     assert "found 'nobody'" in hopscope("zoo", "export", "--to", tmp_path, "--names", "nobody").complaint
     assert "found 'nobody'" in hopscope("zoo", "run", "--to", tmp_path / "x", "--finders", "nobody").complaint
@@ -49,7 +54,7 @@ def test_what_is_refused(hopscope, tmp_path):
 def test_help_names_the_commands(hopscope, arguments):
     said = hopscope("zoo", *arguments)
     assert said.status == (0 if arguments else 2)
-    assert all(f"  {name}" in said.out for name in ("list", "export", "score", "run"))
+    assert all(f"  {name}" in said.out for name in ("list", "export", "score", "run", "members"))
 
 
 def test_every_model_is_listed(hopscope, monkeypatch):
@@ -60,3 +65,37 @@ def test_every_model_is_listed(hopscope, monkeypatch):
     said = hopscope("zoo", "list")
     assert said.out.splitlines()[0].split()[:5] == ["chain-000", "2", "x", "1", "1"]
     assert len(said.out.splitlines()) == 2
+
+
+MEMBERS = Path(__file__).parents[2] / "docs" / "results" / "zoo" / "members"
+
+
+def test_members_are_listed(hopscope, tmp_path):
+    said = hopscope("zoo", "members", MEMBERS)
+    assert (said.status, said.err) == (0, "")
+    listed = json.loads(hopscope("zoo", "members", MEMBERS, "--json").out)
+    assert [line.split()[0] for line in said.out.splitlines()[1:]] == [row["name"] for row in listed]
+    assert {"task", "model", "held_out", "floors", "learned", "files"} <= set(listed[0])
+    complaint = hopscope("zoo", "members", tmp_path).complaint
+    assert "expected a collection of members, found no members.jsonl" in complaint
+
+
+def test_members_are_collected(hopscope, emergence_run, tmp_path):
+    run = shutil.copytree(emergence_run, tmp_path / "run")
+    said = hopscope(
+        "zoo", "build-members", f"{run}:0", "--made-by", "hopscope run emergence", "--to", tmp_path / "to"
+    )
+    assert (said.status, said.err) == (0, "")
+    name, folder = said.out.splitlines()
+    assert folder == str(tmp_path / "to")
+    assert hs.load(tmp_path / "to" / name).batch(3).inputs.shape[0] == 3
+    weights = tmp_path / "to" / name / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(hs.errors.UserError, match="SHA-256"):
+        hs.load(weights.parent)
+    complaint = hopscope(
+        "zoo", "build-members", run, run, "--made-by", "one", "--to", tmp_path / "x"
+    ).complaint
+    assert "made-by: expected one command for each of 2 runs, found 1" in complaint
+    complaint = hopscope("zoo", "build-members", tmp_path / "none", "--to", tmp_path / "x").complaint
+    assert str(tmp_path / "none") in complaint

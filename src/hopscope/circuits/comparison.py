@@ -13,7 +13,7 @@ from hopscope import rng
 from hopscope.circuits.built_in_tasks import ReadTask, circuit_task_of
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.config import ReaderConfig
-from hopscope.circuits.criteria import FaithfulnessCriterion
+from hopscope.circuits.criteria import FaithfulnessCriterion, Predictions
 from hopscope.circuits.execution import Execution, Mode, Slot
 from hopscope.circuits.virtual_model import quickest
 from hopscope.errors import UserError
@@ -22,6 +22,9 @@ from hopscope.models.transformer import Transformer
 
 OTHERS = 20
 """Heads outside of the circuit of which the rows of a path are taken away, at most."""
+
+MODES: tuple[Mode, ...] = ("rules", "recomputed")
+"""What a circuit is run under."""
 
 _STREAM = 9000
 """Number of the first random draw; the reader's own are lower."""
@@ -126,6 +129,34 @@ def transferred(
         Transferred(criterion.full, loss(circuit, "rules"), loss(circuit, "recomputed"))
         for circuit in circuits
     ]
+
+
+def fault_in(
+    model: Transformer, task: ReadTask, circuit: Circuit, config: ReaderConfig | None = None
+) -> str | None:
+    """What a circuit, such as one that was read before weights were rounded, lacks in a model; `None`: it holds.
+
+    It must hold as in a reading: on the sequences that are reported on, for everything that the model has learned,
+    under what `config.proof` asks for, with every path by a rule.
+
+    Args:
+        model, task, config: as of `path_bounds`.
+        circuit: whose layers and heads are meant as they are numbered.
+
+    Raises:
+        UserError: the circuit does not fit the model, or the model has learned nothing.
+    """
+    config = config or ReaderConfig()
+    execution, criterion = _reported(model, task, [circuit], config)
+    if not circuit.explained:
+        return "a path without a rule"
+    asked: tuple[Mode, ...] = ("rules",) if config.proof == "rules" else ("rules", "recomputed")
+    # A proof that is not asked for finds no fault: the model itself stands for it.
+    answers: dict[str, Predictions] = {
+        mode: (circuit.run(execution, mode) if mode in asked else execution.clean).predictions
+        for mode in MODES
+    }
+    return criterion.fault(answers, execution.grammar.batch)
 
 
 def _reported(

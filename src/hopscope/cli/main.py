@@ -20,7 +20,7 @@ COMMANDS = {
     "corpus": "how many retrieval steps the words of a text need",
     "export": "write one trained member as a Hugging Face folder with a model card",
     "track": "send what a run has recorded to TensorBoard, Weights & Biases or trackio",
-    "zoo": "planted models with known circuits, and scores of circuit finders on them",
+    "zoo": "planted models with known circuits, scores of circuit finders on them, and collections of trained members",
     "bench": "training speed beside other ways to do it",
 }
 

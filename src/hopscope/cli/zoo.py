@@ -1,4 +1,5 @@
-"""The command `hopscope zoo`: planted models with known circuits, and scores of circuits that anybody found in them."""
+"""The command `hopscope zoo`: planted models with known circuits, scores of circuits that anybody found in them, and
+collections of trained members."""
 
 import dataclasses
 import json
@@ -62,7 +63,31 @@ class Run:
     """Folder of further models."""
 
 
-COMMANDS: dict[str, type[Any]] = {"list": List, "export": Export, "score": Score, "run": Run}
+@dataclasses.dataclass
+class Members:
+    """List the trained members of a collection; hopscope.load("FOLDER/NAME") opens one (docs/members.md)."""
+
+    folder: Positional[Path] = Path("docs/results/zoo/members")
+    """The collection."""
+    json: bool = False
+    """Print JSON: the index as a list."""
+
+
+@dataclasses.dataclass
+class BuildMembers:
+    """Make a collection of the trained members of some runs: weights, circuits, timelines, index and card."""
+
+    runs: Positional[tuple[str, ...]]
+    """Run folders; RUN:0-3,8 takes some of a run's members."""
+    to: Path
+    """Folder to write into."""
+    made_by: tuple[str, ...] = ()
+    """The command that trained each run, in their order, for the card."""
+
+
+COMMANDS: dict[str, type[Any]] = {
+    "list": List, "export": Export, "score": Score, "run": Run, "members": Members, "build-members": BuildMembers,
+}  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:
@@ -70,14 +95,14 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print("usage: hopscope zoo COMMAND [OPTIONS]\n")
         for name, options in COMMANDS.items():
-            print(f"  {name:<7} {options.__doc__}")
+            print(f"  {name:<13} {options.__doc__}")
         return 0 if arguments else 2
     command, *rest = arguments
     if command not in COMMANDS:
         raise UserError(
             f"zoo: expected one of {', '.join(COMMANDS)}, found {command!r}; see hopscope zoo --help"
         )
-    options = parse(COMMANDS[command], joined(rest, ("names", "finders")), f"zoo {command}")
+    options = parse(COMMANDS[command], joined(rest, ("names", "finders", "made-by")), f"zoo {command}")
     _DONE_BY[command](options)
     return 0
 
@@ -156,6 +181,39 @@ def _run(options: Run) -> None:
     print(options.to)
 
 
+def _members(options: Members) -> None:
+    from hopscope.collection.index import read_index
+
+    rows = read_index(options.folder)
+    if options.json:
+        print(json.dumps([row.model_dump(mode="json") for row in rows], indent=1, ensure_ascii=False))
+        return
+    width = max((len(row.name) for row in rows), default=4)
+    print("  ".join(["name".ljust(width), "size  ", "loss  ", "learned".ljust(20), "circuit"]))
+    for row in rows:
+        loss = row.held_out_float16["loss"]
+        learned = f"{', '.join(row.learned) or 'nothing'} of {len(row.asked)}"
+        circuit = f"{row.heads} heads" if row.was_read else row.verdict.partition(":")[0]
+        size = f"{row.model.layers} x {row.model.heads}"
+        shown = "–" if loss is None else f"{loss:.3f}"
+        print("  ".join([row.name.ljust(width), size.ljust(6), shown.ljust(6), learned.ljust(20), circuit]))
+
+
+def _build_members(options: BuildMembers) -> None:
+    from hopscope.collection.building import Source, build
+    from hopscope.training.threads import prepare
+
+    if options.made_by and len(options.made_by) != len(options.runs):
+        raise UserError(
+            f"made-by: expected one command for each of {len(options.runs)} runs, found {len(options.made_by)}"
+        )
+    prepare(threads=1)  # passes are many and small: more threads mostly wait for each other
+    commands = options.made_by or ("",) * len(options.runs)
+    sources = [Source.of(run, command) for run, command in zip(options.runs, commands, strict=True)]
+    build(sources, options.to, lambda name: print(name, flush=True))
+    print(options.to)
+
+
 def _models(folder: Path | None) -> "list[ZooModel]":
     from hopscope.finders.catalogue import zoo_models
 
@@ -163,5 +221,6 @@ def _models(folder: Path | None) -> "list[ZooModel]":
 
 
 _DONE_BY: dict[str, Callable[[Any], None]] = {
-    "list": _list, "export": _export, "score": _score, "run": _run,
+    "list": _list, "export": _export, "score": _score, "run": _run, "members": _members,
+    "build-members": _build_members,
 }  # fmt: skip

@@ -15,13 +15,16 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 FORMAT = "hopscope-member"
 
 
-def export_module(module: MemberTransformer, to: Path, origin: dict[str, object]) -> None:
+def export_module(
+    module: MemberTransformer, to: Path, origin: dict[str, object], *, half: bool = False
+) -> None:
     """Write a member's configuration and weights.
 
     Args:
         module: the member.
         to: folder; made if absent, and an earlier export in it is replaced.
         origin: where the member comes from, for the record; must hold `step`.
+        half: whether weights are rounded to float16, which must hold them (up to 65,504); they are read as float32.
 
     Raises:
         UserError: `to` is a file, or a folder with something else in it.
@@ -32,7 +35,8 @@ def export_module(module: MemberTransformer, to: Path, origin: dict[str, object]
         raise UserError(
             f"{to}: expected an empty folder or an earlier export, found other files; choose another --to"
         )
-    weights = {name: tensor.numpy() for name, tensor in module.state_dict().items()}
+    kept = torch.float16 if half else torch.float32
+    weights = {name: tensor.to(kept).numpy() for name, tensor in module.state_dict().items()}
     save_checkpoint(to / WEIGHTS, weights, origin)
     write_json(
         to / CONFIG,
