@@ -183,6 +183,7 @@ def _run(options: Run) -> None:
 
 def _members(options: Members) -> None:
     from hopscope.collection.index import read_index
+    from hopscope.words import counted
 
     rows = read_index(options.folder)
     if options.json:
@@ -193,7 +194,7 @@ def _members(options: Members) -> None:
     for row in rows:
         loss = row.held_out_float16["loss"]
         learned = f"{', '.join(row.learned) or 'nothing'} of {len(row.asked)}"
-        circuit = f"{row.heads} heads" if row.was_read else row.verdict.partition(":")[0]
+        circuit = counted(row.heads, "head") if row.was_read else row.verdict.partition(":")[0]
         size = f"{row.model.layers} x {row.model.heads}"
         shown = "–" if loss is None else f"{loss:.3f}"
         print("  ".join([row.name.ljust(width), size.ljust(6), shown.ljust(6), learned.ljust(20), circuit]))

@@ -130,7 +130,7 @@ def slug(words: str) -> str:
 
 
 def sha256(content: bytes) -> str:
-    """SHA-256 in hexadecimal digits."""
+    """The SHA-256 of some bytes, in hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
