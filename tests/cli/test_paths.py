@@ -1,5 +1,6 @@
 """PATH: a run folder, or a root of runs.  And what the commands that take one say of it."""
 
+import html
 import json
 import shutil
 import subprocess
@@ -133,7 +134,10 @@ def test_run_that_was_not_trained(hopscope, whole_copy):
     for name in ("story.json", "DONE", "units/*/DONE", "units/*/checkpoints/*"):
         for path in whole_copy.glob(name):
             path.unlink()
-    assert "story.json" in hopscope("report", whole_copy).complaint
+    said = hopscope("report", whole_copy)
+    assert (said.status, said.err) == (0, "")
+    page = (whole_copy / "report.html").read_text(encoding="utf-8")
+    assert "This run was begun and has not come to its end." in page
 
 
 @pytest.mark.parametrize("content", ["", "{", "{}", "[3]", '[{"id": "P1"}]', "\x00"])
@@ -345,7 +349,7 @@ def test_an_index_lists_every_run_and_leads_to_its_page(hopscope, two_runs):
     for run in two_runs:
         closing = hopscope("claims", run).out.splitlines()[-1]
         assert all(f">{part}</span>" in page for part in closing.split(" · "))
-    assert "<script" not in page and "default-src 'none'" in page
+    assert "<script" not in page and "default-src 'none'" in html.unescape(page)
 
 
 def test_an_index_from_elsewhere_leads_there_too(hopscope, two_runs, tmp_path):

@@ -33,7 +33,9 @@ def _models(world: World) -> list[Reader]:
     member = Transformer.initial(TransformerConfig(**shape), torch.tensor([5])).member(0)
     export, folder = world.folder / "export", world.folder / "language model"
     export_module(member, export, {"step": 8})
-    write_folder(member, tuple(map(str, range(13))), folder, {"step": 8})
+    speaker = TransformerConfig(**{**shape, "output_size": 13})
+    said = Transformer.initial(speaker, torch.tensor([5])).member(0)
+    write_folder(said, tuple(map(str, range(13))), folder, {"step": 8})
     arrays, metadata = load_checkpoint(export / "model.safetensors")
     described = {"metadata": metadata, "shapes": {name: list(array.shape) for name, array in arrays.items()}}
 
