@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -54,15 +54,20 @@ def folders(tmp_path_factory):
         given = batch(shape).inputs[MEMBER].numpy()
         np.savez(folder / "in.npz", inputs=given, layer=LAYER, head=(HEAD * HEAD_DIM, (HEAD + 1) * HEAD_DIM))
         found[name] = folder
+    run_worker(WORKER, found.values())
+    return found
+
+
+def run_worker(worker: Path, folders: Iterable[Path]) -> None:
+    """Trace exports in a process of its own, where a warning is an error: nnsight changes whatever imports it."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(WORKER), *map(str, found.values())],
+        [sys.executable, "-W", "error", str(worker), *map(str, folders)],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "HF_HUB_OFFLINE": "1"},
     )
     assert done.returncode == 0, done.stderr
-    return found
 
 
 @pytest.fixture(params=CONFIGS)

@@ -1,7 +1,6 @@
 """nnsight traces a member by the names of TransformerLens, and gets what `member.cache` has."""
 
 import os
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +16,7 @@ from hopscope.models.sites import PREDICTIONS, site_names
 from hopscope.tasks.batch import Batch
 
 from .samples import VARIANTS, config, inputs, lively
-from .test_export_nnsight import require
+from .test_export_nnsight import require, run_worker
 
 WORKER = Path(__file__).with_name("nnsight_names_worker.py")
 MEMBER, HEAD = 1, 2
@@ -34,14 +33,7 @@ def folders(tmp_path_factory):
         export_module(module, folder, {"step": 5})
         np.savez(folder / "in.npz", inputs=inputs(module.config)[MEMBER].numpy(), head=HEAD)
         found[name] = folder
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(WORKER), *map(str, found.values())],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-    )
-    assert done.returncode == 0, done.stderr
+    run_worker(WORKER, found.values())
     return found
 
 

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from hopscope.circuits import config as circuits
 from hopscope.report.model_card import LEARNED, NOTHING, CardFacts, _learned, _Result, _table, plain
 
 VERDICTS = (
@@ -34,6 +35,10 @@ def result(name, value, step=11, **floors):
 
 def said(*results, step=11, diverged=None, **changes):
     return _learned(results, step, diverged, facts(**changes))
+
+
+def test_a_card_calls_learned_what_the_reader_of_circuits_does():
+    assert LEARNED == circuits.LEARNED
 
 
 @pytest.mark.parametrize(

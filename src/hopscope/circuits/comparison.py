@@ -6,6 +6,7 @@ circuit does not name, and in all heads of the path's layer.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 
@@ -22,9 +23,6 @@ from hopscope.models.transformer import Transformer
 
 OTHERS = 20
 """Heads outside of the circuit of which the rows of a path are taken away, at most."""
-
-MODES: tuple[Mode, ...] = ("rules", "recomputed")
-"""What a circuit is run under."""
 
 _STREAM = 9000
 """Number of the first random draw; the reader's own are lower."""
@@ -150,11 +148,10 @@ def fault_in(
     execution, criterion = _reported(model, task, [circuit], config)
     if not circuit.explained:
         return "a path without a rule"
-    asked: tuple[Mode, ...] = ("rules",) if config.proof == "rules" else ("rules", "recomputed")
     # A proof that is not asked for finds no fault: the model itself stands for it.
     answers: dict[str, Predictions] = {
-        mode: (circuit.run(execution, mode) if mode in asked else execution.clean).predictions
-        for mode in MODES
+        mode: (circuit.run(execution, mode) if mode in config.modes else execution.clean).predictions
+        for mode in get_args(Mode)
     }
     return criterion.fault(answers, execution.grammar.batch)
 

@@ -61,6 +61,11 @@ class ReaderConfig(Config):
     random_circuits: int = 20
     seed: int = 0
 
+    @property
+    def modes(self) -> tuple[Literal["rules", "recomputed"], ...]:
+        """The ways to run a circuit under which it must hold, by `proof`."""
+        return ("rules",) if self.proof == "rules" else ("rules", "recomputed")
+
     def again(self, number: int) -> "ReaderConfig":
         """The same for a further reading, from 1: with other orders and other sequences, and without random circuits.
 

@@ -144,7 +144,7 @@ class _Reader:
         self.fresh = self._execution(config.validation or task.validation, "report")
         clean = self.fresh.clean.predictions
         self.criterion = task.criterion(clean, self.fresh.grammar.batch, config.threshold)
-        self.modes: tuple[Mode, ...] = ("rules",) if self.config.proof == "rules" else ("rules", "recomputed")
+        self.modes: tuple[Mode, ...] = self.config.modes
         self._held: dict[str, bool] = {}
 
     def _execution(self, samples: int, use: Use) -> Execution:

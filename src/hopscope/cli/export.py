@@ -4,15 +4,16 @@ import dataclasses
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from tyro.conf import Positional
 
 from hopscope.cli.parsing import parse
 from hopscope.runs import find_run
-from hopscope.studies.program import Program
-from hopscope.studies.record import program_of
+
+if TYPE_CHECKING:
+    from hopscope.studies.program import Program
 
 
 @dataclasses.dataclass
@@ -39,6 +40,7 @@ def main(arguments: list[str]) -> int:
     options = parse(Options, arguments, "export")
     run = find_run(options.path)
     from hopscope.executors.exporting import export_member
+    from hopscope.studies.record import program_of
 
     export_member(
         run,
@@ -53,7 +55,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _command(program: Program, preset: str | None, fields: Mapping[str, Any], hash: str) -> str:
+def _command(program: "Program", preset: str | None, fields: Mapping[str, Any], hash: str) -> str:
     """The command line that makes a run, if it does: it is read as `hopscope run` reads it, and the hash compared."""
     from hopscope.cli.run import read_options
     from hopscope.errors import UserError

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from hopscope.cli.study_fields import study_fields
 from hopscope.errors import UserError
+from hopscope.executors.tracking.sinks import Tracker
 from hopscope.studies import find_study, study_names
 from hopscope.studies.program import Program
 
@@ -32,7 +33,7 @@ class RunOptions:
     """Units that share a GPU at a time: with two, one trains while the other is compiled."""
     executor: Literal["local", "ray", "slurm"] = "local"
     """Where units are trained: by processes of this machine, as tasks of a Ray cluster, or as jobs of SLURM."""
-    tracker: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
+    tracker: tuple[Tracker, ...] = ()
     """Send what is recorded there while it trains, to one or several; a tracker that fails does not end the run."""
     address: str | None = None
     """HOST:PORT of the Ray cluster (default: RAY_ADDRESS, or the one here); of slurm: local or debug, to try it."""

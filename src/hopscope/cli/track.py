@@ -2,14 +2,13 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
 
 from tyro.conf import Positional
 
 from hopscope.cli.parsing import joined, parse
 from hopscope.executors.tracking import check_trackers, send
 from hopscope.executors.tracking.follower import tracking_folder
-from hopscope.executors.tracking.sinks import how_to_look
+from hopscope.executors.tracking.sinks import Tracker, how_to_look
 from hopscope.runs import find_run
 
 
@@ -23,7 +22,7 @@ class Options:
 
     path: Positional[Path]
     """Run folder, or a root that holds exactly one run."""
-    tracker: tuple[Literal["tensorboard", "wandb", "trackio"], ...]
+    tracker: tuple[Tracker, ...]
     """One or several: tensorboard, wandb, trackio."""
 
 

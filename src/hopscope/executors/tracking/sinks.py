@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol, get_args
 
 from hopscope.errors import UserError
 
-TRACKERS: Final = {"tensorboard": "tensorboard", "wandb": "wandb", "trackio": "trackio"}
-"""Name of a tracker → the package that it needs; the extra has the tracker's name."""
+Tracker = Literal["tensorboard", "wandb", "trackio"]
+TRACKERS: Final[tuple[Tracker, ...]] = get_args(Tracker)
+"""Names of the trackers: that of its package, and of our extra that installs it."""
 
 MOST_WRITERS = 64
 """Event files that are open at a time: a process may have about a thousand files, and a run has as many members."""
@@ -218,10 +219,10 @@ def check_trackers(names: Sequence[str]) -> None:
     for name in names:
         if name not in TRACKERS:
             raise UserError(f"tracker: expected one of {', '.join(TRACKERS)}, found {name!r}")
-        spec = find_spec(TRACKERS[name])
+        spec = find_spec(name)
         if spec is None or spec.origin is None:  # a folder of that name, such as W&B's own, is no package
             raise UserError(
-                f"tracker: expected the package {TRACKERS[name]} for --tracker {name}, found none; install it with: "
+                f"tracker: expected the package {name} for --tracker {name}, found none; install it with: "
                 f"pip install 'hopscope[{name}]'"
             )
 
