@@ -29,6 +29,18 @@ def test_a_package_that_is_not_installed_is_named_with_its_command(name, monkeyp
     assert said.endswith(PACKAGES[name].install) and "\n" not in said
 
 
+def test_a_package_without_its_parts_is_not_called_a_strange_file(tmp_path, monkeypatch):
+    package = tmp_path / "lacking_parts"
+    package.mkdir()
+    (package / "__init__.py").write_text("def assemble(to):\n    import lacking_parts_1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        UserError, match=r"expected the packages with the parts .* 'lacking_parts_1'; install it"
+    ) as raised:
+        PACKAGES["gemma3-270m"].place(package, tmp_path)
+    assert "\n" not in str(raised.value)
+
+
 def test_a_file_that_is_no_model(tmp_path, monkeypatch):
     require(find_spec("transformers") is not None, os.environ)
     if find_spec("gguf") is None:

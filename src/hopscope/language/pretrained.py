@@ -37,9 +37,20 @@ class Package(NamedTuple):
 
 
 def _assembled(package: Path, scratch: Path) -> Path:
+    """A GGUF file that a package puts together, of parts that are packages of their own.
+
+    Raises:
+        UserError: a part is not installed.
+    """
     from importlib import import_module
 
-    found: Path = import_module(package.name).assemble(scratch / "gemma-3-270m.gguf")
+    try:
+        found: Path = import_module(package.name).assemble(scratch / "gemma-3-270m.gguf")
+    except ImportError as error:
+        raise UserError(
+            f"{package.name}: expected the packages with the parts of its file, found: {first_line(error)}; install it "
+            "with its dependencies"
+        ) from None
     return found
 
 
@@ -149,6 +160,8 @@ def _expanded(key: str, place: Callable[[Path], Path], name: str) -> Path:
             if to.exists():
                 shutil.rmtree(to)
             written.rename(to)
+    except UserError:
+        raise
     except Exception as error:  # a file may be damaged, and an architecture unknown, in many ways
         raise UserError(
             f"{name}: expected a GGUF file of an architecture that transformers reads, found: {first_line(error)}; "
