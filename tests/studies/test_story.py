@@ -236,7 +236,7 @@ SENTENCES = {
             "Training of d32/2 repeats, seed 1 diverged: the loss was no longer finite.",
             "Recall rose well above chance in 2 of 2 seeds",
             "3, 1 diverged",
-            "Seeds in which neither formed, or that diverged, are not among these.",
+            "Seeds that diverged are not among these.",
         ],
         [ROSE, "no value"],
     ),
@@ -244,6 +244,19 @@ SENTENCES = {
         {"diverged": (3, 4, 5)},
         ["d32/2 repeats, seed 2 diverged", "3, 3 diverged"],
         [ROSE, "How recall works", "phase transition?"],
+    ),
+    "match never formed in one": (
+        {"matchless": (4,)},
+        [
+            "match came before history in 2 of 2 seeds in which both formed, after it in 0 of 2",
+            "Match never formed in 1 of 3 seeds.",
+        ],
+        ["after it in 1", "History never formed"],
+    ),
+    "match never formed": (
+        {"matchless": (3, 4, 5)},
+        ["In no seed did both form", "Match never formed in 3 of 3 seeds."],
+        ["came before history"],
     ),
     "everything diverged": ({"diverged": range(6)}, ["3, 3 diverged"], [ROSE, "Whatever binding"]),
 }  # fmt: skip

@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hopscope.circuits.path_history import CircuitsOnPage
 from hopscope.claims.numbers import format_number
 from hopscope.runs.evidence_write import EVIDENCE
@@ -40,6 +42,9 @@ LATE = 0.8
 MOST_HELD_OUT = 720
 """Held-out mappings that the page lists, so that its explorer can tell them from training ones."""
 
+PARTS = ("match", "history")
+"""What recall needs, by the names of the record of formation."""
+
 MARKS = ("uniform", "training", "unnoticed", "unbound")
 """What the template calls the losses of ideal observers."""
 
@@ -49,6 +54,7 @@ SIDES = {"train": "a training mapping", "held_out": "a held-out mapping"}
 def names(page: PageFunctions, config: PermutationStudyConfig) -> Mapping[str, Any]:
     """Names that the template may use beside those of every page."""
     records = list(_worked_records(page, config))
+    studied = next((each.name for each in taken_apart(config)), "")
     return {
         "example": page.block(example()),
         "mark": {
@@ -56,7 +62,8 @@ def names(page: PageFunctions, config: PermutationStudyConfig) -> Mapping[str, A
             called: page.number(value, f"loss in nats of an ideal observer: {what}", decimals=4)
             for called, (what, value) in zip(MARKS, floors(config).items(), strict=False)
         },
-        "studied": next((each.name for each in taken_apart(config)), ""),
+        "studied": studied,
+        "both_formed": both_formed(page, studied),
         "coded": [each.name for each in with_other_codes(config)],
         "swept": {name: [each.name for each in config.of_sweep(name)] for name in config.sweeps},
         "read_again": [each.name for each in read_again(config)],
@@ -117,6 +124,21 @@ def printed(config: PermutationStudyConfig, name: str, measure: str) -> list[str
     unit, decimals = ("fraction", None) if measure == "accuracy" else ("number", 4)
     said = [format_number(value, unit, decimals=decimals) for value in values]
     return [*said, *[DASH] * (VALUES + 1 - len(said))]
+
+
+def both_formed(page: PageFunctions, name: str) -> list[int]:
+    """Members of a configuration in which match and history both formed: only there is one before the other.
+
+    The record of their order has what never formed after what did.
+    """
+    found = set(page.evidence.members)
+    for part in PARTS:
+        where = {"measure": "formation", "configuration": name, "part": f"{part}.half.time"}
+        if not page.has("formed", **where):
+            return []
+        times = page.evidence.last("formed", **where)
+        found &= set(times.index[np.isfinite(times)])
+    return sorted(found)
 
 
 def late_recall(page: PageFunctions, config: PermutationStudyConfig, name: str) -> Said:
