@@ -204,7 +204,7 @@ def test_table_and_pictures_need_no_script(circuit_run):
     assert "0.1 second 2 first 2 (the token just before) x₁ 1.00 4.0 K 0.110 0.050 0.300" in said
     assert "4.2 query second 2 (two hops along its chain) x₁, x₂ 0.88 readout 0.670 0.850 0.700" in said
     assert (
-        "seed 3. Seed 3, read at step 190, 5 layers, 3 heads each. The circuit was read. Loss of the model 0.030"
+        "seed 3. Seed 3, read at step 190, 5 layers with 3 heads each. The circuit was read. Loss of the model 0.030"
         in said
     )
     assert "Both circuits are made up; 4 seeds were trained." in said
@@ -292,6 +292,24 @@ def test_without_attention_maps_there_is_the_graph_and_no_room_for_a_map(circuit
     page = build(circuit_run)
     assert 'class="card path-map"' not in page and "circuit-graph" in page
     assert "Choose a path to see what it costs to remove" in page
+
+
+def test_the_circuit_with_most_to_learn_from_is_shown_first(view):
+    def named(**changed):
+        given = {**view.model_dump(mode="json"), **changed}
+        return {"name": "", "file": "units/7", "view": given}
+
+    one_step = {"x_1": view.partial["x_1"], "x_2": [1.0] * len(view.checkpoints)}
+    loss = view.loss.model_dump(mode="json")
+    fails = {**loss, "rules": 10 * view.threshold}
+
+    def first(*circuits):
+        return CircuitBlock.model_validate({"kind": "circuit", "circuits": list(circuits)}).first
+
+    assert first(named(), named()) == 0
+    assert first(named(verdict="not found"), named(partial=one_step), named()) == 2
+    assert first(named(loss=fails), named(partial=one_step)) == 1
+    assert first(named(paths=[view.paths[0].model_dump(mode="json")]), named()) == 1
 
 
 def test_the_script_gets_the_numbers_of_the_story(circuit_run, circuit_cases):

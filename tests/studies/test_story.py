@@ -124,7 +124,7 @@ def test_the_page_of_the_committed_results(committed):
         "5 configurations, 50 models, measured on mappings that training never uses.",
         "Recall rose well above chance in 10 of 10 seeds of d32/2 repeats.",
         "d32/2 repeats | accuracy | published | 14.6 % | 16.4 % | 23.4 % | 41.5 % | 100 % | 100 %",
-        "d32/2 repeats | 10 | shared in 10 of 10 | head 1 in 6 of 10; head 2 in 4 of 10",
+        "d32/2 repeats | 10 | shared in 10 of 10 | head 0.0 in 6 of 10; head 0.1 in 4 of 10",
         "Whatever binding a heat map shows in the earlier rows, the last answer does not use it.",
         "Width decides more than heads do.",
     ):

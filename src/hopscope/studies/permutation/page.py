@@ -23,6 +23,7 @@ from hopscope.studies.permutation.published import (
     BY_STEP,
     OF_CONFIGURATION,
     PROBABILITIES,
+    TITLES,
     VALUES,
     worked_examples,
 )
@@ -188,7 +189,7 @@ def _worked_blocks(
                 chosen[name],
                 file=file,
                 key=f"sequences.{name}.probabilities.0",
-                title=name,
+                title=f"Sequence: {TITLES[name]}",
                 caption=f"{configuration}, seed {seed} of this run, for which this is {side}; the presentation's "
                 "numbers where it prints them.",
                 published=PROBABILITIES.get(name),
@@ -208,7 +209,7 @@ def _explorer(page: PageFunctions, config: PermutationStudyConfig) -> Explorer:
         length = job.model.length
         return [
             {
-                "name": name,
+                "name": TITLES.get(name, name),
                 "size": min(len(tokens), length),
                 "inputs": list(tokens)[:length],
                 "targets": [
@@ -221,7 +222,14 @@ def _explorer(page: PageFunctions, config: PermutationStudyConfig) -> Explorer:
             for name, tokens in worked_examples(values).items()
         ]
 
-    return Explorer(page, task_of, examples, {"kind": "permutation", "held_out": _held_out(config)})
+    more = {"kind": "permutation", "held_out": _held_out(config)}
+    return Explorer(page, task_of, examples, more, shows=_asks_for_recall)
+
+
+def _asks_for_recall(example: Mapping[str, Any]) -> bool:
+    """Whether the last x of an example came before: without a repeat there is nothing to recall."""
+    *before, last = example["inputs"][::2]
+    return last in before
 
 
 def _held_out(config: PermutationStudyConfig) -> list[list[int]]:

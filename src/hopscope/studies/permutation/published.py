@@ -24,6 +24,14 @@ BY_STEP: Mapping[str, Rows] = {
 PLAIN, PLAIN_PROBE = "d16/1 plain, section 6", "d16/1 plain, section 7: the probe"
 REPEATS, REPEATS_PROBE = "d32/2 repeats, section 9", "d32/2 repeats, section 9: the probe"
 
+TITLES: Mapping[str, str] = {
+    PLAIN: "no repeat (presentation, d16/1 plain)",
+    PLAIN_PROBE: "last x came before (presentation, d16/1 plain)",
+    REPEATS: "no repeat (presentation, d32/2 repeats)",
+    REPEATS_PROBE: "last x came before (presentation, d32/2 repeats)",
+}
+"""What the page calls them: a section of the presentation says nothing to who has not read it."""
+
 SEQUENCES: Mapping[str, tuple[int, ...]] = {
     PLAIN: (2, 3, 1, 5, 4, 4, 3, 2, 5, 1),
     PLAIN_PROBE: (2, 4, 5, 3, 4, 5, 3, 2, 2, 4),
