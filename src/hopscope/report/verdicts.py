@@ -8,6 +8,7 @@ from hopscope.claims import JudgedClaim, wording
 from hopscope.report.prose import Prose, tie
 from hopscope.report.record import ClaimWords, RunRecord
 
+
 @dataclass(frozen=True)
 class VerdictRow:
     """One claim, written out for the table.
