@@ -127,18 +127,21 @@ def themed_svg(svg: str) -> str:
 
 
 # Not every reader, screen or paper has colours.  So lines of a colour have a dash of their own; where dashes tell
-# something else, they have a width of their own.  Filled marks are told apart by their shape.
+# something else, they have a width of their own.  Shapes, whose paths have arcs or are closed, keep their outline.
 _DASHES = ("7 3", "2 2", "9 3 2 3", "5 2 1 2 1 2", "12 4", "4 4")
 _WIDTHS = (1.1, 2.0, 3.0, 4.0, 1.5, 2.5, 3.5)
-_OF_SERIES = '.chart :is(.mark-line, .role-legend-symbol) path[stroke="var(--chart-series-{place})"]'
-_OPEN = ":not([fill^=var]):not([d*=A]):not([d*=Z])"
+_LINE = (
+    ':is(.mark-line, .role-legend-symbol) path[stroke="var(--chart-series-{place})"]'
+    ":not([d*=A]):not([d*=Z])"
+)
+_OWN_DASHES = ":has(.mark-line path[stroke-dasharray])"
 _GREYSCALE = "\n".join(
     [
-        f"{_OF_SERIES.format(place=place)}{_OPEN}:not([stroke-dasharray]) {{ stroke-dasharray: {dash}; }}"
+        f".chart:not({_OWN_DASHES}) {_LINE.format(place=place)} {{ stroke-dasharray: {dash}; }}"
         for place, dash in enumerate(_DASHES, start=2)
     ]
     + [
-        f"{_OF_SERIES.format(place=place)}{_OPEN}[stroke-dasharray] {{ stroke-width: {width}; }}"
+        f".chart{_OWN_DASHES} {_LINE.format(place=place)} {{ stroke-width: {width}; }}"
         for place, width in enumerate(_WIDTHS, start=1)
     ]
 )
