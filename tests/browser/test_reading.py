@@ -105,29 +105,34 @@ def test_charts_follow_the_theme_without_being_drawn_again(open_page):
     assert label.evaluate("e => getComputedStyle(e).fill") == "rgb(82, 96, 109)"
 
 
-# Of the marks of each chart that differ in colour: colour, and all that is left of them in greyscale.
+# Of each chart, for its lines and for its points: colour, and all that is left of it in greyscale.
 _LOOKS = """
-() => [...document.querySelectorAll(".chart svg.marks")].map(chart => {
-  const looks = {};
-  const add = (colour, look) => { (looks[colour] ??= new Set()).add(look); };
+() => [...document.querySelectorAll(".chart")].flatMap(chart => {
+  const told = JSON.parse(document.getElementById(chart.dataset.spec).textContent);
+  const own = JSON.stringify({ ...told, data: null }).includes('"shape":');
+  const looks = { lines: {}, points: {} };
+  const add = (kind, colour, look) => { (looks[kind][colour] ??= new Set()).add(look); };
+  const series = mark => /series-(\\d)/.exec(mark.getAttribute("stroke") + mark.getAttribute("fill"))?.[1];
   for (const line of chart.querySelectorAll(".mark-line.role-mark path")) {
     const { strokeDasharray, strokeWidth } = getComputedStyle(line);
-    const [, series] = /series-(\\d)/.exec(line.getAttribute("stroke")) || [];
-    if (series && line.getAttribute("d").length > 12) add(series, `${strokeDasharray} ${strokeWidth}`);
+    if (series(line) && line.getAttribute("d").length > 12) add("lines", series(line), `${strokeDasharray} ${strokeWidth}`);
   }
-  return Object.fromEntries(Object.entries(looks).map(([colour, all]) => [colour, [...all].sort()]));
+  for (const point of own ? [] : chart.querySelectorAll(".mark-symbol.role-mark path")) {
+    if (series(point)) add("points", series(point), point.getAttribute("d").replace(/[-\\d.]+/g, ""));
+  }
+  return Object.values(looks).map(found => Object.entries(found).map(([colour, all]) => [colour, [...all]]));
 })
 """
 
 
-def test_in_greyscale_every_line_is_still_told_from_the_others(open_page):
+def test_in_greyscale_every_line_and_point_is_told_from_those_of_other_colours(open_page):
     page = open_page()
     page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
     page.wait_for_timeout(1500)
     charts = [looks for looks in page.evaluate(_LOOKS) if len(looks) > 1]
-    assert charts
+    assert len(charts) > 2
     for looks in charts:
-        known = [look for several in looks.values() for look in several]
+        known = [look for _, several in looks for look in several]
         assert len(set(known)) == len(known), looks
 
 

@@ -64,7 +64,9 @@ def test_a_link_that_leads_nowhere_fails_and_the_rest_works(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     site = tmp_path / "site"
     notebook = (site / "notebooks/1_first_run.html").read_text()
-    assert "<h1>1. A first run" in notebook and "import" in notebook, "a notebook is a page, not only a download"
+    assert "<h1>1. A first run" in notebook and "import" in notebook, (
+        "a notebook is a page, not only a download"
+    )
     assert 'href="1_first_run.html"' in (site / "notebooks/README.html").read_text()
     assert 'href="kept/index.html"' in (site / "docs/a.html").read_text()
     assert 'href="note.txt"' in (site / "docs/kept/index.html").read_text()

@@ -131,8 +131,7 @@ def themed_svg(svg: str) -> str:
 _DASHES = ("7 3", "2 2", "9 3 2 3", "5 2 1 2 1 2", "12 4", "4 4")
 _WIDTHS = (1.1, 2.0, 3.0, 4.0, 1.5, 2.5, 3.5)
 _LINE = (
-    ':is(.mark-line, .role-legend-symbol) path[stroke="var(--chart-series-{place})"]'
-    ":not([d*=A]):not([d*=Z])"
+    ':is(.mark-line, .role-legend-symbol) path[stroke="var(--chart-series-{place})"]:not([d*=A]):not([d*=Z])'
 )
 _OWN_DASHES = ":has(.mark-line path[stroke-dasharray])"
 _GREYSCALE = "\n".join(

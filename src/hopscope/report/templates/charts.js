@@ -122,6 +122,26 @@
       header: { ...config.header, labelLimit: room - 40 } } };
   }
 
+  // Points that differ in colour differ in shape too: greyscale has no colours.  Where shapes tell something, they stay.
+  const SHAPES = ["circle", "diamond", "square", "triangle-up", "cross", "triangle-down"];
+
+  function shaped(spec) {
+    const walk = (node) => {
+      if (Array.isArray(node)) return node.map(walk);
+      if (node === null || typeof node !== "object") return node;
+      const kind = node.mark && (node.mark.type || node.mark), encoded = node.encoding || {};
+      const by = encoded.color || encoded.fill || {};
+      const several = by.field && by.type === "nominal" && (!by.scale || !by.scale.domain || by.scale.domain.length > 1);
+      const changed = Object.fromEntries(Object.entries(node).map(([key, value]) =>
+        [key, key === "data" || key === "config" || key === "encoding" ? value : walk(value)]));
+      if (kind !== "point" || node.mark.shape || !several) return changed;
+      const { axis, sort, ...same } = by, domain = by.scale && by.scale.domain;
+      const scale = domain ? { domain, range: domain.map((_, at) => SHAPES[at % SHAPES.length]) } : { range: SHAPES };
+      return { ...changed, encoding: { ...encoded, shape: { ...same, scale } } };
+    };
+    return JSON.stringify({ ...spec, data: null }).includes('"shape":{') ? spec : walk(spec);
+  }
+
   // A title beside a small chart stands in several lines: in one it would run into that of the chart below.
   function titled(node, height) {
     if (Array.isArray(node)) return node.map((each) => titled(each, height));
@@ -194,7 +214,7 @@
     chart.dataset.room = room;
     const described = { ...tabled(written(chart)), description: chart.dataset.alt };
     const fitted = fit(described, room, Boolean(chart.closest(".masthead")));
-    const spec = themed(unsaid(withLegends(titled(fitted), room)));
+    const spec = themed(unsaid(withLegends(titled(shaped(fitted)), room)));
     try {
       if (views.has(chart)) views.get(chart).finalize();
       const made = await embedded(chart, spec, { renderer: "svg", tooltip: showMark });
