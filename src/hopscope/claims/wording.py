@@ -145,9 +145,8 @@ def reason(claim: JudgedClaim) -> str:
     if len(tried) == 1:
         start = f"the one reading that was tried ({tried[0]}) refutes it"
     else:
-        start = (
-            f"all {len(tried)} readings that were tried refute it" if tried else "what was tried refutes it"
-        )
+        every = "both" if len(tried) == 2 else f"all {len(tried)}"
+        start = f"{every} readings that were tried refute it" if tried else "what was tried refutes it"
     numbers = found.partition("): ")[2] or found if tried else found
     return (
         f"{start}: {numbers}. But the claim counts as refuted only if every reading of the source refutes it, and "
