@@ -136,6 +136,30 @@ def test_in_greyscale_every_line_and_point_is_told_from_those_of_other_colours(o
         assert len(set(known)) == len(known), looks
 
 
+A4 = 688
+"""Pixels between the margins of a sheet."""
+
+_BEYOND_THE_EDGE = """
+width => [...document.querySelectorAll("main *")].filter(each => {
+  if (each.closest(".unseen") || each.parentElement.closest("svg")) return false;
+  const box = each.getBoundingClientRect();
+  return box.width && (box.right > width + 1 || box.left < -1);
+}).map(each => `${each.tagName}.${each.getAttribute("class")} ${each.textContent.trim().slice(0, 40)}`)
+"""
+
+
+def test_on_paper_nothing_reaches_over_the_edge_and_everything_is_unfolded(open_page):
+    page = open_page(width=A4)
+    page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.wait_for_timeout(1500)
+    assert page.locator("main details:not([open], .save)").count() == 0
+    assert page.evaluate(_BEYOND_THE_EDGE, A4) == []
+    for selector in (".chart-figure", ".circuit .card", ".explorer .panel", "tr"):
+        for kept in page.locator(selector).all()[:3]:
+            assert kept.evaluate("each => getComputedStyle(each).breakInside") == "avoid", selector
+
+
 def test_hover_tells_a_row_of_the_data(open_page):
     page = open_page()
     line = page.locator(".masthead .chart svg .mark-line path").first
