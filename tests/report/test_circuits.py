@@ -211,6 +211,16 @@ def test_table_and_pictures_need_no_script(circuit_run):
     assert "units/7f/analysis/circuit-1.json" in said
 
 
+def test_the_page_says_once_how_heads_are_counted(circuit_run):
+    assert build(circuit_run).count("counted from 0") == 1
+
+
+def test_one_layer_is_one_layer(view):
+    changed = view.model_copy(update={"layers": 1, "heads": 1})
+    assert "one layer with one head. " in shown_circuit(changed)["found"]
+    assert "one layer with 2 heads. " in shown_circuit(changed.model_copy(update={"heads": 2}))["found"]
+
+
 def test_a_picture_that_is_not_the_whole_circuit_says_so(circuit_run):
     assert "The picture shows" not in words(build(circuit_run))
     story = json.loads((circuit_run / "story.json").read_text(encoding="utf-8"))

@@ -15,6 +15,7 @@ from hopscope.report.record import read_run
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
+from hopscope.studies.loading import study_names
 from hopscope.studies.permutation.claims import claims
 from hopscope.studies.permutation.config import PRESETS, PermutationStudyConfig
 
@@ -22,6 +23,7 @@ from .page_evidence import page_evidence, told
 from .stories import blocks
 
 PAPER = Path(__file__).parents[2] / "docs" / "results" / "permutation" / "paper"
+SOURCES = Path(__file__).parents[2] / "src" / "hopscope" / "studies"
 BASE = ("d16/1 plain", "d16/1 repeats", "d32/1 repeats", "d32/2 repeats", "d32/2 plain")
 
 
@@ -204,6 +206,24 @@ def test_every_figure_of_the_run_is_on_its_page(run, story):
     names = [figure.name for figure in find_study("permutation").figures(config)]
     assert set(names) - set(shown) <= {"formation_order"}
     assert len(set(shown)) == len(shown)
+
+
+def test_the_explorer_follows_the_task_and_begins_where_there_is_something_to_recall(story):
+    names = [section["id"] for section in story["sections"]]
+    assert names.index("the-task") < names.index("take-a-model-apart")
+    (explorer,) = blocks(story, "explorer")
+    start = explorer["start"]
+    task = explorer["tasks"][explorer["models"][start["model"]]["task"]]
+    *before, last = task["examples"][start["example"]]["inputs"][::2]
+    assert last in before
+    assert not any("section" in example["name"] for example in task["examples"])
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_page_explains_its_task_before_a_model_is_taken_apart(name):
+    template = SOURCES / name.replace("-", "_") / "page.md.j2"
+    before, found, _ = template.read_text(encoding="utf-8").partition("{{ explorer(")
+    assert not found or "\n## " in before or "{{ chains_task() }}" in before
 
 
 def test_a_small_run_says_what_it_lacks(story):

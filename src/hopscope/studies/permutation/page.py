@@ -134,7 +134,7 @@ def both_formed(page: PageFunctions, name: str) -> list[int]:
     """
     found = set(page.evidence.members)
     for part in PARTS:
-        where = {"measure": "formation", "configuration": name, "part": f"{part}.half.time"}
+        where: dict[str, Any] = {"measure": "formation", "configuration": name, "part": f"{part}.half.time"}
         if not page.has("formed", **where):
             return []
         times = page.evidence.last("formed", **where)
