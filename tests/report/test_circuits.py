@@ -123,7 +123,7 @@ def test_a_sum_of_attention_may_be_rounded_up(circuit_cases):
 
 def test_paths_in_words(view):
     said = [path_words(path) for path in view.paths]
-    assert said[0] == "Layer 0, head 1: second 2 reads first 2 (the token just before); carries x₁."
+    assert said[0] == "Head 0.1: second 2 reads first 2 (the token just before); carries x₁."
     assert said[1].endswith("second 1 reads fixed positions (the head’s mean map); carries position.")
     assert said[2].endswith("query reads second 1 (one hop along its chain); carries x₁ and position.")
     assert (
@@ -215,6 +215,11 @@ def test_the_page_says_once_how_heads_are_counted(circuit_run):
     assert build(circuit_run).count("counted from 0") == 1
 
 
+def test_a_verdict_writes_heads_as_the_page_does(view):
+    changed = view.model_copy(update={"verdict": "unexplained: no rule for layer 0, head 11: x 5 → learned"})
+    assert "no rule for head 0.11: x 5 → learned." in shown_circuit(changed)["found"]
+
+
 def test_one_layer_is_one_layer(view):
     changed = view.model_copy(update={"layers": 1, "heads": 1})
     assert "one layer with one head. " in shown_circuit(changed)["found"]
@@ -254,9 +259,7 @@ def drawn(page):
         each.get("data-path") for each in groups["tag"]
     ]
     assert all(each.find(f"{NS}path") is not None for each in groups["path"])
-    labels = [
-        re.match(r"Layer (\d+), head (\d+): (.*?) reads", each.get("aria-label")) for each in groups["tag"]
-    ]
+    labels = [re.match(r"Head (\d+)\.(\d+): (.*?) reads", each.get("aria-label")) for each in groups["tag"]]
     heads = [next(each.iter(f"{NS}tspan")).text for each in groups["tag"]]
     assert heads == [f"{found[1]}.{found[2]}" for found in labels]
     return [(head, found[3]) for head, found in zip(heads, labels, strict=True)]
