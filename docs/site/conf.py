@@ -11,7 +11,7 @@ project = "Hopscope"
 version = release = hopscope.__version__
 
 # The sources are the Markdown files where they stand, so that their links work on a code host too.
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "contents", "folders"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "contents", "folders"]
 root_doc = "docs/index"
 include_patterns = [
     *(
@@ -22,10 +22,13 @@ include_patterns = [
         "campaigns/README.md",
         "notebooks/README.md",
     ),
-    *("docs/*.md", "docs/api/*.md", "docs/results/README.md"),
+    *("docs/*.md", "docs/api/*.md", "docs/results/README.md", "notebooks/*.ipynb"),
 ]
 # Not even looked through: they hold many thousand files.
 exclude_patterns = [".venv", "build", "dist", "runs"]
+
+# Notebooks are shown as they are written: their tests run them, and training takes minutes.
+nb_execution_mode = "off"
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4

@@ -1,4 +1,4 @@
-"""The navigation of the site: the groups of links in `docs/index.md` are also what its sidebar shows."""
+"""The navigation of the site: the groups of links in `docs/index.md`, and the notebooks, are what its sidebar shows."""
 
 import posixpath
 import re
@@ -9,6 +9,9 @@ if TYPE_CHECKING:
 
 GROUP = re.compile(r"^## (.+)$", re.MULTILINE)
 PAGE = re.compile(r"^\* \[([^]]+)\]\(([^)#]+\.md)\)", re.MULTILINE)
+NOTEBOOK = re.compile(r"\[(\w+)\.ipynb\]\(\1\.ipynb\)")
+NOTEBOOKS = "notebooks/README"
+"""The page that lists the notebooks."""
 
 
 def toctrees(text: str, folder: str) -> str:
@@ -25,9 +28,12 @@ def toctrees(text: str, folder: str) -> str:
 
 
 def append_toctrees(app: "Sphinx", docname: str, source: list[str]) -> None:
-    """Sphinx's event `source-read`: only the root page has contents."""
+    """Sphinx's event `source-read`: only the root page and that of the notebooks have contents."""
     if docname == app.config.root_doc:
         source[0] += "\n" + toctrees(source[0], posixpath.dirname(docname))
+    elif docname == NOTEBOOKS:
+        pages = "\n".join(NOTEBOOK.findall(source[0]))
+        source[0] += f"\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
 
 
 def setup(app: "Sphinx") -> dict[str, Any]:

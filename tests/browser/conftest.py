@@ -3,7 +3,9 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -78,6 +80,23 @@ def assert_page_is_sound(chromium: Browser) -> Callable[[Path], None]:
     def check(path: Path) -> None:
         complaints = _complaints(chromium, path)
         assert not complaints, f"{path.name}: " + "; ".join(complaints)
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def serious_faults() -> Callable[[Page], list[Any]]:
+    """A function that gives what axe-core finds on an open page and calls serious or critical."""
+    package = pytest.importorskip("axe_playwright_python", reason="the development extra has it")
+    script = resources.files(package).joinpath("axe.min.js").read_text(encoding="utf-8")
+
+    def check(page: Page) -> list[Any]:
+        page.evaluate(script)
+        found = page.evaluate(
+            "() => axe.run(document, { resultTypes: ['violations'] }).then(result => result.violations.map("
+            "each => [each.id, each.impact, each.nodes.map(node => node.html.slice(0, 160))]))"
+        )
+        return [each for each in found if each[1] in ("serious", "critical")]
 
     return check
 

@@ -5,7 +5,6 @@ import io
 import json
 import os
 import re
-from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -104,6 +103,62 @@ def test_charts_follow_the_theme_without_being_drawn_again(open_page):
     assert fills == ["rgb(82, 96, 109)", "rgb(163, 174, 186)"]
     page.emulate_media(color_scheme="dark", media="print")
     assert label.evaluate("e => getComputedStyle(e).fill") == "rgb(82, 96, 109)"
+
+
+# Of each chart, for its lines and for its points: colour, and all that is left of it in greyscale.
+_LOOKS = """
+() => [...document.querySelectorAll(".chart")].flatMap(chart => {
+  const told = JSON.parse(document.getElementById(chart.dataset.spec).textContent);
+  const own = JSON.stringify({ ...told, data: null }).includes('"shape":');
+  const looks = { lines: {}, points: {} };
+  const add = (kind, colour, look) => { (looks[kind][colour] ??= new Set()).add(look); };
+  const series = mark => /series-(\\d)/.exec(mark.getAttribute("stroke") + mark.getAttribute("fill"))?.[1];
+  for (const line of chart.querySelectorAll(".mark-line.role-mark path")) {
+    const { strokeDasharray, strokeWidth } = getComputedStyle(line);
+    const drawn = series(line) && line.getAttribute("d").length > 12;
+    if (drawn) add("lines", series(line), `${strokeDasharray} ${strokeWidth}`);
+  }
+  for (const point of own ? [] : chart.querySelectorAll(".mark-symbol.role-mark path")) {
+    if (series(point)) add("points", series(point), point.getAttribute("d").replace(/[-\\d.]+/g, ""));
+  }
+  return Object.values(looks).map(found => Object.entries(found).map(([colour, all]) => [colour, [...all]]));
+})
+"""
+
+
+def test_in_greyscale_every_line_and_point_is_told_from_those_of_other_colours(open_page):
+    page = open_page()
+    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    page.wait_for_timeout(1500)
+    charts = [looks for looks in page.evaluate(_LOOKS) if len(looks) > 1]
+    assert len(charts) > 2
+    for looks in charts:
+        known = [look for _, several in looks for look in several]
+        assert len(set(known)) == len(known), looks
+
+
+A4 = 688
+"""Pixels between the margins of a sheet."""
+
+_BEYOND_THE_EDGE = """
+width => [...document.querySelectorAll("main *")].filter(each => {
+  if (each.closest(".unseen") || each.parentElement.closest("svg")) return false;
+  const box = each.getBoundingClientRect();
+  return box.width && (box.right > width + 1 || box.left < -1);
+}).map(each => `${each.tagName}.${each.getAttribute("class")} ${each.textContent.trim().slice(0, 40)}`)
+"""
+
+
+def test_on_paper_nothing_reaches_over_the_edge_and_everything_is_unfolded(open_page):
+    page = open_page(width=A4)
+    page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.wait_for_timeout(1500)
+    assert page.locator("main details:not([open], .save)").count() == 0
+    assert page.evaluate(_BEYOND_THE_EDGE, A4) == []
+    for selector in (".chart-figure", ".circuit .card", ".explorer .panel", "tr"):
+        for kept in page.locator(selector).all()[:3]:
+            assert kept.evaluate("each => getComputedStyle(each).breakInside") == "avoid", selector
 
 
 def test_hover_tells_a_row_of_the_data(open_page):
@@ -214,12 +269,5 @@ def test_the_tab_key_reaches_everything_and_leaves_the_page(open_page):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
-def test_axe_finds_nothing_serious(open_page, width, scheme):
-    package = pytest.importorskip("axe_playwright_python", reason="the development extra has it")
-    page = open_page(width, scheme)
-    page.evaluate(resources.files(package).joinpath("axe.min.js").read_text(encoding="utf-8"))
-    found = page.evaluate(
-        "() => axe.run(document, { resultTypes: ['violations'] }).then(result => result.violations.map("
-        "each => [each.id, each.impact, each.nodes.map(node => node.html.slice(0, 160))]))"
-    )
-    assert [each for each in found if each[1] in ("serious", "critical")] == []
+def test_axe_finds_nothing_serious(open_page, serious_faults, width, scheme):
+    assert serious_faults(open_page(width, scheme)) == []

@@ -66,6 +66,32 @@ def test_report_of_two_runs_is_sound(run_path, tmp_path, synthetic, assert_page_
     assert len(set(ids)) == len(ids)
 
 
+SCREENS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+
+
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+def test_axe_finds_nothing_serious_on_the_pages_of_several_runs(
+    tmp_path, run_path, synthetic, open_page, serious_faults, width, scheme
+):
+    other = synthetic.write_synthetic_run(tmp_path / "runs", digest="7" * 64)
+    build_report([run_path, other], tmp_path / "two.html")
+    rows = [IndexRow("permutation", "laptop", run_path, "1 reproduced · 1 refuted · 2 agree so far"),
+            IndexRow("", "", other, "", "config.json is missing")]  # fmt: skip
+    build_index(rows, tmp_path / "index.html")
+    for name in ("two.html", "index.html"):
+        page = open_page(
+            tmp_path / name,
+            ready=name == "two.html",
+            viewport={"width": width, "height": 844},
+            color_scheme=scheme,
+        )
+        assert serious_faults(page) == []
+        page.evaluate("document.querySelectorAll('main details').forEach(each => { each.open = true; })")
+        page.wait_for_timeout(300)
+        assert serious_faults(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_report_with_an_emptied_figure_is_not_sound(tmp_path, synthetic, assert_page_is_sound):
     run = synthetic.write_synthetic_run(tmp_path / "runs")
     (run / "figures" / "attention.csv").write_text("head,query,key,weight\n", encoding="utf-8")

@@ -70,6 +70,35 @@ def test_remarks_stand_beside_the_words():
     assert added == found.registration.words != ""
 
 
+def test_a_line_tells_one_part_and_what_was_asked_of_it():
+    alone = judged(series([1.0] * 11))
+    assert wording.brief(alone) == ("", "100 % [100, 100]", "≥ 99.9 %, every seed")
+    mean = judged(series([0.5] * 11), at_most(0.7, "nats"), rule="mean")
+    assert wording.brief(mean) == ("", "0.5 nats [0.5, 0.5]", "≤ 0.7 nats")
+    must = {"met": FRACTION, "sometimes_missed": FRACTION}
+    parts = judged({"met": series([1.0] * 11), "sometimes_missed": series([1.0] * 10 + [0.5])}, must)
+    assert wording.brief(parts)[::2] == ("sometimes missed", "≥ 99.9 %, every seed")
+    met = judged({"met": series([1.0] * 11), "sometimes_missed": series([1.0] * 11)}, must)
+    assert wording.brief(met)[0] == "met"
+    nothing = judged(series([math.nan] * 11))
+    assert wording.brief(nothing) == ("", "–", "≥ 99.9 %, every seed")
+
+
+def test_a_claim_that_is_open_for_want_of_readings_says_so_without_a_contradiction():
+    given = {"batch 256": lambda e: series([0.5] * 11), "batch 64": lambda e: series([0.4] * 11)}
+    found = judged(None, readings=given, untried=lambda evidence: "batch 128, 50 epochs")
+    assert found.verdict.value == "inconclusive" and "refuted under every tried reading" in found.words
+    words = wording.reason(found)
+    assert words.startswith("both readings that were tried refute it: 11 of 11")
+    assert words.endswith("some were not tried: batch 128, 50 epochs. So it stays inconclusive")
+    assert "refuted under" not in words
+    assert wording.remarks(found) == ["here, by what this run tried alone: refuted"]
+    one = judged(None, readings={"batch 256": given["batch 256"]}, untried=lambda evidence: "batch 64")
+    assert wording.reason(one).startswith("the one reading that was tried (batch 256) refutes it: 11 of 11")
+    whole = judged(None, readings=given, untried=lambda evidence: "")
+    assert wording.reason(whole) == whole.words
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [([1.0] * 4, "agrees so far"), ([0.5, 1.0] * 3, "mixed so far"), ([0.1], "disagrees so far")],

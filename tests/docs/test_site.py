@@ -42,7 +42,7 @@ def test_every_built_in_study_has_a_lesson() -> None:
 
 @pytest.mark.extras
 def test_a_link_that_leads_nowhere_fails_and_the_rest_works(tmp_path: Path) -> None:
-    if find_spec("sphinx") is None:
+    if find_spec("sphinx") is None or find_spec("myst_nb") is None:
         assert os.environ.get("HOPSCOPE_REQUIRE_DOCS") != "1", (
             "HOPSCOPE_REQUIRE_DOCS=1 asks for the extra docs"
         )
@@ -53,8 +53,21 @@ def test_a_link_that_leads_nowhere_fails_and_the_rest_works(tmp_path: Path) -> N
     index.write_text("# Top\n\n## Learn\n\n* [Other words](a.md)\n")
     page = tmp_path / "docs/a.md"
     page.write_text("# A\n\n[folder](kept), [the top](index.md#learn)\n")
-    assert build(tmp_path).returncode == 0
+    (tmp_path / "notebooks").mkdir()
+    for name in ("README.md", "1_first_run.ipynb"):
+        shutil.copy(ROOT / "notebooks" / name, tmp_path / "notebooks")
+    listed = tmp_path / "notebooks/README.md"
+    kept = [line for line in listed.read_text().splitlines() if ".ipynb" not in line or "1_first" in line]
+    listed.write_text("\n".join(kept))
+    index.write_text(index.read_text() + "* [Notebooks](../notebooks/README.md)\n")
+    done = build(tmp_path)
+    assert done.returncode == 0, done.stderr
     site = tmp_path / "site"
+    notebook = (site / "notebooks/1_first_run.html").read_text()
+    assert "<h1>1. A first run" in notebook and "import" in notebook, (
+        "a notebook is a page, not only a download"
+    )
+    assert 'href="1_first_run.html"' in (site / "notebooks/README.html").read_text()
     assert 'href="kept/index.html"' in (site / "docs/a.html").read_text()
     assert 'href="note.txt"' in (site / "docs/kept/index.html").read_text()
     assert (site / "docs/kept/note.txt").read_text() == "<kept>"

@@ -123,7 +123,7 @@ def test_a_sum_of_attention_may_be_rounded_up(circuit_cases):
 
 def test_paths_in_words(view):
     said = [path_words(path) for path in view.paths]
-    assert said[0] == "Layer 0, head 1: second 2 reads first 2 (the token just before); carries x₁."
+    assert said[0] == "Head 0.1: second 2 reads first 2 (the token just before); carries x₁."
     assert said[1].endswith("second 1 reads fixed positions (the head’s mean map); carries position.")
     assert said[2].endswith("query reads second 1 (one hop along its chain); carries x₁ and position.")
     assert (
@@ -204,11 +204,26 @@ def test_table_and_pictures_need_no_script(circuit_run):
     assert "0.1 second 2 first 2 (the token just before) x₁ 1.00 4.0 K 0.110 0.050 0.300" in said
     assert "4.2 query second 2 (two hops along its chain) x₁, x₂ 0.88 readout 0.670 0.850 0.700" in said
     assert (
-        "seed 3. Seed 3, read at step 190, 5 layers, 3 heads each. The circuit was read. Loss of the model 0.030"
+        "seed 3. Seed 3, read at step 190, 5 layers with 3 heads each. The circuit was read. Loss of the model 0.030"
         in said
     )
     assert "Both circuits are made up; 4 seeds were trained." in said
     assert "units/7f/analysis/circuit-1.json" in said
+
+
+def test_the_page_says_once_how_heads_are_counted(circuit_run):
+    assert build(circuit_run).count("counted from 0") == 1
+
+
+def test_a_verdict_writes_heads_as_the_page_does(view):
+    changed = view.model_copy(update={"verdict": "unexplained: no rule for layer 0, head 11: x 5 → learned"})
+    assert "no rule for head 0.11: x 5 → learned." in shown_circuit(changed)["found"]
+
+
+def test_one_layer_is_one_layer(view):
+    changed = view.model_copy(update={"layers": 1, "heads": 1})
+    assert "one layer with one head. " in shown_circuit(changed)["found"]
+    assert "one layer with 2 heads. " in shown_circuit(changed.model_copy(update={"heads": 2}))["found"]
 
 
 def test_a_picture_that_is_not_the_whole_circuit_says_so(circuit_run):
@@ -244,9 +259,7 @@ def drawn(page):
         each.get("data-path") for each in groups["tag"]
     ]
     assert all(each.find(f"{NS}path") is not None for each in groups["path"])
-    labels = [
-        re.match(r"Layer (\d+), head (\d+): (.*?) reads", each.get("aria-label")) for each in groups["tag"]
-    ]
+    labels = [re.match(r"Head (\d+)\.(\d+): (.*?) reads", each.get("aria-label")) for each in groups["tag"]]
     heads = [next(each.iter(f"{NS}tspan")).text for each in groups["tag"]]
     assert heads == [f"{found[1]}.{found[2]}" for found in labels]
     return [(head, found[3]) for head, found in zip(heads, labels, strict=True)]
@@ -292,6 +305,25 @@ def test_without_attention_maps_there_is_the_graph_and_no_room_for_a_map(circuit
     page = build(circuit_run)
     assert 'class="card path-map"' not in page and "circuit-graph" in page
     assert "Choose a path to see what it costs to remove" in page
+
+
+def test_the_circuit_with_most_to_learn_from_is_shown_first(view):
+    def named(**changed):
+        given = {**view.model_dump(mode="json"), **changed}
+        return {"name": "", "file": "units/7", "view": given}
+
+    one_step = {"x_1": view.partial["x_1"], "x_2": [1.0] * len(view.checkpoints)}
+    loss = view.loss.model_dump(mode="json")
+    fails = {**loss, "rules": 10 * view.threshold}
+
+    def first(*circuits):
+        return CircuitBlock.model_validate({"kind": "circuit", "circuits": list(circuits)}).first
+
+    assert first(named(), named()) == 0
+    assert first(named(verdict="not found"), named(partial=one_step), named()) == 2
+    assert first(named(loss=fails), named(partial=one_step)) == 1
+    assert first(named(partial=one_step), named(verdict="unexplained")) == 1
+    assert first(named(paths=[view.paths[0].model_dump(mode="json")]), named()) == 1
 
 
 def test_the_script_gets_the_numbers_of_the_story(circuit_run, circuit_cases):

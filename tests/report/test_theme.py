@@ -75,11 +75,20 @@ def test_words_and_lines_carry_on_their_ground(colours, ground):
     assert all(contrast(colour, ground) >= 2.8 for colour in series[:4])
 
 
-def test_on_grey_paper_no_two_of_the_first_lines_have_the_same_dash():
-    paper = style_sheet()
-    dashes = dict(re.findall(r"--chart-series-(\d)\)\"\] \{ stroke-dasharray: ([\d ]+);", paper))
+@pytest.mark.parametrize("colours", [CATEGORY, CATEGORY_DARK], ids=["light", "dark"])
+def test_in_greyscale_lines_stay_apart_by_their_dash_or_their_lightness(colours):
+    sheet = style_sheet()
+    assert (
+        "monochrome" not in sheet and "print" not in sheet
+    )  # a screen that shows colours need not be seen in them
+    dashes = dict(re.findall(r"-series-(\d)\)\"\].* \{ stroke-dasharray: ([\d ]+);", sheet))
     assert [int(place) for place in dashes] == list(range(2, CROWDED + 2))  # the first is drawn through
-    assert len(set(dashes.values())) == len(dashes)
+    widths = dict(re.findall(r"-series-(\d)\)\"\].* \{ stroke-width: ([\d.]+);", sheet))
+    light = [lab(linear(colour))[0] for colour in colours]
+    for one, other in itertools.combinations(range(1, CROWDED + 2), 2):
+        apart = abs(light[one - 1] - light[other - 1]) >= 25
+        assert apart or dashes.get(str(one)) != dashes.get(str(other))
+        assert apart or widths[str(one)] != widths[str(other)]
 
 
 def test_every_colour_of_the_theme_has_a_variable_in_both_themes():

@@ -9,7 +9,7 @@ from hopscope.claims.wording import SYMBOLS
 from hopscope.report.page import build_report
 from hopscope.report.prose import Prose
 from hopscope.report.record import read_run
-from hopscope.report.verdicts import MOST_VALUES, verdict_counts, verdict_rows
+from hopscope.report.verdicts import verdict_counts, verdict_rows
 
 
 def claim(threshold, **fields):
@@ -123,11 +123,21 @@ def test_rows_and_counts(run_path):
 
 def test_many_values_of_a_claim_are_folded(run_path):
     run = read_run(run_path)
-    many = {f"kind {number}": number / 100 for number in range(MOST_VALUES + 5)}
+    many = {f"kind {number}": number / 100 for number in range(6)}
     run = run.model_copy(
         update={"claims": [claim("≥ 90 %", value=many), claim("≥ 90 %", value={"one": 0.5})]}
     )
     several, single = verdict_rows(run, Prose(run.story.numbers))
-    assert [name for name, _ in several.brief] == list(many)[:MOST_VALUES]
+    assert several.brief == ("kind 0", "0", "≥ 90 %")
     assert [name for name, _ in several.estimates] == list(many)
     assert (several.more, single.more) == (5, 0)
+
+
+def test_the_line_says_what_was_asked(run_path):
+    run = read_run(run_path)
+    lines = {row.claim.id: row.brief for row in verdict_rows(run, Prose(run.story.numbers))}
+    assert lines["P4"] == ("", "0.9571 [0.9566, 0.9575]", "|training loss − 0.9575| ≤ 0.003")
+    build_report([run_path], run_path / "page.html")
+    page = (run_path / "page.html").read_text(encoding="utf-8").replace("\u00a0", " ")
+    words = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    assert "0.9571 [0.9566, 0.9575], asked |training loss − 0.9575| ≤ 0.003" in words

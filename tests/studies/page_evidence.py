@@ -13,7 +13,7 @@ SITES = ("repeats.before", "repeats.after", "plain.before", "plain.after", "repe
          "untrained.repeats.before")  # fmt: skip
 
 
-def page_evidence(config, learned=True, diverged=(), only=(), more=()):
+def page_evidence(config, learned=True, diverged=(), only=(), more=(), matchless=()):
     """The table of a run; numbers of equal places are alike but for a small share that tells seeds apart.
 
     Args:
@@ -22,6 +22,7 @@ def page_evidence(config, learned=True, diverged=(), only=(), more=()):
         diverged: members whose training broke off.
         only: measures that the table has; empty for all.
         more: further rows.
+        matchless: members in which match never formed, so that their record has it behind history.
     """
     members, rows = [], []
     for configuration in config.grid():
@@ -31,6 +32,8 @@ def page_evidence(config, learned=True, diverged=(), only=(), more=()):
                             "overrides": configuration.overrides()})  # fmt: skip
             steps = config.training(configuration).steps
             found = dict(_numbers(config, configuration, learned, 0.001 * (seed + 1)))
+            if member in matchless:
+                found.update(_matchless())
             for (measure, metric, part, split, head), value in found.items():
                 if only and measure not in only:
                     continue
@@ -91,6 +94,13 @@ def _sudden(each, learned, own):
         yield from each("formation", part=part, reached=0.5 + own if learned else None)
     for point in ("half", "start"):
         yield from each("formation", part=f"{point}.match.history", order=-1.0 if learned else None)
+
+
+def _matchless():
+    for point in ("half", "start"):
+        yield ("formation", "order", f"{point}.match.history", "held_out", None), 1.0
+    yield ("formation", "formed", "match.half.time", "held_out", None), NEVER
+    yield ("formation", "reached", "match", "held_out", None), None
 
 
 def _taken_apart(each, configuration, learned, recall, elimination, own):

@@ -232,9 +232,9 @@ def test_head_rows():
     one = cell("d32/1 repeats", roles={"recall_lost": [[0.25]], "elimination_lost": [[1.0]]})
     config = PermutationStudyConfig(configurations=("d32/2 repeats", "d32/1 repeats"))
     assert [tuple(row.values()) for row in rows_of(config, "head_roles", two, one)] == [
-        ("d32/2 repeats", 3, "head 1", 0.5, 0.0),
-        ("d32/2 repeats", 3, "head 2", -0.125, 0.75),
-        ("d32/1 repeats", 3, "head 1", 0.25, 1.0),
+        ("d32/2 repeats", 3, "head 0.0", 0.5, 0.0),
+        ("d32/2 repeats", 3, "head 0.1", -0.125, 0.75),
+        ("d32/1 repeats", 3, "head 0.0", 0.25, 1.0),
     ]
 
 

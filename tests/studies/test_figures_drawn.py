@@ -109,13 +109,13 @@ def test_attention_of_a_run(whole_run):
     config = PermutationStudyConfig.model_validate(run.config)
     found = Evidence.read(run).where(configuration="d32/2 repeats")
     rows = attention_rows(config, found)
-    assert {row["map"] for row in rows} == {"d32/2 repeats|head 1", "d32/2 repeats|head 2"}
+    assert {row["map"] for row in rows} == {"d32/2 repeats|head 0.0", "d32/2 repeats|head 0.1"}
     assert len(rows) == 2 * len(found.members) * 45
     for member, seed in found.seeds.items():
         record = run.members[member]
         (step,) = set(found.rows("attention_pattern", member=member)["step"])
         patterns = run.unit(record.unit).read_analysis("patterns", step)
-        (cell,) = [row for row in rows if row["seed"] == f"seed {seed}" and row["map"].endswith("head 2")
+        (cell,) = [row for row in rows if row["seed"] == f"seed {seed}" and row["map"].endswith("head 0.1")
                    and (row["query"], row["key"]) == ("x5", "y2")]  # fmt: skip
         for which in ("plain", "repeat_of_3"):
             assert cell[which] == pytest.approx(patterns[which][record.index, 0, 1, 8, 3], abs=5e-4)

@@ -85,6 +85,6 @@ def test_drawn(tmp_path, steps, mask, order):
     spec = json.loads((tmp_path / "figures" / f"{NAME}.vl.json").read_text(encoding="utf-8"))
     layers = len(held_pieces(steps, mask, order)) - 1
     assert len(spec["vconcat"]) == 1 + layers
-    assert f"After layer {layers}, the query can hold" in text
+    assert f"After {layers} layers, the query can hold" in text
     # Every piece is named under every layer: the theme would thin the labels out.
     assert text.count(">p₁<") == 1 + layers

@@ -15,6 +15,7 @@ from hopscope.report.record import read_run
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
+from hopscope.studies.loading import study_names
 from hopscope.studies.permutation.claims import claims
 from hopscope.studies.permutation.config import PRESETS, PermutationStudyConfig
 
@@ -22,6 +23,7 @@ from .page_evidence import page_evidence, told
 from .stories import blocks
 
 PAPER = Path(__file__).parents[2] / "docs" / "results" / "permutation" / "paper"
+SOURCES = Path(__file__).parents[2] / "src" / "hopscope" / "studies"
 BASE = ("d16/1 plain", "d16/1 repeats", "d32/1 repeats", "d32/2 repeats", "d32/2 plain")
 
 
@@ -124,7 +126,7 @@ def test_the_page_of_the_committed_results(committed):
         "5 configurations, 50 models, measured on mappings that training never uses.",
         "Recall rose well above chance in 10 of 10 seeds of d32/2 repeats.",
         "d32/2 repeats | accuracy | published | 14.6 % | 16.4 % | 23.4 % | 41.5 % | 100 % | 100 %",
-        "d32/2 repeats | 10 | shared in 10 of 10 | head 1 in 6 of 10; head 2 in 4 of 10",
+        "d32/2 repeats | 10 | shared in 10 of 10 | head 0.0 in 6 of 10; head 0.1 in 4 of 10",
         "Whatever binding a heat map shows in the earlier rows, the last answer does not use it.",
         "Width decides more than heads do.",
     ):
@@ -206,6 +208,24 @@ def test_every_figure_of_the_run_is_on_its_page(run, story):
     assert len(set(shown)) == len(shown)
 
 
+def test_the_explorer_follows_the_task_and_begins_where_there_is_something_to_recall(story):
+    names = [section["id"] for section in story["sections"]]
+    assert names.index("the-task") < names.index("take-a-model-apart")
+    (explorer,) = blocks(story, "explorer")
+    start = explorer["start"]
+    task = explorer["tasks"][explorer["models"][start["model"]]["task"]]
+    *before, last = task["examples"][start["example"]]["inputs"][::2]
+    assert last in before
+    assert not any("section" in example["name"] for example in task["examples"])
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_page_explains_its_task_before_a_model_is_taken_apart(name):
+    template = SOURCES / name.replace("-", "_") / "page.md.j2"
+    before, found, _ = template.read_text(encoding="utf-8").partition("{{ explorer(")
+    assert not found or "\n## " in before or "{{ chains_task() }}" in before
+
+
 def test_a_small_run_says_what_it_lacks(story):
     words = texts(story)
     assert re.search(r"[\d.]+ of (20|50) epochs", words)
@@ -236,7 +256,7 @@ SENTENCES = {
             "Training of d32/2 repeats, seed 1 diverged: the loss was no longer finite.",
             "Recall rose well above chance in 2 of 2 seeds",
             "3, 1 diverged",
-            "Seeds in which neither formed, or that diverged, are not among these.",
+            "Seeds that diverged are not among these.",
         ],
         [ROSE, "no value"],
     ),
@@ -244,6 +264,19 @@ SENTENCES = {
         {"diverged": (3, 4, 5)},
         ["d32/2 repeats, seed 2 diverged", "3, 3 diverged"],
         [ROSE, "How recall works", "phase transition?"],
+    ),
+    "match never formed in one": (
+        {"matchless": (4,)},
+        [
+            "match came before history in 2 of 2 seeds in which both formed, after it in 0 of 2",
+            "Match never formed in 1 of 3 seeds.",
+        ],
+        ["after it in 1", "History never formed"],
+    ),
+    "match never formed": (
+        {"matchless": (3, 4, 5)},
+        ["In no seed did both form", "Match never formed in 3 of 3 seeds."],
+        ["came before history"],
     ),
     "everything diverged": ({"diverged": range(6)}, ["3, 3 diverged"], [ROSE, "Whatever binding"]),
 }  # fmt: skip

@@ -24,6 +24,7 @@ from hopscope.claims.crossings import Crossing, first_crossing
 from hopscope.runs import MemberRecord, RunFolder, UnitFolder
 from hopscope.runs.curves import Curve
 from hopscope.story.functions import PageFunctions
+from hopscope.words import heads_in_short
 
 DIVERGED = "diverged"
 """Stands for a verdict on a member whose training broke off."""
@@ -261,7 +262,7 @@ class CircuitsOnPage:
 
     def verdict(self, member: int) -> str:
         """What the reader says of a member, in words."""
-        return str(self._members[member].reading["verdict"])
+        return heads_in_short(str(self._members[member].reading["verdict"]))
 
     def best(self, member: int) -> str:
         """The paths of a member's smallest circuit, in words."""

@@ -20,6 +20,7 @@ from hopscope.claims.parts import Leaning, Part, Scale, judge_part
 from hopscope.claims.registration import state_of
 from hopscope.claims.samples import MembersOfARun
 from hopscope.claims.verdicts import (
+    UNTRIED,
     Judgement,
     Verdict,
     agreed_readings,
@@ -92,9 +93,7 @@ def _judged(
         and not scale.here
         and (others := words_of(claim, "untried", evidence))
     ):
-        words = (
-            f"{judgement.words}; refuted only if every reading of the source refutes it, not tried: {others}"
-        )
+        words = f"{judgement.words}{UNTRIED}{others}"
         judgement = judgement.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "words": words})
     judgement, undone = with_controls(judgement, controls, claim)
     tried = [leaning for leaning in leanings.values() if leaning is not None]

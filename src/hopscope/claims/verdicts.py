@@ -31,6 +31,9 @@ from hopscope.words import counted
 LEAST_SEEDS = 10
 """Seeds that a sentence with "always" needs; with fewer, a bootstrap interval is much too short as well."""
 
+UNTRIED = "; refuted only if every reading of the source refutes it, not tried: "
+"""Stands in the words of a claim that everything tried refutes, before the names of what was not."""
+
 
 class Verdict(StrEnum):
     """The outcome of a claim in a run."""

@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from hopscope.claims.intervals import Interval
 from hopscope.claims.judged import Bound, Found, JsonSample, JudgedClaim
 from hopscope.claims.numbers import format_estimate, format_number, format_value
-from hopscope.claims.verdicts import Verdict
+from hopscope.claims.verdicts import UNTRIED, Verdict
 
 _MOST_LINES = 6
 """Thresholds that are told one by one though they are the same."""
 
 _MOST_SAMPLES, _FEW_SAMPLES = 50, 4
 """Numbers of a part that are told one by one, and how few different ones are counted where there are more."""
+
+_SHORT = 40
+"""Letters of a threshold in words that a line about a claim has room for."""
 
 _SIGNS = {"at_least": "≥ ", "at_most": "≤ ", "between": ""}
 _LEANINGS = {
@@ -50,6 +53,21 @@ def threshold_lines(claim: JudgedClaim) -> list[str]:
 def estimates(claim: JudgedClaim) -> list[tuple[str, str]]:
     """Part and value with interval; the name is empty where there is only one."""
     return _estimates(claim, claim.value, claim.interval)
+
+
+def brief(claim: JudgedClaim) -> tuple[str, str, str]:
+    """Part, value with interval, and what was asked of it, for one line about a claim.
+
+    Of several parts it is the first, or of a claim that is not reproduced the first that misses its threshold.  Names
+    are empty where there is only one part; what was asked is empty where the threshold is a long text.
+    """
+    names = [*claim.value] if isinstance(claim.value, dict) else [""]
+    if not names:
+        return "", format_value(None, None, "number"), ""
+    open_parts = names if claim.verdict is Verdict.REPRODUCED else [n for n in names if _misses(claim, n)]
+    shown = (open_parts or names)[0]
+    title, text = estimates(claim)[names.index(shown)]
+    return title, text, _asked(claim, shown)
 
 
 def values(claim: JudgedClaim) -> list[tuple[str, str]]:
@@ -113,10 +131,35 @@ def closing_line(claims: Iterable[JudgedClaim]) -> str:
     return " · ".join(words) or "no claims"
 
 
+def reason(claim: JudgedClaim) -> str:
+    """Return why the verdict is what it is, in words; empty for ledgers of before.
+
+    A claim that every tried reading refutes stays open as long as others were not tried: first comes what the tried
+    ones give, then how the verdict follows.
+    """
+    words = claim.words or ""
+    found, sign, others = words.partition(UNTRIED)
+    if not sign or claim.verdict is not Verdict.INCONCLUSIVE:
+        return words
+    tried = [name for name, each in claim.readings.items() if each.verdict is not Verdict.NOT_RUN]
+    if len(tried) == 1:
+        start = f"the one reading that was tried ({tried[0]}) refutes it"
+    else:
+        every = "both" if len(tried) == 2 else f"all {len(tried)}"
+        start = f"{every} readings that were tried refute it" if tried else "what was tried refutes it"
+    numbers = found.partition("): ")[2] or found if tried else found
+    return (
+        f"{start}: {numbers}. But the claim counts as refuted only if every reading of the source refutes it, and "
+        f"some were not tried: {others}. So it stays inconclusive"
+    )
+
+
 def remarks(claim: JudgedClaim) -> list[str]:
     """Return the remarks on a verdict: the one at the run's own scale, controls, and a changed rule."""
     lines = []
-    if claim.here is not None and (claim.here.verdict, claim.here.words) != (claim.verdict, claim.words):
+    if UNTRIED in (claim.words or "") and claim.here is not None:
+        lines.append(f"here, by what this run tried alone: {claim.here.verdict.value}")
+    elif claim.here is not None and (claim.here.verdict, claim.here.words) != (claim.verdict, claim.words):
         lines.append(
             f"here, at the scale of this run: {claim.here.verdict.value} ({_here(claim, claim.here)})"
         )
@@ -147,6 +190,42 @@ def _estimates(
     return [
         (_title(name), write(each, intervals.get(name), unit_of(claim, name))) for name, each in value.items()
     ]
+
+
+def _bounds_of(claim: JudgedClaim, part: str) -> dict[str, Bound]:
+    """The threshold of a part by its kind; empty where it is told in other words."""
+    if isinstance(claim.threshold, str):
+        return {}
+    found = claim.threshold.get(part) if part else claim.threshold
+    bounds = found if isinstance(found, dict) else {}
+    return {kind: bound for kind, bound in bounds.items() if not isinstance(bound, dict)}
+
+
+def _asked(claim: JudgedClaim, part: str) -> str:
+    if isinstance(claim.threshold, str):
+        return claim.threshold if len(claim.threshold) <= _SHORT else ""
+    bounds = [_bound(*each, unit_of(claim, part)) for each in _bounds_of(claim, part).items()]
+    rule = claim.rule.get(part) if isinstance(claim.rule, dict) else claim.rule
+    noun = claim.n_counts.get(part) if isinstance(claim.n_counts, dict) else claim.n_counts
+    scope = [f"every {noun or 'seed'}"] if bounds and rule == "always" else []
+    return ", ".join([*bounds, *scope])
+
+
+def _misses(claim: JudgedClaim, part: str) -> bool:
+    """Whether the value of a part, or under the rule `always` one of its numbers, lies beyond its threshold."""
+    value = claim.value.get(part) if isinstance(claim.value, dict) else claim.value
+    rule = claim.rule.get(part) if isinstance(claim.rule, dict) else claim.rule
+    samples = claim.samples.get(part) if isinstance(claim.samples, dict) else claim.samples
+    numbers = [value, *(samples or [])] if rule == "always" else [value]
+    known = [float(each) for each in numbers if isinstance(each, int | float | str)]
+    return any(
+        not _meets(kind, bound, each) for kind, bound in _bounds_of(claim, part).items() for each in known
+    )
+
+
+def _meets(kind: str, bound: Bound, value: float) -> bool:
+    low, high = bound if isinstance(bound, list) else (bound, bound)
+    return (kind == "at_most" or value >= low) and (kind == "at_least" or value <= high)
 
 
 def _bound(kind: str, bound: Bound, unit: str) -> str:

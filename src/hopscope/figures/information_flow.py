@@ -8,7 +8,7 @@ from hopscope.figures import Drawing
 from hopscope.figures.marks import INK, QUIET_INK, of_kind
 from hopscope.figures.rows import WIDTH, Row
 from hopscope.theory.information_flow import Mask, Order, Run, held_pieces, pair_order, two_target_plan
-from hopscope.words import symbol
+from hopscope.words import counted, symbol
 
 ROW_HEIGHT = 12
 """Pixels of a position's row."""
@@ -173,7 +173,7 @@ def _layer_panel(layer: int, held: list[Run]) -> alt.LayerChart | alt.FacetChart
         .mark_bar(height=ROW_HEIGHT - 2, fillOpacity=0, stroke=INK, strokeWidth=1.6)
         .encode(**place, tooltip=["position:N", "holds:N", "state:N"]),
     )
-    title = _title(f"After layer {layer}, the query can hold {_reach(held[0][1])}")
+    title = _title(f"After {counted(layer, 'layer')}, the query can hold {_reach(held[0][1])}")
     return layered.properties(width=WIDTH, height=ROW_HEIGHT * len(positions), title=title)
 
 

@@ -28,7 +28,7 @@ from hopscope.report.circuits import (
     Token,
 )
 from hopscope.report.theme import themed_svg
-from hopscope.words import counted
+from hopscope.words import heads_in_short
 
 _MOST_USES = 4
 _LEAST_SCALE = 0.69
@@ -70,10 +70,11 @@ def _row(path: ListedPath) -> dict[str, Any]:
 def _found(view: CircuitView) -> str:
     """The circuit that was read and its losses, in words."""
     heads = "one head" if view.heads == 1 else f"{view.heads} heads"
-    where = (
-        f"Seed {view.seed}, read at step {view.checkpoint:,}, {counted(view.layers, 'layer')}, {heads} each. "
+    size = f"one layer with {heads}" if view.layers == 1 else f"{view.layers} layers with {heads} each"
+    where = f"Seed {view.seed}, read at step {view.checkpoint:,}, {size}. "
+    verdict = (
+        "The circuit was read." if view.verdict == "read" else f"Verdict: {heads_in_short(view.verdict)}."
     )
-    verdict = "The circuit was read." if view.verdict == "read" else f"Verdict: {view.verdict}."
     verdict += _undrawn(view)
     loss = view.loss
     if loss.full is None or loss.rules is None:

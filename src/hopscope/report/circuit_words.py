@@ -97,6 +97,5 @@ def title_words(path: CircuitPath) -> str:
 def path_words(path: ListedPath) -> str:
     """A path in one sentence, for those who cannot see the graph."""
     return (
-        f"Layer {path.layer}, head {path.head}: {path.query_role} reads {reads_words(path)}; "
-        f"carries {carries_words(path)}."
+        f"Head {head_name(path)}: {path.query_role} reads {reads_words(path)}; carries {carries_words(path)}."
     )

@@ -97,6 +97,10 @@ class RemovalLoss(Config):
     recomputed: Loss
 
 
+_LEARNED = 0.25
+"""A target is learned once its partial loss is below this share of its largest."""
+
+
 class CircuitLoss(Config):
     """Losses over the learned targets; all are missing where nothing was learned.
 
@@ -310,6 +314,16 @@ class CircuitBlock(Config):
 
     @property
     def first(self) -> int:
-        """Number of the circuit that is shown first: of those that were read, the first with most paths."""
-        read = [at for at, each in enumerate(self.circuits) if each.view.verdict == "read"]
-        return max(read, key=lambda at: (len(self.circuits[at].view.paths), -at), default=0)
+        """Number of the circuit that is shown first: the one from which there is most to learn.
+
+        Those that hold come first, and of these those of models that learned most targets; then those that were read,
+        those with most hops, and those with most paths.
+        """
+        return max(range(len(self.circuits)), key=lambda at: (*_worth(self.circuits[at].view), -at))
+
+
+def _worth(view: CircuitView) -> tuple[bool, int, bool, int, int]:
+    held = view.loss.rules is not None and view.loss.rules <= view.threshold
+    learned = sum(losses[view.shown] < _LEARNED * max(losses) for losses in view.partial.values())
+    hops = len({path.hop for path in view.paths} - {None})
+    return held, learned, view.verdict == "read", hops, len(view.paths)

@@ -102,12 +102,12 @@ def with_theme(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def style_sheet() -> str:
-    """CSS that gives every role its colour: light, dark where the reader's theme is, and light on paper."""
+    """CSS that gives every role its colour (light, dark where the theme is, light on paper), and lines their dash."""
     light, dark = (
         " ".join(f"--chart-{role}: {colour};" for role, colour in colours.items())
         for colours in (LIGHT, DARK)
     )
-    return f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{_ON_PAPER}"
+    return f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{_GREYSCALE}"
 
 
 def variables() -> dict[str, str]:
@@ -126,16 +126,23 @@ def themed_svg(svg: str) -> str:
     )
 
 
-# Grey paper and grey screens have no colours: lines of a colour have a dash of their own there.  Marks that are filled
-# are told apart by their shape.
+# Not every reader, screen or paper has colours.  So lines of a colour have a dash of their own; where dashes tell
+# something else, they have a width of their own.  Shapes, whose paths have arcs or are closed, keep their outline.
 _DASHES = ("7 3", "2 2", "9 3 2 3", "5 2 1 2 1 2", "12 4", "4 4")
-_LINES = (
-    "@media print, (monochrome) "
-    '{{ .chart path:not([fill^=var])[stroke="var(--chart-series-{place})"] {{ {dash} }} }}'
+_WIDTHS = (1.1, 2.0, 3.0, 4.0, 1.5, 2.5, 3.5)
+_LINE = (
+    ':is(.mark-line, .role-legend-symbol) path[stroke="var(--chart-series-{place})"]:not([d*=A]):not([d*=Z])'
 )
-_ON_PAPER = "\n".join(
-    _LINES.format(place=place, dash=f"stroke-dasharray: {dash};")
-    for place, dash in enumerate(_DASHES, start=2)
+_OWN_DASHES = ":has(.mark-line path[stroke-dasharray])"
+_GREYSCALE = "\n".join(
+    [
+        f".chart:not({_OWN_DASHES}) {_LINE.format(place=place)} {{ stroke-dasharray: {dash}; }}"
+        for place, dash in enumerate(_DASHES, start=2)
+    ]
+    + [
+        f".chart{_OWN_DASHES} {_LINE.format(place=place)} {{ stroke-width: {width}; }}"
+        for place, width in enumerate(_WIDTHS, start=1)
+    ]
 )
 
 

@@ -8,9 +8,6 @@ from hopscope.claims import JudgedClaim, wording
 from hopscope.report.prose import Prose, tie
 from hopscope.report.record import ClaimWords, RunRecord
 
-MOST_VALUES = 1
-"""Number of values of a claim that its line shows; the others are folded with what decides it."""
-
 
 @dataclass(frozen=True)
 class VerdictRow:
@@ -22,7 +19,7 @@ class VerdictRow:
         symbol: the verdict as a sign.
         leaning: where the numbers of an inconclusive claim point, in words.
         threshold: what was demanded, in words, one line per quantity.
-        brief: (name, value) of the first quantities, for the line; the name is empty where there is one quantity.
+        brief: (name, value with interval, what was asked) of one quantity, for the line (`wording.brief`).
         more: how many quantities the line leaves out.
         estimates: (name, value and interval) of every quantity.
         words: what the run can say, in plain words.
@@ -37,7 +34,7 @@ class VerdictRow:
     symbol: str
     leaning: str
     threshold: list[str]
-    brief: list[tuple[str, str]]
+    brief: tuple[str, str, str]
     more: int
     estimates: list[tuple[str, str]]
     words: Markup
@@ -67,17 +64,17 @@ def verdict_counts(run: RunRecord) -> list[tuple[str, str, str, int]]:
 
 
 def _row(claim: JudgedClaim, story: ClaimWords, prose: Prose) -> VerdictRow:
-    brief = wording.values(claim)
+    estimates = wording.estimates(claim)
     return VerdictRow(
         claim=claim,
         slug=_slug(claim.verdict.value),
         symbol=wording.SYMBOLS[claim.verdict.value],
         leaning=wording.leaning_words(claim),
         threshold=wording.threshold_lines(claim),
-        brief=brief[:MOST_VALUES],
-        more=max(0, len(brief) - MOST_VALUES),
-        estimates=wording.estimates(claim),
-        words=prose.html(story.words) if claim.words is None else Markup.escape(tie(claim.words)),
+        brief=wording.brief(claim),
+        more=max(0, len(estimates) - 1),
+        estimates=estimates,
+        words=prose.html(story.words) if claim.words is None else Markup.escape(tie(wording.reason(claim))),
         remarks=wording.remarks(claim),
         readings=[(name, f"{found.verdict.value}: {found.words}") for name, found in claim.readings.items()],
         seeds=_seeds(claim, story),

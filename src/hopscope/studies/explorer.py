@@ -45,6 +45,7 @@ class Explorer:
         task_of: "Callable[[TrainJob], TaskOnDevice]",
         examples: Callable[[TrainJob], list[dict[str, Any]]] | None = None,
         more: Mapping[str, Any] | None = None,
+        shows: Callable[[Mapping[str, Any]], bool] = lambda example: True,
     ):
         """A study's program makes it, or the study's own code.
 
@@ -53,7 +54,9 @@ class Explorer:
             task_of: the task of a unit, with which samples are drawn.
             examples: samples of the study's own choice for a unit, as `_examples` gives them; by default held-out ones.
             more: further fields of every task of the block.
+            shows: whether an example shows what the study is about, so that a reader may begin with it.
         """
+        self._shows = shows
         self._page, self._task_of, self._own_examples, self._more = page, task_of, examples, dict(more or {})
         self._shapes: list[dict[str, Any]] = []
         self._tasks: dict[str, int] = {}
@@ -178,8 +181,9 @@ class Explorer:
         ensemble = load_ensemble(self._page.run.unit(unit)).select([index])
         examples = self._told[model["task"]]["examples"]
         whole = [at for at, each in enumerate(examples) if each["size"] == job.model.length]
+        whole = [at for at in whole if self._shows(examples[at])] or whole
         row = job.model.readout_positions[-1]
-        start = {"example": 0, "row": row, "layer": 0, "head": 0}
+        start = {"example": next(iter(whole), 0), "row": row, "layer": 0, "head": 0}
         if not whole:
             return start
         inputs, targets = _tensors(job, [examples[at] for at in whole])

@@ -95,12 +95,14 @@
       if (Array.isArray(node)) return node.map(walk);
       if (node === null || typeof node !== "object") return node;
       const changed = Object.fromEntries(Object.entries(node).map(([key, value]) => [key, key === "data" ? value : walk(value)]));
+      // Long enough to show the dash of its line.
+      if (changed.legend && changed.legend.symbolType === "stroke") changed.legend = { symbolSize: 650, ...changed.legend };
       const discrete = changed.field && changed.legend !== null && (changed.type === "nominal" || changed.type === "ordinal");
       const legend = changed.legend || {};
       if (discrete && changed.type && (narrow || legend.orient === "top" || legend.orient === "bottom")) {
         const known = changed.scale && Array.isArray(changed.scale.domain) ? changed.scale.domain : rows[changed.field] || [];
         const widest = Math.max(4, ...known.map((each) => String(each).length));
-        const columns = Math.max(1, Math.floor(room / (widest * 6.6 + 34)));
+        const columns = Math.max(1, Math.floor(room / (widest * 6.6 + (legend.symbolType === "stroke" ? 52 : 34))));
         const orient = narrow && !legend.orient ? "bottom" : legend.orient;
         if (known.length > columns || orient !== legend.orient) {
           changed.legend = { ...legend, columns, ...(orient ? { orient } : {}), ...(narrow ? { labelLimit: room - 40 } : {}) };
@@ -118,6 +120,49 @@
       axis: { ...config.axis, labelLimit: 110, titleLimit: Math.max(180, room - 60) },
       axisX: { ...config.axisX, labelOverlap: true, titleAnchor: "end", titleLimit: room - 20 },
       header: { ...config.header, labelLimit: room - 40 } } };
+  }
+
+  // Points that differ in colour differ in shape too: greyscale has no colours.  Where shapes tell something, they stay.
+  const SHAPES = ["circle", "diamond", "square", "triangle-up", "cross", "triangle-down"];
+
+  function shaped(spec) {
+    const walk = (node) => {
+      if (Array.isArray(node)) return node.map(walk);
+      if (node === null || typeof node !== "object") return node;
+      const kind = node.mark && (node.mark.type || node.mark), encoded = node.encoding || {};
+      const by = encoded.color || encoded.fill || {};
+      const several = by.field && by.type === "nominal" && (!by.scale || !by.scale.domain || by.scale.domain.length > 1);
+      const changed = Object.fromEntries(Object.entries(node).map(([key, value]) =>
+        [key, key === "data" || key === "config" || key === "encoding" ? value : walk(value)]));
+      if (kind !== "point" || node.mark.shape || !several) return changed;
+      const { axis, sort, ...same } = by, domain = by.scale && by.scale.domain;
+      const scale = domain ? { domain, range: domain.map((_, at) => SHAPES[at % SHAPES.length]) } : { range: SHAPES };
+      return { ...changed, encoding: { ...encoded, shape: { ...same, scale } } };
+    };
+    return JSON.stringify({ ...spec, data: null }).includes('"shape":{') ? spec : walk(spec);
+  }
+
+  // A title beside a small chart stands in several lines: in one it would run into that of the chart below.
+  function titled(node, height) {
+    if (Array.isArray(node)) return node.map((each) => titled(each, height));
+    if (node === null || typeof node !== "object") return node;
+    const own = typeof node.height === "number" ? node.height : height;
+    return Object.fromEntries(Object.entries(node).map(([key, value]) => {
+      if (key === "y" && value && typeof value.title === "string" && own) return [key, { ...value, title: lines(value.title, own) }];
+      return [key, key === "data" || key === "config" ? value : titled(value, own)];
+    }));
+  }
+
+  function lines(title, room) {
+    const count = Math.ceil((title.length * 7) / (room + 20));
+    if (count < 2) return title;
+    const cut = [""];
+    for (const word of title.split(" ")) {
+      const last = cut.length - 1;
+      if (cut[last] && cut[last].length + word.length >= title.length / count + 2) cut.push(word);
+      else cut[last] = `${cut[last]} ${word}`.trim();
+    }
+    return cut;
   }
 
   // A line would be described by its first point, and every point of it written out for that: the chart's words tell more.
@@ -168,7 +213,8 @@
     if (chart.dataset.room === String(room)) return;
     chart.dataset.room = room;
     const described = { ...tabled(written(chart)), description: chart.dataset.alt };
-    const spec = themed(unsaid(withLegends(fit(described, room, Boolean(chart.closest(".masthead"))), room)));
+    const fitted = fit(described, room, Boolean(chart.closest(".masthead")));
+    const spec = themed(unsaid(withLegends(titled(shaped(fitted)), room)));
     try {
       if (views.has(chart)) views.get(chart).finalize();
       const made = await embedded(chart, spec, { renderer: "svg", tooltip: showMark });

@@ -92,7 +92,7 @@ globalThis.hopscopeCsv = (text) => URL.createObjectURL(new Blob([text], { type: 
 
   // Only what can be scrolled is a stop of the Tab key.
   function markScrollers() {
-    for (const each of document.querySelectorAll(".scroll")) {
+    for (const each of document.querySelectorAll(".scroll, main pre")) {
       if (each.scrollWidth > each.clientWidth + 1) each.tabIndex = 0;
       else each.removeAttribute("tabindex");
     }

@@ -27,6 +27,11 @@ def token_names(config: PermutationStudyConfig) -> list[str]:
     return [f"{'xy'[position % 2]}{position // 2 + 1}" for position in range(2 * config.values - 1)]
 
 
+def head_name(head: int) -> str:
+    """A head of the one layer, written `layer.head` as everywhere: both are counted from 0."""
+    return f"head 0.{head}"
+
+
 def _sets(config: PermutationStudyConfig) -> dict[str, str]:
     """Sets of sequences that the patterns are means over, and what they are called."""
     sources = sorted({source for _, source in config.task(config.base()[0]).repeat_pairs()})
@@ -40,7 +45,7 @@ def attention_rows(config: PermutationStudyConfig, evidence: "Evidence") -> list
     names, sets = token_names(config), list(_sets(config))
     return [
         {
-            "map": f"{found.name}|head {head + 1}",
+            "map": f"{found.name}|{head_name(head)}",
             "seed": f"seed {seed}",
             "query": names[query],
             "key": names[key],
@@ -87,7 +92,7 @@ def attention(config: PermutationStudyConfig, evidence: "Evidence") -> Drawing:
         )
         .properties(width=size, height=size)
     )  # fmt: skip
-    maps = [f"{found.name}|head {head + 1}" for found in config.base() for head in range(found.heads)]
+    maps = [f"{found.name}|{head_name(head)}" for found in config.base() for head in range(found.heads)]
     header = alt.Header(labelExpr="split(datum.label, '|')", labelAngle=0, labelAlign="left", labelLimit=0)
     chart = (
         alt.layer(cells, data=table("attention", "map seed query key", " ".join(sets)))
@@ -121,7 +126,7 @@ def head_rows(shown: Sequence[Configuration], evidence: "Evidence") -> list[Row]
                 for skill in ("recall", "elimination")
             )
             rows += [
-                {"configuration": found.name, "seed": evidence.seeds[member], "head": f"head {head + 1}",
+                {"configuration": found.name, "seed": evidence.seeds[member], "head": head_name(head),
                  "recall_lost": short(recall[member]), "elimination_lost": short(elimination[member])}
                 for member in recall.index[recall.notna() & elimination.notna()]
             ]  # fmt: skip
@@ -151,7 +156,7 @@ def _regions() -> list[alt.Chart]:
 def head_roles(shown: Sequence[Configuration], evidence: "Evidence") -> Drawing:
     """What each head is for: the skill that is lost without it."""
     data = table("head_roles", "configuration head", "seed recall_lost elimination_lost")
-    heads = [f"head {head + 1}" for head in range(max(found.heads for found in shown))]
+    heads = [head_name(head) for head in range(max(found.heads for found in shown))]
     axis, scale = alt.Axis(format="%", values=[0, 0.5, 1]), alt.Scale(domain=list(DOMAIN), clamp=True)
     points = (
         alt.Chart()

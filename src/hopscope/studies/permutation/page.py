@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hopscope.circuits.path_history import CircuitsOnPage
 from hopscope.claims.numbers import format_number
 from hopscope.runs.evidence_write import EVIDENCE
@@ -21,6 +23,7 @@ from hopscope.studies.permutation.published import (
     BY_STEP,
     OF_CONFIGURATION,
     PROBABILITIES,
+    TITLES,
     VALUES,
     worked_examples,
 )
@@ -40,6 +43,9 @@ LATE = 0.8
 MOST_HELD_OUT = 720
 """Held-out mappings that the page lists, so that its explorer can tell them from training ones."""
 
+PARTS = ("match", "history")
+"""What recall needs, by the names of the record of formation."""
+
 MARKS = ("uniform", "training", "unnoticed", "unbound")
 """What the template calls the losses of ideal observers."""
 
@@ -49,6 +55,7 @@ SIDES = {"train": "a training mapping", "held_out": "a held-out mapping"}
 def names(page: PageFunctions, config: PermutationStudyConfig) -> Mapping[str, Any]:
     """Names that the template may use beside those of every page."""
     records = list(_worked_records(page, config))
+    studied = next((each.name for each in taken_apart(config)), "")
     return {
         "example": page.block(example()),
         "mark": {
@@ -56,7 +63,8 @@ def names(page: PageFunctions, config: PermutationStudyConfig) -> Mapping[str, A
             called: page.number(value, f"loss in nats of an ideal observer: {what}", decimals=4)
             for called, (what, value) in zip(MARKS, floors(config).items(), strict=False)
         },
-        "studied": next((each.name for each in taken_apart(config)), ""),
+        "studied": studied,
+        "both_formed": both_formed(page, studied),
         "coded": [each.name for each in with_other_codes(config)],
         "swept": {name: [each.name for each in config.of_sweep(name)] for name in config.sweeps},
         "read_again": [each.name for each in read_again(config)],
@@ -119,6 +127,21 @@ def printed(config: PermutationStudyConfig, name: str, measure: str) -> list[str
     return [*said, *[DASH] * (VALUES + 1 - len(said))]
 
 
+def both_formed(page: PageFunctions, name: str) -> list[int]:
+    """Members of a configuration in which match and history both formed: only there is one before the other.
+
+    The record of their order has what never formed after what did.
+    """
+    found = set(page.evidence.members)
+    for part in PARTS:
+        where: dict[str, Any] = {"measure": "formation", "configuration": name, "part": f"{part}.half.time"}
+        if not page.has("formed", **where):
+            return []
+        times = page.evidence.last("formed", **where)
+        found &= set(times.index[np.isfinite(times)])
+    return sorted(found)
+
+
 def late_recall(page: PageFunctions, config: PermutationStudyConfig, name: str) -> Said:
     """The lowest and the highest recall of a configuration's members in the last fifth of training."""
     if not page.has("recall", measure="training", configuration=name):
@@ -166,7 +189,7 @@ def _worked_blocks(
                 chosen[name],
                 file=file,
                 key=f"sequences.{name}.probabilities.0",
-                title=name,
+                title=f"Sequence: {TITLES[name]}",
                 caption=f"{configuration}, seed {seed} of this run, for which this is {side}; the presentation's "
                 "numbers where it prints them.",
                 published=PROBABILITIES.get(name),
@@ -186,7 +209,7 @@ def _explorer(page: PageFunctions, config: PermutationStudyConfig) -> Explorer:
         length = job.model.length
         return [
             {
-                "name": name,
+                "name": TITLES.get(name, name),
                 "size": min(len(tokens), length),
                 "inputs": list(tokens)[:length],
                 "targets": [
@@ -199,7 +222,14 @@ def _explorer(page: PageFunctions, config: PermutationStudyConfig) -> Explorer:
             for name, tokens in worked_examples(values).items()
         ]
 
-    return Explorer(page, task_of, examples, {"kind": "permutation", "held_out": _held_out(config)})
+    more = {"kind": "permutation", "held_out": _held_out(config)}
+    return Explorer(page, task_of, examples, more, shows=_asks_for_recall)
+
+
+def _asks_for_recall(example: Mapping[str, Any]) -> bool:
+    """Whether the last x of an example came before: without a repeat there is nothing to recall."""
+    *before, last = example["inputs"][::2]
+    return last in before
 
 
 def _held_out(config: PermutationStudyConfig) -> list[list[int]]:

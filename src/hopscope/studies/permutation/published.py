@@ -24,6 +24,14 @@ BY_STEP: Mapping[str, Rows] = {
 PLAIN, PLAIN_PROBE = "d16/1 plain, section 6", "d16/1 plain, section 7: the probe"
 REPEATS, REPEATS_PROBE = "d32/2 repeats, section 9", "d32/2 repeats, section 9: the probe"
 
+TITLES: Mapping[str, str] = {
+    PLAIN: "no repeat (source: d16/1)",
+    PLAIN_PROBE: "x comes back (source: d16/1)",
+    REPEATS: "no repeat (source: d32/2)",
+    REPEATS_PROBE: "x comes back (source: d32/2)",
+}
+"""What the page calls them, by the model for which the source shows them: its sections say nothing to most readers."""
+
 SEQUENCES: Mapping[str, tuple[int, ...]] = {
     PLAIN: (2, 3, 1, 5, 4, 4, 3, 2, 5, 1),
     PLAIN_PROBE: (2, 4, 5, 3, 4, 5, 3, 2, 2, 4),
