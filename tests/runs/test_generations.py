@@ -135,11 +135,12 @@ WHOLE = {"number": 1, "id": "0123456789ab", "by": "host", "time": "now", "files"
             {"files": {name: ["0" * 64, 7]}}
             for name in ("../a", "/a", "a//b", "a/./b", "", ".copy/x", "a\0b", "..")
         ),
+        {"files": {"a": ["0" * 64, 7], "a/b": ["0" * 64, 7]}},
         {"files": {"a": ["0", 7]}},
         {"files": {"a": ["0" * 64, -1]}},
     ],
 )
 def test_records_of_other_kinds(changes):
     assert read_generation(json.dumps(WHOLE).encode()).files == {"a/b": ("0" * 64, 7)}
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"^[^\n]+$"):
         read_generation(json.dumps(WHOLE | changes).encode())

@@ -90,7 +90,7 @@ def _not_implemented():
 @pytest.mark.parametrize(
     ("url", "found"),
     [
-        ("gs://bucket", "expected the package that serves it, found none (ImportError: Please install gcsfs"),
+        ("gs://bucket", "expected the package that serves it, found none: ImportError: Please install gcsfs"),
         ("nonsense://x", "expected a URL that fsspec can open, such as s3://BUCKET/FOLDER, found none"),
         ("simplecache::s3://x", "expected the URL of one storage"),
     ],
@@ -110,9 +110,7 @@ def test_every_failure_is_one_line(faulty, error, tmp_path):
         raise error
 
     faulty(fail)
-    with pytest.raises(
-        StorageError, match=f"expected storage that can be read and written, .*{type(error).__name__}"
-    ) as caught:
+    with pytest.raises(StorageError, match=f"expected .*, found.*: {type(error).__name__}") as caught:
         Storage(f"faulty://{tmp_path}").names()
     assert "\n" not in str(caught.value)
 

@@ -14,14 +14,14 @@ import socket
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, NamedTuple
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError
 
-from hopscope.config import Config
+from hopscope.config import Config, validation_line
 from hopscope.errors import UserError
-from hopscope.runs.files import listed
+from hopscope.runs.files import is_file, listed, make_folder, remove
 from hopscope.runs.storage import Gone, Storage
 from hopscope.strict_json import canonical_json, parse_json
 
@@ -41,7 +41,15 @@ def _inside(name: str) -> str:
 Entry = tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], Annotated[int, Field(ge=0, le=2**50)]]
 """SHA-256 and bytes of a file."""
 
-Files = dict[Annotated[str, AfterValidator(_inside)], Entry]
+
+def _apart(files: dict[str, Any]) -> dict[str, Any]:
+    folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
+    if both := folders & files.keys():
+        raise ValueError(f"expected files, found {min(both)!r} as a folder too")
+    return files
+
+
+Files = Annotated[dict[Annotated[str, AfterValidator(_inside)], Entry], AfterValidator(_apart)]
 """Path of each file in the folder → what it is."""
 
 
@@ -85,9 +93,12 @@ def read_generation(content: bytes) -> Generation:
     """A generation's record.
 
     Raises:
-        ValueError: it is cut short, damaged, or of another kind; a `ValidationError` is one.
+        ValueError: it is cut short, damaged, or of another kind.
     """
-    return Generation.model_validate(parse_json(content))
+    try:
+        return Generation.model_validate(parse_json(content))
+    except ValidationError as error:
+        raise ValueError(validation_line(error)) from error
 
 
 def entry_of(path: Path) -> Entry:
@@ -115,12 +126,12 @@ class Newest(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Of the generation; empty where there is none."""
+        """The generation's id; empty where there is none."""
         return "" if self.generation is None else self.generation.id
 
     @property
     def files(self) -> Files:
-        """Of the generation."""
+        """The files of the generation; none where there is none."""
         return {} if self.generation is None else self.generation.files
 
 
@@ -217,7 +228,7 @@ def download(storage: Storage, there: Generation, to: Path, here: Mapping[Entry,
     wanted: dict[str, Path] = {}
     for name, entry in there.files.items():
         path = to / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         if entry in here:
             shutil.copyfile(here[entry], path)
         else:
@@ -227,12 +238,10 @@ def download(storage: Storage, there: Generation, to: Path, here: Mapping[Entry,
     with contextlib.suppress(Gone):  # a newer generation was made meanwhile
         storage.download(wanted, sum(size for _, size in there.files.values()))
     lacking = [
-        name
-        for name, entry in there.files.items()
-        if not (to / name).is_file() or entry_of(to / name) != entry
+        name for name, entry in there.files.items() if not is_file(to / name) or entry_of(to / name) != entry
     ]
     for name in lacking:
-        (to / name).unlink(missing_ok=True)
+        remove(to / name)
     return lacking
 
 

@@ -75,12 +75,15 @@ class Storage:
         except StorageError as error:
             cause = error.__cause__
             if isinstance(cause, ImportError):
-                words = "expected the package that serves it"
-            elif isinstance(cause, ValueError):
-                words = "expected a URL that fsspec can open, such as s3://BUCKET/FOLDER"
-            else:
-                raise
-            raise StorageError(f"{self.url}: {words}, found none ({_told(cause)})") from error
+                raise StorageError(
+                    f"{self.url}: expected the package that serves it, found none: {_told(cause)}"
+                ) from error
+            if isinstance(cause, ValueError):
+                raise StorageError(
+                    f"{self.url}: expected a URL that fsspec can open, such as s3://BUCKET/FOLDER, found none: "
+                    f"{_told(cause)}"
+                ) from error
+            raise
         self._root = str(root).rstrip("/")
         # Storage that renames has folders, which must be made; an object store has keys.
         self._has_folders = type(self._system).mv is not _plain_system().mv
@@ -190,9 +193,14 @@ class Storage:
         value, error = came[0] if came else (None, TimeoutError(f"no answer in {limit:.0f} s"))
         if error is None:
             return cast(Value, value)
-        words = f"{self.url}: expected storage that can be read and written, found: {_told(error)}"
-        kind = Gone if isinstance(error, FileNotFoundError) else StorageError
-        raise kind(f"{words}; check the address, the network and your rights") from error
+        if isinstance(error, FileNotFoundError):
+            raise Gone(
+                f"{self.url}: expected a file or a bucket, found none: {_told(error)}; check the address"
+            ) from error
+        raise StorageError(
+            f"{self.url}: expected storage that can be read and written, found: {_told(error)}; check the address, "
+            "the network and your rights"
+        ) from error
 
 
 def _plain_system() -> Any:
