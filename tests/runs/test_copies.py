@@ -272,6 +272,15 @@ def test_folders_of_urls(on, write, monkeypatch, tmp_path):
     assert (copy.root / "url.txt").read_text() == "memory://somewhere/else\n"
 
 
+def test_a_password_is_not_written_down(on, write):
+    said = []
+    copy = on("one", url="memory://me:pass-word@somewhere", say=said.append)
+    write(copy, a="1")
+    push(copy)
+    texts = [path.read_text() for path in copy.root.rglob("*") if path.is_file()]
+    assert not [text for text in [str(copy.path), copy.url, *texts, *said] if "pass-word" in text]
+
+
 @pytest.mark.parametrize("tail", ["", "/study", "/study/0123456789ab"])
 def test_readers_find_a_run_at_its_url(on, write, tail, tmp_path, make_run):
     url = url_of(f"memory://{tmp_path}/readers")
