@@ -51,7 +51,7 @@ def test_files_go_there_and_back(there, tmp_path):
     there.copy({"a/b/c": "e/f"}, 6)
     there.download({"e/f": tmp_path / "back"}, 6)
     assert (tmp_path / "back").read_bytes() == there.read("d") == b"seven\n"
-    there.remove("a", folder=True)
+    there.remove("a", files=1)
     there.remove("d")
     there.remove("d")
     assert there.names() == ["e/f"]
@@ -118,6 +118,7 @@ def test_every_failure_is_one_line(faulty, error, tmp_path):
 def test_storage_that_does_not_answer(faulty, tmp_path, monkeypatch):
     """A package that waits for minutes does not make the command wait, nor Python at its end."""
     monkeypatch.setattr(storage, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(storage, "MOST_LISTED", 0)
     answer = threading.Event()
     faulty(lambda *_: answer.wait())
     began = time.monotonic()
@@ -125,6 +126,15 @@ def test_storage_that_does_not_answer(faulty, tmp_path, monkeypatch):
         Storage(f"faulty://{tmp_path}").names()
     assert time.monotonic() - began < 5
     answer.set()
+
+
+def test_many_small_files_may_take_their_time(faulty, tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "ANSWER_SECONDS", 0.1)
+    (tmp_path / "here").touch()
+    faulty(lambda operation, *_: time.sleep(0.3 * (operation == "cp_file")))
+    there = Storage(f"faulty://{tmp_path}/store")
+    there.upload({"a": tmp_path / "here", "b": tmp_path / "here"})
+    assert there.names() == ["a", "b"]
 
 
 @pytest.mark.extras

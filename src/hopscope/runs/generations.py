@@ -12,6 +12,7 @@ import re
 import shutil
 import socket
 import uuid
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -214,8 +215,8 @@ def settle(storage: Storage, newest: Newest) -> None:
             for name in read_generation(storage.read(record)).files.keys() - there.files.keys():
                 storage.remove(name)
     # Who uploads under such a number can no longer make a generation of it.
-    for folder in sorted({match[1] for match in uploads if int(match[2]) <= there.number}):
-        storage.remove(folder, folder=True)
+    for folder, files in Counter(match[1] for match in uploads if int(match[2]) <= there.number).items():
+        storage.remove(folder, files)
     for record in older:
         storage.remove(record)
 

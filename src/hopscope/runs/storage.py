@@ -17,7 +17,10 @@ ANSWER_SECONDS = 30.0
 """Seconds in which a storage must answer."""
 
 SLOWEST = 50_000
-"""Bytes per second that it may need in addition, where files are moved."""
+"""Bytes for which it may take a second more; a file counts as that many, whatever its size."""
+
+MOST_LISTED = 500
+"""Files, for which it may take as long, of a listing of all."""
 
 MOST_BYTES = 2**26
 """Of a file that is read as a record."""
@@ -97,7 +100,8 @@ class Storage:
         """
         self._system.invalidate_cache()  # of what another machine has changed since
         top = self._at(below) if below else self._root or "/"
-        found = self._within(0, lambda: self._system.find(top, maxdepth=depth))
+        files = 0 if below or depth else MOST_LISTED
+        found = self._within(0, lambda: self._system.find(top, maxdepth=depth), files)
         return sorted(str(path)[len(self._root) + 1 :] for path in found)
 
     def read(self, name: str) -> bytes:
@@ -132,12 +136,12 @@ class Storage:
         paths, here = [self._at(name) for name in files], [str(file) for file in files.values()]
         size = sum(file.stat().st_size for file in files.values())
         self._make_folders(paths)
-        self._within(size, lambda: here and self._system.put(here, paths))
+        self._within(size, lambda: here and self._system.put(here, paths), len(here))
 
     def download(self, files: Mapping[str, Path], size: int) -> None:
         """Read files: name at the URL → file here, whose folder is there; `size` is their sum."""
         paths, here = [self._at(name) for name in files], [str(file) for file in files.values()]
-        self._within(size, lambda: here and self._system.get(paths, here))
+        self._within(size, lambda: here and self._system.get(paths, here), len(here))
 
     def copy(self, files: Mapping[str, str], size: int) -> None:
         """Copy files within the storage: name → further name; `size` is their sum."""
@@ -152,12 +156,12 @@ class Storage:
 
         self._make_folders(new for _, new in pairs)
         if pairs:
-            self._within(size, work)
+            self._within(size, work, len(pairs))
 
-    def remove(self, name: str, *, folder: bool = False) -> None:
-        """Remove a file, or a folder with all that is in it, unless it is gone already."""
+    def remove(self, name: str, files: int = 0) -> None:
+        """Remove a file, or a folder with so many files, unless it is gone already."""
         with suppress(Gone):
-            self._within(0, lambda: self._system.rm(self._at(name), recursive=folder))
+            self._within(0, lambda: self._system.rm(self._at(name), recursive=bool(files)), files)
 
     def _at(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -169,15 +173,15 @@ class Storage:
             for folder in folders:
                 self._system.makedirs(folder, exist_ok=True)
 
-        self._within(0, work)
+        self._within(0, work, len(folders))
 
-    def _within(self, size: int, call: Callable[[], Value]) -> Value:
-        """What a call gives, in the time that so many bytes may take.
+    def _within(self, size: int, call: Callable[[], Value], files: int = 0) -> Value:
+        """What a call gives, in the time that so many bytes and files may take.
 
         Raises:
             StorageError: it took longer, or failed.
         """
-        limit = ANSWER_SECONDS + size / SLOWEST
+        limit = ANSWER_SECONDS + size / SLOWEST + files
         came: list[Any] = []
 
         def work() -> None:
