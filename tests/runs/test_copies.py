@@ -13,7 +13,7 @@ import hopscope.errors
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.runs import find_run, find_runs
 from hopscope.runs.copies import CopyWarning, RunCopy, fetched, folder_of
-from hopscope.runs.storage import url_of
+from hopscope.runs.storage import Storage, url_of
 
 
 @pytest.fixture
@@ -311,6 +311,9 @@ def test_readers_find_several_runs(on, write, tmp_path):
 
 def test_nothing_is_at_the_url(on, tmp_path):
     on("one")
+    Storage("memory://alone").create(".copy/000001.json", b"{}")  # below which there is no study
+    with pytest.raises(UserError, match="found none"):
+        find_run(Path("memory://alone"))
     with pytest.raises(UserError, match="expected a copy of a run, or a root of such copies, found none"):
         find_run(Path(f"memory://{tmp_path}/nothing"))
 

@@ -66,9 +66,10 @@ def fetched(url: str) -> Path:
         UserError: there is no copy of a run, a run has changed on both sides, or the storage fails.
     """
     records = [name.split("/") for name in Storage(url).names(depth=4)]
-    places = sorted({tuple(parts[:-2]) for parts in records if len(parts) > 1 and parts[-2] == ".copy"})
     protocol, _, rest = url.partition("://")
     base = rest.split("/") if rest else []
+    found = {tuple(parts[:-2]) for parts in records if len(parts) > 1 and parts[-2] == ".copy"}
+    places = sorted(place for place in found if len(base) + len(place) > 1)
     paths = []
     for place in places:
         *root, study, run_hash = [*base, *place]
