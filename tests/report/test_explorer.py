@@ -142,9 +142,16 @@ def test_a_story_of_other_weights_is_refused(run_path, synthetic, place, value):
 
 
 @pytest.mark.parametrize(
-    ("part", "field", "value"), [("models", "unit", "a" * 300), ("shapes", "layout", [])], ids=str
+    ("part", "field", "value"),
+    [
+        ("models", "unit", "a" * 300),
+        ("shapes", "layout", []),
+        ("shapes", "layout", [["w", [10**400]]]),
+        ("shapes", "layout", [["w", [2**40] * 30]]),
+    ],
+    ids=["unit", "nothing", "large", "many"],
 )
-def test_names_that_no_file_can_have_are_refused(synthetic, part, field, value):
+def test_what_no_run_can_have_is_refused(synthetic, part, field, value):
     told = json.loads(json.dumps(synthetic.explorer()))
     told[part][0][field] = value
     with pytest.raises(ValidationError):

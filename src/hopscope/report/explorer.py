@@ -30,6 +30,7 @@ _CHARACTERS = 8 / 3
 """Of one weight: two bytes as base64."""
 
 Count = Annotated[int, Field(ge=0)]
+_Size = Annotated[int, Field(ge=0, le=2**40)]
 
 
 class ExplorerConfig(Config):
@@ -55,7 +56,7 @@ class ExplorerShape(Config):
     """A shape of models: its configuration, and name and shape of every weight in the order of packing."""
 
     config: ExplorerConfig
-    layout: list[tuple[str, list[int]]] = Field(min_length=1)
+    layout: list[tuple[str, Annotated[list[_Size], Field(max_length=8)]]] = Field(min_length=1)
 
     @property
     def size(self) -> int:
