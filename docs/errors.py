@@ -40,7 +40,7 @@ def messages(source: str) -> set[str]:
 def _told(node: ast.AST, constants: dict[str, ast.expr]) -> Iterator[str]:
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args):
         return
-    if node.func.id not in ("UserError", "TimeBudgetReached", "ValueError"):
+    if node.func.id not in ("UserError", "TimeBudgetReached", "ValueError", "StorageError", "Gone"):
         return
     given = node.args[0]
     text = _text(constants.get(given.id, given) if isinstance(given, ast.Name) else given)

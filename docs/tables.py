@@ -1006,7 +1006,27 @@ def faults(part: str = "rows") -> str:
     return f"{table}\n{result['done']:,} of {result['cases']:,} planned cases, {minutes}.\n"
 
 
+def atheris() -> str:
+    """What a fuzzer that is guided by branches made of each reader."""
+    result = _json(RESULTS / "atheris.json")
+    names = ["inputs", "right", "refused", "branches_at_first", "branches", "growth_mib"]
+    rows = [
+        [row["reader"], *(f"{row[name]:,}" for name in names[:3]), str(len(row["faults"])),
+         *(f"{row[name]:,}" for name in names[3:])]
+        for row in result["rows"]
+    ]  # fmt: skip
+    whole = {name: sum(row[name] for row in result["rows"]) for name in (*names, "seconds")}
+    faults = sum(len(row["faults"]) for row in result["rows"])
+    most = max(row["growth_mib"] for row in result["rows"])
+    rows.append(["all", *(f"{whole[name]:,}" for name in names[:3]), str(faults), "", "", f"{most:,}"])
+    table = _markdown(
+        ["reader", "inputs", "right", "refused", "faults", "branches at first", "at last", "MiB"], rows
+    )
+    return f"{table}\nAtheris {result['atheris']}, {whole['seconds'] / 60:.1f} minutes of a core.\n"
+
+
 TABLES: dict[str, Callable[..., str]] = {
+    "atheris": atheris,
     "faults": faults,
     "campaign": campaign,
     "quick-shapes": quick_shapes,

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -125,3 +125,21 @@ def depth_run(processes, processes_module) -> Path:
 def emergence_run(processes, processes_module) -> Path:
     """A finished run of `EMERGENCE`, whose members have learned."""
     return processes.shared_run("emergence", processes_module.EMERGENCE)
+
+
+@pytest.fixture(scope="session")
+def faulty_module() -> ModuleType:
+    """What `runs/faulty_storage.py` defines."""
+    return load(Path(__file__).parent / "runs" / "faulty_storage.py")
+
+
+@pytest.fixture
+def faulty(faulty_module: ModuleType) -> Iterator[Callable[..., None]]:
+    """Says what hears each operation of a storage at `faulty://`; without anything, it works."""
+
+    def strike(hear: Callable[..., None] | None) -> None:
+        faulty_module.Faulty.strike = staticmethod(hear or (lambda *_: None))
+
+    strike(None)
+    yield strike
+    strike(None)

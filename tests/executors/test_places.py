@@ -101,17 +101,19 @@ def test_an_address_needs_a_cluster(refused):
     assert "expected one with --executor ray or slurm" in refused("--address", "host:1")
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/runs", "gs://bucket", "file:///tmp/runs", "memory://x"])
-def test_urls_are_no_folders(refused, url, tmp_path, monkeypatch):
+@pytest.mark.parametrize("executor", ["ray", "slurm"])
+@pytest.mark.parametrize("url", ["s3://bucket/runs", "file:///tmp/runs"])
+def test_other_machines_need_a_folder(refused, url, executor, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    line = refused(out=url)
-    assert "expected a folder, found the URL" in line and "mount that storage" in line
+    line = refused("--executor", executor, out=url)
+    assert f"expected a folder that all machines share for {executor}, found the URL {url}; mount" in line
     assert list(tmp_path.iterdir()) == []
 
 
 def test_folders_are_no_urls(tmp_path):
     for path in (tmp_path, Path("runs"), Path("../a:b/c"), Path("C:/runs")):
-        check_root(path)
+        check_root(path, "ray")
+    check_root(Path("s3://bucket"), "local")
 
 
 def test_a_notebook_s_study_stays_where_it_is(tmp_path):

@@ -110,7 +110,7 @@ def damaged_json(valid: Sequence[Any]) -> Make:
     def make(pick: Pick) -> bytes:
         whole = texts[pick(len(texts))]
         if not pick(10):
-            return _damaged(pick, whole.encode())
+            return _damaged(pick, whole.encode(errors="surrogatepass"))
         value = [json.loads(whole)]
         for _ in range(1 + pick(3)):
             places = _places(value, [])

@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 NAMES = [
-    "JSON", "npz archive", "worker's line", "config.json", "members.json", "unit.json", "units.json",
+    "JSON", "npz archive", "worker's line", "record of a copy", "config.json", "members.json", "unit.json",
+    "units.json",
     "thinned.json", "study.json", "events.jsonl", "seals.jsonl", "metrics part", "metrics.parquet",
     "evidence.parquet", "checkpoint", "checkpoint on resume", "analysis (JSON)", "analysis (npz)",
     "claims.json", "registration.json", "story.json", "config.json of a page", "figure (Vega-Lite)",
@@ -156,6 +157,7 @@ class World:
 
         from hopscope.executors.processes import message_of
         from hopscope.runs.arrays import npz_arrays, npz_bytes
+        from hopscope.runs.generations import Generation, read_generation
         from hopscope.strict_json import canonical_json, parse_json
 
         def again(content: bytes) -> None:
@@ -164,12 +166,14 @@ class World:
 
         valid = [{"a": [1, 2.5, None, "é"], "b": {"c": True}}]
         archive = npz_bytes({"two": np.arange(6.0).reshape(2, 3), "five": np.arange(5)})
+        copied = Generation.following(7, {"units/a/DONE": (sha256().hexdigest(), 0)}).model_dump(mode="json")
         message = json.dumps({"kind": "progress", "step": 3, "loss": [0.5]}).encode()
         return [
             Reader("JSON", damaged_json(valid), again, (ValueError,), 6.0),
             Reader("npz archive", damaged_bytes([archive]), npz_arrays, (ValueError,), 4.0),
             Reader("worker's line", damaged_bytes([message]), lambda line: message_of(line.decode(errors="replace")),
                    (), 2.0),
+            Reader("record of a copy", damaged_json([copied]), read_generation, (ValueError,)),
         ]  # fmt: skip
 
     def _records(self) -> list[Reader]:

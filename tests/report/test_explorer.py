@@ -118,3 +118,41 @@ def test_what_the_page_is_given_travels_in_it(run_path, block):
 def test_blocks_that_contradict_themselves_are_refused(synthetic, change):
     with pytest.raises(ValidationError):
         ExplorerBlock.model_validate({**synthetic.explorer(), **change})
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("models", 0, "index"), 7),
+        (("models", 0, "index"), 10**30),
+        (("shapes", 0, "layout", 0, 0), "no such weight"),
+        (("shapes", 0, "layout", 0, 1), [7]),
+    ],
+)
+def test_a_story_of_other_weights_is_refused(run_path, synthetic, place, value):
+    """A member of a number that the checkpoint lacks was an error of the library for arrays."""
+    told = json.loads(json.dumps(synthetic.explorer()))
+    *way, last = place
+    node = told
+    for key in way:
+        node = node[key]
+    node[last] = value
+    with pytest.raises(UserError, match=r"expected the weights .* of a unit, found a checkpoint that has"):
+        explorer_payload(run_path, ExplorerBlock.model_validate(told), [told["models"][0]["member"]])
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value"),
+    [
+        ("models", "unit", "a" * 300),
+        ("shapes", "layout", []),
+        ("shapes", "layout", [["w", [10**400]]]),
+        ("shapes", "layout", [["w", [2**40] * 30]]),
+    ],
+    ids=["unit", "nothing", "large", "many"],
+)
+def test_what_no_run_can_have_is_refused(synthetic, part, field, value):
+    told = json.loads(json.dumps(synthetic.explorer()))
+    told[part][0][field] = value
+    with pytest.raises(ValidationError):
+        ExplorerBlock.model_validate(told)

@@ -20,7 +20,7 @@ class RunOptions:
     preset: str | None = None
     """Named configuration to start from (default: laptop where the study has it, else as it is written)."""
     out: Path = Path("runs")
-    """Root folder of the runs."""
+    """Root folder of the runs; with a URL (s3://…) a copy is kept there, and the work is done in a local folder."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device to train on."""
     threads: int | None = None

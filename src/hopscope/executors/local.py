@@ -2,8 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
@@ -36,8 +36,10 @@ from hopscope.runs import (
     source_hash,
     write_json,
 )
+from hopscope.runs.copies import RunCopy
 from hopscope.runs.files import is_file
 from hopscope.runs.metrics import check_parts
+from hopscope.runs.storage import url_of
 from hopscope.studies import study_names
 from hopscope.studies.loading import naming
 from hopscope.studies.program import Program
@@ -91,7 +93,8 @@ def run_study(
 
     Args:
         study, config: the study and its configuration.
-        out: root of the runs.
+        out: root of the runs; where it is a URL, the run is made among the user's caches, and a copy is kept there
+            (`hopscope.runs.copies`).
         preset: name of the preset, for the record.
         how: where and how to work, as in `How`.
 
@@ -103,19 +106,42 @@ def run_study(
         UserError: something the user can mend.
     """
     _check_options(how)  # before anything is written
-    check_root(out)
+    check_root(out, how.get("executor", "local"))
     study.check(config)
-    with opened_place(how.get("executor", "local"), how.get("address"), study, how.get("say")) as place:
-        run, listen = _folder(study, config, out, preset), how.get("listen")
+    with (
+        opened_place(how.get("executor", "local"), how.get("address"), study, how.get("say")) as place,
+        _copied(out, study, config, how.get("say")) as copy,
+    ):
+        run, listen = _folder(study, config, out if copy is None else copy.root, preset), how.get("listen")
         with followed(run, how.get("tracker", ()), how.get("say")) as look:
 
             def hear(unit: UnitFolder, message: Message) -> None:
                 look()
+                if copy is not None:
+                    copy.look()
+                    if message["kind"] == "done":
+                        copy.send(unit.path)
                 if listen is not None:
                     listen(unit, message)
 
             heard: How = {**how, "listen": hear}
-            return complete(run, study, config, place, **heard)
+            begin = None if copy is None else copy.begin
+            return complete(run, study, config, place, begin, **heard)
+
+
+@contextmanager
+def _copied(
+    out: Path, study: Program, config: Config, say: Callable[[str], None] | None
+) -> Iterator[RunCopy | None]:
+    """The copy of a run at a URL; `None` where the root is a folder."""
+    url = url_of(out)
+    if url is None:
+        yield None
+        return
+    with RunCopy(url, study.name, study.run_hash(config), say).kept() as copy:
+        if say is not None:
+            say(f"working in {copy.path}; a copy is kept at {copy.url}")
+        yield copy
 
 
 def prepare(study: Program, config: Config, *, out: Path, preset: str | None = None) -> RunFolder:
@@ -174,11 +200,16 @@ def _jobs_by_unit(study: Program, config: Config) -> dict[str, TrainJob]:
 
 
 def complete(
-    run: RunFolder, study: Program, config: Config, place: Place | None = None, **how: Unpack[How]
+    run: RunFolder,
+    study: Program,
+    config: Config,
+    place: Place | None = None,
+    begin: Callable[[], None] | None = None,
+    **how: Unpack[How],
 ) -> RunFolder:
     """Do the rest of a run whose folder is there; arguments, result and errors as of `run_study`.
 
-    Units are trained at `place`, by default on this machine.
+    Units are trained at `place`, by default on this machine; `begin` is called before that.
     """
     place = Processes() if place is None else place
     device, engine, time_budget = how.get("device", "auto"), how.get("engine", "auto"), how.get("time_budget")
@@ -207,6 +238,8 @@ def complete(
         register_claims(run, study, config, how.get("say"))
         cores = how.get("threads")
         _begin_units(run, by_unit, device, engine, cores, deadline, place.here)
+        if begin is not None:
+            begin()
         layouts = [(layout_of if place.here else recorded_layout)(each) for each in pending]
         for found in by_unit.keys() - {unit.hash for unit in pending}:
             listen(run.unit(found), {"kind": "found"})

@@ -1,7 +1,6 @@
 """Which place trains a run's units: this machine, a Ray cluster, or SLURM.  What is wrong is said before anything is
 written."""
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,23 +8,23 @@ from pathlib import Path
 from hopscope.errors import UserError
 from hopscope.executors.pool import Place
 from hopscope.executors.processes import Processes
+from hopscope.runs.storage import shown, url_of
 from hopscope.studies.program import Program
 
 EXECUTORS = ("local", "ray", "slurm")
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-"""How a URL begins, also after `pathlib` has taken one of its slashes."""
 
-
-def check_root(out: Path) -> None:
-    """Refuse a URL as root of the runs: locks, renames and flushes of a file system keep the record whole.
+def check_root(out: Path, executor: str) -> None:
+    """Refuse a URL as root of the runs where other machines train: they work in one folder, not in copies of it.
 
     Raises:
         UserError: it is a URL.
     """
-    if _URL.match(str(out)):
+    url = url_of(out)
+    if url is not None and executor != "local":
         raise UserError(
-            f"out: expected a folder, found the URL {out}; mount that storage as a file system, and give the path"
+            f"out: expected a folder that all machines share for {executor}, found the URL {shown(url)}; mount that "
+            "storage as a file system, and give the path"
         )
 
 

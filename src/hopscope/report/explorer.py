@@ -30,6 +30,7 @@ _CHARACTERS = 8 / 3
 """Of one weight: two bytes as base64."""
 
 Count = Annotated[int, Field(ge=0)]
+_Size = Annotated[int, Field(ge=0, le=2**40)]
 
 
 class ExplorerConfig(Config):
@@ -55,7 +56,7 @@ class ExplorerShape(Config):
     """A shape of models: its configuration, and name and shape of every weight in the order of packing."""
 
     config: ExplorerConfig
-    layout: list[tuple[str, list[int]]]
+    layout: list[tuple[str, Annotated[list[_Size], Field(max_length=8)]]] = Field(min_length=1)
 
     @property
     def size(self) -> int:
@@ -102,7 +103,7 @@ class ExplorerModel(Config):
     name: str
     configuration: str
     member: int
-    unit: str = Field(pattern=r"^[0-9A-Za-z]+$")
+    unit: str = Field(pattern=r"^[0-9A-Za-z]+$", max_length=100)
     index: Count
     shape: Count
     task: Count
@@ -238,7 +239,17 @@ def packed(arrays: Mapping[str, Array], shape: ExplorerShape, index: int) -> dic
     """The weights of one member side by side: `weights` in base64, little-endian, and their `format`.
 
     The format is float16, or float32 where a weight is too large for that, as those of hand-built solutions are.
+
+    Raises:
+        UserError: the checkpoint has no such member, or no weights of these names and shapes.
     """
+    for name, size in shape.layout:
+        found = arrays[f"weights/{name}"].shape if f"weights/{name}" in arrays else ()
+        if found[1:] != tuple(size) or not index < next(iter(found), 0):
+            raise UserError(
+                f"story.json: expected the weights {name} of shape {size} of member {index} of a unit, found a "
+                f"checkpoint that has {listed(found) or 'none'}; run the same command again to make it anew"
+            )
     parts = [np.asarray(arrays[f"weights/{name}"][index]).ravel() for name, _ in shape.layout]
     flat = np.concatenate(parts)
     kind = "float16" if np.abs(flat).max(initial=0) <= np.finfo(np.float16).max else "float32"

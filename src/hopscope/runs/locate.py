@@ -1,4 +1,4 @@
-"""Which run a PATH of the command line means: a run folder, or a root that holds runs.
+"""Which run a PATH of the command line means: a run folder, a root that holds runs, or a URL where copies of such are.
 
 A root may hold anything else besides, so a folder counts as a run only where it has a run's name or records.
 """
@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hopscope.errors import UserError
+from hopscope.runs.copies import fetched
 from hopscope.runs.files import is_file, is_folder, listed, read_json
+from hopscope.runs.storage import url_of
 from hopscope.runs.store import RunFolder
 
 _HASH = re.compile(r"[0-9a-f]{12}")
@@ -73,6 +75,9 @@ def _folders_of(path: Path) -> list[Path]:
     Raises:
         UserError: there is none.
     """
+    url = url_of(path)
+    if url is not None:
+        path = fetched(url)
     if is_file(path):
         raise UserError(f"{path}: expected a run folder or a root of runs, found a file: give a folder")
     if not is_folder(path):

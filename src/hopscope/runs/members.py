@@ -22,7 +22,7 @@ class MemberRecord(Config):
     """
 
     member: int
-    unit: Annotated[str, Field(pattern=r"^[\w=-][\w .=-]*$")]
+    unit: Annotated[str, Field(pattern=r"^[\w=-][\w .=-]*$", max_length=200)]
     index: int
     seed: int
     overrides: dict[str, Any]
