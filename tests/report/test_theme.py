@@ -6,7 +6,16 @@ import re
 
 import pytest
 
-from hopscope.report.theme import CATEGORY, CATEGORY_DARK, DARK, LIGHT, style_sheet, themed_svg, variables
+from hopscope.report.theme import (
+    CATEGORY,
+    CATEGORY_DARK,
+    DARK,
+    LIGHT,
+    in_greyscale,
+    style_sheet,
+    themed_svg,
+    variables,
+)
 
 # Machado, Oliveira and Fernandes (2009), full severity, on linear RGB.
 SEEN_AS = {
@@ -103,3 +112,30 @@ def test_a_drawing_of_ours_gets_the_variables_of_its_colours_and_nothing_else_ch
         'fill="#ffffff"', 'fill="var(--chart-paper)"'
     )
     assert themed_svg(drawing) == expected
+
+
+def line(colour, extra="", course="M0,0L9,9"):
+    return (
+        f'<g class="mark-line role-mark marks" role="x"><path aria-label="a &gt; b" d="{course}" stroke="{colour}" '
+        f'stroke-width="2"{extra}/></g>'
+    )
+
+
+def test_lines_of_a_file_differ_in_dash_as_on_the_page():
+    drawn = [in_greyscale(line(colour)) for colour in CATEGORY[:7]]
+    dashes = [re.findall('stroke-dasharray="([^"]*)"', each) for each in drawn]
+    assert dashes[0] == [] and len({tuple(each) for each in dashes}) == 7
+    sheet = style_sheet()
+    assert all(f"stroke-dasharray: {dash};" in sheet for each in dashes[1:] for dash in each)
+
+
+def test_where_dashes_tell_something_else_lines_differ_in_width():
+    drawn = in_greyscale("".join(line(colour, ' stroke-dasharray="4 4"') for colour in CATEGORY[:7]))
+    assert len(set(re.findall('stroke-width="([^"]*)"', drawn))) == 7
+    assert set(re.findall('stroke-dasharray="([^"]*)"', drawn)) == {"4 4"}
+
+
+@pytest.mark.parametrize("kept", [line("#123456"), line(CATEGORY[1], course="M0,0A2,2,0,1,1,3,3Z"),
+                                  line(CATEGORY[1]).replace("mark-line", "mark-rule"), "<svg/>"])  # fmt: skip
+def test_other_colours_shapes_and_marks_stay_as_they_are(kept):
+    assert in_greyscale(kept) == kept

@@ -7,7 +7,7 @@ from typing import Any
 
 from hopscope.errors import UserError
 from hopscope.report.drawing import VL_VERSION, Say, draw_once, png_of
-from hopscope.report.theme import with_theme
+from hopscope.report.theme import in_greyscale, with_theme
 from hopscope.runs.files import read_bytes, read_json
 from hopscope.strict_json import canonical_json
 
@@ -71,7 +71,7 @@ def render_figure(figures_dir: Path, name: str, say: Say | None = None) -> tuple
         import vl_convert
 
         try:
-            svg: str = vl_convert.vegalite_to_svg(spec, vl_version=VL_VERSION, allowed_base_urls=[])
+            svg = in_greyscale(vl_convert.vegalite_to_svg(spec, vl_version=VL_VERSION, allowed_base_urls=[]))
             # From the SVG, not from the specification: the same bytes, and the figure is laid out once.
             png = png_of(svg)
         except ValueError as error:

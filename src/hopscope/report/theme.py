@@ -146,6 +146,33 @@ _GREYSCALE = "\n".join(
 )
 
 
+_GROUP = re.compile(r'<g class="(?:mark-line|mark-symbol role-legend-symbol)\b.*?</g>', re.DOTALL)
+_PATH = re.compile(r'<path(?: [\w-]+="[^"]*")*')
+
+
+def in_greyscale(svg: str) -> str:
+    """A drawing of vega's with the dashes and widths that the page's style sheet gives to lines.
+
+    Args:
+        svg: as vega writes it, in the light colours.
+    """
+    lines = [path for group in _GROUP.findall(svg) if "mark-line" in group for path in _PATH.findall(group)]
+    own = any("stroke-dasharray=" in path for path in lines)
+
+    def drawn(found: re.Match[str]) -> str:
+        path = found[0]
+        colour, course = re.search(r' stroke="([^"]*)"', path), re.search(r' d="([^"]*)"', path)
+        if colour is None or course is None or colour[1] not in CATEGORY or re.search("[AZ]", course[1]):
+            return path
+        place = CATEGORY.index(colour[1])
+        if not own:
+            dashed = 1 <= place <= len(_DASHES)
+            return f'{path} stroke-dasharray="{_DASHES[place - 1]}"' if dashed else path
+        return re.sub(r' stroke-width="[^"]*"', f' stroke-width="{(*_WIDTHS, 2.0)[place]}"', path)
+
+    return _GROUP.sub(lambda group: _PATH.sub(drawn, group[0]), svg)
+
+
 def _merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     merged = dict(under)
     for key, value in over.items():
