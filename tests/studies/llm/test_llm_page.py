@@ -294,7 +294,9 @@ def test_a_choice_and_changed_questions_are_told_and_are_another_run(tmp_path):
     )
     assert "2 solved examples" in words and "told 3 times" in words and "5 dots" in words
     assert "a choice among the acceptable answers instead of an answer" in words
+    assert "the likeliest one was right in" in words and "Where an answer was acceptable" not in words
     usually, _ = told(tmp_path / "usual", right, formulations=("equations",), depths=(1,))
+    assert "Where an answer was acceptable" in usually and "a blind guess is right in" in usually
     assert "likeliest" not in usually and "put in another way" not in usually
 
 

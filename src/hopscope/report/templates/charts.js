@@ -4,6 +4,7 @@
   const element = globalThis.hopscopeElement;
   const colours = JSON.parse(document.getElementById("chart-colours").textContent);
   const NARROW = 480;
+  const AXIS = 110;  // most of a narrow chart that the labels of its rows take
   const views = new Map();
 
   // Specifications.
@@ -102,7 +103,8 @@
       if (discrete && changed.type && (narrow || legend.orient === "top" || legend.orient === "bottom")) {
         const known = changed.scale && Array.isArray(changed.scale.domain) ? changed.scale.domain : rows[changed.field] || [];
         const widest = Math.max(4, ...known.map((each) => String(each).length));
-        const columns = Math.max(1, Math.floor(room / (widest * 6.6 + (legend.symbolType === "stroke" ? 52 : 34))));
+        const free = narrow ? room - AXIS : room;  // a legend begins where the chart does, beside the labels of its rows
+        const columns = Math.max(1, Math.floor(free / (widest * 6.6 + (legend.symbolType === "stroke" ? 52 : 34))));
         const orient = narrow && !legend.orient ? "bottom" : legend.orient;
         if (known.length > columns || orient !== legend.orient) {
           changed.legend = { ...legend, columns, ...(orient ? { orient } : {}), ...(narrow ? { labelLimit: room - 40 } : {}) };
@@ -117,7 +119,7 @@
     const stacked = { direction: "vertical", anchor: "start" };
     return { ...own, config: { ...config,
       legend: { ...config.legend, orient: "bottom", layout: { bottom: stacked, top: stacked } },
-      axis: { ...config.axis, labelLimit: 110, titleLimit: Math.max(180, room - 60) },
+      axis: { ...config.axis, labelLimit: AXIS, titleLimit: Math.max(180, room - 60) },
       axisX: { ...config.axisX, labelOverlap: true, titleAnchor: "end", titleLimit: room - 20 },
       header: { ...config.header, labelLimit: room - 40 } } };
   }
