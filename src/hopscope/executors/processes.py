@@ -3,12 +3,10 @@
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from queue import Empty, Queue
-from typing import Any
+from typing import IO, Any
 
 from hopscope.executors.pool import End, Job, Message, chosen_device, died, failed
 from hopscope.runs import UnitFolder
@@ -66,57 +64,71 @@ class _Process:
         command = worker_command(unit) + ([] if left is None else ["--time-budget", f"{left:.3f}"])
         own = {} if device is None else {"CUDA_VISIBLE_DEVICES": device}
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment() | own
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, env=environment() | own
         )
-        self._said: Queue[Message] = Queue()
-        self._complaints: list[str] = []
-        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read, self._collect)]
-        for reader in self._readers:
-            reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            message = message_of(line)
-            if message is not None:
-                self._said.put(message)
-
-    def _collect(self) -> None:
-        assert self.process.stderr is not None
-        self._complaints.extend(self.process.stderr)
+        self._said, self._complaints = _Lines(self.process.stdout), _Lines(self.process.stderr)
+        self._last_words = b""
 
     def messages(self) -> list[Message]:
         """What it said since this was last asked."""
-        found: list[Message] = []
-        with suppress(Empty):
-            while True:
-                found.append(self._said.get_nowait())
+        self._listen()  # so that neither pipe fills up and holds the worker
+        found = [message for line in self._said.new() if (message := message_of(line)) is not None]
+        if self.process.returncode is not None:
+            self._close_pipes()
         return found
 
     def end(self) -> End | None:
-        """How it ended, once it has."""
+        """How it ended, once it has; what it said last is among the next `messages`."""
         status = self.process.poll()
         if status is None:
             return None
-        self._wait()
         if status < 0:
             return died(self.unit, f"it killed by signal {-status} (out of memory?)")
-        last = self._complaints[-1].strip() if self._complaints else "no message"
-        return End(status, failed(self.unit, last))
+        self._listen()
+        return End(status, failed(self.unit, self._last_words.decode(errors="replace") or "no message"))
+
+    def _listen(self) -> None:
+        for line in self._complaints.new():
+            self._last_words = line.strip() or self._last_words
 
     def close(self) -> None:
         """End it if it is at work."""
         self.process.kill()
-        self._wait()
-
-    def _wait(self) -> None:
-        """Wait for the end of the process, and of what it says."""
         self.process.wait()
-        for reader in self._readers:
-            reader.join()
-        for pipe in (self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                pipe.close()
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        for lines in (self._said, self._complaints):
+            lines.close()
+
+
+class _Lines:
+    """Lines of a pipe, read without waiting.
+
+    Not by a thread: its start waits for ever in a process that has no memory left for it.
+    """
+
+    def __init__(self, pipe: IO[bytes] | None):
+        assert pipe is not None
+        os.set_blocking(pipe.fileno(), False)
+        self._pipe, self._begun = pipe, b""
+
+    def new(self) -> list[bytes]:
+        """Lines since this was last asked; at the end of the pipe also one that was cut short."""
+        chunks = [self._begun]
+        if not self._pipe.closed:
+            while chunk := self._pipe.read(2**16):
+                chunks.append(chunk)
+            if chunk == b"":
+                self._pipe.close()
+        *lines, self._begun = b"".join(chunks).split(b"\n")
+        if self._pipe.closed:
+            lines, self._begun = [*lines, self._begun], b""
+        return lines
+
+    def close(self) -> None:
+        """Read no more."""
+        self._pipe.close()
 
 
 def workers_at_a_time(layouts: Sequence[Mapping[str, Any]], cores: int, on_gpu: int = 1) -> int:
