@@ -46,7 +46,7 @@ class ForkedWorker:
             )
         os.close(out_end)
         os.close(err_end)
-        self.stdout, self.stderr = os.fdopen(out), os.fdopen(err)
+        self.stdout, self.stderr = os.fdopen(out, "rb", 0), os.fdopen(err, "rb", 0)
 
     def poll(self) -> int | None:
         if self.returncode is None:
