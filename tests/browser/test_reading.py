@@ -115,11 +115,11 @@ _LOOKS = """
   const series = mark => /series-(\\d)/.exec(mark.getAttribute("stroke") + mark.getAttribute("fill"))?.[1];
   for (const line of chart.querySelectorAll(".mark-line.role-mark path")) {
     const { strokeDasharray, strokeWidth } = getComputedStyle(line);
-    const drawn = series(line) && line.getAttribute("d").length > 12;
+    const drawn = series(line) && (line.getAttribute("d") ?? "").length > 12;
     if (drawn) add("lines", series(line), `${strokeDasharray} ${strokeWidth}`);
   }
   for (const point of own ? [] : chart.querySelectorAll(".mark-symbol.role-mark path")) {
-    if (series(point)) add("points", series(point), point.getAttribute("d").replace(/[-\\d.]+/g, ""));
+    if (series(point)) add("points", series(point), (point.getAttribute("d") ?? "").replace(/[-\\d.]+/g, ""));
   }
   return Object.values(looks).map(found => Object.entries(found).map(([colour, all]) => [colour, [...all]]));
 })

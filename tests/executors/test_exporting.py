@@ -212,7 +212,7 @@ def test_a_circuit_that_was_read_is_in_the_card(run, tmp_path):
     run.export(LEARNED, tmp_path / "m")
     told = said(card(tmp_path / "m"), "Circuit")
     assert f"**{circuit.verdict}**" in told
-    assert told.count("\n- Layer ") == len(circuit.circuit.paths)
+    assert told.count("\n- Head ") == len(circuit.circuit.paths)
     run.export(LEARNED, tmp_path / "m", step=150)
     assert said(card(tmp_path / "m"), "Circuit").startswith("No circuit of it is on record")
 

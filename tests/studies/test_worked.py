@@ -5,7 +5,7 @@ from hopscope.runs.evidence import Row
 from hopscope.story.worked import worked_block, worked_steps
 from hopscope.studies import find_study
 from hopscope.studies.permutation.config import PermutationStudyConfig
-from hopscope.studies.permutation.published import PLAIN, PLAIN_PROBE, PROBABILITIES, SEQUENCES
+from hopscope.studies.permutation.published import PLAIN, PLAIN_PROBE, PROBABILITIES, SEQUENCES, TITLES
 from hopscope.theory.sequences import read_sequence
 
 from .page_evidence import page_evidence, run_folder
@@ -103,8 +103,8 @@ def test_the_page_shows_the_first_seed_beside_the_published_numbers(story):
     found = story()
     blocks = of_kind(found, "worked")
     assert [(block["title"], block["file"]) for block in blocks] == [
-        (PLAIN, "a.json"),
-        (PLAIN_PROBE, "a.json"),
+        (f"Sequence: {TITLES[PLAIN]}", "a.json"),
+        (f"Sequence: {TITLES[PLAIN_PROBE]}", "a.json"),
     ]
     assert blocks[0]["key"] == f"sequences.{PLAIN}.probabilities.0"
     assert "d16/1 plain, seed 0 of this run, for which this is a training mapping" in blocks[0]["caption"]

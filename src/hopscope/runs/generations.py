@@ -8,9 +8,9 @@ is there at any moment is one generation or the next, and never a mixture, whoev
 
 import contextlib
 import hashlib
+import platform
 import re
 import shutil
-import socket
 import uuid
 from collections import Counter
 from collections.abc import Mapping
@@ -75,9 +75,7 @@ class Generation(Config):
     def following(cls, number: int, files: Mapping[str, Entry]) -> "Generation":
         """A generation that this machine is about to make."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(
-            number=number, id=uuid.uuid4().hex[:12], by=socket.gethostname(), time=now, files=dict(files)
-        )
+        return cls(number=number, id=uuid.uuid4().hex[:12], by=platform.node(), time=now, files=dict(files))
 
     @property
     def record(self) -> str:
