@@ -43,9 +43,6 @@ COMPILED = {
 BEGINNINGS, TRIED = 40, 400
 """Inputs that a reader begins with: half of them can be read, if there are so many among those that are tried."""
 
-MOST_GROWTH_MIB = 512
-"""Memory that one reader may take on top of what its process had."""
-
 LONGEST = 16_384
 """Bytes of an input that is made anew."""
 
@@ -126,6 +123,8 @@ def in_its_process(
     reader: "Reader", beginnings: list[bytes], folder: Path, seconds: int, seed: int
 ) -> dict[str, Any]:
     """What a reader makes of its inputs, in a process of its own; one that dies is a fault."""
+    from soak import MOST_GROWTH_MIB
+
     (folder / "corpus").mkdir(parents=True)
     for number, made in enumerate(beginnings):
         (folder / "corpus" / f"{number:03}").write_bytes(made)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from hopscope.claims.intervals import Interval
 from hopscope.claims.judged import Bound, Found, JsonSample, JudgedClaim
@@ -30,8 +31,12 @@ SYMBOLS = {"reproduced": "✓", "refuted": "✕", "inconclusive": "?", "not run"
 
 def unit_of(claim: JudgedClaim, part: str = "") -> str:
     """Unit of a part's numbers; ledgers of before do not say, and have plain numbers."""
-    unit = claim.unit.get(part) if isinstance(claim.unit, dict) else claim.unit
-    return unit or "number"
+    return _of_part(claim.unit, part) or "number"
+
+
+def _of_part(told: Any, part: str) -> Any:
+    """What is told of a part: by its name, or of all parts alike."""
+    return told.get(part) if isinstance(told, dict) else told
 
 
 def threshold_lines(claim: JudgedClaim) -> list[str]:
@@ -205,18 +210,16 @@ def _asked(claim: JudgedClaim, part: str) -> str:
     if isinstance(claim.threshold, str):
         return claim.threshold if len(claim.threshold) <= _SHORT else ""
     bounds = [_bound(*each, unit_of(claim, part)) for each in _bounds_of(claim, part).items()]
-    rule = claim.rule.get(part) if isinstance(claim.rule, dict) else claim.rule
-    noun = claim.n_counts.get(part) if isinstance(claim.n_counts, dict) else claim.n_counts
-    scope = [f"every {noun or 'seed'}"] if bounds and rule == "always" else []
+    always = bool(bounds) and _of_part(claim.rule, part) == "always"
+    scope = [f"every {_of_part(claim.n_counts, part) or 'seed'}"] if always else []
     return ", ".join([*bounds, *scope])
 
 
 def _misses(claim: JudgedClaim, part: str) -> bool:
     """Whether the value of a part, or under the rule `always` one of its numbers, lies beyond its threshold."""
-    value = claim.value.get(part) if isinstance(claim.value, dict) else claim.value
-    rule = claim.rule.get(part) if isinstance(claim.rule, dict) else claim.rule
-    samples = claim.samples.get(part) if isinstance(claim.samples, dict) else claim.samples
-    numbers = [value, *(samples or [])] if rule == "always" else [value]
+    numbers = [_of_part(claim.value, part)]
+    if _of_part(claim.rule, part) == "always":
+        numbers += _of_part(claim.samples, part) or []
     known = [float(each) for each in numbers if isinstance(each, int | float | str)]
     return any(
         not _meets(kind, bound, each) for kind, bound in _bounds_of(claim, part).items() for each in known

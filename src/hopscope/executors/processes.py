@@ -115,15 +115,15 @@ class _Lines:
 
     def new(self) -> list[bytes]:
         """Lines since this was last asked; at the end of the pipe also one that was cut short."""
-        chunks = [self._begun]
-        if not self._pipe.closed:
-            while chunk := self._pipe.read(2**16):
-                chunks.append(chunk)
-            if chunk == b"":
-                self._pipe.close()
-        *lines, self._begun = b"".join(chunks).split(b"\n")
         if self._pipe.closed:
-            lines, self._begun = [*lines, self._begun], b""
+            return []
+        chunks = [self._begun]
+        while chunk := self._pipe.read(2**16):
+            chunks.append(chunk)
+        *lines, self._begun = b"".join(chunks).split(b"\n")
+        if chunk == b"":  # the end; None means that there is nothing yet
+            self._pipe.close()
+            lines.append(self._begun)
         return lines
 
     def close(self) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hopscope.errors import UserError
-from hopscope.runs.copies import fetched
 from hopscope.runs.files import is_file, is_folder, listed, read_json
 from hopscope.runs.storage import url_of
 from hopscope.runs.store import RunFolder
@@ -77,6 +76,9 @@ def _folders_of(path: Path) -> list[Path]:
     """
     url = url_of(path)
     if url is not None:
+        # Few paths are URLs: other commands start without what serves them.
+        from hopscope.runs.copies import fetched
+
         path = fetched(url)
     if is_file(path):
         raise UserError(f"{path}: expected a run folder or a root of runs, found a file: give a folder")
