@@ -205,6 +205,70 @@ def test_phone_charts_follow_the_screen(run_path, open_page):
     assert all(200 < width <= 350 for width in widths)
 
 
+@pytest.fixture
+def charts_of(tmp_path, synthetic):
+    """Builds a page whose attention chart is changed; gives its path."""
+
+    def build(change):
+        run = synthetic.write_synthetic_run(tmp_path / "runs")
+        path = run / "figures" / "attention.vl.json"
+        spec = json.loads(path.read_text(encoding="utf-8"))
+        change(spec)
+        path.write_text(json.dumps(spec), encoding="utf-8")
+        build_report([run], run / "report.html")
+        return run / "report.html"
+
+    return build
+
+
+PHONE = {"viewport": {"width": 390, "height": 844}}
+
+
+def test_a_chart_much_wider_than_a_phone_is_scrolled_by_keyboard_too(charts_of, open_page, serious_faults):
+    def widen(spec):
+        spec["encoding"]["column"] = spec["encoding"].pop("facet")
+        del spec["encoding"]["column"]["columns"]
+
+    path = charts_of(widen)
+    page = open_page(path, **PHONE)
+    chart = page.locator(".chart[data-name=attention]")
+    natural = chart.evaluate("e => e.querySelector('svg.marks').viewBox.baseVal.width")
+    drawn = chart.evaluate("e => e.querySelector('svg.marks').clientWidth")
+    assert natural > 500 and drawn >= 0.84 * natural
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    chart.focus()
+    page.keyboard.press("ArrowRight")
+    for _ in range(50):  # the page's policy lets no test wait by a script of its own
+        if chart.evaluate("e => e.scrollLeft") > 0:
+            break
+        page.wait_for_timeout(100)
+    assert chart.evaluate("e => e.scrollLeft") > 0
+    assert serious_faults(page) == []
+    wide = open_page(path, viewport={"width": 1600, "height": 900}).locator(".chart[data-name=attention]")
+    assert wide.get_attribute("tabindex") is None
+
+
+def test_on_a_phone_long_titles_and_labels_are_whole(charts_of, open_page):
+    names = ["a row of a chart whose name is long", "and another"]
+
+    def lengthen(spec):
+        del spec["encoding"]["facet"]
+        x, y = spec["encoding"]["x"], spec["encoding"]["y"]
+        x.update(title="the position that is read, counted from 0, in each of the heads")
+        x["axis"] = {"orient": "top", "labelAngle": -30, "labelLimit": 0, "labelExpr": f"'{names[1]}'"}
+        y["axis"] = {"labelLimit": 0, "labelExpr": f"'{names[0]}'"}
+
+    page = open_page(charts_of(lengthen), **PHONE)
+    chart = page.locator(".chart[data-name=attention]")
+    edges = chart.evaluate("e => { const {left, right} = e.getBoundingClientRect(); return [left, right]; }")
+    for text in ("in each of the heads", *names):
+        inside = chart.locator("text", has_text=text).evaluate_all(
+            "all => all.map(e => { const {left, right} = e.getBoundingClientRect(); return [left, right]; })"
+        )
+        assert inside, text
+        assert all(edges[0] - 1 <= left and right <= edges[1] + 1 for left, right in inside), (text, inside)
+
+
 def test_paper_shows_what_is_folded(run_path, open_page):
     page = open_page(run_path / "report.html")
     assert page.locator("main details[open]").count() == 0

@@ -322,7 +322,8 @@ def test_the_circuit_with_most_to_learn_from_is_shown_first(view):
     assert first(named(), named()) == 0
     assert first(named(verdict="not found"), named(partial=one_step), named()) == 2
     assert first(named(loss=fails), named(partial=one_step)) == 1
-    assert first(named(partial=one_step), named(verdict="unexplained")) == 1
+    assert first(named(verdict="unexplained"), named(partial=one_step)) == 1
+    assert first(named(loss=fails), named(verdict="unexplained")) == 1
     assert first(named(paths=[view.paths[0].model_dump(mode="json")]), named()) == 1
 
 

@@ -316,14 +316,14 @@ class CircuitBlock(Config):
     def first(self) -> int:
         """Number of the circuit that is shown first: the one from which there is most to learn.
 
-        Those that hold come first, and of these those of models that learned most targets; then those that were read,
-        those with most hops, and those with most paths.
+        Those that hold come first, and of these those that were read: their drawing lacks no path.  Then those of
+        models that learned most targets, those with most hops, and those with most paths.
         """
         return max(range(len(self.circuits)), key=lambda at: (*_worth(self.circuits[at].view), -at))
 
 
-def _worth(view: CircuitView) -> tuple[bool, int, bool, int, int]:
+def _worth(view: CircuitView) -> tuple[bool, bool, int, int, int]:
     held = view.loss.rules is not None and view.loss.rules <= view.threshold
     learned = sum(losses[view.shown] < _LEARNED * max(losses) for losses in view.partial.values())
     hops = len({path.hop for path in view.paths} - {None})
-    return held, learned, view.verdict == "read", hops, len(view.paths)
+    return held, view.verdict == "read", learned, hops, len(view.paths)

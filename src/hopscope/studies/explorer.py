@@ -182,21 +182,26 @@ class Explorer:
         examples = self._told[model["task"]]["examples"]
         whole = [at for at, each in enumerate(examples) if each["size"] == job.model.length]
         whole = [at for at in whole if self._shows(examples[at])] or whole
-        row = job.model.readout_positions[-1]
-        start = {"example": next(iter(whole), 0), "row": row, "layer": 0, "head": 0}
+        start = {
+            "example": next(iter(whole), 0),
+            "row": job.model.readout_positions[-1],
+            "layer": 0,
+            "head": 0,
+        }
         if not whole:
             return start
         inputs, targets = _tensors(job, [examples[at] for at in whole])
+        asked = _last_asked(targets)
+        chosen = 0
         if job.model.heads * job.model.layers > 1 or len(whole) > 1:
-            task = self._task_of(job)
-            batch = task.evaluation(PROBED, annotate=False)
-            some = batch.take(slice(0, PROBED))
-            costs, _ = _costs(ensemble, some.inputs, some.targets[:, :, -1])
+            some = self._task_of(job).evaluation(PROBED, annotate=False).take(slice(0, PROBED))
+            costs, _ = _costs(ensemble, some.inputs, _asked_targets(some))
             most = int(costs.mean(1).argmax())
             start["layer"], start["head"] = divmod(most, job.model.heads)
             # An example that the model answers well, and not without this head.
-            costs, clean = _costs(ensemble, inputs, targets[:, :, -1])
-            start["example"] = whole[int((costs[most] - clean).argmax())]
+            costs, clean = _costs(ensemble, inputs, targets)
+            chosen = int((costs[most] - clean).argmax())
+        start["example"], start["row"] = whole[chosen], job.model.readout_positions[asked[chosen]]
         return start
 
 
@@ -211,17 +216,38 @@ def _written(write: Callable[[int], str], token: int) -> str:
 def _examples(task: "TaskOnDevice") -> list[dict[str, Any]]:
     """Held-out samples: `name`; `size`, the number of positions; `inputs`, `targets`; `roles` in words, by position."""
     batch = task.evaluation(EXAMPLES).take(slice(0, EXAMPLES))
-    roles = _role_words(task, batch)
+    roles, targets = _role_words(task, batch), _asked_targets(batch)
     return [
         {
             "name": f"sample {at + 1}",
             "size": batch.inputs.shape[2],
             "inputs": _told(batch.inputs[0, at]),
-            "targets": _told(batch.targets[0, at]),
+            "targets": _told(targets[0, at]),
             "roles": roles[at],
         }
         for at in range(batch.inputs.shape[1])
     ]
+
+
+def _asked_targets(batch: "Batch") -> "Tensor":
+    """Targets of a batch; classes that are not asked for, such as behind the end of a text, are -1."""
+    from hopscope.tasks.losses import counted
+
+    if batch.targets.is_floating_point():
+        return batch.targets
+    return batch.targets.where(counted(batch), -1)
+
+
+def _last_asked(targets: "Tensor") -> "Tensor":
+    """Number of the last readout of each sample that has a target, `[sample]`; of those without one, the last."""
+    import torch
+
+    readouts = targets.shape[2]
+    if targets.is_floating_point():
+        return torch.full((targets.shape[1],), readouts - 1)
+    known = targets[0] >= 0
+    last = torch.where(known, torch.arange(readouts), -1).amax(-1)
+    return last.where(last >= 0, readouts - 1)
 
 
 def _told(values: "Tensor") -> Any:
@@ -277,7 +303,7 @@ def _word(name: str, value: int, words: Mapping[str, Sequence[str]]) -> str:
 
 
 def _costs(model: "Transformer", inputs: "Tensor", targets: "Tensor") -> "tuple[Tensor, Tensor]":
-    """Rise of the loss at the last readout without each head, `[head, sample]`, layer by layer; and that loss."""
+    """Rise of the loss at each sample's last target without each head, `[head, sample]`, layer by layer; that loss."""
     import torch
     from torch.nn import functional
 
@@ -285,13 +311,16 @@ def _costs(model: "Transformer", inputs: "Tensor", targets: "Tensor") -> "tuple[
     from hopscope.models.interventions import AblateHead
     from hopscope.tasks.batch import Batch
 
-    def loss(predictions: "Tensor") -> "Tensor":
-        last = predictions[0, :, -1]
-        if targets.is_floating_point():
-            return (last - targets[0]).square().mean(-1)
-        return functional.cross_entropy(last, targets[0].clamp(min=0), reduction="none")
+    samples, asked = torch.arange(targets.shape[1]), _last_asked(targets)
+    wanted = targets[0, samples, asked]
 
-    batch = Batch(inputs=inputs, targets=targets[:, :, None])
+    def loss(predictions: "Tensor") -> "Tensor":
+        last = predictions[0, samples, asked]
+        if targets.is_floating_point():
+            return (last - wanted).square().mean(-1)
+        return functional.cross_entropy(last, wanted.clamp(min=0), reduction="none")
+
+    batch = Batch(inputs=inputs, targets=targets)
     with torch.no_grad():
         clean = loss(model(inputs))
         removed = [

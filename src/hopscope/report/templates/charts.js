@@ -5,6 +5,8 @@
   const colours = JSON.parse(document.getElementById("chart-colours").textContent);
   const NARROW = 480;
   const AXIS = 110;  // most of a narrow chart that the labels of its rows take
+  const LEAST = 130;  // width of one of several small charts
+  const SMALLEST = 0.85;  // of the size in which a chart is written
   const views = new Map();
 
   // Specifications.
@@ -70,6 +72,15 @@
     return spec;
   }
 
+  // Small charts that are less wide; nothing where they fit.  The labels of rows may take more than was kept for them.
+  function narrowed(spec, excess) {
+    const facet = (spec.encoding || {}).facet;
+    const columns = facet ? facet.columns : spec.facet && spec.columns;
+    if (!columns || excess <= 0) return null;
+    const width = Math.max(LEAST, (facet ? spec : spec.spec).width - Math.ceil(excess / columns));
+    return facet ? { ...spec, width } : { ...spec, spec: { ...spec.spec, width } };
+  }
+
   // What stood at the right edge of the written width stands at that of the drawn one.
   function along(node, width) {
     if (Array.isArray(node)) return node.map((each) => along(each, width));
@@ -84,7 +95,7 @@
     const gap = 24;
     const beside = room > NARROW ? 96 : 66;
     const fitting = (each) => Math.max(1, Math.floor((room - beside + gap) / (each + gap)));
-    const columns = panels > wanted && fitting(130) >= panels ? panels : Math.min(wanted, fitting(Math.min(width, 260)));
+    const columns = panels > wanted && fitting(LEAST) >= panels ? panels : Math.min(wanted, fitting(Math.min(width, 260)));
     return [columns, Math.floor((room - beside - gap * (columns - 1)) / columns)];
   }
 
@@ -98,6 +109,8 @@
       const changed = Object.fromEntries(Object.entries(node).map(([key, value]) => [key, key === "data" ? value : walk(value)]));
       // Long enough to show the dash of its line.
       if (changed.legend && changed.legend.symbolType === "stroke") changed.legend = { symbolSize: 650, ...changed.legend };
+      // Slanted labels above a chart would reach over the edge of the page.
+      if (narrow && changed.labelAngle < 0 && changed.labelAngle > -90) changed.labelAngle = -90;
       const discrete = changed.field && changed.legend !== null && (changed.type === "nominal" || changed.type === "ordinal");
       const legend = changed.legend || {};
       if (discrete && changed.type && (narrow || legend.orient === "top" || legend.orient === "bottom")) {
@@ -144,14 +157,15 @@
     return JSON.stringify({ ...spec, data: null }).includes('"shape":{') ? spec : walk(spec);
   }
 
-  // A title beside a small chart stands in several lines: in one it would run into that of the chart below.
-  function titled(node, height) {
-    if (Array.isArray(node)) return node.map((each) => titled(each, height));
+  // A title beside or under a small chart stands in several lines: in one it would be cut, or run into the chart below.
+  function titled(node, room, height) {
+    if (Array.isArray(node)) return node.map((each) => titled(each, room, height));
     if (node === null || typeof node !== "object") return node;
     const own = typeof node.height === "number" ? node.height : height;
+    const rooms = { x: room - 40, y: own };
     return Object.fromEntries(Object.entries(node).map(([key, value]) => {
-      if (key === "y" && value && typeof value.title === "string" && own) return [key, { ...value, title: lines(value.title, own) }];
-      return [key, key === "data" || key === "config" ? value : titled(value, own)];
+      if (rooms[key] && value && typeof value.title === "string") return [key, { ...value, title: lines(value.title, rooms[key]) }];
+      return [key, key === "data" || key === "config" ? value : titled(value, room, own)];
     }));
   }
 
@@ -216,11 +230,17 @@
     chart.dataset.room = room;
     const described = { ...tabled(written(chart)), description: chart.dataset.alt };
     const fitted = fit(described, room, Boolean(chart.closest(".masthead")));
-    const spec = themed(unsaid(withLegends(titled(shaped(fitted)), room)));
+    const show = (each) => embedded(chart, themed(unsaid(withLegends(titled(shaped(each), room), room))), { renderer: "svg", tooltip: showMark });
     try {
       if (views.has(chart)) views.get(chart).finalize();
-      const made = await embedded(chart, spec, { renderer: "svg", tooltip: showMark });
+      let made = await show(fitted);
+      const smaller = narrowed(fitted, widthOf(chart) - room);
+      if (smaller) {
+        made.finalize();
+        made = await show(smaller);
+      }
       views.set(chart, made);
+      keepReadable(chart, room);
       chart.setAttribute("aria-label", chart.dataset.alt);
       for (const each of chart.querySelectorAll("[role=graphics-symbol]:not([aria-label])")) each.removeAttribute("role");
       // Vega describes groups of marks that it hides from readers: a description needs a role.
@@ -231,6 +251,18 @@
       chart.textContent = "This chart could not be drawn: " + error.message;
       throw error;
     }
+  }
+
+  const widthOf = (chart) => chart.querySelector("svg.marks").viewBox.baseVal.width;
+
+  // What is much wider than the page is scrolled sideways: made to fit, its words would be too small to read.
+  function keepReadable(chart, room) {
+    const least = Math.round(SMALLEST * widthOf(chart));
+    const scrolls = least > room;
+    chart.querySelector("svg.marks").style.minWidth = scrolls ? `${least}px` : "";
+    chart.classList.toggle("scroll", scrolls);
+    if (scrolls) chart.tabIndex = 0;
+    else chart.removeAttribute("tabindex");
   }
 
   // Hover: the nearest point of a line, or the mark under the pointer.
