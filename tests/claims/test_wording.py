@@ -80,8 +80,26 @@ def test_a_line_tells_one_part_and_what_was_asked_of_it():
     assert wording.brief(parts)[::2] == ("sometimes missed", "≥ 99.9 %, every seed")
     met = judged({"met": series([1.0] * 11), "sometimes_missed": series([1.0] * 11)}, must)
     assert wording.brief(met)[0] == "met"
+    # What its mean does not show: the seed, or the interval, that keeps it from its threshold.
+    one_seed = judged(series([1.0] * 10 + [0.5]), at_least(0.9, "fraction"))
+    assert wording.brief(one_seed)[1].endswith("], worst seed 50 %")
+    worst = {"met": at_most(7), "missed": between(3, 5)}
+    numbers = {"met": series([7.0] * 11), "missed": series([4.0] * 9 + [5.5, 1.0])}
+    assert wording.brief(judged(numbers, worst))[1].endswith("], worst seed 1")
+    open_interval = {"met": at_most(0.7), "crossed": at_most(0.52)}
+    halves = {"met": series([0.5] * 11), "crossed": series([0.4, 0.6] * 5 + [0.5])}
+    crossed = judged(halves, open_interval, rule="mean")
+    assert crossed.verdict.value == "inconclusive" and wording.brief(crossed)[0] == "crossed"
+    assert "worst" not in wording.brief(crossed)[1]
     nothing = judged(series([math.nan] * 11))
     assert wording.brief(nothing) == ("", "–", "≥ 99.9 %, every seed")
+
+
+def test_a_line_says_that_readings_disagree():
+    given = {"batch 256": lambda e: series([0.5] * 11), "batch 64": lambda e: series([1.0] * 11)}
+    assert wording.brief(judged(None, readings=given))[2] == "≥ 99.9 %, every seed; readings disagree"
+    alike = {**given, "batch 64": given["batch 256"]}
+    assert wording.brief(judged(None, readings=alike))[2] == "≥ 99.9 %, every seed"
 
 
 def test_a_claim_that_is_open_for_want_of_readings_says_so_without_a_contradiction():

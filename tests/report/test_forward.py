@@ -150,14 +150,14 @@ def test_typed_words_that_are_no_sequence():
         (["23 16", DIGITS, 9], ("“6” at place 4",)),
         (["2x", DIGITS, 9], ("“x” at place 2",)),
         (["of thee", WORDS, 4], ("“thee” at place 2", "a the of 1")),
-        (["23 15 4", DIGITS, 4], ("at most 4", "found 5")),
+        (["2→3 1→5 4", DIGITS, 4], ("at most 4", "found 5")),
     ]
     for said, (_, parts) in zip(evaluate(PARSE, [given for given, _ in refused]), refused, strict=True):
         assert all(part in said for part in parts), said
 
 
 @pytest.mark.parametrize(("ids", "tokens", "pairs", "text"), [
-    ([2, 3, 1, 5, 4], DIGITS, True, "23 15 4"), ([2, 3, 1], DIGITS, False, "2 3 1"), ([2, 0], WORDS, True, "of a"),
+    ([2, 3, 1, 5, 4], DIGITS, True, "2→3 1→5 4"), ([2, 3, 1], DIGITS, False, "2 3 1"), ([2, 0], WORDS, True, "of a"),
 ])  # fmt: skip
 def test_what_is_written_is_read_again(ids, tokens, pairs, text):
     body = """const [ids, tokens, pairs] = input, text = inputs.write(ids, tokens, pairs);

@@ -63,16 +63,27 @@ def estimates(claim: JudgedClaim) -> list[tuple[str, str]]:
 def brief(claim: JudgedClaim) -> tuple[str, str, str]:
     """Part, value with interval, and what was asked of it, for one line about a claim.
 
-    Of several parts it is the first, or of a claim that is not reproduced the first that misses its threshold.  Names
-    are empty where there is only one part; what was asked is empty where the threshold is a long text.
+    Of several parts it is the first.  Of a claim that is not reproduced it is the first whose value misses its
+    threshold, or else the first of which a number, under the rule `always`, or an end of the interval does; of numbers
+    the worst is told beside the value.  Names are empty where there is only one part; what was asked is empty where the
+    threshold is a long text.
     """
     names = [*claim.value] if isinstance(claim.value, dict) else [""]
     if not names:
         return "", format_value(None, None, "number"), ""
-    open_parts = names if claim.verdict is Verdict.REPRODUCED else [n for n in names if _misses(claim, n)]
-    shown = (open_parts or names)[0]
+    if claim.verdict is Verdict.REPRODUCED:
+        missing = []
+    else:
+        missing = [n for n in names if _misses(claim, n, [_of_part(claim.value, n)])]
+        missing = missing or [n for n in names if _misses(claim, n, _numbers(claim, n))]
+    shown = (missing or names)[0]
     title, text = estimates(claim)[names.index(shown)]
-    return title, text, _asked(claim, shown)
+    if missing and not _misses(claim, shown, [_of_part(claim.value, shown)]):
+        text += _worst(claim, shown)
+    asked = _asked(claim, shown)
+    if asked and len({each.verdict for each in claim.readings.values()} - {Verdict.NOT_RUN}) > 1:
+        asked += "; readings disagree"
+    return title, text, asked
 
 
 def values(claim: JudgedClaim) -> list[tuple[str, str]]:
@@ -210,20 +221,45 @@ def _asked(claim: JudgedClaim, part: str) -> str:
     if isinstance(claim.threshold, str):
         return claim.threshold if len(claim.threshold) <= _SHORT else ""
     bounds = [_bound(*each, unit_of(claim, part)) for each in _bounds_of(claim, part).items()]
-    always = bool(bounds) and _of_part(claim.rule, part) == "always"
+    always = bool(bounds) and _always(claim, part)
     scope = [f"every {_of_part(claim.n_counts, part) or 'seed'}"] if always else []
     return ", ".join([*bounds, *scope])
 
 
-def _misses(claim: JudgedClaim, part: str) -> bool:
-    """Whether the value of a part, or under the rule `always` one of its numbers, lies beyond its threshold."""
-    numbers = [_of_part(claim.value, part)]
-    if _of_part(claim.rule, part) == "always":
-        numbers += _of_part(claim.samples, part) or []
-    known = [float(each) for each in numbers if isinstance(each, int | float | str)]
+def _always(claim: JudgedClaim, part: str) -> bool:
+    return bool(_of_part(claim.rule, part) == "always")
+
+
+def _numbers(claim: JudgedClaim, part: str) -> list[float]:
+    """What must meet the threshold of a part beside its value: all its numbers, or the ends of its interval."""
+    of_part = claim.samples if _always(claim, part) else claim.interval
+    return [float(each) for each in _of_part(of_part, part) or [] if isinstance(each, int | float | str)]
+
+
+def _misses(claim: JudgedClaim, part: str, numbers: Iterable[float | None]) -> bool:
+    """Whether one of some numbers lies beyond a threshold of a part."""
+    known = [each for each in numbers if each is not None]
     return any(
         not _meets(kind, bound, each) for kind, bound in _bounds_of(claim, part).items() for each in known
     )
+
+
+def _worst(claim: JudgedClaim, part: str) -> str:
+    """The number of a part farthest beyond its threshold, in words; empty where the rule is not about each number."""
+    if not _always(claim, part):
+        return ""
+
+    def beyond(number: float) -> float:
+        ends = [
+            (kind, *(b if isinstance(b, list) else (b, b))) for kind, b in _bounds_of(claim, part).items()
+        ]
+        return max(
+            max(low - number if kind != "at_most" else 0.0, number - high if kind != "at_least" else 0.0)
+            for kind, low, high in ends
+        )
+
+    found = format_number(max(_numbers(claim, part), key=beyond), unit_of(claim, part))
+    return f", worst {_of_part(claim.n_counts, part) or 'seed'} {found}"
 
 
 def _meets(kind: str, bound: Bound, value: float) -> bool:

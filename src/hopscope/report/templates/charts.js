@@ -6,7 +6,7 @@
   const NARROW = 480;
   const AXIS = 110;  // most of a narrow chart that the labels of its rows take
   const LEAST = 130;  // width of one of several small charts
-  const SMALLEST = 0.85;  // of the size in which a chart is written
+  const SMALLEST = 0.8;  // of the size in which a chart is written
   const views = new Map();
 
   // Specifications.

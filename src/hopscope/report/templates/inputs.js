@@ -18,11 +18,12 @@ globalThis.hopscopeInputs = (() => {
     });
   }
 
-  // Token ids as a reader types them, in pairs where the task shows pairs.
+  // Token ids as a reader types them, in pairs where the task shows pairs: 2→3 1→5 4.
   function write(ids, tokens, pairs) {
     const words = ids.map(id => tokens[id]);
     if (!pairs || words.some(word => word.length > 1)) return words.join(" ");
-    return words.join("").match(/../g).concat(words.length % 2 ? words.at(-1) : []).join(" ");
+    const shown = words.flatMap((word, at) => (at % 2 ? [] : at + 1 < words.length ? `${word}→${words[at + 1]}` : word));
+    return shown.join(" ");
   }
 
   // Rows of a packed array of vectors.

@@ -272,7 +272,7 @@ def _formation(config: PermutationStudyConfig) -> Iterator[Figure]:
     for each in taken_apart(config)[:1]:
         curves, order = partial(formation_series, each), partial(order_series, each)
         yield lines("formation", curves, Axis("share", (0.0, HIGHEST)), time="samples", columns=3, height=110)
-        yield dots("formation_order", order, Axis("training samples seen", format="~s"), height=40)
+        yield dots("formation_order", order, Axis("training samples seen", format="~s"), height=32)
 
 
 def formation_series(found: Configuration, evidence: "Evidence") -> list[Series]:
