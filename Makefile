@@ -26,6 +26,10 @@ $(VENV)/installed-nnsight: $(VENV)/installed
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,nnsight]'
 	@touch $@
 
+$(VENV)/installed-lens: $(VENV)/installed
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,transformer-lens]'
+	@touch $@
+
 $(VENV)/installed-trackers: $(VENV)/installed
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,tensorboard]'
 	@touch $@
@@ -52,7 +56,7 @@ quick: $(VENV)/installed
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras" --durations=40 --durations-min=5
 
-test-extras: $(VENV)/installed-nnsight $(VENV)/installed-trackers $(VENV)/installed-llm $(VENV)/installed-clusters $(VENV)/installed-docs
+test-extras: $(VENV)/installed-nnsight $(VENV)/installed-lens $(VENV)/installed-trackers $(VENV)/installed-llm $(VENV)/installed-clusters $(VENV)/installed-docs
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "extras and not soak"
 
 coverage: $(VENV)/installed
