@@ -79,12 +79,13 @@ def _found(view: CircuitView) -> str:
     loss = view.loss
     if loss.full is None or loss.rules is None:
         return where + verdict
-    words = f"Loss of the model {loss.full:.3f}, under the circuit’s rules alone {loss.rules:.3f}"
+    words = f"Held-out loss of the model {loss.full:.3f}, under the circuit’s rules alone {loss.rules:.3f}"
+    words += f" (the circuit holds up to {view.threshold:.3f})"
     if loss.recomputed is not None:
         words += f", of the circuit with its own attention {loss.recomputed:.3f}"
     if loss.complement is not None:
         words += f"; of everything but the circuit {loss.complement:.3f}"
-    return f"{where}{verdict} {words} (threshold {view.threshold:.3f})."
+    return f"{where}{verdict} {words}."
 
 
 def _undrawn(view: CircuitView) -> str:

@@ -20,7 +20,7 @@ PRESETS = {
         evaluate_every=50, evaluation_samples=256, analysis_samples=512, orders=1, random_circuits=5, galleries=1,
         members_per_unit=1,
     ),
-    "laptop": CircuitsConfig(**QUICK, seeds=6, read_again=5),
+    "laptop": CircuitsConfig(**QUICK, seeds=4, read_again=5),
     "workstation": CircuitsConfig(**DEEP, seeds=8),
     "two-steps": CircuitsConfig(
         seeds=8, layers=8, heads=1, steps=2, training_steps=3_000, checkpoint_every=250, read_again=5
@@ -33,7 +33,7 @@ PRESETS = {
 }  # fmt: skip
 COSTS = {
     "smoke": "under a minute on two cores",
-    "laptop": "about 13 min on two quiet cores, by its CPU time",
+    "laptop": "about 9 min on two quiet cores, by the CPU time of six seeds",
     "workstation": "about 3 h on two cores by estimate; not run yet",
     "two-steps": "about 15 min on two cores",
     "paper": "12 models of 12 layers; made for a GPU",

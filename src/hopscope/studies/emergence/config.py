@@ -89,7 +89,7 @@ PRESETS = {
         evaluate_every=25, evaluation_samples=256, analysis_samples=512, orders=1, random_circuits=5, galleries=1,
         members_per_unit=2, crossed=2, clamped=1,
     ),
-    "laptop": EmergenceConfig(**QUICK, seeds=6, crossed=0, clamped=0, read_again=5),
+    "laptop": EmergenceConfig(**QUICK, seeds=4, crossed=0, clamped=0, read_again=3),
     "workstation": EmergenceConfig(**DEEP, seeds=8, crossed=0, clamped=1, read_again=5),
     "two-steps": EmergenceConfig(
         seeds=10, layers=6, heads=2, steps=2, training_steps=2_000, checkpoint_every=50, crossed=3, clamped=2,
@@ -100,7 +100,7 @@ PRESETS = {
 }  # fmt: skip
 COSTS = {
     "smoke": "under a minute on two cores",
-    "laptop": "about 15 min on two cores",
+    "laptop": "about 9 min on two quiet cores, by the CPU time of six seeds",
     "workstation": "about 3 h on two cores by estimate; not run yet",
     "two-steps": "about 10 min on two cores",
     "paper": "24 models of 24 layers; made for a GPU",
