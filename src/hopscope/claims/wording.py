@@ -238,33 +238,24 @@ def _numbers(claim: JudgedClaim, part: str) -> list[float]:
 
 def _misses(claim: JudgedClaim, part: str, numbers: Iterable[float | None]) -> bool:
     """Whether one of some numbers lies beyond a threshold of a part."""
-    known = [each for each in numbers if each is not None]
-    return any(
-        not _meets(kind, bound, each) for kind, bound in _bounds_of(claim, part).items() for each in known
-    )
+    return any(_beyond(claim, part, each) > 0.0 for each in numbers if each is not None)
 
 
 def _worst(claim: JudgedClaim, part: str) -> str:
     """The number of a part farthest beyond its threshold, in words; empty where the rule is not about each number."""
     if not _always(claim, part):
         return ""
-
-    def beyond(number: float) -> float:
-        ends = [
-            (kind, *(b if isinstance(b, list) else (b, b))) for kind, b in _bounds_of(claim, part).items()
-        ]
-        return max(
-            max(low - number if kind != "at_most" else 0.0, number - high if kind != "at_least" else 0.0)
-            for kind, low, high in ends
-        )
-
-    found = format_number(max(_numbers(claim, part), key=beyond), unit_of(claim, part))
-    return f", worst {_of_part(claim.n_counts, part) or 'seed'} {found}"
+    found = max(_numbers(claim, part), key=lambda number: _beyond(claim, part, number))
+    return f", worst {_of_part(claim.n_counts, part) or 'seed'} {format_number(found, unit_of(claim, part))}"
 
 
-def _meets(kind: str, bound: Bound, value: float) -> bool:
-    low, high = bound if isinstance(bound, list) else (bound, bound)
-    return (kind == "at_most" or value >= low) and (kind == "at_least" or value <= high)
+def _beyond(claim: JudgedClaim, part: str, number: float) -> float:
+    """How far a number lies beyond the thresholds of a part; 0 where it meets them."""
+    far = [0.0]
+    for kind, bound in _bounds_of(claim, part).items():
+        low, high = bound if isinstance(bound, list) else (bound, bound)
+        far += [low - number] * (kind != "at_most") + [number - high] * (kind != "at_least")
+    return max(far)
 
 
 def _bound(kind: str, bound: Bound, unit: str) -> str:
