@@ -81,6 +81,19 @@ def test_what_follows_is_what_the_whole_text_says(model):
             said.append(int(logits.argmax()))
 
 
+def test_what_has_ended_is_computed_no_further(model, monkeypatch):
+    decoder, passes = Decoder("tiny", model), []
+    run = Decoder._run
+    read = decoder.read(PROMPTS)
+    monkeypatch.setattr(
+        Decoder,
+        "_run",
+        lambda self, ids, *more, **named: passes.append(len(ids)) or run(self, ids, *more, **named),
+    )
+    decoder.go_on(read, lambda row, place, logits: None if place == 2 - row else 3, 5)
+    assert passes == [2, 1]  # the last row ends at once, the one before it next
+
+
 def test_a_prompt_is_read_once_and_a_common_beginning_too(model, monkeypatch):
     decoder, passes = Decoder("tiny", model), []
     run = Decoder._run

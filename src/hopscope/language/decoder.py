@@ -101,13 +101,16 @@ class Decoder:
         """
         logits = torch.stack([prompt.logits for prompt in prompts])
         past, lengths = _stacked(prompts), torch.tensor([prompt.length for prompt in prompts])
-        ended = [False] * len(prompts)
+        rows = list(range(len(prompts)))
         for place in range(most):
-            tokens = [None if ended[row] else choose(row, place, found) for row, found in enumerate(logits)]
-            ended = [token is None for token in tokens]
-            if all(ended) or place == most - 1:
+            tokens = [choose(row, place, found) for row, found in zip(rows, logits, strict=True)]
+            going = [at for at, token in enumerate(tokens) if token is not None]
+            if not going or place == most - 1:
                 return
-            ids = torch.tensor([[token or 0] for token in tokens])
+            if len(going) < len(rows):  # what has ended costs nothing more
+                rows, lengths = [rows[at] for at in going], lengths[going]
+                past = [(keys[going], values[going]) for keys, values in past]
+            ids = torch.tensor([[tokens[at]] for at in going])
             found, past = self._after(ids, past, lengths, read=place)
             logits = found[:, -1]
 
