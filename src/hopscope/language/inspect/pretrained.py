@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hopscope.errors import UserError
 from hopscope.language.choices import beginnings
-from hopscope.language.decoder import Decoder
+from hopscope.language.decoder import ROWS, Decoder
 from hopscope.language.gpt2_folder import ORIGIN
 from hopscope.language.inspect.sampling import choose
 from hopscope.language.pretrained import PACKAGES, load_pretrained
@@ -20,9 +20,6 @@ from hopscope.language.tokenizing import Tokens, continuations, encoded
 
 SENTENCE = 16
 """Tokens of an answer, at most, unless a number is asked for: a short sentence, which is no answer any more."""
-
-TOGETHER = 64
-"""Requests that are answered together, at most: the weights are fetched once for a token of each."""
 
 _GATHER = 0.01
 """Seconds in which requests that are made at the same time come together."""
@@ -51,7 +48,7 @@ class Batcher(Generic[Request, Reply]):
         # Who comes first through the lock answers all; slots are answered in their order, so its own is among them.
         async with self._lock:
             if not slot.done:
-                batch, self._waiting = self._waiting[:TOGETHER], self._waiting[TOGETHER:]
+                batch, self._waiting = self._waiting[:ROWS], self._waiting[ROWS:]
                 try:
                     found = await anyio.to_thread.run_sync(self._answer, [one.request for one in batch])
                 except Exception as error:

@@ -22,10 +22,10 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolChoice, ToolInfo
 
 from hopscope.errors import UserError
+from hopscope.language.decoder import ROWS
 from hopscope.language.gpt2_folder import read_folder
 from hopscope.language.inspect.pretrained import (
     SENTENCE,
-    TOGETHER,
     Choice,
     Chosen,
     PretrainedModel,
@@ -119,7 +119,7 @@ class HopscopeAPI(ModelAPI):
 
     def max_connections(self) -> int:
         """Requests at a time: as many as are answered together."""
-        return super().max_connections() if self.pretrained is None else 2 * TOGETHER
+        return super().max_connections() if self.pretrained is None else 2 * ROWS
 
     @torch.no_grad()
     def choices(self, prompt: str, words: list[str]) -> list[float]:
