@@ -204,8 +204,8 @@ def test_table_and_pictures_need_no_script(circuit_run):
     assert "0.1 second 2 first 2 (the token just before) x₁ 1.00 4.0 K 0.110 0.050 0.300" in said
     assert "4.2 query second 2 (two hops along its chain) x₁, x₂ 0.88 readout 0.670 0.850 0.700" in said
     assert (
-        "seed 3. Seed 3, read at step 190, 5 layers with 3 heads each. The circuit was read. Held-out loss of the model 0.030"
-        in said
+        "seed 3. Seed 3, read at step 190, 5 layers with 3 heads each. The circuit was read. "
+        "Held-out loss of the model 0.030" in said
     )
     assert "Both circuits are made up; 4 seeds were trained." in said
     assert "units/7f/analysis/circuit-1.json" in said
