@@ -71,14 +71,12 @@ def brief(claim: JudgedClaim) -> tuple[str, str, str]:
     names = [*claim.value] if isinstance(claim.value, dict) else [""]
     if not names:
         return "", format_value(None, None, "number"), ""
-    if claim.verdict is Verdict.REPRODUCED:
-        missing = []
-    else:
-        missing = [n for n in names if _misses(claim, n, [_of_part(claim.value, n)])]
-        missing = missing or [n for n in names if _misses(claim, n, _numbers(claim, n))]
-    shown = (missing or names)[0]
+    in_doubt = [] if claim.verdict is Verdict.REPRODUCED else names
+    by_value = [n for n in in_doubt if _misses(claim, n, [_of_part(claim.value, n)])]
+    by_numbers = [n for n in in_doubt if _misses(claim, n, _numbers(claim, n))]
+    shown = (by_value or by_numbers or names)[0]
     title, text = estimates(claim)[names.index(shown)]
-    if missing and not _misses(claim, shown, [_of_part(claim.value, shown)]):
+    if by_numbers and not by_value:
         text += _worst(claim, shown)
     asked = _asked(claim, shown)
     if asked and len({each.verdict for each in claim.readings.values()} - {Verdict.NOT_RUN}) > 1:
