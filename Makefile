@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 TORCH := torch==2.13.0
+EXTRAS := nnsight,transformer-lens,tensorboard,llm,hf,ray,slurm,docs,notebooks
 OUT ?= runs
 
 .PHONY: demo quick test test-extras coverage lint bench soak audit docs release-check clean
@@ -22,29 +23,14 @@ $(VENV)/installed-bench: $(VENV)/installed
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,bench]'
 	@touch $@
 
-$(VENV)/installed-nnsight: $(VENV)/installed
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,nnsight]'
-	@touch $@
-
-$(VENV)/installed-lens: $(VENV)/installed
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,transformer-lens]'
-	@touch $@
-
-$(VENV)/installed-trackers: $(VENV)/installed
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,tensorboard]'
-	@touch $@
-
-$(VENV)/installed-llm: $(VENV)/installed
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,llm,hf]'
-	@touch $@
-
-$(VENV)/installed-clusters: $(VENV)/installed
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,ray,slurm]'
-	@touch $@
-
 $(VENV)/installed-docs: $(VENV)/installed
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,docs,notebooks]'
 	@touch $@
+
+# All that `make test-extras` and `make docs` need, in one call: pip looks at every package once, not once an extra.
+$(VENV)/installed-extras: $(VENV)/installed
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[fast,dev,$(EXTRAS)]'
+	@touch $(VENV)/installed-docs $@
 
 demo: $(VENV)/installed
 	$(BIN)/hopscope run permutation --out $(OUT)
@@ -56,7 +42,7 @@ quick: $(VENV)/installed
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras" --durations=40 --durations-min=5
 
-test-extras: $(VENV)/installed-nnsight $(VENV)/installed-lens $(VENV)/installed-trackers $(VENV)/installed-llm $(VENV)/installed-clusters $(VENV)/installed-docs
+test-extras: $(VENV)/installed-extras
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "extras and not soak"
 
 coverage: $(VENV)/installed
