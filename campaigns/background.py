@@ -1,4 +1,6 @@
-"""A campaign that trains models for days beside other work: start | status | pause | resume | stop | collect.
+"""A campaign that trains models for days beside other work.
+
+Commands: start | status | pause | resume | stop | collect | conclude.
 
 `python campaigns/background.py start` makes a source tree and an environment of its own, at one commit, and trains
 the models of a queue (`paper_models.json`) at the lowest priority, one thread a core.  It may be called at any time:
@@ -165,9 +167,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{home.path}: expected a campaign, found none; start one with `background.py start`"
             )
         else:
-            {"status": status, "pause": pause, "resume": resume, "stop": stop, "collect": collect}[
-                options.command
-            ](home)
+            does = {"status": status, "pause": pause, "resume": resume, "stop": stop, "collect": collect}
+            does["conclude"] = lambda home: conclude(home, options.reading)
+            does[options.command](home)
     except BrokenPipeError:
         return 1  # whoever reads has seen enough
     except (Refused, OSError) as error:
@@ -180,7 +182,9 @@ def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command and its options."""
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
     parser = argparse.ArgumentParser(prog="background.py", description=__doc__, allow_abbrev=False)
-    parser.add_argument("command", choices=["start", "status", "pause", "resume", "stop", "collect"])
+    commands = ["start", "status", "pause", "resume", "stop", "collect", "conclude"]
+    parser.add_argument("command", choices=commands)
+    parser.add_argument("--reading", default="", help="with conclude: which reading of the queue to judge")
     parser.add_argument(
         "--home", type=Path, default=state / "hopscope-campaign", help="folder of the campaign"
     )
@@ -403,13 +407,26 @@ def collect(home: Home) -> None:
     Raises:
         Refused: a file is damaged or cannot be written.
     """
-    script = home.source / "campaigns" / "collecting.py"
-    environment = {**os.environ, "PYTHONPATH": str(home.source / "src")}
-    done = subprocess.run(
-        [str(home.python), str(script), str(home.path), str(home.results)], env=environment, check=False
-    )
-    if done.returncode:
+    if _run(home, "collecting.py"):
         raise Refused("expected to collect every trained model, found the fault above")
+
+
+def conclude(home: Home, reading: str) -> None:
+    """Judge what was collected of a reading, by the rules of this source tree, in a run folder of its own.
+
+    Raises:
+        Refused: there is no such reading, nothing of it is collected, or a file is damaged.
+    """
+    if _run(home, "concluding.py", reading):
+        raise Refused("expected to conclude what was collected, found the fault above")
+
+
+def _run(home: Home, script: str, *words: str) -> int:
+    """Run a script of this source tree in the campaign's environment; returns its exit status."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    path = REPOSITORY / "campaigns" / script
+    command = [str(home.python), str(path), str(home.path), str(home.results), *words]
+    return subprocess.run(command, env=environment, check=False).returncode
 
 
 def _await(holds: Any) -> bool:

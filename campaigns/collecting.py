@@ -1,7 +1,8 @@
 """Keep what a campaign has trained: `collecting.py HOME RESULTS`, which `background.py collect` calls.
 
-For every trained model its job, its training record in one file, the analyses that there are, and of the first two of
-a reading the last weights as float16.  A model that is kept is never changed again, but for analyses that are added.
+For every trained model its job, its training record in one file, the analyses that there are (of attention maps, those
+of the last checkpoint), and of the first two of a reading the last weights as float16.  A model that is kept is never
+changed again, but for analyses that are added.
 """
 
 import shutil
@@ -9,8 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from background import Home, Refused
 
+from hopscope.circuits.config import maps_name
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.metrics import METRICS_SCHEMA, read_parts, write_table
@@ -43,7 +46,16 @@ def collect(home: Path, results: Path) -> list[str]:
             if "-stages-" in path.name:
                 continue  # of a reading that is under way
             _copy(path, to / "units" / unit.hash / "analysis" / path.name)
+        _keep_maps(unit, model["member"], model["steps"], UnitFolder(to / "units" / unit.hash))
     return added
+
+
+def _keep_maps(unit: UnitFolder, member: int, step: int, to: UnitFolder) -> None:
+    """Keep the attention maps of the last checkpoint: a gallery shows those, and the others are most of the bytes."""
+    name = maps_name(member)
+    if unit.analysis_path(name, step, "npz").is_file() and not to.analysis_path(name, step, "npz").is_file():
+        kept = unit.read_analysis(name, step)
+        to.write_analysis(name, step, {key: np.asarray(kept[key])[-1:] for key in ("steps", "maps")})
 
 
 def _keep(unit: UnitFolder, model: dict[str, Any], run: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hopscope.cli.listing import read_ledger
 from hopscope.executors.local import run_study
 from hopscope.runs import RunFolder, UnitFolder, load_checkpoint
 from hopscope.studies import find_study
@@ -60,6 +61,12 @@ def begin(home, *more):
     done = call(home, "start", *given, "--results", str(home.parent / "results"), *more)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def conclude(home):
+    done = call(home, "conclude", "--reading", "small")
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.splitlines()[-1].partition(": ")[2])
 
 
 def state(home):
@@ -134,6 +141,38 @@ def test_what_is_trained_is_collected_once_and_for_all(home):
     assert weights == {0: [STEPS], 1: [STEPS], 2: []}
     arrays, _ = load_checkpoint(run.unit(run.members[0].unit).checkpoint_path(STEPS))
     assert {str(array.dtype) for array in arrays.values()} == {"float16"}
+    # Of maps, the last ones; they and the rest are judged as the run itself is.
+    for record in run.members:
+        kept = run.unit(record.unit).read_analysis(f"maps-{record.member}", STEPS)
+        made = trained.unit(record.unit).read_analysis(f"maps-{record.member}", STEPS)
+        assert kept["steps"].tolist() == [STEPS] and (kept["maps"] == made["maps"][-1:]).all()
+    study = find_study("emergence")
+    whole = run_study(study, study.configured("smoke", FIELDS), out=home / "runs", preset="smoke", threads=2)
+    concluded = conclude(home)
+    assert (concluded / "DONE").is_file() and (concluded / "report.html").is_file()
+    evidence = (whole.path / "evidence.parquet").read_bytes()
+    assert (concluded / "evidence.parquet").read_bytes() == evidence
+    verdicts = [[claim.id, claim.verdict] for claim in read_ledger(whole)]
+    assert [[claim.id, claim.verdict] for claim in read_ledger(RunFolder.open(concluded))] == verdicts
+    # Maps that were not kept are made from the weights that were.
+    first = results / "units" / run.members[0].unit
+    maps = first / "analysis" / f"maps-0-step-{STEPS:09d}.npz"
+    before = run.unit(run.members[0].unit).read_analysis("maps-0", STEPS)["maps"].astype(int)
+    maps.unlink()
+    again = RunFolder.open(conclude(home)).unit(first.name).read_analysis("maps-0", STEPS)["maps"].astype(int)
+    assert not maps.exists() and abs(again - before).max() <= 1
+    # With two of three, a run of two seeds; without the first, none.
+    for number, seeds in ((2, 2), (0, 0)):
+        aside = results / "units" / run.members[number].unit
+        aside.rename(results / f"aside-{number}")
+        if seeds:
+            assert len(RunFolder.open(conclude(home)).members) == seeds
+        else:
+            done = call(home, "conclude", "--reading", "small")
+            assert done.returncode == 2 and "expected collected models from seed 0 on" in done.stderr
+        (results / f"aside-{number}").rename(aside)
+    done = call(home, "conclude", "--reading", "large")
+    assert done.returncode == 2 and "expected a reading of the queue (small), found 'large'" in done.stderr
     # Another machine, with nothing but what was collected, trains none of them again.
     for path in (home / "runs").rglob("*.safetensors"):
         path.unlink()
@@ -160,7 +199,7 @@ def test_a_model_that_fails_is_given_up_and_the_others_go_on(home):
     assert (home / "log.txt").read_text(encoding="utf-8").count("failed small seed 2") == 3
 
 
-@pytest.mark.parametrize("command", ["status", "pause", "resume", "stop", "collect"])
+@pytest.mark.parametrize("command", ["status", "pause", "resume", "stop", "collect", "conclude"])
 def test_without_a_campaign_there_is_one_line(tmp_path, command):
     done = call(tmp_path / "none", command)
     assert done.returncode == 2 and done.stderr.count("\n") == 1

@@ -296,7 +296,9 @@ def view(member: MemberHistory, plateau: float | None) -> dict[str, Any]:
     reading = member.reading
     kept = member.unit.read_analysis(maps_name(member.member), reading["checkpoint"])
     maps, measured = np.asarray(kept["maps"]), np.asarray(kept["steps"]).tolist()
-    steps = spaced(measured, MOST_CHECKPOINTS)
+    # A model that was collected keeps the maps of its last checkpoint alone: too few for a slider.
+    slides = len(measured) == len(member.checkpoints) or len(measured) > 1
+    steps = spaced(measured if slides else member.checkpoints, MOST_CHECKPOINTS)
     followed = {(path.layer, path.head, path.query): path for path in member.paths}
     written = {_key(found): found for found in reading["paths"]}
     return {
@@ -325,7 +327,7 @@ def view(member: MemberHistory, plateau: float | None) -> dict[str, Any]:
         "listed": [_listed(found) for key, found in written.items() if key not in followed],
         "undrawn": len(reading["paths"]) - len(member.paths),
         "undrawn_heads": len(member.heads) - len(member.followed_heads),
-        "maps": _maps(member, maps, measured, steps),
+        "maps": _maps(member, maps, measured, steps) if slides else None,
     }
 
 

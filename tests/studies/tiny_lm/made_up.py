@@ -102,6 +102,13 @@ class Unit:
         return {"steps": np.array(STEPS), "maps": np.full((3, 2, 3, 8, 8), 51, np.uint8)}
 
 
+class Collected(Unit):
+    """A unit of which the last maps were kept."""
+
+    def read_analysis(self, name, step):
+        return {key: values[-1:] for key, values in super().read_analysis(name, step).items()}
+
+
 def read(member):
     """The member with a circuit that was read."""
     tokens = [{"role": role, "chain": -1 if "word" in role else 0, "label": "a"} for role in ROLES[:8]]

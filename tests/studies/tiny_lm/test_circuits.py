@@ -1,6 +1,7 @@
 """The circuits on the page of small language models, from readings that are made up."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from tests.studies.stories import blocks, table
@@ -9,7 +10,7 @@ from hopscope.circuits.path_history import view
 from hopscope.report.circuits import CircuitView
 from hopscope.studies.tiny_lm.config import TinyLmConfig
 
-from .made_up import STEPS, diverged, members_of, presented, read
+from .made_up import STEPS, Collected, diverged, members_of, presented, read
 
 CONFIG = TinyLmConfig(
     seeds=2, mixtures=("zipf",), chains=3, depths=(1, 2), layers=2, heads=3, width=33, training_steps=8,
@@ -25,6 +26,15 @@ def test_the_player_shows_what_the_paths_name_and_the_losses_by_depth():
     assert found.checkpoints == list(STEPS)
     assert [path.hop for path in found.paths] == [1, 2]
     assert [(each.layer, each.head) for each in found.maps] == [(0, 2), (1, 0)]
+
+
+def test_maps_of_the_last_checkpoint_alone_leave_the_slider_its_steps():
+    """So a campaign keeps them: the curves stay, and the player has no maps."""
+    member = read(MEMBERS[0])
+    found = CircuitView.model_validate(view(replace(member, unit=Collected()), math.log(CONFIG.chains)))
+    whole = CircuitView.model_validate(view(member, math.log(CONFIG.chains)))
+    assert found.maps is None and whole.maps is not None
+    assert found.model_copy(update={"maps": whole.maps}) == whole
 
 
 def test_the_page_tells_verdicts_and_when_each_path_formed(tmp_path, monkeypatch):
