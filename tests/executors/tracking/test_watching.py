@@ -16,6 +16,7 @@ from hopscope.executors.tracking.follower import tracking_folder
 from hopscope.executors.tracking.sinks import TRACKERS, check_trackers
 from hopscope.executors.tracking.watching import TrackerWarning, followed
 from hopscope.runs import find_run
+from hopscope.runs.locks import folder_lock
 
 KEEPING = '''
 """A tracker that writes what it is told into files, and prints on standard output, as trackers do."""
@@ -215,6 +216,26 @@ def test_a_finished_run_is_sent_afterwards_once(finished, package, capsys):
     assert len(json.loads(told.read_text())["rows"]) > 1
     assert main(["track", str(finished.path), "--tracker", "wandb"]) == 0
     assert json.loads(told.read_text())["rows"] == []
+
+
+def test_one_process_at_a_time_sends_a_run(finished, package, capsys):
+    """Two would send every number twice: each reads once what was sent."""
+    package("wandb", KEEPING)
+    folder = tracking_folder(finished, "wandb") / "echo" / finished.hash
+    with folder_lock(folder, "tracker's record of the run", 0.0):
+        assert main(["track", str(finished.path), "--tracker", "wandb"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{folder}: another hopscope command is working on this tracker's record of the run" in line
+    assert not (folder / "told.json").exists() and not (folder / "sent.json").exists()
+    # While a run goes on, its process waits for the one that a killed command left.
+    with folder_lock(folder, "tracker's record of the run", 0.0):
+        busy = watching._Sender(finished, "wandb")
+        time.sleep(3.0)
+        assert busy.fault() is None and not (folder / "told.json").exists()
+    busy.finish()
+    assert busy.wait(100.0) is None
+    busy.close()
+    assert (folder / "told.json").is_file()
 
 
 def test_sending_afterwards_says_what_failed(finished, package, capsys):

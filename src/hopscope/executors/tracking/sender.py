@@ -10,7 +10,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hopscope.config import in_words
@@ -18,13 +18,16 @@ from hopscope.errors import UserError
 from hopscope.executors.tracking.follower import Follower, tracked_run, tracking_folder
 from hopscope.executors.tracking.sinks import SINKS, Sink
 from hopscope.runs import RunFolder
+from hopscope.runs.locks import Locked, folder_lock
 
 PAUSE_SECONDS = 5.0
 """Time between two looks at the run folder: its parts come with the checkpoints, seldom more often."""
+PATIENCE_SECONDS = 3.0
+"""How long it waits, when the run has ended, for another process that sends it to the same tracker."""
 
 
 def follow(run: RunFolder, tracker: str, ended: Callable[[], bool]) -> None:
-    """Send what a run records until it has ended, then its verdicts.
+    """Send what a run records until it has ended, then its verdicts; one process at a time, so nothing is sent twice.
 
     Args:
         run: the run; units that begin later are found.
@@ -32,18 +35,38 @@ def follow(run: RunFolder, tracker: str, ended: Callable[[], bool]) -> None:
         ended: waits a while and says whether the run's command has ended.
 
     Raises:
-        UserError: a record is damaged.
+        UserError: a record is damaged, or another process sends this run to this tracker.
         Exception: whatever the tracker raises.
     """
     folder = tracking_folder(run, tracker) / run.study / run.hash
-    follower = Follower(run, folder)
-    sink: Sink = SINKS[tracker](tracked_run(run), folder)
-    while not ended():
-        with contextlib.suppress(UserError):  # a part was replaced while it was read: the next look finds it
-            follower.send(sink)
-    follower.send(sink)
-    follower.conclude(sink)
-    sink.close()
+    with _alone(folder, ended):
+        follower = Follower(run, folder)
+        sink: Sink = SINKS[tracker](tracked_run(run), folder)
+        while not ended():
+            with contextlib.suppress(
+                UserError
+            ):  # a part was replaced while it was read: the next look finds it
+                follower.send(sink)
+        follower.send(sink)
+        follower.conclude(sink)
+        sink.close()
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, ended: Callable[[], bool]) -> Iterator[None]:
+    """Hold the lock of a run's record; as long as the run goes on, wait for what a killed command left at work."""
+    with contextlib.ExitStack() as held:
+        last = False
+        while True:
+            try:
+                patience = PATIENCE_SECONDS if last else 0.0
+                held.enter_context(folder_lock(folder, "tracker's record of the run", patience))
+                break
+            except Locked:
+                if last:
+                    raise
+                last = ended()
+        yield
 
 
 def _input_ended() -> bool:
