@@ -971,16 +971,16 @@ def _model(unit: Path) -> list[str]:
             times.append(crossing(list(curve["step"]), list(curve["value"]), 0.5, rising=False).time)
     (proofs,) = unit.glob("analysis/proofs-*.json")
     found = _json(proofs)["unseen"]
-    heads = {
-        proof: {
+    counts, losses = [], []
+    for proof in ("rules", "both"):
+        circuit = found[proof].get("circuit")  # none of a model that learned nothing that lasted
+        heads = {
             (path["layer"], path["head"])
-            for path in found[proof]["circuit"]["paths"]
+            for path in ([] if circuit is None else circuit["paths"])
             if proof == "both" or reads_one_token(path["target"])
         }
-        for proof in ("rules", "both")
-    }
-    losses = [f"{found[proof]['loss']['rules']:.3f}" for proof in ("rules", "both")]
-    counts = [str(len(heads[proof])) for proof in ("rules", "both")]
+        counts.append("–" if circuit is None else str(len(heads)))
+        losses.append("–" if circuit is None else f"{found[proof]['loss']['rules']:.3f}")
     first = ", ".join("never" if time is None else f"{time:,.0f}" for time in fell)
     good = "never" if None in stayed else f"{max(time for time in stayed if time is not None):,.0f}"
     return [str(member["seed"]), f"{loss:.3f}", first, good, *counts, *losses]

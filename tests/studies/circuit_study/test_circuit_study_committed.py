@@ -18,6 +18,7 @@ RUNS = {
     "circuits/two-steps": find_study("circuits"),
     "emergence/laptop": find_study("emergence"),
     "emergence/two-steps": find_study("emergence"),
+    "campaign/transformer-d": find_study("emergence"),
 }
 
 
