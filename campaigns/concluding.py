@@ -39,9 +39,8 @@ def conclude(home: Home, results: Path, reading: str) -> RunFolder:
     if reading not in readings:
         raise Refused(f"expected a reading of the queue ({', '.join(readings)}), found {reading!r}")
     asked, collected = readings[reading], results / reading
-    units = {}
-    for path in sorted(collected.glob("units/*/collected.json")):
-        units[json.loads(path.read_text(encoding="utf-8"))["member"]] = path.parent
+    folders = {each.member: collected / "units" / each.unit for each in RunFolder.open(collected).members}
+    units = {member: folder for member, folder in folders.items() if (folder / "collected.json").is_file()}
     seeds = next(number for number in range(len(units) + 1) if number not in units)
     if not seeds:
         raise Refused(f"{collected}: expected collected models from seed 0 on, found none; collect first")
