@@ -39,7 +39,8 @@ def conclude(home: Home, results: Path, reading: str) -> RunFolder:
     if reading not in readings:
         raise Refused(f"expected a reading of the queue ({', '.join(readings)}), found {reading!r}")
     asked, collected = readings[reading], results / reading
-    folders = {each.member: collected / "units" / each.unit for each in RunFolder.open(collected).members}
+    members = RunFolder.open(collected).members if collected.is_dir() else []
+    folders = {each.member: collected / "units" / each.unit for each in members}
     units = {member: folder for member, folder in folders.items() if (folder / "collected.json").is_file()}
     seeds = next(number for number in range(len(units) + 1) if number not in units)
     if not seeds:

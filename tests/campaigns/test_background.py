@@ -123,6 +123,8 @@ def test_what_is_trained_is_collected_once_and_for_all(home):
     wait_for(lambda: len(last_checkpoints(home)) == 3)
     wait_for(lambda: "every model is trained" in (home / "log.txt").read_text(encoding="utf-8"))
     results = home.parent / "results" / "small"
+    done = call(home, "conclude", "--reading", "small")
+    assert done.returncode == 2 and "expected collected models from seed 0 on" in done.stderr
     assert "3 new" in call(home, "collect").stdout
     kept = {path.relative_to(results): path.read_bytes() for path in results.rglob("*") if path.is_file()}
     assert "0 new" in call(home, "collect").stdout
