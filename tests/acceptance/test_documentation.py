@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -43,6 +44,26 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in targets:
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the sources were not cloned, git cannot be asked")
+def test_pages_show_and_name_nothing_that_git_leaves_out() -> None:
+    """A picture that lies here and is ignored by git is missing in every clone."""
+    named = [
+        os.path.relpath(page.parent / target, ROOT)
+        for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+        if "://" not in target
+    ]
+    done = subprocess.run(
+        ["git", "check-ignore", "--stdin"],
+        input="\n".join(named),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", ""), "add it with git add -f"
 
 
 def readme_examples() -> list[str]:
