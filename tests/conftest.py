@@ -2,10 +2,13 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -59,6 +62,10 @@ _shape_checks.install(_checked)
 # threads on two cores make small fits four times slower (6.5 instead of 1.4 s for a claim of tests/studies/formation).
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# No file of a test needs to survive a power cut, and waiting for the disk is a twentieth of the time of tests that write
+# runs.  What is flushed, and when, is tested by the calls themselves; processes of their own flush for real.
+os.fsync = lambda descriptor: None
+
 settings.register_profile("hopscope", deadline=None, derandomize=True, database=None)
 settings.load_profile("hopscope")
 
@@ -78,6 +85,50 @@ def _subnormals_are_kept():
     """Training flushes subnormal numbers on its threads; what comes after in the same process needs them."""
     yield
     torch.set_flush_denormal(False)
+
+
+class _Here:
+    """Takes the place of the pool of workers: trains in this process, and hands on warnings as workers do."""
+
+    def __init__(self, run: Any, pending: Any, size: Any, deadline: Any, listen: Any, place: Any):
+        self.run, self.pending, self.deadline, self.listen = run, pending, deadline, listen
+
+    def work(self) -> None:
+        from hopscope.executors import local
+        from hopscope.studies.record import program_of
+
+        for unit in self.pending:
+            with warnings.catch_warnings():
+                warnings.simplefilter("default")
+                warnings.showwarning = lambda message, *_, unit=unit, **__: self.listen(
+                    unit, {"kind": "warning", "message": str(message)}
+                )
+                local._work_here(program_of(self.run), [unit], self.deadline, self.listen)
+
+
+@pytest.fixture(scope="session")
+def training_here() -> Callable[[], AbstractContextManager[None]]:
+    """Within it, runs train their units in the test's process, as those of a notebook do.
+
+    A worker of its own takes two to three seconds for each unit before it begins, to load torch and compiled loops.
+    """
+
+    @contextmanager
+    def here() -> Iterator[None]:
+        from hopscope.executors import local
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(local, "Pool", _Here)
+            yield
+
+    return here
+
+
+@pytest.fixture
+def units_here(training_here: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """`training_here` for one test."""
+    with training_here():
+        yield
 
 
 @pytest.fixture(scope="session")

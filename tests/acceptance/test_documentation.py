@@ -32,7 +32,7 @@ def test_tables_are_those_of_the_results(page: Path) -> None:
 
 
 def test_a_changed_number_would_be_noticed() -> None:
-    text = (DOCS / "permutation.md").read_text(encoding="utf-8")
+    text = (DOCS / "circuits.md").read_text(encoding="utf-8")
     changed = text.replace("1.0000", "0.9999", 1)
     assert changed != text
     assert load_script("tables").filled(changed) == text

@@ -19,7 +19,7 @@ ARGUMENTS = [
     "--no-first-run",
 ]
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
-"""Pictures of every page that the check of pages opened: ignored by git, kept by whoever runs the tests."""
+"""Pictures of every page that the check of pages opened, where HOPSCOPE_PICTURES=1 asks for them; ignored by git."""
 
 WIDE = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
@@ -138,7 +138,7 @@ def _note_console(found: list[str], kind: str, text: str) -> None:
 
 def _keep_picture(page: Page, path: Path, screen: str) -> None:
     """Keep a picture of the whole page for whoever wants to see what a test saw; none of the checker's own pages."""
-    if page.locator(".page").count() == 0:
+    if os.environ.get("HOPSCOPE_PICTURES") != "1" or page.locator(".page").count() == 0:
         return
     test = re.sub(r"[^A-Za-z0-9_.-]+", "-", os.environ["PYTEST_CURRENT_TEST"].split("::")[-1].split(" (")[0])
     page.screenshot(path=SCREENSHOTS / f"{test}-{path.stem}-{screen}.png", full_page=True)

@@ -68,7 +68,7 @@ def test_the_first_screen_has_question_answer_chart_and_a_way_to_the_model(open_
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.soak)])
 def test_no_page_scrolls_sideways_and_every_chart_fits_or_is_scrolled(open_page, width, scheme):
     page = open_page(width, scheme)
     page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
@@ -269,6 +269,9 @@ def test_the_tab_key_reaches_everything_and_leaves_the_page(open_page):
     )
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [(1280, "dark"), (390, "light"), pytest.param(1280, "light", marks=pytest.mark.soak)],
+)
 def test_axe_finds_nothing_serious(open_page, serious_faults, width, scheme):
     assert serious_faults(open_page(width, scheme)) == []

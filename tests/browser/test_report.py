@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,8 @@ from hopscope.report.page import build_report
 
 pytestmark = pytest.mark.browser
 
-RESULTS = sorted(
-    path.parent for path in (Path(__file__).resolve().parents[2] / "docs/results").rglob("story.json")
-)
+DOCS_RESULTS = Path(__file__).resolve().parents[2] / "docs/results"
+RESULTS = sorted(path.parent for path in DOCS_RESULTS.rglob("story.json"))
 SYNTHETIC = Path(__file__).parent.parent / "report" / "synthetic_run.py"
 
 
@@ -66,7 +66,11 @@ def test_report_of_two_runs_is_sound(run_path, tmp_path, synthetic, assert_page_
     assert len(set(ids)) == len(ids)
 
 
-SCREENS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+SCREENS = [
+    (1280, "light"),
+    (390, "dark"),
+    *(pytest.param(*each, marks=pytest.mark.soak) for each in [(1280, "dark"), (390, "light")]),
+]
 
 
 @pytest.mark.parametrize(("width", "scheme"), SCREENS)
@@ -307,7 +311,18 @@ element => {
 """
 
 
-@pytest.mark.parametrize("run", RESULTS, ids=lambda run: "-".join(run.parts[-2:]))
+LONGEST = {
+    max(group, key=lambda run: (run / "story.json").stat().st_size)
+    for _, group in groupby(RESULTS, key=lambda run: run.relative_to(DOCS_RESULTS).parts[0])
+}
+"""Of each study the run with the longest story; the others are looked at by `make soak`."""
+
+
+@pytest.mark.parametrize(
+    "run",
+    [pytest.param(run, marks=() if run in LONGEST else pytest.mark.soak) for run in RESULTS],
+    ids=lambda run: "-".join(run.parts[-2:]),
+)
 def test_pages_of_the_committed_results_are_sound(tmp_path, run, assert_page_is_sound):
     build_report([run], tmp_path / "report.html")
     assert_page_is_sound(tmp_path / "report.html")

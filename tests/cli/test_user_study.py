@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -207,11 +208,12 @@ LATE_FAULTS = [
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory: pytest.TempPathFactory, training_here: Callable[[], Any]) -> Path:
     """A folder with the file, and a finished run of it under `runs`."""
     folder = tmp_path_factory.mktemp("trained")
     (folder / "echo_study.py").write_text(STUDY, encoding="utf-8")
-    assert main(["run", str(folder / "echo_study.py"), "--out", str(folder / "runs")]) == 0
+    with training_here():
+        assert main(["run", str(folder / "echo_study.py"), "--out", str(folder / "runs")]) == 0
     return folder
 
 
@@ -223,6 +225,7 @@ def again(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return tmp_path / "copy" / "echo_study.py"
 
 
+@pytest.mark.usefixtures("units_here")
 @pytest.mark.parametrize(("old", "new", "words"), LATE_FAULTS)
 def test_a_fault_after_training_keeps_what_was_trained_and_the_report_finishes_the_run(
     hopscope: Command, again: Path, old: str, new: str, words: list[str]

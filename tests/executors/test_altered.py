@@ -14,6 +14,8 @@ from hopscope.runs import RunFolder
 from hopscope.runs.seals import SEALS
 from hopscope.training.config import job_of
 
+pytestmark = pytest.mark.usefixtures("units_here")
+
 
 def edit(path, change):
     record = json.loads(path.read_text())

@@ -74,11 +74,12 @@ LEARNED, LEARNED_POST, NOTHING, NOTHING_POST, DIVERGED, DIVERGED_POST = range(6)
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> hs.Run:
+def run(tmp_path_factory, training_here) -> hs.Run:
     """Six members, trained once: two that learn, two that learn nothing, two that diverge."""
     place = tmp_path_factory.mktemp("exported")
     (place / "echo_study.py").write_text(STUDY, encoding="utf-8")
-    return hs.run(f"{place / 'echo_study.py'}:study", out=place / "runs", threads=1)
+    with training_here():
+        return hs.run(f"{place / 'echo_study.py'}:study", out=place / "runs", threads=1)
 
 
 def card(folder: Path) -> str:
@@ -217,6 +218,7 @@ def test_a_circuit_that_was_read_is_in_the_card(run, tmp_path):
     assert said(card(tmp_path / "m"), "Circuit").startswith("No circuit of it is on record")
 
 
+@pytest.mark.usefixtures("units_here")
 def test_the_command_of_the_card_makes_the_run_again(run, tmp_path, capsys):
     assert main(["export", str(run.path), "--member", "0", "--to", str(tmp_path / "m")]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'm'}\n"

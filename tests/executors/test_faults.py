@@ -20,6 +20,7 @@ def cut(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+@pytest.mark.usefixtures("units_here")
 def test_damaged_checkpoint_gives_way_to_the_one_before(unfinished, rerun, processes_module, expected):
     cut(checkpoint(unfinished, 8))
     ended = rerun()
@@ -80,6 +81,7 @@ def test_damaged_conclusion_is_made_again(copy, rerun, processes_module, expecte
     assert processes_module.record(copy) == expected
 
 
+@pytest.mark.usefixtures("units_here")
 @pytest.mark.parametrize(
     "name",
     [
@@ -98,6 +100,7 @@ def test_what_a_finished_run_lost_is_made_anew(copy, rerun, processes_module, ex
     assert processes_module.record(copy) == expected
 
 
+@pytest.mark.usefixtures("units_here")
 def test_damaged_last_checkpoint_of_a_finished_run(copy, rerun, processes_module, expected):
     last = max(copy.glob("units/*/checkpoints/*.safetensors"))
     cut(last)
@@ -116,6 +119,7 @@ def test_broken_worker(unfinished, rerun, monkeypatch):
     assert "its worker failed" in ended.complaint
 
 
+@pytest.mark.usefixtures("units_here")
 def test_every_member_diverges(here, processes_module, tmp_path):
     """With the most values, besides: a run that failed is still a whole run, with a page that says so."""
     ended = here(
@@ -136,6 +140,7 @@ def test_two_commands_at_once(unfinished, refusal):
         assert "another hopscope command is working on this run" in refusal()
 
 
+@pytest.mark.usefixtures("units_here")
 def test_conclusions_are_made_from_what_is_on_disk(unfinished, rerun, processes_module, expected):
     ended = rerun()
     assert ended.status == 0, ended.stderr

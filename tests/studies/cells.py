@@ -1,6 +1,7 @@
 """What was measured of a made-up configuration, and the evidence table of a run that has only such."""
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from hopscope.runs.evidence import Evidence, Row
 from hopscope.studies.permutation.config import Configuration
@@ -8,9 +9,9 @@ from hopscope.studies.permutation.measures import of_analysis, of_curves
 from hopscope.training.config import MemberPlan, TrainJob
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cell:
-    """One configuration, all of whose members are trained as one unit.
+    """One configuration, all of whose members are trained as one unit.  Cells that tables share must not be changed.
 
     Attributes:
         name: of the configuration.
@@ -31,6 +32,7 @@ class Cell:
     def overrides(self):
         return Configuration.parse(self.name).overrides()
 
+    @lru_cache(maxsize=128)
     def numbered(self, first):
         """The same with members from a number on."""
         numbers = {old: first + place for place, old in enumerate(self.members)}
@@ -50,6 +52,7 @@ class Cell:
             ),
         )
 
+    @lru_cache(maxsize=128)
     def rows(self, config):
         """Rows of everything; none of a frozen member has a value."""
         job = self.jobs(config)

@@ -37,3 +37,10 @@ def leads() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hopscope.story.page, "render_page", checked)
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def units_are_trained_here(training_here: Any) -> Any:
+    """Runs of these tests train their units in the test's process; workers have tests of their own."""
+    with training_here():
+        yield

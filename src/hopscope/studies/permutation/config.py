@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import tyro
@@ -55,6 +56,7 @@ class Configuration:
     split_seed: int | None = None
 
     @classmethod
+    @lru_cache(maxsize=4096)  # pages and claims of a large grid ask for the same few names again and again
     def parse(cls, name: str) -> Self:
         """From its written form.
 
@@ -101,6 +103,11 @@ class Configuration:
     def overrides(self) -> dict[str, Any]:
         """For the run's list of members: everything that tells this configuration from others."""
         return {"width": self.width, "heads": self.heads, "data": self.data, **self.changes}
+
+
+@lru_cache(maxsize=4096)
+def _resized(configuration: Configuration, width: int | None, heads: int | None) -> Configuration:
+    return replace(configuration, width=width or configuration.width, heads=heads or configuration.heads)
 
 
 def _written(value: Any) -> str:
@@ -320,8 +327,7 @@ class PermutationStudyConfig(Config, Grid[Configuration]):
         return list(dict.fromkeys(map(self._overridden, SWEEPS[sweep].configurations)))
 
     def _overridden(self, name: str) -> Configuration:
-        parsed = Configuration.parse(name)
-        return replace(parsed, width=self.width or parsed.width, heads=self.heads or parsed.heads)
+        return _resized(Configuration.parse(name), self.width, self.heads)
 
     def is_whole(self, configuration: Configuration) -> bool:
         """Whether a configuration is studied with every measurement."""
@@ -331,7 +337,8 @@ class PermutationStudyConfig(Config, Grid[Configuration]):
 
     def base(self) -> list[Configuration]:
         """What the page is about first: what was asked for without changes, or else with the same number of values."""
-        asked = [each for each in self.grid() if self.is_asked(each)]
+        for_themselves = {each for each, for_itself in self._named() if for_itself}
+        asked = [each for each in self.grid() if each in for_themselves]
         unchanged = [each for each in asked if not each.changes]
         return unchanged or [each for each in asked if each.values in (None, self.values)]
 
