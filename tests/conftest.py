@@ -62,8 +62,8 @@ _shape_checks.install(_checked)
 # threads on two cores make small fits four times slower (6.5 instead of 1.4 s for a claim of tests/studies/formation).
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# No file of a test needs to survive a power cut, and waiting for the disk is a twentieth of the time of tests that write
-# runs.  What is flushed, and when, is tested by the calls themselves; processes of their own flush for real.
+# No file of a test needs to survive a power cut, and waiting for the disk is a twentieth of the time of tests that
+# write runs.  What is flushed, and when, is tested by the calls themselves; processes of their own flush for real.
 os.fsync = lambda descriptor: None
 
 settings.register_profile("hopscope", deadline=None, derandomize=True, database=None)

@@ -32,11 +32,9 @@ class Cell:
     def overrides(self):
         return Configuration.parse(self.name).overrides()
 
-    @lru_cache(maxsize=128)
     def numbered(self, first):
         """The same with members from a number on."""
-        numbers = {old: first + place for place, old in enumerate(self.members)}
-        return replace(self, members=list(numbers.values()), frozen=[numbers[old] for old in self.frozen])
+        return _numbered(self, first)
 
     def jobs(self, config):
         """The plan of its unit."""
@@ -52,22 +50,32 @@ class Cell:
             ),
         )
 
-    @lru_cache(maxsize=128)
     def rows(self, config):
         """Rows of everything; none of a frozen member has a value."""
-        job = self.jobs(config)
-        curves = {split: _Curves(self, split, job.training.batch_size) for split in ("train", "held_out")}
-        found = [*of_curves(job, config, curves, self.frozen), *self._first_losses()]
-        for analysis, record in self.records.items():
-            known = {"members": self.members, **record}
-            found += of_analysis(job, analysis, known, f"units/u/analysis/{analysis}.json")
-        return [replace(row, value=None) if row.member in self.frozen else row for row in found]
+        return _rows(self, config)
 
-    def _first_losses(self):
+    def first_losses(self):
         """The first of every member's training losses, as a run's own record has them all."""
         for member, (_, losses) in zip(self.members, self.curves.get("train/loss", []), strict=False):
             if losses:
                 yield Row(member, "training", "loss", losses[0], "train", 1)
+
+
+@lru_cache(maxsize=128)
+def _numbered(cell, first):
+    numbers = {old: first + place for place, old in enumerate(cell.members)}
+    return replace(cell, members=list(numbers.values()), frozen=[numbers[old] for old in cell.frozen])
+
+
+@lru_cache(maxsize=128)
+def _rows(cell, config):
+    job = cell.jobs(config)
+    curves = {split: _Curves(cell, split, job.training.batch_size) for split in ("train", "held_out")}
+    found = [*of_curves(job, config, curves, cell.frozen), *cell.first_losses()]
+    for analysis, record in cell.records.items():
+        known = {"members": cell.members, **record}
+        found += of_analysis(job, analysis, known, f"units/u/analysis/{analysis}.json")
+    return [replace(row, value=None) if row.member in cell.frozen else row for row in found]
 
 
 @dataclass(frozen=True)

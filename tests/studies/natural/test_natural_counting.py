@@ -93,13 +93,13 @@ def test_texts_of_python_and_files(tmp_path):
         "language reference", "documentation strings", "a book",
     )  # fmt: skip
     assert "pydoc_data.topics" in reference.origin and len(reference.words) == len(strings.words) == 5
-    assert book.text == "One, two: three!\nIt’s four" and book.words == [
+    assert book.text == "One, two: three!\nIt’s four" and book.words == (
         "one",
         "two",
         "three",
         "it's",
         "four",
-    ]
+    )
     assert book.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
     assert len(texts([], 50_000)[1].words) == 50_000
 

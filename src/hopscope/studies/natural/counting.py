@@ -83,7 +83,7 @@ def _labels(text: Text, definition: Definition, order: int) -> Labels:
         told = found[0] if order < 0 else shuffled(found[0], definition.window, address)
         known = {NEW: -1, REPEATED: -1, **{str(hop): hop for hop in range(1, LIMIT + 1)}}
         return np.array([known.get(label, 0) for label in steps(told, definition.window, LIMIT)])
-    words = text.words
+    words: Sequence[str] = text.words
     if definition.tokens == "content":
         words = [stem(word.removesuffix("'s")) for word in words if word not in FUNCTION_WORDS]
     if order >= 0:

@@ -6,6 +6,7 @@ import platform
 import re
 import sysconfig
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,9 +35,14 @@ class Text(NamedTuple):
     sha256: str
 
     @property
-    def words(self) -> list[str]:
+    def words(self) -> tuple[str, ...]:
         """Its words, without capitals and punctuation."""
-        return [word.casefold().replace("’", "'") for word in WORD.findall(self.text)]
+        return _words(self.text)
+
+
+@lru_cache(maxsize=16)  # a text is shuffled a dozen times, from the same words
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.casefold().replace("’", "'") for word in WORD.findall(text))
 
 
 def texts(files: Sequence[str], most: int) -> list[Text]:
@@ -52,7 +58,7 @@ def texts(files: Sequence[str], most: int) -> list[Text]:
     python = f"Python {platform.python_version()}"
     found = [
         _cut("language reference", f"pydoc_data.topics of {python}", _topics(), most),
-        _cut("documentation strings", f"modules of {python}", "\n\n".join(_docstrings()), most),
+        _cut("documentation strings", f"modules of {python}", _docstrings(), most),
     ]
     for file in files:
         name = Path(file).stem
@@ -80,8 +86,13 @@ def _topics() -> str:
     return "\n\n".join(topics.topics.values())
 
 
-def _docstrings() -> Iterator[str]:
+@lru_cache(maxsize=1)  # parsing the standard library takes a second or two
+def _docstrings() -> str:
     """Documentation strings of the modules of the standard library that are one file, in the order of their names."""
+    return "\n\n".join(_each_docstring())
+
+
+def _each_docstring() -> Iterator[str]:
     for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         if file.name.startswith("_"):  # such as the configuration of the machine that Python was built on
             continue
