@@ -159,7 +159,8 @@ def test_the_page_masks_the_x_predictions(load: Load) -> None:
 
 def test_data_loader_workers_draw_different_batches(load: Load) -> None:
     loop = load("page_loop").PageLoop(batch=37, workers=2, seed=SEED, samples=74)
-    first, second = (inputs for inputs, *_ in loop.loader)  # to its end, or the collector waits for its processes
+    # To the end, or else the collector waits for the loader's processes.
+    first, second = (inputs for inputs, *_ in loop.loader)
     assert not torch.equal(first, second)
 
 
