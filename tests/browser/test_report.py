@@ -273,6 +273,22 @@ def test_on_a_phone_long_titles_and_labels_are_whole(charts_of, open_page):
         assert all(edges[0] - 1 <= left and right <= edges[1] + 1 for left, right in inside), (text, inside)
 
 
+def test_on_a_phone_long_labels_of_rows_leave_room_for_what_is_drawn(charts_of, open_page):
+    def lengthen(spec):
+        del spec["encoding"]["facet"]
+        spec["encoding"]["y"]["axis"] = {
+            "labelLimit": 0,
+            "labelExpr": "'seed 0: 5.0 second 4 → first 4 + all second 4'",
+        }
+
+    page = open_page(charts_of(lengthen), **PHONE)
+    chart = page.locator(".chart[data-name=attention]")
+    plot = chart.locator("svg.marks .mark-group.root .background").first
+    assert plot.evaluate("e => e.getBoundingClientRect().width") > 0.79 * 180
+    assert "scroll" in chart.get_attribute("class")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
 def test_paper_shows_what_is_folded(run_path, open_page):
     page = open_page(run_path / "report.html")
     assert page.locator("main details[open]").count() == 0

@@ -6,6 +6,7 @@
   const NARROW = 480;
   const AXIS = 110;  // most of a narrow chart that the labels of its rows take
   const LEAST = 130;  // width of one of several small charts
+  const PLOT = 180;  // least width of what a chart draws beside the labels of its rows
   const SMALLEST = 0.8;  // of the size in which a chart is written
   const views = new Map();
 
@@ -81,6 +82,12 @@
     return facet ? { ...spec, width } : { ...spec, spec: { ...spec.spec, width } };
   }
 
+  // A chart whose rows have such long labels that little is left beside them is wider than the page; nothing for others.
+  function widened(spec, view) {
+    const plot = (spec.autosize || {}).type === "fit-x" ? view.width() : PLOT;
+    return plot < PLOT ? { ...spec, width: Math.ceil(spec.width + PLOT - plot) } : null;
+  }
+
   // What stood at the right edge of the written width stands at that of the drawn one.
   function along(node, width) {
     if (Array.isArray(node)) return node.map((each) => along(each, width));
@@ -100,7 +107,7 @@
   }
 
   // Legends at the side would take a third of a phone; those above the chart break into columns that fit.
-  function withLegends(spec, room) {
+  function withLegends(spec, room, plot) {
     const rows = longest(spec);
     const narrow = room <= NARROW;
     const walk = (node) => {
@@ -116,7 +123,7 @@
       if (discrete && changed.type && (narrow || legend.orient === "top" || legend.orient === "bottom")) {
         const known = changed.scale && Array.isArray(changed.scale.domain) ? changed.scale.domain : rows[changed.field] || [];
         const widest = Math.max(4, ...known.map((each) => String(each).length));
-        const free = narrow ? room - AXIS : room;  // a legend begins where the chart does, beside the labels of its rows
+        const free = plot || (narrow ? room - AXIS : room);  // a legend begins where the chart does, beside the labels of its rows
         const columns = Math.max(1, Math.floor(free / (widest * 6.6 + (legend.symbolType === "stroke" ? 52 : 34))));
         const orient = narrow && !legend.orient ? "bottom" : legend.orient;
         if (known.length > columns || orient !== legend.orient) {
@@ -230,14 +237,15 @@
     chart.dataset.room = room;
     const described = { ...tabled(written(chart)), description: chart.dataset.alt };
     const fitted = fit(described, room, Boolean(chart.closest(".masthead")));
-    const show = (each) => embedded(chart, themed(unsaid(withLegends(titled(shaped(each), room), room))), { renderer: "svg", tooltip: showMark });
+    const show = (each, plot) => embedded(
+      chart, themed(unsaid(withLegends(titled(shaped(each), room), room, plot))), { renderer: "svg", tooltip: showMark });
     try {
       if (views.has(chart)) views.get(chart).finalize();
       let made = await show(fitted);
-      const smaller = narrowed(fitted, widthOf(chart) - room);
-      if (smaller) {
+      const smaller = narrowed(fitted, widthOf(chart) - room), wider = widened(fitted, made.view);
+      if (smaller || wider) {
         made.finalize();
-        made = await show(smaller);
+        made = await show(smaller || wider, wider ? PLOT : undefined);
       }
       views.set(chart, made);
       keepReadable(chart, room);
