@@ -97,13 +97,14 @@ class _Here:
         from hopscope.executors import local
         from hopscope.studies.record import program_of
 
+        program = program_of(self.run)
         for unit in self.pending:
             with warnings.catch_warnings():
                 warnings.simplefilter("default")
                 warnings.showwarning = lambda message, *_, unit=unit, **__: self.listen(
                     unit, {"kind": "warning", "message": str(message)}
                 )
-                local._work_here(program_of(self.run), [unit], self.deadline, self.listen)
+                local._work_here(program, [unit], self.deadline, self.listen)
 
 
 @pytest.fixture(scope="session")

@@ -314,7 +314,10 @@ class PermutationStudyConfig(Config, Grid[Configuration]):
 
     def is_asked(self, configuration: Configuration) -> bool:
         """Whether a configuration is asked for itself, or by a sweep on which a claim hangs; the others are swept."""
-        return (configuration, True) in self._named()
+        return configuration in self._asked_for_themselves()
+
+    def _asked_for_themselves(self) -> set[Configuration]:
+        return {each for each, for_itself in self._named() if for_itself}
 
     def _named(self) -> Iterator[tuple[Configuration, bool]]:
         names = ALL if self.all_configurations else self.configurations
@@ -337,7 +340,7 @@ class PermutationStudyConfig(Config, Grid[Configuration]):
 
     def base(self) -> list[Configuration]:
         """What the page is about first: what was asked for without changes, or else with the same number of values."""
-        for_themselves = {each for each, for_itself in self._named() if for_itself}
+        for_themselves = self._asked_for_themselves()
         asked = [each for each in self.grid() if each in for_themselves]
         unchanged = [each for each in asked if not each.changes]
         return unchanged or [each for each in asked if each.values in (None, self.values)]
