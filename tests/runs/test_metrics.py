@@ -1,6 +1,7 @@
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -192,3 +193,22 @@ def test_what_a_damaged_table_says_of_its_columns_is_not_looked_at(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-500:]
     assert part.read_bytes() != whole
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's list of threads")
+def test_reading_starts_no_thread(tmp_path):
+    """A thread that holds what was read when Python ends would end the process with SIGABRT, now and then."""
+    write_part(tmp_path, 0, 3, make_rows([3]))
+    told = """
+import os, sys
+from pathlib import Path
+import pyarrow.parquet
+from hopscope.runs.metrics import read_metrics
+before = len(os.listdir("/proc/self/task"))
+table = read_metrics(Path(sys.argv[1]))
+print(table.num_rows, len(os.listdir("/proc/self/task")) - before)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", told, str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.split() == ["8", "0"], done
