@@ -1,17 +1,18 @@
 """Keep what a campaign has trained: `collecting.py HOME RESULTS`, which `background.py collect` calls.
 
 For every trained model its job, its training record in one file, the analyses that there are (of attention maps, those
-of the last checkpoint), and of the first two of a reading the last weights as float16.  A model that is kept is never
-changed again, but for analyses that are added.
+of the last checkpoint), and of the first of a reading the last weights as float16: of two, or of as many as the queue
+says.  A model that is kept is never changed again, but for analyses that are added.
 """
 
+import json
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from background import Home, Refused
+from background import REPOSITORY, Home, Refused
 
 from hopscope.circuits.config import maps_name
 from hopscope.errors import UserError
@@ -20,7 +21,7 @@ from hopscope.runs.metrics import METRICS_SCHEMA, read_parts, write_table
 from hopscope.runs.thinning import frozen_members, note_thinned, save_rounded
 
 WEIGHTS = 2
-"""Models of a reading whose weights are kept."""
+"""Models of a reading whose weights are kept, where the queue of this source tree does not say `weights`."""
 
 _OF_RUN = ("config.json", "members.json", "campaign.json")
 
@@ -32,6 +33,7 @@ def collect(home: Path, results: Path) -> list[str]:
         UserError, Refused: a file is damaged or cannot be written.
     """
     added = []
+    queue = json.loads((REPOSITORY / Home(home).record()["queue"]).read_text(encoding="utf-8"))
     for model in Home(home).models():
         unit = UnitFolder(home / model["folder"])
         to = results / model["reading"]
@@ -40,7 +42,8 @@ def collect(home: Path, results: Path) -> list[str]:
         for name in _OF_RUN:
             _copy(unit.run_path / name, to / name)
         if not (to / "units" / unit.hash / "collected.json").is_file():
-            _keep(unit, model, to)
+            weights = queue["readings"].get(model["reading"], {}).get("weights", WEIGHTS)
+            _keep(unit, model, to, weights)
             added.append(f"{model['reading']} seed {model['member']}")
         for path in sorted((unit.path / "analysis").glob("*.json")):
             if "-stages-" in path.name:
@@ -58,7 +61,7 @@ def _keep_maps(unit: UnitFolder, member: int, step: int, to: UnitFolder) -> None
         to.write_analysis(name, step, {key: np.asarray(kept[key])[-1:] for key in ("steps", "maps")})
 
 
-def _keep(unit: UnitFolder, model: dict[str, Any], run: Path) -> None:
+def _keep(unit: UnitFolder, model: dict[str, Any], run: Path, weights: int) -> None:
     to = UnitFolder(run / "units" / unit.hash)
     shutil.rmtree(to.path, ignore_errors=True)  # what an interrupted command left
     _copy(unit.path / "unit.json", to.path / "unit.json")
@@ -66,7 +69,7 @@ def _keep(unit: UnitFolder, model: dict[str, Any], run: Path) -> None:
     name = f"part-{0:09d}-{model['steps']:09d}.parquet"
     write_table(to.path / "metrics" / name, record.select(METRICS_SCHEMA.names))
     steps, last = [step for step, _ in unit.checkpoints()], model["steps"]
-    kept = [last] if _rank(unit, model["member"]) < WEIGHTS else []
+    kept = [last] if _rank(unit, model["member"]) < weights else []
     for step in kept:
         to.checkpoint_path(step).parent.mkdir(parents=True, exist_ok=True)
         save_rounded(unit.checkpoint_path(step), to.checkpoint_path(step))

@@ -23,7 +23,7 @@ FIELDS = {
 }  # fmt: skip
 QUEUE = {
     "protocols": "docs/claims.md",
-    "readings": {"small": {"study": "emergence", "preset": "smoke", "fields": FIELDS}},
+    "readings": {"small": {"study": "emergence", "preset": "smoke", "weights": 1, "fields": FIELDS}},
     "order": [["small", [2, 0, 1]]],
 }
 PATIENCE_SECONDS = 300.0
@@ -140,7 +140,7 @@ def test_what_is_trained_is_collected_once_and_for_all(home):
     for record in run.members:
         unit = UnitFolder(results / "units" / record.unit)
         weights[record.member] = [step for step, _ in unit.checkpoints()]
-    assert weights == {0: [STEPS], 1: [STEPS], 2: []}
+    assert weights == {0: [STEPS], 1: [], 2: []}
     arrays, _ = load_checkpoint(run.unit(run.members[0].unit).checkpoint_path(STEPS))
     assert {str(array.dtype) for array in arrays.values()} == {"float16"}
     # Of maps, the last ones; they and the rest are judged as the run itself is.
