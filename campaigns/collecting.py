@@ -1,8 +1,9 @@
 """Keep what a campaign has trained: `collecting.py HOME RESULTS`, which `background.py collect` calls.
 
-For every trained model its job, its training record in one file, the analyses that there are (of attention maps, those
-of the last checkpoint), and of the first of a reading the last weights as float16: of two, or of as many as the queue
-says.  A model that is kept is never changed again, but for analyses that are added.
+For every trained model its job, its training record in one file, by which commit and which file of rules it was trained
+(`collected.json`), the analyses that there are (of attention maps, those of the last checkpoint), and of the first of a
+reading the last weights as float16: of two, or of as many as the queue says.  A model that is kept is never changed
+again, but for analyses that are added.
 """
 
 import json
@@ -23,7 +24,7 @@ from hopscope.runs.thinning import frozen_members, note_thinned, save_rounded
 WEIGHTS = 2
 """Models of a reading whose weights are kept, where the queue of this source tree does not say `weights`."""
 
-_OF_RUN = ("config.json", "members.json", "campaign.json")
+_OF_RUN = ("config.json", "members.json")
 
 
 def collect(home: Path, results: Path) -> list[str]:
@@ -74,8 +75,11 @@ def _keep(unit: UnitFolder, model: dict[str, Any], run: Path, weights: int) -> N
         to.checkpoint_path(step).parent.mkdir(parents=True, exist_ok=True)
         save_rounded(unit.checkpoint_path(step), to.checkpoint_path(step))
     note_thinned(to.path, kept, [step for step in steps if step not in kept], frozen_members(unit, last))
+    campaign = RunFolder(unit.run_path).read_json("campaign.json")
+    told = {name: campaign.get(name) for name in ("commit", "commits", "protocols")}
+    record = {"member": model["member"], "steps": last, "campaign": told}
     # Last: where it is, everything is.
-    RunFolder(run).write_json(f"units/{unit.hash}/collected.json", {"member": model["member"], "steps": last})
+    RunFolder(run).write_json(f"units/{unit.hash}/collected.json", record)
 
 
 def _rank(unit: UnitFolder, member: int) -> int:

@@ -1,14 +1,16 @@
 """Judge what was collected of a reading: `concluding.py HOME RESULTS READING`, which `background.py conclude` calls.
 
 The members with seeds 0 to n - 1 become a run of n seeds under HOME/concluded.  It is measured, judged and drawn as any
-other run; nothing is trained.  Claims are judged by the rules of this source tree; the campaign's registration
-(`campaign.json`) says which rules were fixed before the first step.
+other run; nothing is trained.  Claims are judged by the rules of this source tree; `campaign.json` says by which
+commits the members were trained, and which file of rules was fixed before.
 """
 
 import json
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from background import Home, Refused
@@ -50,13 +52,24 @@ def conclude(home: Home, results: Path, reading: str) -> RunFolder:
     run = prepare(study, config, out=home.path / "concluded", preset=asked["preset"])
     with run.lock():
         run.clear_done()
-        shutil.copyfile(collected / "campaign.json", run.path / "campaign.json")
+        run.write_json("campaign.json", {"reading": reading, "trained": _trained(run, units)})
         for member in run.members:
             if member.unit != units[member.member].name:
                 raise Refused(f"{units[member.member]}: expected unit {member.unit}; the queue was changed")
             _bring(units[member.member], run.unit(member.unit), member.member)
         finish(run, study, config, print)
     return run
+
+
+def _trained(run: RunFolder, units: Mapping[int, Path]) -> list[dict[str, Any]]:
+    """Which members each campaign trained, with its commits and the file that holds the rules."""
+    found: list[dict[str, Any]] = []
+    for member in run.members:
+        record = json.loads((units[member.member] / "collected.json").read_text(encoding="utf-8"))["campaign"]
+        if not found or found[-1]["campaign"] != record:
+            found.append({"members": [], "campaign": record})
+        found[-1]["members"].append(member.member)
+    return found
 
 
 def _bring(collected: Path, unit: UnitFolder, member: int) -> None:

@@ -943,47 +943,125 @@ def _crossings(curves: "pd.DataFrame") -> tuple[list[str], str]:
     return cells, " / ".join(f"{each['value'].iloc[-1]:.2f}" for each in seeds)
 
 
-def campaign(reading: str) -> str:
-    """Of each model of the paper's size that was trained and read: losses, times, heads by both proofs of a circuit."""
-    rows = [_model(unit) for unit in sorted((RESULTS / "campaign" / reading / "units").iterdir())]
-    columns = [
-        "seed", "loss, last 100 steps", "x₁ … x₄ first under 0.5 at step", "all for good from", "heads, rules alone",
-        "heads, also recomputed", "loss under the rules, rules alone", "loss under the rules, also recomputed",
-    ]  # fmt: skip
-    return _markdown(columns, sorted(rows))
+def campaign(reading: str, what: str = "training") -> str:
+    """Of each model of the paper's size that was trained and read: losses and times, or its circuits by both proofs."""
+    units = {_json(path)["member"]: path.parent for path in _of_reading(reading, "collected.json")}
+    rows = _trained if what == "training" else _read_by_both
+    columns = {
+        "training": [
+            "seed", "loss at the end", "mean loss of the last 100 steps", "x₁ … x₄ first under 0.5 at step",
+            "all last back under 0.5 at step", "jumps (longest)",
+        ],
+        "circuits": [
+            "seed", "loss of the model", "heads, paper's proof", "loss under its rules", "recomputed",
+            "heads, stricter proof", "loss under its rules", "recomputed",
+        ],
+    }[what]  # fmt: skip
+    return _markdown(columns, [[str(seed), *rows(units[seed])] for seed in sorted(units)])
 
 
-def _model(unit: Path) -> list[str]:
+def _of_reading(reading: str, name: str) -> list[Path]:
+    return list((RESULTS / "campaign" / reading / "units").glob(f"*/{name}"))
+
+
+def _trained(unit: Path) -> list[str]:
     import pandas as pd
 
-    from hopscope.circuits.config import reads_one_token
     from hopscope.claims.crossings import first_crossing, last_crossing
 
-    plan = _json(unit / "unit.json")["plan"]
-    steps, (member,) = plan["training"]["steps"], plan["members"]
+    steps = _json(unit / "unit.json")["plan"]["training"]["steps"]
     table = pd.concat(map(pd.read_parquet, sorted(unit.glob("metrics/*.parquet"))))
-    curves = table[table["split"] == "held_out"].sort_values("step")
-    loss = curves[(curves["metric"] == "loss") & (curves["step"] > steps - 100)]["value"].mean()
-    fell, stayed = [], []
-    for metric in sorted(name for name in set(curves["metric"]) if name.startswith("loss_step_")):
-        curve = curves[curves["metric"] == metric]
-        for times, crossing in ((fell, first_crossing), (stayed, last_crossing)):
-            times.append(crossing(list(curve["step"]), list(curve["value"]), 0.5, rising=False).time)
+    curves = table[table["split"] == "held_out"].pivot(index="step", columns="metric", values="value")
+    late, symbols = curves["loss"][curves.index > steps - 100].mean(), curves.filter(like="loss_step_")
+    fell, stayed = (
+        [crossing(list(curve.index), list(curve), 0.5, rising=False).time for _, curve in symbols.items()]
+        for crossing in (first_crossing, last_crossing)
+    )
+    ((end,),) = (_json(path)["loss"] for path in unit.glob("analysis/retrieval-*.json"))
+    last = None if None in stayed else max(time for time in stayed if time is not None)
+    return [f"{end:.3f}", f"{late:.3f}", ", ".join(map(_at, fell)), _at(last), _jumps(symbols.max(axis=1))]
+
+
+def _jumps(worst: "pd.Series[float]") -> str:
+    """How often the worst symbol's loss is at 0.5 or above again, once it was below, and for how many steps at most."""
+    if (worst >= 0.5).all():
+        return "–"
+    over = (worst >= 0.5).loc[(worst < 0.5).idxmax() :]
+    spans = [list(steps) for is_over, steps in groupby(over.index, over.get) if is_over]
+    longest = max(spans, key=lambda span: span[-1] - span[0], default=None)
+    if longest is None:
+        return "0"
+    back = over.index[over.index > longest[-1]]
+    length = f"{back[0] - longest[0]:,}" if len(back) else f"{longest[-1] - longest[0]:,}, to the end"
+    return f"{len(spans)} ({length})"
+
+
+def _read_by_both(unit: Path) -> list[str]:
+    from hopscope.circuits.config import reads_one_token
+
     (proofs,) = unit.glob("analysis/proofs-*.json")
-    found = _json(proofs)["unseen"]
-    counts, losses = [], []
+    read = [_json(path)["circuit"] for path in unit.glob("analysis/circuit-*.json")]
+    whole, cells = "–", []
     for proof in ("rules", "both"):
-        circuit = found[proof].get("circuit")  # none of a model that learned nothing that lasted
+        found = _json(proofs)["unseen"][proof]
+        circuit = found.get("circuit")
+        if circuit is None:  # of a model that learned nothing that lasted
+            cells += ["–"] * 3
+            continue
         heads = {
             (path["layer"], path["head"])
-            for path in ([] if circuit is None else circuit["paths"])
+            for path in circuit["paths"]
             if proof == "both" or reads_one_token(path["target"])
         }
-        counts.append("–" if circuit is None else str(len(heads)))
-        losses.append("–" if circuit is None else f"{found[proof]['loss']['rules']:.3f}")
-    first = ", ".join("never" if time is None else f"{time:,.0f}" for time in fell)
-    good = "never" if None in stayed else f"{max(time for time in stayed if time is not None):,.0f}"
-    return [str(member["seed"]), f"{loss:.3f}", first, good, *counts, *losses]
+        whole, loss = f"{found['loss']['full']:.3f}", found["loss"]
+        accepted = "" if circuit in read else " (not accepted)"
+        cells += [f"{len(heads)}{accepted}", f"{loss['rules']:.3f}", f"{loss['recomputed']:.3f}"]
+    return [whole, *cells]
+
+
+def _at(step: float | None) -> str:
+    return "never" if step is None else f"{step:,.0f}"
+
+
+def _joined(part: str) -> str:
+    """What a read of a single token joins, such as `second 2 → first 2`."""
+    query, target = (side.split() for side in part.split(" → "))
+    hops = int(target[1]) - (0 if query == ["query"] else int(query[1]))
+    if target[0] == "first":
+        return {0: "a pair", 1: "equal symbols"}.get(hops, part)
+    return f"{hops} hops" if hops > 1 else {1: "one hop"}.get(hops, part)
+
+
+def formation_order(run: str) -> str:
+    """Of each model and proof: when the first and the last head for each symbol formed, and what the lowest reads."""
+    import pandas as pd
+
+    table = pd.read_parquet(RESULTS / run / "evidence.parquet")
+    steps, rows = table[table["metric"] == "fell"]["part"].nunique(), []
+    for member in sorted(set(table["member"].dropna())):
+        of_member = table[table["member"] == member]
+        for proof, prefix in (("the paper's", "rules_"), ("the stricter", "")):
+            values = {
+                name: of_member[of_member["metric"] == prefix + name] for name in ("needed_for", "formed_at")
+            }
+            if values["needed_for"].empty:
+                continue
+            places = ["layer", "head", "part"]
+            paths = values["needed_for"].merge(values["formed_at"], on=places, suffixes=("", "_at"))
+            single = of_member[(of_member["metric"] == f"{prefix}to_one_token") & (of_member["value"] == 1)]
+            times = paths.merge(single[places], on=places).groupby("value")["value_at"]
+            cells = [
+                ", ".join(_at(found.get(step)) if step in found else "–" for step in range(1, steps + 1))
+                for found in (times.min(), times.max())
+            ]
+            lowest = single[single["layer"] == single["layer"].min()]
+            joined = ", ".join(sorted({_joined(part) for part in lowest["part"]}))
+            rows.append([f"{member:.0f}", proof, f"{lowest['layer'].iloc[0]:.0f}", joined, *cells])
+    columns = [
+        "seed", "proof", "lowest layer that reads", "what it joins", "first head for x₁ … x₄ at step",
+        "all heads for x₁ … x₄ at step",
+    ]  # fmt: skip
+    return _markdown(columns, rows)
 
 
 def faults(part: str = "rows") -> str:
@@ -1029,6 +1107,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "atheris": atheris,
     "faults": faults,
     "campaign": campaign,
+    "formation-order": formation_order,
     "quick-shapes": quick_shapes,
     "details": details,
     "verdicts": verdicts,

@@ -181,8 +181,9 @@ class Processes:
     def close(self) -> None:
         """End what still runs."""
         for process in self.started:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            if process.poll() is None:  # the number of one that has ended may be another's by now
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
 
 

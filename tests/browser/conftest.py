@@ -148,7 +148,7 @@ def _await_charts(page: Page, found: list[str]) -> None:
     """Charts are drawn, and explorers begin, after loading; a page that has some says when they are done."""
     if page.locator(".chart[data-spec], figure.explorer").count() == 0 or found:
         return
-    page.wait_for_selector("html[data-charts=ready]", state="attached", timeout=20_000)
+    page.wait_for_selector("html[data-charts=ready]", state="attached", timeout=120_000)
 
 
 def _contents_complaints(page: Page) -> list[str]:

@@ -226,9 +226,11 @@ def test_an_address_that_does_not_fit_breaks_nothing(open_page, page_path, view)
 
 def test_play_goes_through_the_checkpoints_and_stops(page):
     here = panel(page)
+    page.clock.install()  # of the page: it moves when the test says so
     here.locator(".play").click()
     assert here.locator(".now").inner_text() == "step 0"
-    here.locator(".play:has-text('Play')").wait_for(timeout=5_000)
+    page.clock.run_for(5_000)
+    here.locator(".play:has-text('Play')").wait_for()
     assert here.locator(".now").inner_text() == "step 5,100"
 
 

@@ -152,6 +152,10 @@ def test_what_is_trained_is_collected_once_and_for_all(home):
     whole = run_study(study, study.configured("smoke", FIELDS), out=home / "runs", preset="smoke", threads=2)
     concluded = conclude(home)
     assert (concluded / "DONE").is_file() and (concluded / "report.html").is_file()
+    told = json.loads((concluded / "campaign.json").read_text(encoding="utf-8"))
+    (trained_by,) = told["trained"]
+    assert told["reading"] == "small" and trained_by["members"] == [0, 1, 2]
+    assert trained_by["campaign"]["protocols"]["file"] == "docs/claims.md"
     evidence = (whole.path / "evidence.parquet").read_bytes()
     assert (concluded / "evidence.parquet").read_bytes() == evidence
     verdicts = [[claim.id, claim.verdict] for claim in read_ledger(whole)]

@@ -33,7 +33,8 @@ def first_pack(campaign, packing, processes_module, tmp_path_factory):
     slice_ = ["--slice", "500", "--reserve", str(RESERVE)]
     places = ["--out", str(folder / "runs"), "--pack", str(folder / "pack")]
     options, passed = campaign.read_options([study, *places, *slice_, *passed])
-    began = time.monotonic() - (options.slice - RESERVE - 0.05)  # a twentieth of a second is left
+    # Half a second is left: less than a worker takes to begin.
+    began = time.monotonic() - (options.slice - RESERVE - 0.5)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT / "src"))
         status, complaint = campaign.run_slice(options, passed, began)

@@ -219,7 +219,7 @@ def test_a_circuit_that_was_read_is_in_the_card(run, tmp_path):
 
 
 @pytest.mark.usefixtures("units_here")
-def test_the_command_of_the_card_makes_the_run_again(run, tmp_path, capsys):
+def test_the_command_of_the_card_makes_the_run_again(run, tmp_path, capsys, monkeypatch):
     assert main(["export", str(run.path), "--member", "0", "--to", str(tmp_path / "m")]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'm'}\n"
     again = said(card(tmp_path / "m"), "How to make it again")
@@ -233,7 +233,7 @@ def test_the_command_of_the_card_makes_the_run_again(run, tmp_path, capsys):
     again = said(card(tmp_path / "s"), "How to make it again")
     (line,) = [each for each in again.splitlines() if each.startswith("hopscope run ")]
     assert "--preset smoke" in line and "--model.width 14" in line and "--training.betas 0.8 0.9" in line
-    os.chdir(file.parent)
+    monkeypatch.chdir(file.parent)
     assert main([*line.split()[1:], "--out", str(tmp_path / "runs")]) == 0
     assert find_run(tmp_path / "runs").hash == small.hash  # found, not another one
     small.export(0, tmp_path / "s")

@@ -60,13 +60,13 @@ def test_no_slurm_here(refused, monkeypatch, tmp_path):
 
 def test_nobody_listens_at_the_address(refused, monkeypatch):
     installed(monkeypatch, on_ray, "ray")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    line = refused("--executor", "ray", "--address", address)
-    assert address in line and "Connection refused" in line
-    monkeypatch.setenv("RAY_ADDRESS", address)
-    assert address in refused("--executor", "ray")
+    with socket.socket() as deaf:  # it has the port and does not listen
+        deaf.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        line = refused("--executor", "ray", "--address", address)
+        assert address in line and "Connection refused" in line
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        assert address in refused("--executor", "ray")
 
 
 @pytest.mark.parametrize("address", ["nowhere", "host:", ":6379", "host:port", "ray://host"])

@@ -166,6 +166,10 @@ def tiny(folder, first="pass"):
 
 def test_real_workers_train_a_users_study(tmp_path, monkeypatch):
     monkeypatch.setattr(probing.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(
+        probing, "PROBE_SECONDS", 120.0
+    )  # all of the training, on a machine of whatever speed
+    monkeypatch.setattr(probing, "LIMIT_SECONDS", 240.0)
     program = tiny(tmp_path)
     config = program.presets["smoke"]
     job = program.jobs(config)[0]

@@ -11,7 +11,7 @@ import pytest
 
 import hopscope.errors
 from hopscope.errors import TimeBudgetReached, UserError
-from hopscope.runs import find_run, find_runs
+from hopscope.runs import copies, find_run, find_runs
 from hopscope.runs.copies import CopyWarning, RunCopy, fetched, folder_of
 from hopscope.runs.storage import Storage, url_of
 
@@ -186,8 +186,8 @@ def test_units_are_copied_while_others_train(on, write, seen):
             (copy.path / name).parent.mkdir(parents=True)
             (copy.path / name).touch()
         copy.send(copy.path / "units" / "u")
-        while copy._sender.is_alive():
-            copy._sender.join()
+        while (sender := copy._sender).is_alive():
+            sender.join()
         assert seen() == {"a": "1", "units/u/DONE": ""}
     assert "units/v/half" in seen("another")
 
@@ -243,8 +243,9 @@ def test_what_is_known_is_damaged(on, write, seen):
         assert seen("one") == {"a": "1"}
 
 
-def test_a_file_that_changed_at_once_is_noticed(on, write, seen):
+def test_a_file_that_changed_at_once_is_noticed(on, write, seen, monkeypatch):
     """Its time and size say nothing then."""
+    monkeypatch.setattr(copies, "_COARSE_NS", 10**12)  # however slow this machine is
     write(on("one"), a="1")
     with on("one").kept() as copy:
         copy.begin()
@@ -286,7 +287,7 @@ def test_readers_find_a_run_at_its_url(on, write, tail, tmp_path, make_run):
     url = url_of(f"memory://{tmp_path}/readers")
     made = make_run()
     study, run_hash = made.study, made.hash
-    on("one")
+    on("one")  # before the copy: that is where it is
     copy = RunCopy(url, study, run_hash)
     shutil.copytree(made.path, copy.path)
     push(copy)
@@ -298,6 +299,7 @@ def test_readers_find_a_run_at_its_url(on, write, tail, tmp_path, make_run):
 
 def test_readers_find_several_runs(on, write, tmp_path):
     url = f"memory://{tmp_path}/several"
+    on("one")
     for name in "ab":
         copy = RunCopy(url, "study", name * 12)
         write(copy, **{"config.json": "{}"})

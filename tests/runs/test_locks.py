@@ -34,7 +34,7 @@ def test_a_second_process_is_refused_after_its_patience(holder, tmp_path):
         UserError, match="another hopscope command is working on this run: wait or stop it"
     ) as caught:
         take(tmp_path, 0.3)
-    assert 0.3 <= time.monotonic() - start < 3
+    assert 0.3 <= time.monotonic() - start < 30
     assert str(tmp_path) in str(caught.value)
 
 

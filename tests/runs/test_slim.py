@@ -99,3 +99,10 @@ def test_an_altered_drawing_is_not_kept(whole, tmp_path):
             slim_copy(RunFolder.open(tmp_path / "run"), tmp_path / "slim", pictures={name})
         path.write_bytes(content)
     slim_copy(RunFolder.open(tmp_path / "run"), tmp_path / "slim", pictures={"crossings.png"})
+
+
+def test_what_a_campaign_noted_comes_along(slim, tmp_path):
+    noted = shutil.copytree(slim.path, tmp_path / "noted")
+    RunFolder.open(noted).write_json("campaign.json", {"reading": "r"})
+    slim_copy(RunFolder.open(noted), tmp_path / "kept")
+    assert json.loads((tmp_path / "kept" / "campaign.json").read_text(encoding="utf-8")) == {"reading": "r"}

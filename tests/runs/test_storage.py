@@ -129,10 +129,10 @@ def test_storage_that_does_not_answer(faulty, tmp_path, monkeypatch):
 
 
 def test_many_small_files_may_take_their_time(faulty, tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "ANSWER_SECONDS", 0.1)
     (tmp_path / "here").touch()
     faulty(lambda operation, *_: time.sleep(0.3 * (operation == "cp_file")))
     there = Storage(f"faulty://{tmp_path}/store")
+    monkeypatch.setattr(storage, "ANSWER_SECONDS", 0.1)
     there.upload({"a": tmp_path / "here", "b": tmp_path / "here"})
     assert there.names() == ["a", "b"]
 

@@ -19,7 +19,7 @@ from hopscope.runs.store import RunFolder
 from hopscope.runs.units import SLIM
 
 _NEEDED = ("config.json", "members.json", EVIDENCE, "claims.json", "story.json", "DONE")
-_IF_THERE = ("registration.json", "study.json", "conclusion.json")
+_IF_THERE = ("registration.json", "study.json", "conclusion.json", "campaign.json")
 _REMEDY = "run the same command again to make it anew"
 
 
@@ -31,9 +31,9 @@ def is_slim(path: Path) -> bool:
 def slim_copy(run: RunFolder, to: Path, pictures: Collection[str] = ()) -> None:
     """Write a slim copy of a finished run.
 
-    It has the evidence table, claims, registration, page and the data of all figures.  It lacks checkpoints, analyses,
-    the attention maps of the page's circuits, `metrics.parquet` (the evidence table has its rows), logs, events, and
-    the drawings and the HTML file that `hopscope report` makes.
+    It has the evidence table, claims, registration, what a campaign noted, page and the data of all figures.  It lacks
+    checkpoints, analyses, the attention maps of the page's circuits, `metrics.parquet` (the evidence table has its
+    rows), logs, events, and the drawings and the HTML file that `hopscope report` makes.
 
     Args:
         run: a finished run; its own folder may be slim.

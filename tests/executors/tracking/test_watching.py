@@ -1,6 +1,7 @@
 """Trackers that fail in every way: the run ends as without them, with one line; and what is refused at the start."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -44,7 +45,9 @@ class Run:
         self.told["rows"].append(row)
 
     def finish(self):
-        self.path.write_text(json.dumps({**self.told, "summary": self.summary}))
+        aside = self.path.with_suffix(".aside")
+        aside.write_text(json.dumps({**self.told, "summary": self.summary}))
+        aside.replace(self.path)  # whoever waits for it finds all of it
 
 
 def init(**given):
@@ -132,6 +135,21 @@ def test_every_failure_is_one_line(finished, package, kind):
         look()
     (line,) = warned(lines)
     assert found in line and "\n" not in line
+
+
+def test_a_tracker_that_has_ended_is_not_ended_again(finished, package, monkeypatch):
+    """At the end of a long run its number may be another process's."""
+    package("wandb", FAILING["an exception"][0])
+    ended, kill = [], os.killpg
+    monkeypatch.setattr(os, "killpg", lambda *given: [ended.append(given), kill(*given)])
+    lines: list[str] = []
+    with followed(finished, ["wandb"], lines.append) as look:
+        end = time.monotonic() + 100
+        while not warned(lines) and time.monotonic() < end:
+            time.sleep(0.05)
+            look()
+        assert len(ended) == 1
+    assert len(ended) == 1
 
 
 def test_a_tracker_that_hangs_is_ended(finished, package, monkeypatch):

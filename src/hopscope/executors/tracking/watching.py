@@ -30,7 +30,7 @@ class _Sender:
 
     def __init__(self, run: RunFolder, tracker: str):
         self.run, self.tracker = run, tracker
-        self.over = False
+        self.over = self._killed = False
         # Open as long as the process is: `close` ends both.
         self._complaints: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         try:
@@ -52,6 +52,7 @@ class _Sender:
         if self.over or status is None:
             return None
         self.over = True
+        self._kill()
         if status == 0:
             return None
         self._complaints.seek(0)
@@ -75,10 +76,16 @@ class _Sender:
 
     def close(self) -> None:
         """End it, and what it started."""
-        with contextlib.suppress(OSError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._kill()
         self._process.wait()
         self._complaints.close()
+
+    def _kill(self) -> None:
+        """End its process group, once: hours after its end, its number may be another's."""
+        if not self._killed:
+            self._killed = True
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
 
 def _words(run: RunFolder, tracker: str, found: str) -> str:
