@@ -182,6 +182,9 @@ def test_what_a_pass_may_lose_in_each_mode():
     assert goal.fault({"rules": off(0.0), "recomputed": off(0.51 * 0.8)}, batch) == (
         "a learned part has 51% of its floor on fresh samples when recomputed"
     )
+    # What is no number is under no bound.
+    assert goal.fault({"rules": off(math.nan), "recomputed": off(0.0)}, batch) is not None
+    assert goal.fault({"rules": off(0.0), "recomputed": off(math.nan)}, batch) is not None
 
 
 # Groups.

@@ -11,6 +11,8 @@ def test_the_distance_by_paths_is_small_for_circuits_that_differ_in_one():
     assert (path_distance(whole, whole), distance(whole, less)) == (0.0, 1.0)
     assert path_distance(whole, less) == path_distance(less, whole) == pytest.approx(1 / 4)
     assert path_distance(less, other) == 1.0
+    nothing = frozenset({frozenset()})
+    assert path_distance(nothing, nothing) == distance(nothing, nothing) == 0.0
     # Of two circuits in one set, each has its nearest: 3/4 both ways, and 1/5 for the other one alone.
     assert path_distance(whole, less | other) == pytest.approx(1 - (3 / 4 + (3 / 4 + 1 / 5) / 2) / 2)
 

@@ -90,6 +90,14 @@ SEEDS = [
         says=r"\(2 seeds\); needs 10 seeds",
     ),
     Adversary(
+        "clusters that split a seed but for one that joins two",
+        "One cluster holds a member of either seed; the others are a member each, and are counted with it.",
+        lambda: judged(of([1.0] * 20, "member", [0, 0, *range(2, 20)]), evidence=members(2, copies=10)),
+        INCONCLUSIVE,  # what a cluster or a seed joins stays together
+        leaning="agrees",
+        says="1 cluster",
+    ),
+    Adversary(
         "a seeds' mean within clusters that split a seed",
         "The same for a mean: each member is drawn alone.",
         lambda: judged(

@@ -41,10 +41,8 @@ def of_permutation(claim_id: str, name: str = PLAIN, config=None, *, only=None, 
     """A claim of the permutation study, where one configuration is other than it should be."""
     config = config or PermutationStudyConfig()
     made = {each: {**fields, **(changed if each == name else {})} for each, fields in GOOD.items()}
-    table = cells.table(
-        [permutation.evidence(each, **fields) for each, fields in made.items() if only in (None, each)],
-        config,
-    )
+    made = [permutation.evidence(each, **fields) for each, fields in made.items() if only in (None, each)]
+    table = cells.table(cells.of_splits(made, [claim_id]), config)
     (claim,) = (each for each in find_study("permutation").claims(config) if each.id == claim_id)
     return judge(claim, table)
 
@@ -161,6 +159,16 @@ def timed(*times) -> JudgedClaim:
     return of_depth("R3", depth.changed(LEARNED, "IC", 8, partial=[0.1] * 5, times=[times] * 8))
 
 
+def first_never_learned(count: int) -> depth.Made:
+    """Stairs, but some seeds never learn the first step, and all others at the same depths."""
+    made = {}
+    for each, models in STAIRS.items():
+        without = [[0.75, *models.partial[1:]]] * count
+        kept = [models.partial] * (models.seeds - count)
+        made[each] = replace(models, by_seed=without + kept) if each.asked == "IC" else models
+    return made
+
+
 DEPTH = [
     Adversary(
         "R1: one run of 64 below",
@@ -240,6 +248,13 @@ DEPTH = [
         INCONCLUSIVE,  # among steps that are learned nothing grows
         leaning="mixed",
         says="the control the same of steps that some depth learns shows it too",
+    ),
+    Adversary(
+        "R2: seeds that never learned the first step",
+        "Two seeds learn the second step and never the first, and are left out as if they said nothing.",
+        lambda: of_depth("R2", first_never_learned(2)),
+        REFUTED,
+        says="2 of 8 seeds violate it",
     ),
     Adversary(
         "R3: nothing but ties",
@@ -325,6 +340,11 @@ def at_scale(monkeypatch):
 def of_circuits(claim_id: str, members, study="circuits", **given) -> JudgedClaim:
     """A claim about circuits of made-up members."""
     return circuits.judged(study, members, config_of(study), **given)[claim_id]
+
+
+def jumping(made):
+    """A member whose loss of x₁ falls at once, and once more after a jump."""
+    return replace(made, curves={**made.curves, 1: ([0, 10, 20, 30, 1000], [0.75, 0.4, 0.75, 0.75, 0.05])})
 
 
 def heads(formed=150.0, later=450.0):
@@ -420,10 +440,28 @@ CIRCUITS = [
         lambda: of_circuits(
             "R12",
             [member(n, induction(), falls={1: 40.0 if n == 5 else 300.0, 2: 600.0}) for n in range(8)],
-            "emergence",
         ),
         REFUTED,
         says="1 of 8 seeds violates it",
+    ),
+    Adversary(
+        "R12: refuted by the batch that was affordable",
+        "The loss falls first in every member, trained with one of two batches that the paper may mean.",
+        lambda: of_circuits(
+            "R12", [member(n, induction(), falls={1: 40.0, 2: 600.0}) for n in range(8)], "emergence"
+        ),
+        INCONCLUSIVE,
+        here=REFUTED,
+        leaning="disagrees",
+        says="not tried: a batch of 32,768",
+    ),
+    Adversary(
+        "R12: a jump that makes every loss fall late",
+        "The loss falls well before the head has formed, jumps up once more, and falls for good long after.",
+        lambda: of_circuits("R12", [jumping(member(n, induction())) for n in range(8)]),
+        INCONCLUSIVE,  # by the first fall it is violated
+        leaning="mixed",
+        says="the loss first falls",
     ),
 ]  # fmt: skip
 

@@ -94,6 +94,24 @@ class _Curves:
         return [at / self.batch_size for at in samples], values
 
 
+OF_SPLITS = ("P6", "P7", "P11")
+"""Claims whose numbers hang on which mappings are held out."""
+
+
+def of_splits(cells, ids, count=10):
+    """The cells, and those of the study's own reading for more splits of the mappings, where a claim asks for them."""
+    cells = list(cells)
+    if any("split=" in cell.name for cell in cells) or not {*ids} & {*OF_SPLITS}:
+        return cells
+    own = [cell for cell in cells if Configuration.parse(cell.name) == Configuration.parse(cell.name).bare]
+    return cells + [_of_split(cell, split) for split in range(1, count) for cell in own]
+
+
+@lru_cache(maxsize=128)
+def _of_split(cell, split):
+    return replace(cell, name=f"{cell.name} split={split}")
+
+
 def table(cells, config, folder=None, more=lambda cell: []):
     """The evidence table of a run that trained these configurations, and only them, its members numbered anew.
 

@@ -221,10 +221,10 @@ class LossCriterion:
     def fault(self, passed: Mapping[str, Predictions], batch: Batch) -> str | None:
         """A loss over τ under the rules, or a part that is no longer learned when recomputed."""
         loss = self.loss(passed["rules"], batch)
-        if loss > self.threshold:
+        if not loss <= self.threshold:  # nor is a loss that is no number under it
             return self.loss_words(loss)
         worst = self.worst(passed["recomputed"], batch)
-        return self.worst_words(worst) if worst >= STILL_LEARNED else None
+        return None if worst < STILL_LEARNED else self.worst_words(worst)
 
     def loss_words(self, loss: float) -> str:
         """What is said of a loss over τ."""

@@ -34,7 +34,8 @@ def path_distance(one: Circuits, other: Circuits) -> float:
 
     def nearest(circuits: Circuits, others: Circuits) -> float:
         return fmean(
-            max(len(each & other) / max(1, len(each | other)) for other in others) for each in circuits
+            max(len(each & other) / len(each | other) if each | other else 1.0 for other in others)
+            for each in circuits
         )
 
     return 1.0 - (nearest(one, other) + nearest(other, one)) / 2.0

@@ -251,17 +251,39 @@ def _clusters(
 ) -> tuple[Sequence[Hashable] | None, str]:
     """Return the cluster of each value (None: every value is resampled alone), and the noun for a cluster.
 
-    Clusters may join seeds, but not part one: where none of them joins any, members of one seed stay together.
+    Clusters may join seeds, but not part one: where one of them holds a part of a seed and of no other, whatever a
+    cluster or a seed joins stays together.
     """
     of_seeds = None if samples.members is None else [seeds[member] for member in samples.members]
     if samples.cluster is not None:
-        found = len(set(samples.cluster))
-        if of_seeds is None or found < len(set(zip(samples.cluster, of_seeds, strict=True))):
+        if of_seeds is None:
             return samples.cluster, "cluster"
-        return (of_seeds, "seed") if len(set(of_seeds)) < found else (samples.cluster, "cluster")
+        joined = _joined(samples.cluster, of_seeds)
+        seeds_alone = len(set(joined)) == len(set(of_seeds))
+        return joined, "seed" if seeds_alone and joined != list(samples.cluster) else "cluster"
     if of_seeds is not None and len(set(of_seeds)) < len(of_seeds):
         return of_seeds, "seed"
     return None, counts
+
+
+def _joined(clusters: Sequence[Hashable], seeds: Sequence[int]) -> Sequence[Hashable]:
+    """The clusters, where each is of several seeds or of one whole seed; else what clusters and seeds join."""
+    of_cluster: dict[Hashable, set[int]] = {}
+    of_seed: dict[int, set[Hashable]] = {}
+    for cluster, seed in zip(clusters, seeds, strict=True):
+        of_cluster.setdefault(cluster, set()).add(seed)
+        of_seed.setdefault(seed, set()).add(cluster)
+    if all(len(found) > 1 or len(of_seed[min(found)]) == 1 for found in of_cluster.values()):
+        return list(clusters)
+    names: dict[int, int] = {}
+    for first in of_seed:
+        waiting = [first] if first not in names else []
+        while waiting:
+            seed = waiting.pop()
+            if seed not in names:
+                names[seed] = first
+                waiting += [other for cluster in of_seed[seed] for other in of_cluster[cluster]]
+    return [names[seed] for seed in seeds]
 
 
 def _counts(samples: Samples, seeds: Mapping[int, int]) -> str:

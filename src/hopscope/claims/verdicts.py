@@ -102,14 +102,15 @@ def judge_always(
     n = len(values)
     if n == 0:
         return not_run()
+    independent = _count(values, clusters)
     errors = [0.0] * n if errors is None else errors
     shortfalls = [criterion.distance(value) for value in values]
     violating = sum(shortfall > 0 for shortfall in shortfalls)
     refuting = sum(shortfall > error for shortfall, error in zip(shortfalls, errors, strict=True))
     needed = max(least, source_n)
-    count = n if count_values else _count(values, clusters)
+    count = n if count_values else independent
     unit = noun if count == n else cluster_noun
-    of_clusters = "" if count == n else f" ({counted(count, cluster_noun)})"
+    of_clusters = "" if independent == n else f" ({counted(independent, cluster_noun)})"
     verdict = Verdict.INCONCLUSIVE
     if lacks is not None:
         meeting = f"{n - violating} of {counted(n, noun)} {'meets' if n == 1 else 'meet'} it"
@@ -121,8 +122,10 @@ def judge_always(
         place = f"is at {criterion.show(worst)}" if math.isfinite(worst) else "never happened"
         verdict, words = Verdict.REFUTED, f"{violate}{beyond}; the worst {place}"
     elif not violating and count >= needed:
-        bound = clopper_pearson(count, count, sided="lower")[0]
-        share = f"at least {100 * bound:.1f} % of such {unit}s do (95 % Clopper–Pearson, one-sided)"
+        # Runs of one seed are no independent cases, also where runs are counted.
+        bound = clopper_pearson(independent, independent, sided="lower")[0]
+        of = noun if independent == n else cluster_noun
+        share = f"at least {100 * bound:.1f} % of such {of}s do (95 % Clopper–Pearson, one-sided)"
         verdict, words = Verdict.REPRODUCED, f"all {n} of {n} {noun}s meet it{of_clusters}; {share}"
     elif of_clusters:
         agreeing = _undecided(n, violating, 0, noun) if violating else f"all {n} of {n} {noun}s meet it"

@@ -122,9 +122,11 @@ def smallest_depths(evidence: "Evidence", labels: Mapping[int, str], step: int) 
 
 
 def between_seeds(values: Mapping[int, float]) -> Samples:
-    """By seed: how far its value is from that of the next one; what is not finite counts for nothing."""
+    """By seed: how far its value is from that of the next one; not known where one of them is not finite."""
     around = [*values.values(), *list(values.values())[:1]]
     apart = [
-        abs(one - other) for one, other in pairwise(around) if math.isfinite(one) and math.isfinite(other)
+        abs(one - other) if math.isfinite(one) and math.isfinite(other) else math.nan
+        for one, other in pairwise(around)
     ]
-    return Samples(apart, unit="seed", note="" if apart else "no two seeds have a value")
+    known = any(math.isfinite(each) for each in apart)
+    return Samples(apart, unit="seed", note="" if known else "no two seeds have a value")

@@ -140,7 +140,7 @@ def test_a_refuted_order_waits_for_the_other_batch():
 def test_r12_counts_losses_that_fall_well_before_their_first_read(falls, wanted):
     """The reads form at 150; one interval between checkpoints is 100."""
     members = [member(n, induction(), falls={1: falls, 2: 600.0}) for n in range(8)]
-    found = judged("emergence", members)["R12"]
+    found = judged("circuits", members)["R12"]
     assert found.samples == [float(wanted)] * 8
     assert found.verdict is (Verdict.REFUTED if wanted else Verdict.REPRODUCED)
 
@@ -150,7 +150,10 @@ def test_r12_takes_the_first_read_and_the_last_fall():
     members = [member(n, slow, falls={1: 300.0, 2: 600.0}) for n in range(8)]
     again = ([0, 10, 20, 30, 1000], [0.75, 0.4, 0.75, 0.75, 0.05])
     members = [dataclasses.replace(each, curves={**each.curves, 1: again}) for each in members]
-    assert judged("emergence", members)["R12"].samples == [0.0] * 8
+    found = judged("emergence", members)["R12"]
+    assert found.samples == [0.0] * 8 and found.verdict is Verdict.INCONCLUSIVE
+    verdicts = {name: each.verdict for name, each in found.readings.items()}
+    assert verdicts == {"the loss falls for good": "reproduced", "the loss first falls": "refuted"}
 
 
 def test_a_member_that_diverged_is_missing():
@@ -161,8 +164,12 @@ def test_a_member_that_diverged_is_missing():
 def test_rules_are_registered_with_what_is_their_own():
     rules = registered_rule(register(find_study("emergence").claims(CONFIGS["emergence"])), "R8")
     assert rules["readings_agree"] is True and "32,768" in rules["untried"]
+    assert (
+        "32,768"
+        in registered_rule(register(find_study("emergence").claims(CONFIGS["emergence"])), "R12")["untried"]
+    )
     assert "untried" not in registered_rule(
-        register(find_study("emergence").claims(CONFIGS["emergence"])), "R12"
+        register(find_study("circuits").claims(CONFIGS["circuits"])), "R12"
     )
 
 

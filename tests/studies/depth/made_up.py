@@ -54,6 +54,7 @@ class Models:
             for step, loss in zip(steps, partial, strict=True):
                 numbers["final", "final_loss", f"step_{step}"] = loss
                 numbers["retrieval", "accuracy", f"step_{step}"] = 0.25
+                numbers["retrieval", "checkpoint_loss_error", f"step_{step}"] = self.error
             for (measure, metric, part), value in numbers.items():
                 yield Row(
                     member,

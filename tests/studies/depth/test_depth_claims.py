@@ -256,3 +256,20 @@ def test_the_rules_can_be_registered():
     assert list(registered["claims"]) == IDS
     # The rules are those of every preset.
     assert registered == register(claims(PRESETS["paper"]))
+
+
+@pytest.mark.parametrize("name", ["R9b", "R9c"])
+def test_bounds_fall_beyond_evaluation_error_alone(name):
+    made = changed(STAIRS, "IC", 1, partial=[0.75] * 4 + [0.48])
+    assert judged(name, made).verdict is Verdict.REFUTED
+    found = judged(name, changed(STAIRS, "IC", 1, partial=[0.75] * 4 + [0.48], error=0.05))
+    assert found.verdict is Verdict.INCONCLUSIVE and "within evaluation error" in found.words
+
+
+@pytest.mark.parametrize("name", ["R2", "R3", "R11"])
+def test_a_guess_among_two_chains_is_nothing_learned(name):
+    """Its loss is 0.5, and sampling may move it below."""
+    config = PAPER_SCALE.model_copy(update={"chains": 2})
+    made = {each: made_up(config, each, [0.49] * len(each.asked_steps)) for each in config.base()}
+    found = judged(name, made, config)
+    assert found.verdict is Verdict.NOT_RUN, found.words

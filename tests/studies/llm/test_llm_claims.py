@@ -114,7 +114,9 @@ def test_questions_without_an_answer_that_could_decide_are_named(whole):
     assert "9 of 9 kinds" in claim.words and "1 open" in claim.words and "(equations D = 2)" in claim.words
 
 
-@pytest.mark.parametrize(("right", "accepted", "below"), [(9, 10, False), (8, 10, True), (9, 8, True)])
+@pytest.mark.parametrize(
+    ("right", "accepted", "below"), [(9, 10, False), (8, 10, True), (9, 8, True), (9, 0, True)]
+)
 def test_a_model_that_fails_one_step_decides_nothing(right, accepted, below):
     """Of each ten equations with D = 1, so many are acceptable at once, and so many right."""
     config = LanguageModelConfig(model=("a/b", "c/d"), formulations=("equations",), depths=(1, 3), count=500)

@@ -92,6 +92,15 @@ def test_phases_of_a_member():
     assert found[9]["lead"] != found[9]["lead"]  # not known
 
 
+def test_the_least_is_looked_for_before_the_model_comes_near_bigrams():
+    """Unigrams may be nearer still when it is all over."""
+
+    def later(layers, seed):
+        return [*as_published(layers, seed)[:4], (0.2, 0.01, 0.02)]
+
+    assert phases(evidence(later))[8]["least"] == pytest.approx(0.03)
+
+
 def test_one_depth_alone_claims_nothing():
     assert claims(Options(layers=(2,))) == []
 

@@ -125,18 +125,25 @@ def random_circuits(evidence: "Evidence") -> Samples:
     return by_seed(last_of(evidence, "rules_circuit_loss", members, "random_circuits"), NONE_READ)
 
 
-def losses_before_reads(evidence: "Evidence", *, after: bool = False) -> Samples:
+FALLS = {"the loss falls for good": ("fell_for_good", "proof"), "the loss first falls": ("fell", "formation")}
+"""When a loss falls, by reading of R12: the rule of `docs/protocols.md`, and one that jumps of the loss do not move."""
+
+
+def losses_before_reads(
+    evidence: "Evidence", falls: str = "the loss falls for good", *, after: bool = False
+) -> Samples:
     """Steps of the chain whose loss fell before any read for them had formed, of members that were read (R12).
 
     A loss that falls within one interval between checkpoints of the first read falls with it.
 
     Args:
         evidence: of the run.
+        falls: one of `FALLS`.
         after: whether to count the steps whose loss fell after it instead.  If that is none, every loss fell with its
             head, and which of the two comes first was never seen.
     """
     reads, formed = reads_for(evidence, "both"), formed_at(evidence, "both")
-    fell, interval = times(evidence, "fell_for_good", "proof"), float(evidence.config["checkpoint_every"])
+    fell, interval = times(evidence, *FALLS[falls]), float(evidence.config["checkpoint_every"])
     read = of_read(evidence, "was_read", "both")
     found: dict[int, float] = dict.fromkeys(map(int, read.index), float("nan"))
     for member in map(int, read.dropna().index):
@@ -154,16 +161,24 @@ def losses_before_reads(evidence: "Evidence", *, after: bool = False) -> Samples
     return by_seed(found, NONE_READ)
 
 
-def loss_follows_heads(at_scale: "Callable[[Evidence], str]") -> Claim:
-    """Claim R12 of the paper (section 9.2), with what a run lacks of the protocol's scale."""
+def loss_follows_heads(
+    at_scale: "Callable[[Evidence], str]", untried: "Callable[[Evidence], str] | None" = None
+) -> Claim:
+    """Claim R12 of the paper (section 9.2).
+
+    Args:
+        at_scale: what a run lacks of the protocol's scale.
+        untried: readings of the recipe that it did not train by.
+    """
     return Claim(
         id="R12",
         statement="A symbol's loss falls because a head for it has formed.",
         source="paper §9.2",
         protocol="of members that learned the whole chain and were read: symbols whose held-out loss fell under 0.5 "
-        "for good by more than one interval between checkpoints before the first read for them had a mean attention "
-        "of 0.5",
-        value=losses_before_reads,
+        "by more than one interval between checkpoints before the first read for them had a mean attention of 0.5; for "
+        "good (the rule of docs/protocols.md), and, as another reading, for the first time",
+        readings={falls: partial(losses_before_reads, falls=falls) for falls in FALLS},
+        untried=untried,
         must=at_most(0.0),
         controls={"symbols whose loss fell after a head for them": partial(losses_before_reads, after=True)},
         must_not=at_most(0.0),

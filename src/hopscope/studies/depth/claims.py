@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 PAPER_RUNS = 64
 """Models of each formulation in the paper (section 7.1)."""
 
-PAPER_CHAINS = 4
-"""Chains N of a sample in the paper (section 7.1)."""
-
 TRUST = (
     "the task (held-out samples have a stream of their own, and every sample equals a plain reference), and the "
     "ensemble, tested against plain modules"
@@ -34,9 +31,9 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             protocol="final held-out loss (mean over the last 100 steps) of every model that is asked for x_D alone, "
             "all depths",
             readings=partial(by_reading, values.losses_without_curriculum),
-            must=at_least(of_plateau(0.7, config.chains)),
+            must=at_least(values.of_plateau(0.7, config.chains)),
             controls={"the same symbol with the curriculum, deepest models": controls.loss_with_curriculum},
-            must_not=at_least(of_plateau(0.7, config.chains)),
+            must_not=at_least(values.of_plateau(0.7, config.chains)),
             source_n=PAPER_RUNS,
             at_scale=partial(values.lacks, "non-IC"),
         ),
@@ -91,9 +88,9 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             source="paper §5, §7",
             protocol="final partial loss of x_D in every IC run with fewer layers than the bound, over all D",
             readings=partial(by_reading, values.losses_below_bound),
-            must=at_least(of_plateau(values.LEARNED, config.chains)),
+            must=at_least(values.learned_below(config)),
             controls={"the deepest models": controls.loss_with_enough_layers},
-            must_not=at_least(of_plateau(values.LEARNED, config.chains)),
+            must_not=at_least(values.learned_below(config)),
             source_n=2 * values.PAPER_SEEDS,
             at_scale=partial(values.lacks_below, "bound"),
         ),
@@ -104,9 +101,9 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             source="paper §5, §7, read with the exact minimum in place of the bound",
             protocol="final partial loss of x_D in every IC run with fewer layers than the exact minimum, over all D",
             readings=partial(by_reading, values.losses_below_exact),
-            must=at_least(of_plateau(values.LEARNED, config.chains)),
+            must=at_least(values.learned_below(config)),
             controls={"the deepest models": controls.loss_with_enough_layers},
-            must_not=at_least(of_plateau(values.LEARNED, config.chains)),
+            must_not=at_least(values.learned_below(config)),
             source_n=2 * values.PAPER_SEEDS,
             at_scale=partial(values.lacks_below, "exact minimum"),
         ),
@@ -125,14 +122,6 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             at_scale=partial(values.lacks, "IC"),
         ),
     )
-
-
-def of_plateau(loss: float, chains: int) -> float:
-    """A loss that the paper names for four chains, at the same share of the plateau 1 - 1/N of another number.
-
-    One chain has no plateau: there the loss stays as it is.
-    """
-    return loss if chains in (1, PAPER_CHAINS) else loss * (1 - 1 / chains) / (1 - 1 / PAPER_CHAINS)
 
 
 def by_reading(value: values.ValueOfClaim, evidence: "Evidence") -> Mapping[str, values.ValueOfClaim]:

@@ -94,7 +94,9 @@ def gain_between_seeds(evidence: "Evidence") -> Samples:
     )
     found = []
     for one, other in pairwise([*skills, *list(skills)[:1]]):
-        learned, width = values.ranges_of_skill(skills[one])
+        learned, width = values.ranges_of_skill(
+            skills[one], values.learned_below(values.study_config(evidence))
+        )
         if np.isnan(skills[one]).any() or np.isnan(skills[other]).any():
             found.append(math.nan)
         elif learned.any() and one != other:

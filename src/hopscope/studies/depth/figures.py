@@ -8,7 +8,7 @@ from hopscope.figures import Drawing, Figure, cells, chart, dots, lines, sweep
 from hopscope.figures.series import Axis, Mark, Series
 from hopscope.studies.analysis import deferred
 from hopscope.studies.depth.config import AXES, Asked, Configuration, DepthStudyConfig, Reading, reading_word
-from hopscope.studies.depth.values import LEARNED, crossings_of, of_reading, panel
+from hopscope.studies.depth.values import crossings_of, learned_below, of_reading, panel
 from hopscope.studies.recipe import exact_by_step, exact_of, mask_and_order
 from hopscope.theory.information_flow import theorem_bound
 from hopscope.words import counted, symbol
@@ -60,7 +60,8 @@ def _partial_by_depth(config: DepthStudyConfig) -> Figure:
         for each in config.base()
         if each.asked == "IC"
     ]
-    axis, level = Axis("final partial loss (MSE)", _LOSSES), Mark(LEARNED, f"counts as learned: {LEARNED:g}")
+    learned = learned_below(config)
+    axis, level = Axis("final partial loss (MSE)", _LOSSES), Mark(learned, f"counts as learned: {learned:g}")
     return _by_layers(config, "partial_by_depth", series, axis, level, exact).answers("fig-4-right")
 
 
@@ -98,7 +99,7 @@ def _partial_curves(config: DepthStudyConfig) -> Figure:
         Series(f"loss_step_{step}", symbol(step), panel="seed {seed}", where=_of(deepest))
         for step in deepest.asked_steps
     ]
-    marks = (Mark(config.task(deepest).plateau, "plateau"), Mark(LEARNED, "learned"))
+    marks = (Mark(config.task(deepest).plateau, "plateau"), Mark(learned_below(config), "learned"))
     return lines(
         "partial_curves", series, Axis("held-out partial loss", _LOSSES), marks=marks, columns=3, height=140
     )
@@ -181,7 +182,7 @@ def _specification(config: DepthStudyConfig) -> Figure:
         for deepest in deepest_under(config, reading, asked)
         for step in deepest.asked_steps
     ]
-    marks = (Mark(LEARNED, "learned"), Mark(config.task(config.grid()[0]).plateau, "plateau"))
+    marks = (Mark(learned_below(config), "learned"), Mark(config.task(config.grid()[0]).plateau, "plateau"))
     return dots("specification", series, Axis("final partial loss", (0.0, 1.0)), marks=marks)
 
 

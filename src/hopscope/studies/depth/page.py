@@ -42,7 +42,7 @@ def names(page: "PageFunctions", config: DepthStudyConfig) -> Mapping[str, Any]:
     return {
         "chain_example": lambda: page.block(chain_example()),
         "levels": {"plateau": task.plateau, "zero": task.zero_floor, "guess": task.guess},
-        "threshold": values.LEARNED,
+        "threshold": values.learned_below(config),
         "protocol_deviations": protocol_deviations(config),
         "least_layers": least_layers(config),
         "deepest_times": partial(deepest_times, evidence, config),
@@ -135,7 +135,7 @@ def below_theory(evidence: "Evidence", config: DepthStudyConfig) -> list[Facts]:
     facts = []
     for words, limit in limits.items():
         losses = values.losses_of_last(evidence, values.below(models, limit)).dropna()
-        counts = {"models": len(losses), "learned": int((losses < values.LEARNED).sum())}
+        counts = {"models": len(losses), "learned": int((losses < values.learned_below(config)).sum())}
         facts.append({"words": words, **counts, "against": words == BELOW_EXACT})
     return [each for each in facts if each["models"]]
 
@@ -164,7 +164,7 @@ def by_mask(evidence: "Evidence", config: DepthStudyConfig) -> list[Facts]:
             evidence.last("final_loss", part=f"step_{step}", configuration=deepest)
             for step in range(1, config.steps + 1)
         ]
-        learned = (pd.concat(losses, axis=1).dropna() < values.LEARNED).sum(axis=1)
+        learned = (pd.concat(losses, axis=1).dropna() < values.learned_below(config)).sum(axis=1)
         counts = {"one": int((learned >= 1).sum()), "two": int((learned >= 2).sum())}
         facts.append({"words": words, "models": len(learned), **counts})
     return [each for each in facts if each["models"]]

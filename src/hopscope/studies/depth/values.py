@@ -33,13 +33,16 @@ Models = Mapping[Configuration, Mapping[int, int]]
 """Configuration → seed → member."""
 
 LEARNED = 0.5
-"""A partial loss below this counts as learned (paper, section 7.2)."""
+"""A partial loss below this counts as learned by a model that chooses among the paper's four chains (section 7.2)."""
 
 ERRORS = 1.96
 """Standard errors within which a measured loss lies 95 % of the time."""
 
 PAPER_SEEDS = 8
 """Seeds of each depth in the paper (section 7.1)."""
+
+PAPER_CHAINS = 4
+"""Chains N of a sample in the paper (section 7.1)."""
 
 PAPER_DEPTHS = 8
 """Numbers of layers in the paper (section 7.1)."""
@@ -63,6 +66,19 @@ def study_config(evidence: "Evidence") -> DepthStudyConfig:
 def _validated(config: str) -> DepthStudyConfig:
     """A configuration from its JSON text; kept, as every value of every claim under every reading asks for it."""
     return DepthStudyConfig.model_validate_json(config)
+
+
+def of_plateau(loss: float, chains: int) -> float:
+    """A loss that the paper names for four chains, at the same share of the plateau 1 - 1/N of another number.
+
+    One chain has no plateau: there the loss stays as it is.
+    """
+    return loss if chains in (1, PAPER_CHAINS) else loss * (1 - 1 / chains) / (1 - 1 / PAPER_CHAINS)
+
+
+def learned_below(config: DepthStudyConfig) -> float:
+    """The partial loss below which a step counts as learned, with the study's number of chains."""
+    return of_plateau(LEARNED, config.chains)
 
 
 def all_models(evidence: "Evidence") -> Models:
@@ -135,11 +151,16 @@ def losses_without_curriculum(evidence: "Evidence") -> Samples:
     members = [member for of in models.values() for member in of.values()]
     if not members:
         return Samples([], unit="run", note="not trained in this run")
+    losses = evidence.last("final_loss")[members]
+    return _by_run(evidence, losses, error=_errors(evidence, members), missing=reading_lacks(config, models))
+
+
+def _errors(evidence: "Evidence", members: Sequence[int], part: str | None = None) -> list[float]:
+    """How far the final loss of each member may lie from the truth."""
+    config = study_config(evidence)
     # The curves are measured on fewer samples than the last checkpoint: their error is larger by the root of the ratio.
     wider = ERRORS * max(1.0, config.analysis_samples / config.evaluation_samples) ** 0.5
-    error = evidence.last("checkpoint_loss_error")[members] * wider
-    losses = evidence.last("final_loss")[members]
-    return _by_run(evidence, losses, error=list(error), missing=reading_lacks(config, models))
+    return list(evidence.last("checkpoint_loss_error", part=part)[members] * wider)
 
 
 # R2 and R11: what a layer buys.
@@ -152,7 +173,7 @@ def growth_of_layers(evidence: "Evidence") -> Mapping[str, Samples]:
         return dict.fromkeys(GROWTH, Samples([], unit="seed", note="needs several depths and steps"))
     needed = [list(each.values()) for each in needed_layers(evidence, models).values()]
     if not needed:
-        why = "no seed learned the first step at any depth"
+        why = "no seed learned any step at any depth"
         return dict.fromkeys(GROWTH, Samples([], unit="seed", note=why))
     # The least of numbers some of which are missing is missing.
     smallest = [float(np.diff(each).min()) for each in needed]
@@ -174,13 +195,13 @@ def needed_layers(evidence: "Evidence", models: Models) -> dict[int, dict[int, f
     Returns:
         Seed → step k → least number of layers with a final partial loss under 0.5: one more than the deepest model has
         where none learned it, NaN where a shallower model diverged.  Seeds that were trained at every depth; one that
-        never learned x₁ says nothing.
+        learned no step says nothing.
     """
-    depths = [each.layers for each in models]
+    depths, level = [each.layers for each in models], learned_below(study_config(evidence))
     found = {}
     for seed, losses in losses_by_depth(evidence, models).items():
-        layers = [_first_learned(of_step, depths) for of_step in losses]
-        if layers[0] != depths[-1] + 1:
+        layers = [_first_learned(of_step, depths, level) for of_step in losses]
+        if any(each != depths[-1] + 1 for each in layers):
             found[seed] = dict(enumerate(layers, start=1))
     return found
 
@@ -196,9 +217,9 @@ def losses_by_depth(evidence: "Evidence", models: Models) -> dict[int, np.ndarra
     }
 
 
-def _first_learned(losses: np.ndarray, depths: Sequence[int]) -> float:
+def _first_learned(losses: np.ndarray, depths: Sequence[int], level: float) -> float:
     for layers, loss in zip(depths, losses, strict=True):
-        if not loss >= LEARNED:
+        if not loss >= level:
             return math.nan if math.isnan(loss) else layers
     return depths[-1] + 1
 
@@ -216,7 +237,7 @@ def largest_gains(evidence: "Evidence") -> Samples:
         return Samples([], unit="seed", note="needs three depths or more, one layer apart")
     gains = []
     for skills in losses_by_depth(evidence, models).values():
-        learned, width = ranges_of_skill(1.0 - skills)
+        learned, width = ranges_of_skill(1.0 - skills, learned_below(study_config(evidence)))
         if np.isnan(skills).any():
             gains.append(math.nan)
         elif learned.any():
@@ -227,10 +248,15 @@ def largest_gains(evidence: "Evidence") -> Samples:
     return Samples(gains, unit="seed", missing=reading_lacks(study_config(evidence), models))
 
 
-def ranges_of_skill(skills: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which steps are learned at some depth and not at others, and the range of each, of skills `[step, depth]`."""
+def ranges_of_skill(skills: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Which steps are learned at some depth and not at others, and the range of each.
+
+    Args:
+        skills: `[step, depth]`.
+        level: of the loss, below which a step counts as learned.
+    """
     low, high = skills.min(axis=1), skills.max(axis=1)
-    return high > np.maximum(low, 1.0 - LEARNED), high - low
+    return high > np.maximum(low, 1.0 - level), high - low
 
 
 # R3: in which order.
@@ -280,14 +306,14 @@ def out_of_order(crossings: Sequence[Crossing]) -> int | None:
 
 
 def crossings_of(evidence: "Evidence", models: Models) -> dict[int, list[Crossing] | None]:
-    """Member → when its partial loss of each step that it is asked for fell under 0.5; `None` if it diverged."""
+    """Member → when it learned each step that it is asked for (`learned_below`); `None` if it diverged."""
     steps = {step for each in models for step in each.asked_steps}
     curves = {step: evidence.curve(f"loss_step_{step}", measure="training") for step in steps}
-    last = evidence.last("final_loss")
+    last, level = evidence.last("final_loss"), learned_below(study_config(evidence))
 
     def crossing(step: int, member: int) -> Crossing:
         curve = curves[step][member].dropna()
-        return first_crossing(curve.index.tolist(), curve.tolist(), LEARNED, rising=False)
+        return first_crossing(curve.index.tolist(), curve.tolist(), level, rising=False)
 
     return {
         member: None if math.isnan(last[member]) else [crossing(step, member) for step in each.asked_steps]
@@ -322,6 +348,7 @@ def losses_below_bound(evidence: "Evidence") -> Samples:
     return _by_run(
         evidence,
         losses_of_last(evidence, models),
+        error=errors_of_last(evidence, models),
         note=_words_below_exact(evidence),
         missing=reading_lacks(config, models, depths=False),
     )
@@ -337,6 +364,7 @@ def losses_below_exact(evidence: "Evidence") -> Samples:
     return _by_run(
         evidence,
         losses_of_last(evidence, models),
+        error=errors_of_last(evidence, models),
         note=f"the bound log₃(2D) allows {words}",
         missing=reading_lacks(config, models, depths=False),
     )
@@ -351,6 +379,15 @@ def losses_of_last(evidence: "Evidence", models: Models) -> "pd.Series[float]":
         for each, of in models.items()
     ]
     return pd.concat(found) if found else pd.Series(dtype=float)
+
+
+def errors_of_last(evidence: "Evidence", models: Models) -> list[float]:
+    """How far each of `losses_of_last` may lie from the truth."""
+    return [
+        error
+        for each, of in models.items()
+        for error in _errors(evidence, [*of.values()], f"step_{each.steps}")
+    ]
 
 
 def below(models: Models, limit: Callable[[Configuration], float]) -> dict[Configuration, Mapping[int, int]]:
@@ -373,7 +410,7 @@ def _words_below_exact(evidence: "Evidence") -> str:
     losses = losses_of_last(evidence, {each: of for each, of in exact.items() if each not in bound}).dropna()
     if losses.empty:
         return ""
-    learned = int((losses < LEARNED).sum())
+    learned = int((losses < learned_below(study_config(evidence))).sum())
     against = ", which speaks against Assumption 1" if learned else ""
     return (
         f"of {len(losses)} further runs below the exact minimum of the information-flow model, {learned} learned "

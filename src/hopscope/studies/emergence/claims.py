@@ -140,5 +140,5 @@ def claims() -> tuple[Claim, ...]:
             at_scale=lacks,
             trust=TRUST,
         ),
-        loss_follows_heads(lacks),
+        loss_follows_heads(lacks, untried),
     )

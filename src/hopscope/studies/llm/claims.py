@@ -89,12 +89,14 @@ def by_part(parts: Mapping[str, Asked], evidence: "Evidence") -> dict[str, Sampl
 def below_the_task(evidence: "Evidence", model: str) -> str:
     """Why a model cannot be asked for a chain: it fails equations of D = 1.  Empty if it does not, or was not asked."""
     part = part_of(model, "equations", 1)
-    if not evidence.has("accuracy", measure=TALLY, part=part):
-        return ""
-    accuracy, accepted = (
-        float(evidence.rows(metric, measure=TALLY, part=part)["value"].iloc[0])
+    found = {
+        metric: evidence.rows(metric, measure=TALLY, part=part)["value"] if metric in evidence else ()
         for metric in ("accuracy", "acceptance")
-    )
+    }
+    if not len(found["acceptance"]):
+        return ""
+    # Of no acceptable answer there is no accuracy.
+    accuracy, accepted = (float([*values, math.nan][0]) for values in found.values())
     if accuracy >= LEAST_OF_ONE_STEP and accepted >= LEAST_OF_ONE_STEP:
         return ""
     right = "none" if math.isnan(accuracy) else f"{100 * accuracy:.0f} %"

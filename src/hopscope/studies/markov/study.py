@@ -88,7 +88,7 @@ def phases(evidence: Any, layers: int = 2) -> dict[int, dict[str, float]]:
     found = {}
     for member in unigram.columns:
         near = bigram.index[bigram[member] < NEAR]
-        before = unigram[member] if near.empty else unigram[member][: near[0]]
+        before = unigram[member] if near.empty else unigram[member].loc[: near[0]]
         known = before.notna().any()
         found[int(member)] = {
             "least": float(before.min()) if known else math.nan,

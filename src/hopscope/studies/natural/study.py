@@ -111,8 +111,16 @@ def sooner(name: str) -> Any:
     """A function of the evidence: by seed, steps by which a mixture is sooner than two hops alone."""
 
     def found(evidence: Any) -> hs.Samples:
+        times = [times_learned(evidence, each, f"step_{STEPS}") for each in (DEEPEST, name)]
         alone, other = capped(evidence, DEEPEST), capped(evidence, name)
-        return hs.Samples([alone[seed] - other[seed] for seed in alone], unit="seed")
+        # Where neither has learned x₂, nobody knows which would have been sooner.
+        return hs.Samples(
+            [
+                math.nan if all(math.isinf(each[seed]) for each in times) else alone[seed] - other[seed]
+                for seed in alone
+            ],
+            unit="seed",
+        )
 
     return found
 

@@ -231,7 +231,7 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             readings=readings(
                 {
                     **moments(lambda of: partial(p8, of)),
-                    f"{PLAIN} as the model of width 16": partial(p8, "probes", narrow=PLAIN),
+                    **moments(lambda of: partial(p8, of, narrow=PLAIN), f"{PLAIN} as the model of width 16"),
                 },
                 *P8,
             ),
@@ -342,9 +342,7 @@ def claims(config: PermutationStudyConfig) -> tuple[Claim, ...]:
             source="presentation §2",
             protocol="width 32 with two heads on plain data, 20 epochs: share of the way from the uniform to the "
             "memorised floor that the loss on all training sequences has gone, at V = 4 and V = 5",
-            readings=readings(
-                moments(lambda of: partial(p11, of), at_end="posteriors"), *MEMORISING.values()
-            ),
+            readings=readings(moments(lambda of: partial(p11, of), end="posteriors"), *MEMORISING.values()),
             must={"V = 4": at_least(0.5, "fraction"), "V = 5": at_most(0.1, "fraction")},
             rule="mean",
             untried=partial(

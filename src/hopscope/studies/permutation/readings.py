@@ -21,6 +21,9 @@ Value = Callable[["Evidence"], "Samples | Mapping[str, Samples]"]
 LATE = "scores as the median of the last five epochs"
 """The other moment of a score: the presentation names none, and the last checkpoint is the default."""
 
+SPLITS = 10
+"""Splits of the mappings that a number which hangs on them varies over, in the study's own reading."""
+
 BATCHES = (64, 128, 256, 512)
 """Batch sizes that the presentation may have meant: it states none."""
 
@@ -69,9 +72,15 @@ def untried(
     return ", ".join(lacking)
 
 
-def moments(value: Callable[[str], Value], at_end: str = "probes") -> dict[str, Value]:
-    """A value, made from the name of a measure, at both moments of a score."""
-    return {"": value(at_end), LATE: value("late")}
+def moments(value: Callable[[str], Value], way: str = "", end: str = "probes") -> dict[str, Value]:
+    """A value, made from the name of a measure, at both moments of a score.
+
+    Args:
+        value: from the measure `late` or the one at the end of training.
+        way: the reading that has both moments, if it is not the study's own.
+        end: the measure at the end of training.
+    """
+    return {way: value(end), ", ".join(filter(None, [way, LATE])): value("late")}
 
 
 def each_metric(
@@ -125,6 +134,8 @@ def measured(
     sets = [last(found, "exhaustive", "probes", kind) for kind in ("plain", "repeats")]
     if any(each is None or bool((each.dropna() != 1).any()) for each in sets):
         lacking.append("measured on a part of the held-out sequences")
+    if splits and len(chosen) < SPLITS and replace(configuration, split_seed=None) == configuration.bare:
+        lacking.append(f"{len(chosen)} of {SPLITS} splits of the mappings")
     known = values.dropna()
     notes = [note(known)] if note and len(known) else []
     if measure == "late" and split == "held_out":
