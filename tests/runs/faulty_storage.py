@@ -108,14 +108,18 @@ def sweep(home: Path, what: str) -> list[str]:
         copy.fetch()
         return contents(copy.path)
 
+    def work(copy: RunCopy) -> None:
+        """What a command does, deletions among it."""
+        with copy.kept():
+            copy.begin()
+            write(copy.path, AFTER)
+
     write(on("one").path, BEFORE)
     with on("one").kept() as copy:
         copy.begin()
     assert seen("two") == BEFORE
-    write(on("one").path, AFTER)
     if what == "fetch":
-        with on("one").kept() as copy:
-            copy.begin()
+        work(on("one"))
     shutil.copytree(home, home.with_name("base"))
     came = []
     for number in itertools.count(1):
@@ -126,8 +130,7 @@ def sweep(home: Path, what: str) -> list[str]:
             Faulty.strike = killed_at(number)
             Path.rename = lambda *paths: (Faulty.strike("rename"), _rename(*paths))[1]
             if what == "push":
-                with on("one").kept() as copy:
-                    copy.begin()
+                work(on("one"))
             else:
                 on("two").fetch()
             os._exit(0)
@@ -136,8 +139,7 @@ def sweep(home: Path, what: str) -> list[str]:
             return [*came, f"operation {number}: status {status}"]
         if what == "push":
             found = seen("three")
-            with on("one").kept() as copy:
-                copy.begin()
+            work(on("one"))
             there = contents(home / "store" / "study" / "abc")
             left = [
                 path for path in (home / "store" / "study" / "abc" / ".copy").rglob("*") if path.is_file()

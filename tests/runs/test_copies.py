@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hopscope.errors
 from hopscope.errors import TimeBudgetReached, UserError
-from hopscope.runs import copies, find_run, find_runs
+from hopscope.runs import copies, find_run, find_runs, save_checkpoint, seals
 from hopscope.runs.copies import CopyWarning, RunCopy, fetched, folder_of
+from hopscope.runs.files import write_atomic
 from hopscope.runs.storage import Storage, url_of
 
 
@@ -53,9 +55,56 @@ def test_what_a_command_leaves_is_what_others_find(on, write, seen):
     write(on("one"), a="1", b="2")
     push(on("one"))
     assert seen() == {"a": "1", "b": "2"}
-    write(on("one"), a="1", c="7")
-    push(on("one"))
+    with on("one").kept() as copy:
+        copy.begin()
+        write(copy, a="1", c="7")
     assert seen() == seen("another") == {"a": "1", "c": "7"}
+
+
+def test_what_was_lost_here_is_fetched_and_not_taken_from_the_copy_too(on, write, seen):
+    files = {"a": "1", "units/u/x": "2", "units/u/checkpoints/3": "3"}
+    write(on("one"), **files)
+    push(on("one"))
+    shutil.rmtree(on("one").path / "units")
+    told = []
+    with on("one", say=told.append).kept() as copy:
+        copy.begin()
+    assert seen() == seen("one") == files
+    (line,) = told
+    assert "units/u/checkpoints/3, units/u/x lost or damaged: fetched again" in line
+
+
+def test_what_was_damaged_here_does_not_damage_the_copy(on, seen):
+    path = on("one").path
+    seals.begin(path)
+    write_atomic(path / "a", b"right")
+    save_checkpoint(path / "step-000000001.safetensors", {"w": np.zeros(3, np.float32)}, {"step": 1})
+    push(on("one"))
+    whole = (path / "step-000000001.safetensors").read_bytes()
+    (path / "a").write_bytes(b"wrong")
+    (path / "step-000000001.safetensors").write_bytes(whole[:-1] + b"!")
+    with on("one", say=lambda line: None).kept() as copy:
+        copy.begin()
+    assert ((path / "a").read_bytes(), (path / "step-000000001.safetensors").read_bytes()) == (
+        b"right",
+        whole,
+    )
+    # What a command wrote is no damage.
+    write_atomic(path / "a", b"newer")
+    push(on("one"))
+    on("two").fetch()
+    assert (on("two").path / "a").read_bytes() == b"newer"
+
+
+def test_a_folder_behind_a_link_is_copied_too(on, write, seen, tmp_path):
+    write(on("one"), a="1", **{"units/u/x": "2"})
+    push(on("one"))
+    units = on("one").path / "units"
+    units.rename(tmp_path / "elsewhere")
+    units.symlink_to(tmp_path / "elsewhere")
+    (units / "u" / "round").symlink_to(units)
+    push(on("one"))
+    assert seen() == {"a": "1", "units/u/x": "2"}
 
 
 def test_a_run_goes_on_on_another_machine_and_back(on, write, seen):

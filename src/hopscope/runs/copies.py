@@ -6,6 +6,7 @@ and copied at moments when its files are at rest, each time as a new generation 
 
 import contextlib
 import hashlib
+import os
 import re
 import shutil
 import threading
@@ -17,7 +18,8 @@ from typing import Any
 
 from hopscope.config import Config
 from hopscope.errors import TimeBudgetReached, UserError
-from hopscope.runs.files import listed, read_json, user_caches, write_atomic, write_json
+from hopscope.runs.checkpoints import load_checkpoint
+from hopscope.runs.files import listed, make_folder, read_json, user_caches, write_atomic, write_json
 from hopscope.runs.generations import (
     Entry,
     Files,
@@ -31,6 +33,7 @@ from hopscope.runs.generations import (
     settle,
 )
 from hopscope.runs.locks import folder_lock
+from hopscope.runs.seals import is_as_noted
 from hopscope.runs.storage import Storage, shown
 
 _DRAWN = (".html", ".svg", ".png")
@@ -204,7 +207,9 @@ class RunCopy:
                 self._note(id="", making="", files={})
             elif newest.id in (self._known.id, self._known.making) or here == newest.files:
                 self._note(id=newest.id, making="", files=newest.files)
-                if not here:
+                if here:
+                    self._restore(newest, here)
+                else:
                     self._fetch(newest)
             elif not here or (self._known.id and _undrawn(here) == _undrawn(self._known.files)):
                 self._fetch(newest)
@@ -259,10 +264,33 @@ class RunCopy:
         self._note(id=newest.id, making="", files=newest.files, sums={})
         shutil.rmtree(replaced, ignore_errors=True)
 
+    def _restore(self, newest: Newest, here: Files) -> None:
+        """Fetch what was lost or damaged here since the newest generation: no push shall take it from the copy too."""
+        lost = {
+            name: entry
+            for name, entry in newest.files.items()
+            if not name.endswith(_DRAWN)
+            and (name not in here or (here[name] != entry and _is_damaged(self.path / name)))
+        }
+        if newest.generation is None or not lost:
+            return
+        fresh, again = self._home / "fetched", []
+        part = newest.generation.model_copy(update={"files": lost})
+        lacking = download(self._storage, part, fresh, {})
+        for name in lost.keys() - set(lacking):
+            make_folder((self.path / name).parent)
+            write_atomic(self.path / name, (fresh / name).read_bytes())
+            again.append(name)
+        shutil.rmtree(fresh, ignore_errors=True)
+        if again:
+            self._warn(
+                f"{self.path}: expected whole files, found {listed(sorted(again))} lost or damaged: fetched again"
+            )
+
     def _files(self, below: str = "") -> Files:
         """What is in the run's folder, or in a folder of it; sums of files that have not changed since are known."""
         sums, now, found = dict(self._known.sums), time.time_ns(), {}
-        for path in sorted((self.path / below).rglob("*")):
+        for path in sorted(_below(self.path / below)):
             if path.name == ".lock" or (path.name.startswith(".") and path.name.endswith(".tmp")):
                 continue
             name = path.relative_to(self.path).as_posix()
@@ -288,6 +316,29 @@ class RunCopy:
             warnings.warn(words, CopyWarning, stacklevel=4)
         else:
             self._say(f"hopscope: warning: {words}")
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Everything below a folder, also where a folder in it is a link to another place; each place once."""
+    seen = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        yield from (Path(place) / name for name in names)
+
+
+def _is_damaged(path: Path) -> bool:
+    """Whether a file is not what a command wrote, as far as it can be told."""
+    if path.suffix == ".safetensors":
+        try:
+            load_checkpoint(path)
+        except UserError:
+            return True
+        return False
+    return not is_as_noted(path, path.read_bytes())
 
 
 def _undrawn(files: Files) -> Files:
