@@ -152,10 +152,10 @@ class Job:
 class Scripted:
     """A place whose workers do one thing after another; `before` is called when one starts."""
 
-    here, poll_seconds = False, 0.0
+    poll_seconds = 0.0
 
-    def __init__(self, *ends, retries=0, before=lambda unit: None):
-        self.ends, self.retries, self.before = list(ends), retries, before
+    def __init__(self, *ends, retries=0, before=lambda unit: None, here=False):
+        self.ends, self.retries, self.before, self.here = list(ends), retries, before, here
         self.started = []
 
     def start(self, unit, left):
@@ -219,6 +219,57 @@ def test_what_a_worker_says_is_not_tried_again(work, copy, end):
 
 def test_a_worker_that_fails_unheard(work):
     assert work(Scripted(End(1, "unheard"), retries=3)) == ([], "unheard")
+
+
+# A status of 0 is no proof: whatever calls exit in a worker ends it so.
+
+FINISHED = {"kind": "finished"}
+
+
+def test_a_worker_here_must_say_that_its_unit_is_finished(work, copy):
+    """The unit was done before, and is worked on because something of it was lost."""
+    (unit,) = RunFolder(copy).units
+    said = [{"kind": "progress", "step": 7}, FINISHED]
+    heard, error = work(Scripted(Job(unit, End(0), said), here=True))
+    assert error is None and [message["kind"] for message in heard] == ["progress", "done"]
+    heard, error = work(Scripted(Job(unit, End(0), said[:1]), here=True))
+    assert [message["kind"] for message in heard] == ["progress"]
+    assert error.startswith(
+        f"unit {unit.hash}: expected its worker to finish, found it ended with status 0 after"
+    )
+    assert "after step 7; look for a call of exit" in error
+
+
+@pytest.mark.parametrize(
+    ("said", "at"),
+    [([], "before its first step"), ([{"kind": "phase", "name": "analysing"}], "while analysing")],
+)
+def test_it_is_told_how_far_a_worker_came_that_ended_too_early(work, copy, said, at):
+    (unit,) = RunFolder(copy).units
+    _, error = work(Scripted(Job(unit, End(0), said), here=True))
+    assert f"ended with status 0 {at};" in error
+
+
+def test_a_worker_elsewhere_must_leave_a_unit_that_is_done(work, copy, monkeypatch):
+    monkeypatch.setattr(pool, "STORAGE_SECONDS", 0.0)
+    (unit,) = RunFolder(copy).units
+    (unit.path / "DONE").unlink()
+    heard, error = work(Scripted(Job(unit, End(0), [FINISHED])))
+    assert heard == [] and "ended with status 0" in error
+
+
+def test_storage_may_be_late_to_show_what_another_machine_wrote(work, copy, monkeypatch):
+    (unit,) = RunFolder(copy).units
+    (unit.path / "DONE").unlink()
+    monkeypatch.setattr(pool.time, "sleep", lambda seconds: unit.mark_done())
+    heard, error = work(Scripted(End(0)))
+    assert error is None and [message["kind"] for message in heard] == ["done"]
+
+
+def test_an_error_counts_whatever_the_status(work, copy):
+    (unit,) = RunFolder(copy).units
+    said = [{"kind": "error", "message": "mend this", "status": 2}]
+    assert work(Scripted(Job(unit, End(0), said))) == ([], "mend this")
 
 
 def test_jobs_that_wait_are_withdrawn_when_the_time_is_over(work, copy, monkeypatch):

@@ -116,8 +116,8 @@ def test_a_run_that_is_led_is_worked_on(far, untrained, monkeypatch):
     called = []
     monkeypatch.setattr(worker, "run_unit", lambda *arguments: called.append(arguments))
     with untrained.run.lock():
-        status, (begun,) = far()
-    assert (status, begun["unit"]) == (0, untrained.hash)
+        status, (begun, finished) = far()
+    assert (status, begun["unit"], finished) == (0, untrained.hash, {"kind": "finished"})
     ((path, unit, seconds, _, patience),) = called
     assert (path, unit, patience) == (untrained.run_path.resolve(), untrained.hash, 300.0)
     assert 0.9e6 < seconds <= 1e6
@@ -151,3 +151,17 @@ def test_a_machine_without_memory_is_told_from_a_fault(monkeypatch, capsys, erro
     (line,) = capsys.readouterr().out.splitlines()
     said = json.loads(line)
     assert said["kind"] == "error" and "device's memory" in said["message"] and "0123" in said["message"]
+
+
+def test_a_call_of_exit_does_not_end_a_worker_as_if_it_had_finished(monkeypatch, capsys):
+    monkeypatch.setattr(worker, "run_unit", lambda *_: sys.exit(0))
+    assert worker.main(["run", "0123"]) == 2
+    said = json.loads(capsys.readouterr().out)
+    assert said["kind"] == "error" and "unit 0123: expected code that runs to its end" in said["message"]
+    assert f"{__file__}, line " in said["message"] and "SystemExit: 0" in said["message"]
+
+
+def test_a_worker_says_that_it_has_finished(monkeypatch, capsys):
+    monkeypatch.setattr(worker, "run_unit", lambda *_: None)
+    assert worker.main(["run", "0123"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"kind": "finished"}

@@ -9,7 +9,7 @@ from hopscope.errors import UserError
 from hopscope.report.record import read_ledger
 from hopscope.runs import RunFolder, content_hash, seals
 from hopscope.runs.evidence import Evidence, write_evidence
-from hopscope.runs.files import is_file, read_json
+from hopscope.runs.files import is_file, listed, read_json
 from hopscope.studies.loading import naming
 from hopscope.studies.program import Program
 from hopscope.studies.record import program_of
@@ -54,9 +54,17 @@ def finish(run: RunFolder, program: Program, config: Any, say: Callable[[str], N
         say: hears, in one line each, of drawings that were altered.
 
     Raises:
-        UserError: a claim, a figure or the page asks for something that there is not; what was trained is kept.
+        UserError: a unit is not done; or a claim, a figure or the page asks for something that there is not; what was
+            trained is kept.
     """
     from hopscope.report.page import build_report, render_all
+
+    unfinished = [unit.hash for unit in run.units if not unit.is_done]
+    if unfinished:
+        raise UserError(
+            f"{run.path}: expected every unit to be done before the run is judged, found {listed(unfinished)} "
+            "unfinished; run the same command again"
+        )
 
     with naming(program):
         write_evidence(run, program.measurements(run, config))

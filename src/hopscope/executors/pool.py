@@ -23,12 +23,17 @@ DEVICES = ("auto", "cpu", "cuda")
 PATIENCE_SECONDS = 60.0
 """How long after the end of the time a job may go on waiting for a machine; then it is withdrawn."""
 
+STORAGE_SECONDS = 90.0
+"""How long shared storage may take to show here what another machine has written: network file systems remember for
+about a minute that a file was not there."""
+
 
 class End(NamedTuple):
     """How a worker ended.
 
     Attributes:
-        status: exit status; `None` where it died, so that another one may go on.
+        status: exit status; `None` where it died, so that another one may go on.  A status of 0 alone does not mean
+            that the unit is finished: whatever calls `exit` in the worker ends it so.
         error: what was expected and found, in one line, unless the worker said it itself.
     """
 
@@ -170,6 +175,8 @@ class Pool:
         self.deadline, self.listen, self.place = deadline, listen, place
         self.active: list[Job] = []
         self.errors: dict[str, str] = {}
+        self.finished: set[str] = set()
+        self.at: dict[str, str] = {}
         self.deaths: dict[str, tuple[int, int]] = {}
         self.late = False
 
@@ -203,7 +210,10 @@ class Pool:
         for message in job.messages():
             if message["kind"] == "error":
                 self.errors[job.unit.hash] = str(message["message"])
+            elif message["kind"] == "finished":
+                self.finished.add(job.unit.hash)
             else:
+                self.at[job.unit.hash] = _at(message) or self.at.get(job.unit.hash, "")
                 self.listen(job.unit, message)
         if end is not None:
             self._ended(job, end)
@@ -211,7 +221,9 @@ class Pool:
     def _ended(self, job: Job, end: End) -> None:
         self.active.remove(job)
         error = self.errors.get(job.unit.hash)
-        if end.status == 0:
+        if end.status == 0 and error is None:
+            if not self._is_finished(job.unit):
+                raise UserError(stopped(job.unit, self.at.get(job.unit.hash) or "before its first step"))
             self.listen(job.unit, {"kind": "done"})
         elif end.status == TimeBudgetReached.exit_status:
             self.late = True
@@ -220,6 +232,19 @@ class Pool:
         else:
             self.listen(job.unit, {"kind": "warning", "message": f"{end.error}: another worker goes on"})
             self.pending.insert(0, job.unit)
+
+    def _is_finished(self, unit: UnitFolder) -> bool:
+        """Whether a unit is finished whose worker ended with status 0.
+
+        Here that may be anybody's exit, and the unit may have been done before: its worker must have said so.  Another
+        machine's worker has returned from `main` with that status, and only the storage may be late to show it.
+        """
+        if self.place.here:
+            return unit.hash in self.finished
+        until = time.monotonic() + STORAGE_SECONDS
+        while not unit.is_done and time.monotonic() < until:
+            time.sleep(self.place.poll_seconds)
+        return unit.is_done
 
     def _may_go_on(self, unit: UnitFolder) -> bool:
         """Whether another worker may take up a unit whose worker died; deaths count until there is a new checkpoint."""
@@ -243,6 +268,21 @@ def died(unit: UnitFolder, found: str) -> End:
     """The end of a worker that died."""
     kept = "what is done is kept, the same command goes on"
     return End(None, f"unit {unit.hash}: expected its worker to finish, found {found}; {kept}")
+
+
+def stopped(unit: UnitFolder, at: str) -> str:
+    """The line on a worker that ended with status 0 and has not finished its unit."""
+    return (
+        f"unit {unit.hash}: expected its worker to finish, found it ended with status 0 {at}; look for a call of exit "
+        "in the study and in the packages that it uses; what is done is kept, the same command goes on"
+    )
+
+
+def _at(message: Message) -> str:
+    """Where a worker is, by what it says; empty where a message does not tell."""
+    if message["kind"] == "progress":
+        return f"after step {message['step']}"
+    return f"while {message['name']}" if message["kind"] == "phase" else ""
 
 
 def failed(unit: UnitFolder, last: str) -> str:

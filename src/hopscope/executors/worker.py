@@ -12,6 +12,7 @@ import platform
 import signal
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -42,6 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
             say({"kind": "begun", "unit": options.unit, "node": platform.node(), "process": os.getpid()})
             _check_far(options.run, options.same_as)
         run_unit(options.run, options.unit, _seconds(options), say, options.patience)
+        # The status does not tell: whoever calls exit ends this process with the same one.
+        say({"kind": "finished"})
     except HopscopeError as error:
         say({"kind": "error", "message": str(error), "status": error.exit_status})
         return error.exit_status
@@ -52,6 +55,10 @@ def main(arguments: list[str] | None = None) -> int:
             f"unit {options.unit}: expected optimiser and analyses to fit into the device's memory, found "
             f"{_first_line(error)}; use fewer members per unit, or --gpu-workers 1; what is done is kept"
         )
+        say({"kind": "error", "message": message, "status": UserError.exit_status})
+        return UserError.exit_status
+    except SystemExit as error:
+        message = f"unit {options.unit}: expected code that runs to its end, found {_exit_in_words(error)}"
         say({"kind": "error", "message": message, "status": UserError.exit_status})
         return UserError.exit_status
     except BrokenPipeError:
@@ -135,6 +142,15 @@ def _is_out_of_memory(error: Exception) -> bool:
 
     said = isinstance(error, MemoryError) or any(words in str(error) for words in _MEMORY_WORDS)
     return said or is_out_of_memory(error)
+
+
+def _exit_in_words(error: SystemExit) -> str:
+    """What called exit, and where: the study, or a package that it uses."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"{place.filename}, line {place.lineno}, ends the process (SystemExit: {error.code}); mend what calls it; what "
+        "is done is kept"
+    )
 
 
 def _first_line(error: Exception) -> str:

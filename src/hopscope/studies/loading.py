@@ -68,17 +68,22 @@ def naming(program: "Program") -> Iterator[None]:
         if type(error) is not UserError or file in str(error) or str(error).startswith("cannot write"):
             raise
         raise UserError(f"{place}: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = _line_of(error, file)
         if line is None or isinstance(error, HopscopeError):
             raise
-        words = in_words(error)
+        words = _in_words(error)
         raise UserError(
             f"{place}: expected code that runs, found {words} (line {line}); mend the file"
         ) from error
 
 
-def _line_of(error: Exception, file: str) -> int | None:
+def _in_words(error: BaseException) -> str:
+    """Type and message of an error in one line; of a call of exit, also what it does."""
+    return in_words(error) + (", which ends the process" if isinstance(error, SystemExit) else "")
+
+
+def _line_of(error: BaseException, file: str) -> int | None:
     """The last line of a file that an error went through, if it did."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return frames[-1].lineno if frames else None
@@ -172,7 +177,7 @@ def load_module(place: str, what: str = "study") -> ModuleType:
 def _imported(name: str, what: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"{what}: expected {name} to be importable, found {_cause(error)}") from None
 
 
@@ -206,7 +211,7 @@ def _file_module(path: Path) -> ModuleType:
         del sys.modules[name]
         message = str(error)
         raise UserError(message if str(path) in message else f"{path}: {message}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise UserError(
             f"{path}: expected a file that can be loaded, found {_cause(error, str(path))}; mend the file"
@@ -246,10 +251,10 @@ def _check_helpers(path: Path, content: bytes) -> None:
             )
 
 
-def _cause(error: Exception, file: str = "") -> str:
+def _cause(error: BaseException, file: str = "") -> str:
     """An error in one line, with the line of the file where it came up."""
     line = error.lineno if isinstance(error, SyntaxError) else _line_of(error, file)
-    return in_words(error) + (f" (line {line})" if line else "")
+    return _in_words(error) + (f" (line {line})" if line else "")
 
 
 def _chosen(module: ModuleType, place: str, name: str | None) -> tuple[str, Study]:
