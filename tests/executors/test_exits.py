@@ -86,6 +86,24 @@ def test_a_study_that_ends_its_worker_ends_the_run(trained, tmp_path, code, word
     assert any(unit.checkpoints() for unit in run.units)
 
 
+@pytest.mark.parametrize("printed", ["print('.', end='')", "os.write(1, b'.')", "os.system('printf .')"])
+def test_what_a_study_prints_does_not_hide_its_error(trained, printed):
+    ended = trained(after=f"{printed}; raise ValueError('too cold')")
+    assert (ended.status, ended.stdout) == (2, "")
+    assert "measure size: expected numbers, found ValueError: too cold" in ended.complaint
+
+
+def test_a_log_in_json_does_not_pass_for_messages(trained, tmp_path):
+    lines = [
+        '{"kind": "progress", "epoch": 3}',
+        '{"kind": "error", "message": "none"}',
+        '{"kind": "finished"}',
+    ]
+    ended = trained(after="; ".join(f"print({line!r})" for line in lines))
+    assert ended.status == 0, ended.stderr
+    assert "epoch" not in ended.stdout and of(tmp_path).is_done
+
+
 def test_a_file_that_ends_the_process_when_it_is_loaded(trained, tmp_path, monkeypatch):
     monkeypatch.setitem(globals(), "STUDY", f"import sys\nsys.exit(0)\n{STUDY}")
     ended = trained()

@@ -154,7 +154,7 @@ def worker_command(unit: UnitFolder) -> list[str]:
 
 
 def message_of(line: str | bytes) -> Message | None:
-    """A worker's message; `None` for a line that a kill cut short, or that a library or a task printed."""
+    """A worker's message; `None` for a line that a kill cut short, or that is none."""
     with suppress(ValueError):
         message = parse_json(line)
         if isinstance(message, dict) and "kind" in message:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 from hopscope.errors import HopscopeError, UserError
 
@@ -34,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     say = _print if options.messages is None else partial(_write, options.messages)
     if options.parent is not None:
+        say = partial(_print, to=_messages_alone())
         _follow(options.parent)
         # The parent decides what Ctrl-C means and ends its workers.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -165,8 +166,20 @@ def _follow(parent: int) -> None:
             os._exit(1)
 
 
-def _print(message: Mapping[str, Any]) -> None:
-    print(json.dumps(message), flush=True)
+def _messages_alone() -> TextIO:
+    """Standard output for messages alone: from now on, what a study or a package prints goes to standard error.
+
+    Words without an end of line would hide the message after them, and a log in JSON would pass for messages.
+    """
+    sys.stdout.flush()
+    messages = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # for programs that a study calls, and for libraries in C
+    sys.stdout = sys.stderr
+    return messages
+
+
+def _print(message: Mapping[str, Any], to: TextIO | None = None) -> None:
+    print(json.dumps(message), file=to, flush=True)
 
 
 def _write(path: Path, message: Mapping[str, Any]) -> None:
