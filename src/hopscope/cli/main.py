@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from hopscope.cli.streams import open_closed, saying, settle_output
+
 COMMANDS = {
     "studies": "what there is: presets, expected cost",
     "new": "begin a study of your own: a file, its page and its test",
@@ -31,39 +33,30 @@ _NO_MEMORY = "the memory of this machine ran out; what is done is kept, the same
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit status."""
+    open_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(
                 errors="replace"
             )  # a terminal that lacks a sign shows another, and is no fault
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if not given or given[0] in ("-h", "--help"):
-        print(_usage())
-        return 0 if given else 2
-    if given[0] == "--version":
-        from hopscope import __version__
-
-        print(f"hopscope {__version__}")
-        return 0
-    if given[0] not in COMMANDS:
-        return _fail(
-            f"command: expected one of {', '.join(COMMANDS)}, found {given[0]!r}; see hopscope --help", 2
-        )
-    return _run(given[0], given[1:])
+    with saying():
+        status = _run(list(sys.argv[1:] if arguments is None else arguments))
+        settle_output()
+    return status
 
 
-def _run(command: str, arguments: list[str]) -> int:
+def _run(given: list[str]) -> int:
     from hopscope.errors import HopscopeError
 
     try:
-        status: int = importlib.import_module(f"hopscope.cli.{command}").main(arguments)
+        status = _called(given)
+        sys.stdout.flush()  # a result that cannot be written is a fault, which Python would tell in its own way
     except HopscopeError as error:
         return _fail(str(error), error.exit_status)
     except KeyboardInterrupt:
         return _fail("interrupted; what is done is kept, the same command goes on", INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output has gone (such as `| head`): nothing is wrong, and there is nobody to tell.
-        sys.stderr.close()
         return 0
     except OSError as error:
         return _fail(
@@ -79,6 +72,29 @@ def _run(command: str, arguments: list[str]) -> int:
             raise
         what = f"{type(error).__name__}: {error}"
         return _fail(f"{what}; a fault of Hopscope: please report it, with HOPSCOPE_TRACEBACK=1 set", 2)
+    return status
+
+
+def _called(given: list[str]) -> int:
+    """Do what a command line asks for; returns the exit status."""
+    if not given or given[0] in ("-h", "--help"):
+        print(_usage())
+        return 0 if given else 2
+    if given[0] == "--version":
+        from hopscope import __version__
+
+        print(f"hopscope {__version__}")
+        return 0
+    if given[0] not in COMMANDS:
+        return _fail(
+            f"command: expected one of {', '.join(COMMANDS)}, found {given[0]!r}; see hopscope --help", 2
+        )
+    try:
+        status: int = importlib.import_module(f"hopscope.cli.{given[0]}").main(given[1:])
+    except SystemExit as stop:
+        if stop.code not in (0, None):
+            raise
+        return 0  # of the help, which is said
     return status
 
 

@@ -4,7 +4,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hopscope.runs import RunFolder
@@ -73,6 +73,5 @@ def ledger_words(run: RunFolder) -> dict[str, str]:
 
 
 def say(words: str) -> None:
-    """Write a line on standard error."""
-    with suppress(BrokenPipeError):  # nobody reads it any more, and the work goes on
-        print(words, file=sys.stderr, flush=True)
+    """Write a line on standard error, where that is possible: see `hopscope.cli.streams`."""
+    print(words, file=sys.stderr, flush=True)
