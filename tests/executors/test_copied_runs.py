@@ -92,6 +92,23 @@ def test_a_storage_that_dies_while_a_run_trains(on, there, undisturbed, faulty, 
     assert there() == undisturbed
 
 
+def test_a_command_that_is_asked_to_end_brings_the_copy_up_to_date(
+    on, there, processes_module, monkeypatch, tmp_path
+):
+    def hear(bars, unit, message):
+        if message["kind"] == "phase":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("hopscope.cli.progress.Bars.hear", hear)
+    ended = on("one")
+    assert (ended.status, ended.stdout) == (143, "")
+    assert ended.complaint == "hopscope: interrupted; what is done is kept, the same command goes on"
+    (run,) = (tmp_path / "one").glob("hopscope/copies/*/tiny/*")
+    assert any(run.glob("units/*/checkpoints/*"))
+    written = {name: digest for name, digest in processes_module.record(run).items() if ".tmp" not in name}
+    assert there() == written
+
+
 def test_nothing_to_write_to(on, tmp_path, faulty):
     def refuses(*_):
         raise PermissionError("not yours")

@@ -163,14 +163,15 @@ def test_no_worker_survives_the_command(processes, processes_module, tmp_path):
     assert not any(tmp_path.rglob("*-000001024.*"))
 
 
-def test_interrupted(processes, command, finished, expected, tmp_path):
-    """As Ctrl-C does: the whole foreground group hears it."""
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(processes, command, finished, expected, tmp_path, asked):
+    """As Ctrl-C and `timeout` do: the whole group hears it, workers too."""
     process = processes.start(*command)
     wait_for(lambda: any(tmp_path.rglob("step-000000001.safetensors")))
     workers = children(process.pid)
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, asked)
     ended = processes.end(process)
-    assert ended.status == 130
+    assert ended.status == 128 + asked
     assert ended.stdout == ""
     assert "interrupted" in ended.complaint
     assert "the same command goes on" in ended.complaint

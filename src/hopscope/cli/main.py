@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from hopscope.cli.ending import Asked, obeying
 from hopscope.cli.streams import open_closed, saying, settle_output
 
 COMMANDS = {
@@ -26,8 +27,6 @@ COMMANDS = {
     "bench": "training speed beside other ways to do it",
 }
 
-INTERRUPTED = 130
-
 _NO_MEMORY = "the memory of this machine ran out; what is done is kept, the same command goes on"
 
 
@@ -39,13 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(
                 errors="replace"
             )  # a terminal that lacks a sign shows another, and is no fault
-    with saying():
-        status = _run(list(sys.argv[1:] if arguments is None else arguments))
+    with saying(), obeying() as asked:
+        status = _run(list(sys.argv[1:] if arguments is None else arguments), asked)
         settle_output()
     return status
 
 
-def _run(given: list[str]) -> int:
+def _run(given: list[str], asked: Asked) -> int:
     from hopscope.errors import HopscopeError
 
     try:
@@ -54,7 +53,7 @@ def _run(given: list[str]) -> int:
     except HopscopeError as error:
         return _fail(str(error), error.exit_status)
     except KeyboardInterrupt:
-        return _fail("interrupted; what is done is kept, the same command goes on", INTERRUPTED)
+        return _fail("interrupted; what is done is kept, the same command goes on", asked.exit_status)
     except BrokenPipeError:
         # The reader of our output has gone (such as `| head`): nothing is wrong, and there is nobody to tell.
         return 0
@@ -115,7 +114,7 @@ def _usage() -> str:
             *lines,
             "",
             "hopscope COMMAND --help says more.  Exit status: 0 done, 2 something to mend, 75 time budget reached,",
-            "130 interrupted; after 75 and 130 the same command goes on.",
+            "130 interrupted (143 by SIGTERM, 129 by SIGHUP); after all but 0 and 2 the same command goes on.",
         ]
     )
 
