@@ -139,3 +139,31 @@ def test_what_was_noted_and_is_gone_is_missing(folder):
         write_atomic(folder / name, name)
     (folder / "a.json").unlink()
     assert missing(folder) == [folder / "a.json"]
+
+
+@pytest.mark.parametrize("name", ["../../thesis.txt", "/{outside}", "a/../../../thesis.txt", "{outside}"])
+def test_a_seal_that_names_a_file_outside_names_nothing(tmp_path, name):
+    folder, outside = tmp_path / "study" / "run", tmp_path / "thesis.txt"
+    begin(folder)
+    outside.write_text("mine")
+    name = name.format(outside=outside)
+    (folder / SEALS).write_text(json.dumps({"file": name, "sha256": "2" * 64}) + "\n")
+    assert altered(folder) == missing(folder) == []
+
+
+def test_a_file_that_a_link_leads_out_to_is_not_taken_for_one_of_the_folder(folder, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "thesis.txt").write_text("mine")
+    (folder / "figures").symlink_to(tmp_path / "elsewhere")
+    (folder / SEALS).write_text(json.dumps({"file": "figures/thesis.txt", "sha256": "2" * 64}) + "\n")
+    assert altered(folder) == []
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a/" * 3000 + "b", "\ud800", "a\0b", "DONE/b", ""])
+def test_a_name_that_no_file_can_have_is_passed_over(folder, name):
+    write_atomic(folder / "DONE", b"")
+    with (folder / SEALS).open("a") as file:
+        file.write(json.dumps({"file": name, "sha256": "2" * 64}) + "\n")
+    assert altered(folder) == []
+    assert missing(folder) in ([], [folder / "DONE" / "b"])
+    assert read_bytes(folder / "DONE", "") == b""

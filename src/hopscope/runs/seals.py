@@ -80,15 +80,30 @@ def altered(folder: Path, among: Callable[[str], bool] = lambda name: True) -> l
         path = folder / name
         if _home(path) is None:
             continue
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            if not is_as_noted(path, path.read_bytes()):
+        with contextlib.suppress(OSError):  # gone, or a name that no file can have
+            if not is_as_noted(path, path.read_bytes()) and _lies_in(folder, path):
                 found.append(path)
     return found
 
 
 def missing(folder: Path) -> list[Path]:
     """Files of a sealed folder that were noted and are gone, by anybody's hand, or were never finished."""
-    return [path for path in (folder / name for name in _noted(folder)) if not path.exists()]
+    return [path for path in (folder / name for name in _noted(folder)) if _is_gone(path)]
+
+
+def _is_gone(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # a name that no file can have, or a folder that may not be looked into
+        return False
+    return False
+
+
+def _lies_in(folder: Path, path: Path) -> bool:
+    """Whether a file is in a folder, and does not only seem so by a link: who takes it away shall take no other."""
+    return path.parent.resolve().is_relative_to(folder.resolve())
 
 
 def _home(path: Path) -> Path | None:
@@ -119,9 +134,18 @@ def _parsed(path: Path, changed: int, size: int) -> dict[str, tuple[str, ...]]:
     for entry in _entries(path.read_bytes().splitlines()):
         with contextlib.suppress(KeyError, TypeError):
             name, digest = entry["file"], entry["sha256"]
-            if isinstance(name, str) and isinstance(digest, str):
+            if isinstance(name, str) and isinstance(digest, str) and _leads_in(name):
                 noted[name] = (*noted.get(name, ()), digest)
     return noted
+
+
+def _leads_in(name: str) -> bool:
+    """Whether a name is that of a file in the folder: a seal that was edited may name anything."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
 
 
 def _entries(lines: list[bytes]) -> list[Any]:
