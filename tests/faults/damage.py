@@ -41,7 +41,7 @@ _HOW: dict[str, Callable[[bytes, random.Random], bytes]] = {
 
 def kind(name: str) -> str:
     """The kind of a file of a run, from its path in the run."""
-    name = re.sub(r"^units/\w+/", "units/*/", name)
+    name = re.sub(r"^units/\w+/", "units/*/", re.sub(r"\.\d+-\d+\.tmp$", ".tmp", name))
     name = re.sub(r"\d{9,}", "*", re.sub(r"-[0-9a-f]{12}", "", name))
     return re.sub(r"^figures/\w+", "figures/*", name)
 

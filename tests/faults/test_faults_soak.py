@@ -105,6 +105,16 @@ def test_what_was_not_flushed_may_be_lost(power):
 # What is damaged.
 
 
+def test_temporary_files_of_one_file_are_of_one_kind(monkeypatch):
+    monkeypatch.syspath_prepend(str(HERE))
+    import damage
+
+    name = "units/0123456789ab/metrics/.part-000000001-000000002.parquet"
+    assert {damage.kind(f"{name}.{numbers}tmp") for numbers in ("", "7-11.", "130000-130001.")} == {
+        "units/*/metrics/.part-*-*.parquet.tmp"
+    }
+
+
 def test_every_kind_of_file_is_damaged(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(HERE))
     import damage

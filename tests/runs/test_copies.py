@@ -319,7 +319,14 @@ def test_folders_of_urls(on, write, monkeypatch, tmp_path):
     copy = on("one", url="memory://somewhere/else")
     write(copy, a="1")
     push(copy)
-    assert (copy.root / "url.txt").read_text() == "memory://somewhere/else\n"
+    told = copy.root / "url.txt"
+    assert told.read_text() == "memory://somewhere/else\n"
+    before = told.stat()
+    push(copy)  # another command may be about to write the file: it is left alone where it says the same
+    assert (told.stat().st_ino, told.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    told.write_text("")
+    push(copy)
+    assert told.read_text() == "memory://somewhere/else\n"
 
 
 def test_a_password_is_not_written_down(on, write):

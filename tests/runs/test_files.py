@@ -1,5 +1,6 @@
 import contextlib
 import errno
+import fcntl
 import json
 import math
 import os
@@ -7,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -102,8 +105,54 @@ def test_write_replaces_and_leaves_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_temporary_name_is_hidden_fixed_and_beside(tmp_path):
-    assert temporary_name(tmp_path / "a.json") == tmp_path / ".a.json.tmp"
+def test_the_temporary_name_is_hidden_beside_and_of_one_thread(tmp_path):
+    path = tmp_path / "a.json"
+    assert fnmatch(temporary_name(path).name, ".a.json.*.tmp")
+    assert temporary_name(path) == temporary_name(path)
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(temporary_name, path).result() != temporary_name(path)
+
+
+WRITES = """
+import sys
+from pathlib import Path
+from hopscope.runs.files import write_atomic
+for _ in range(60):
+    write_atomic(Path(sys.argv[1]), sys.argv[2] * 200_003)
+"""
+
+
+def test_processes_that_write_one_file_do_not_disturb_each_other(tmp_path, start_python):
+    path = tmp_path / "report.html"
+    writers = [start_python(WRITES, path, letter) for letter in "ab"]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    assert path.read_text() in ("a" * 200_003, "b" * 200_003)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_somebody_writes_is_no_leftover(tmp_path):
+    theirs = tmp_path / ".a.1-1.tmp"
+    ours = [tmp_path / name for name in (".b.2-3.tmp", ".a.b.2-3.tmp", "a.2-3.tmp", ".a.x.tmp")]
+    old = [tmp_path / ".a.2-3.tmp", tmp_path / ".a.tmp"]
+    for path in (*old, *ours):
+        path.write_text("torn")
+    with theirs.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        write_atomic(tmp_path / "a", "2")
+    assert set(tmp_path.iterdir()) == {tmp_path / "a", theirs, *ours}
+
+
+def test_a_file_that_was_taken_for_a_leftover_is_opened_again(tmp_path, monkeypatch):
+    flock = fcntl.flock
+
+    def taken(file, how):
+        monkeypatch.undo()
+        temporary_name(tmp_path / "a").unlink()
+        flock(file, how)
+
+    monkeypatch.setattr("hopscope.runs.files.fcntl.flock", taken)
+    write_atomic(tmp_path / "a", "2")
+    assert (tmp_path / "a").read_text() == "2"
 
 
 KILLED = """
@@ -130,10 +179,10 @@ write_atomic(path, "new" * 70_001)
 )
 def test_a_process_killed_while_writing_leaves_a_whole_file(tmp_path, start_python, call, count, survives):
     path = tmp_path / "a"
-    write_atomic(path, "old")
+    path.write_text("old")
     assert start_python(KILLED, path, call, count).wait(60) == -signal.SIGKILL
     assert path.read_text() == survives
-    assert temporary_name(path).exists() == (survives == "old")
+    assert len(list(tmp_path.glob(".a.*.tmp"))) == (survives == "old")
     write_atomic(path, "newest")
     assert path.read_text() == "newest"
     assert list(tmp_path.iterdir()) == [path]
@@ -257,11 +306,12 @@ def flushed(monkeypatch):
 
 
 def test_folders_that_are_made_survive_a_power_cut(tmp_path, flushed):
-    write_atomic(tmp_path / "a" / "b" / "c.json", "2")
-    assert flushed == [tmp_path, tmp_path / "a", tmp_path / "a" / "b" / ".c.json.tmp", tmp_path / "a" / "b"]
+    path = tmp_path / "a" / "b" / "c.json"
+    write_atomic(path, "2")
+    assert flushed == [tmp_path, tmp_path / "a", temporary_name(path), path.parent]
     flushed.clear()
-    write_atomic(tmp_path / "a" / "b" / "c.json", "3")
-    assert flushed == [tmp_path / "a" / "b" / ".c.json.tmp", tmp_path / "a" / "b"]
+    write_atomic(path, "3")
+    assert flushed == [temporary_name(path), path.parent]
 
 
 def test_what_is_removed_does_not_come_back_after_a_power_cut(tmp_path, flushed):

@@ -199,7 +199,7 @@ class RunCopy:
     def _compared(self) -> Iterator[None]:
         """Hold the lock of the copy, and begin with the side that is newer."""
         with folder_lock(self._home, "copy of a run", 3.0):
-            write_atomic(self.root / "url.txt", f"{self._root_url}\n")
+            self._note_url()
             with contextlib.suppress(UserError, ValueError):
                 self._known = _Known.model_validate(read_json(self._home / "known.json"))
             newest, here = newest_at(self._storage), self._files()
@@ -216,6 +216,14 @@ class RunCopy:
             else:
                 raise self._refusal(newest)
             yield
+
+    def _note_url(self) -> None:
+        """Say, for readers, which URL the root here belongs to: once, for all of its runs."""
+        path, text = self.root / "url.txt", f"{self._root_url}\n"
+        with contextlib.suppress(OSError):
+            if path.read_bytes() == text.encode():
+                return
+        write_atomic(path, text)
 
     def _refusal(self, newest: Newest) -> UserError:
         there = newest.generation

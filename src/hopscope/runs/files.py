@@ -7,11 +7,15 @@ same folder, are flushed to the disk, and only then renamed.
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
+import re
+import threading
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from hopscope.errors import UserError
 from hopscope.runs import seals
@@ -56,9 +60,45 @@ def user_caches() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hopscope"
 
 
+_TEMPORARY = re.compile(r"\.(.+?)(?:\.\d+-\d+)?\.tmp")
+"""Temporary names of a file; those from before had no numbers."""
+
+
 def temporary_name(path: Path) -> Path:
-    """Temporary path of a file before it is renamed; always the same, so that leftovers are overwritten."""
-    return path.with_name(f".{path.name}.tmp")
+    """Temporary path of a file before it is renamed: this thread's own, so that no other writes into it."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}.tmp")
+
+
+def _opened(temporary: Path) -> BinaryIO:
+    """A temporary file, opened for writing and held, so that nobody takes it for what a killed process left."""
+    while True:
+        file = temporary.open("wb")
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if temporary.exists():
+            return file
+        file.close()  # it was taken for a leftover before it was held
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what killed processes left of a file."""
+    for leftover in _leftovers(path.parent).pop(path.name, ()):
+        with contextlib.suppress(OSError), leftover.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while somebody writes it
+            leftover.unlink()
+
+
+@lru_cache(maxsize=256)
+def _leftovers(folder: Path) -> dict[str, list[Path]]:
+    """Name of each file → temporary files of it that were there when this process first wrote into the folder.
+
+    They are looked for once, because a folder may have thousands of files.
+    """
+    found: dict[str, list[Path]] = {}
+    for path in folder.glob(".*.tmp"):
+        if match := _TEMPORARY.fullmatch(path.name):
+            found.setdefault(match[1], []).append(path)
+    return found
 
 
 def make_folder(path: Path) -> None:
@@ -112,11 +152,12 @@ def write_atomic(path: Path, data: bytes | str) -> None:
     try:
         _make_folder(path.parent)
         seals.note(path, content)
-        with temporary.open("wb") as file:
+        _remove_leftovers(path)
+        with _opened(temporary) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)  # noqa: PTH105 - called by this name so that tests can kill the process here
+            os.replace(temporary, path)  # noqa: PTH105 - called by this name so that tests can kill the process here
         _sync_folder(path.parent)
     except OSError as error:
         raise write_error(path, error) from error
