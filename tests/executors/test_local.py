@@ -123,6 +123,17 @@ def test_listener_hears_every_unit(heard):
             assert message["samples_per_second"] > 0
 
 
+def test_what_is_the_same_for_all_units_is_asked_once(tmp_path, monkeypatch):
+    asked = []
+    for name in ("versions", "source_hash"):
+        ask = getattr(local, name)
+        monkeypatch.setattr(local, name, lambda name=name, ask=ask: asked.append(name) or ask())
+    config = PRESETS["smoke"].model_copy(update={"values": 3})
+    run = local.prepare(find_study("permutation"), config, out=tmp_path)
+    assert len(run.units) > 1
+    assert asked == ["versions", "source_hash"]
+
+
 def test_records_say_how(heard):
     run, config, _ = heard
     assert run.is_done

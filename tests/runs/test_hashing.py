@@ -65,3 +65,9 @@ def test_source_hash_does_not_see_the_order_of_the_file_system(tmp_path, monkeyp
 
 def test_source_hash_is_of_this_package_by_default():
     assert source_hash() == source_hash(Path(hashing.__file__).parent.parent)
+
+
+def test_the_source_of_this_package_is_read_once_a_process(monkeypatch):
+    found = source_hash()
+    monkeypatch.setattr(Path, "rglob", None)
+    assert source_hash() == found

@@ -167,3 +167,54 @@ def test_a_name_that_no_file_can_have_is_passed_over(folder, name):
     assert altered(folder) == []
     assert missing(folder) in ([], [folder / "DONE" / "b"])
     assert read_bytes(folder / "DONE", "") == b""
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """Lengths of what was parsed."""
+    lengths, parse = [], seals.parse_json
+    monkeypatch.setattr(seals, "parse_json", lambda text: lengths.append(len(text)) or parse(text))
+    return lengths
+
+
+def test_what_was_read_of_a_seal_is_not_read_again(folder, parsed):
+    for number in range(97):
+        write_atomic(folder / f"{number}.json", b"2")
+        assert read_bytes(folder / f"{number}.json", "") == b"2"
+    assert len(seals._read) <= seals._MOST and [path for path in seals._read if path.parent == folder]
+    assert sum(parsed) < 2 * (folder / SEALS).stat().st_size
+    # A line without an end is not read at every look either.
+    with (folder / SEALS).open("ab") as file:
+        file.write(b'{"file": "torn.json", "sha')
+    parsed.clear()
+    for number in range(97):
+        assert read_bytes(folder / f"{number}.json", "") == b"2"
+    assert sum(parsed) < 200
+
+
+@pytest.mark.parametrize("anew", [True, False], ids=["another file", "the same file"])
+def test_a_seal_that_was_edited_is_read_anew(folder, anew):
+    for name in ("a.json", "b.json"):
+        write_atomic(folder / name, b"2")
+    seal = folder / SEALS
+    first, second = seal.read_text().splitlines(keepends=True)
+    edited = (first.replace("a.json", "longer.json"), first.replace("a.json", "c.json"), second)
+    if anew:
+        seal.unlink()
+    seal.write_text("".join(edited))
+    assert missing(folder) == [folder / "longer.json", folder / "c.json"]
+    with pytest.raises(FileAltered):
+        read_bytes(folder / "a.json", "")
+    seal.write_text(second)
+    assert missing(folder) == []
+    with pytest.raises(FileAltered):
+        read_bytes(folder / "a.json", "")
+
+
+def test_a_line_that_is_seen_half_written_counts_once_it_is_whole(folder):
+    write_atomic(folder / "a.json", b"2")
+    line = (folder / SEALS).read_bytes().replace(b"a.json", b"b.json")
+    for part in (line[:20], line[20:-1], line[-1:]):
+        with (folder / SEALS).open("ab") as file:
+            file.write(part)
+        assert missing(folder) == ([] if part == line[:20] else [folder / "b.json"])

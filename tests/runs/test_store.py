@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from hopscope.errors import UserError
 from hopscope.runs.hashing import config_hash
+from hopscope.runs.members import read_members
 from hopscope.runs.metrics import METRICS_SCHEMA, write_part
 from hopscope.runs.store import RunFolder
 
@@ -64,6 +65,22 @@ def test_units_are_in_member_order(run):
     assert run.unit("aaa").run_path == run.path
     with pytest.raises(UserError, match="expected one of the units bbb, aaa, found ccc"):
         run.unit("ccc")
+
+
+def test_members_are_read_once_for_all_units_and_again_where_they_changed(run, monkeypatch, unseal):
+    monkeypatch.setattr("hopscope.runs.store.read_members", lambda *of: looks.append(of) or read_members(*of))
+    looks = []
+    for _ in range(7):
+        assert run.unit("aaa") in run.units
+    assert len(looks) <= 1
+    unseal(run.path)
+    path = run.path / "members.json"
+    path.write_text(path.read_text().replace("aaa", "longer"))
+    with pytest.raises(UserError, match="expected one of the units bbb, longer, found aaa"):
+        run.unit("aaa")
+    path.unlink()
+    with pytest.raises(UserError, match=r"members\.json: expected a file, found none"):
+        run.unit("longer")
 
 
 def test_creation_goes_on_where_it_was_killed(run, make_run):

@@ -175,7 +175,7 @@ def prepare_unit(
     run = _folder(study, config, out, None)
     note_origin(run, study)
     unit = run.unit(content_hash(job.model_dump(mode="json")))
-    _record_unit(unit, job, layout)
+    _record_unit(unit, job, layout, _made_by())
     return unit
 
 
@@ -220,12 +220,11 @@ def complete(
 
     check_source(run, study)
     by_unit = _jobs_by_unit(study, config)
+    units = {unit: run.unit(unit) for unit in by_unit}
     remove_altered(run, how.get("say"))
     for unit, job in by_unit.items():
-        tell_lost_checkpoints(run.unit(unit), job.training.checkpoint_steps(), how.get("say"))
-    pending = [
-        run.unit(unit) for unit, job in by_unit.items() if not _whole(study, config, run.unit(unit), job)
-    ]
+        tell_lost_checkpoints(units[unit], job.training.checkpoint_steps(), how.get("say"))
+    pending = [units[unit] for unit, job in by_unit.items() if not _whole(study, config, units[unit], job)]
     if run.is_done and not pending and concluded(study, config, run):
         note_origin(run, study)  # its file may have moved
         mend_drawings(run.path, say)
@@ -242,7 +241,7 @@ def complete(
             begin()
         layouts = [(layout_of if place.here else recorded_layout)(each) for each in pending]
         for found in by_unit.keys() - {unit.hash for unit in pending}:
-            listen(run.unit(found), {"kind": "found"})
+            listen(units[found], {"kind": "found"})
         # The longest first, so that no core idles at the end.
         pending.sort(key=lambda unit: -timing.operations(by_unit[unit.hash]))
         if study.reference is None:
@@ -273,22 +272,24 @@ def _begin_units(
         threads_each = _threads_each(run, by_unit, engines, device, cores or available_cores(), left)
     else:  # one thread, unless more cores than units were asked for: what a machine far away has is not known
         threads_each = _threads_begun(run) or max(1, (cores or 0) // max(1, len(by_unit)))
+    made_by = _made_by()
     for unit, job in by_unit.items():
-        _record_unit(run.unit(unit), job, unit_layout(engines[unit], device, threads_each))
+        _record_unit(run.unit(unit), job, unit_layout(engines[unit], device, threads_each), made_by)
         if engine != "auto":
             _take_engine(run.unit(unit), engine)
 
 
-def _record_unit(unit: UnitFolder, job: TrainJob, layout: Mapping[str, Any]) -> None:
+def _record_unit(
+    unit: UnitFolder, job: TrainJob, layout: Mapping[str, Any], made_by: Mapping[str, Any]
+) -> None:
     unit.create(
-        {
-            "label": job.label,
-            "plan": job.model_dump(mode="json"),
-            "layout": dict(layout),
-            "versions": versions(),
-            "source_hash": source_hash(),
-        }
+        {"label": job.label, "plan": job.model_dump(mode="json"), "layout": dict(layout), **made_by},
     )
+
+
+def _made_by() -> dict[str, Any]:
+    """What a unit's record says of the programs that train it; asked once for all units, as it takes some time."""
+    return {"versions": versions(), "source_hash": source_hash()}
 
 
 def conclude(run: RunFolder) -> None:

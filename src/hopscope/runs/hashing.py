@@ -1,6 +1,7 @@
 """Names made of content, and versions of layout: equal questions find the same run, changed ones make a new run."""
 
 import hashlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,18 @@ def source_hash(package: Path | None = None) -> str:
     """The hash of a package's `.py` files: relative names and bytes, in name order.
 
     Args:
-        package: the package's folder; Hopscope's own by default.
+        package: the package's folder; by default Hopscope's own, which is read once a process: what a process runs was
+            loaded when it began.
     """
-    root = package or Path(__file__).resolve().parent.parent
+    return _own_hash() if package is None else _hash(package)
+
+
+@cache
+def _own_hash() -> str:
+    return _hash(Path(__file__).resolve().parent.parent)
+
+
+def _hash(root: Path) -> str:
     files = {file.relative_to(root).as_posix(): file for file in root.rglob("*.py")}
     digests = [[name, hashlib.sha256(files[name].read_bytes()).hexdigest()] for name in sorted(files)]
     return content_hash(digests)

@@ -12,10 +12,11 @@ import contextlib
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from hopscope.runs.lines import append_line
 from hopscope.strict_json import parse_json
@@ -76,7 +77,7 @@ def altered(folder: Path, among: Callable[[str], bool] = lambda name: True) -> l
         among: function of a file's name in the folder that says whether to look at it; others are not read.
     """
     found = []
-    for name in filter(among, _noted(folder)):
+    for name in filter(among, list(_noted(folder))):
         path = folder / name
         if _home(path) is None:
             continue
@@ -88,7 +89,7 @@ def altered(folder: Path, among: Callable[[str], bool] = lambda name: True) -> l
 
 def missing(folder: Path) -> list[Path]:
     """Files of a sealed folder that were noted and are gone, by anybody's hand, or were never finished."""
-    return [path for path in (folder / name for name in _noted(folder)) if _is_gone(path)]
+    return [path for path in (folder / name for name in list(_noted(folder))) if _is_gone(path)]
 
 
 def _is_gone(path: Path) -> bool:
@@ -119,19 +120,73 @@ def _home(path: Path) -> Path | None:
     return None
 
 
-def _noted(folder: Path) -> dict[str, tuple[str, ...]]:
+_Noted: TypeAlias = dict[str, tuple[str, ...]]
+
+
+@dataclass
+class _Read:
+    """What was read of a seal so far: it only grows, and a unit may have thousands of lines.
+
+    Attributes:
+        state: device, inode, time of change and size of the file when it was read.
+        end: bytes of its whole lines.
+        tail: the last of these bytes, by which a file that was written anew is told from one that grew.
+        noted: name of each file → digests that were noted for it, oldest first, in whole lines.
+        all: the same, with a last line that has no end.
+    """
+
+    state: tuple[int, int, int, int] = (0, 0, 0, 0)
+    end: int = 0
+    tail: bytes = b""
+    noted: _Noted = field(default_factory=dict)
+    all: _Noted = field(default_factory=dict)
+
+
+_TAIL = 256
+_MOST = 256
+_read: dict[Path, _Read] = {}
+"""Seals that were read last, at most `_MOST`."""
+_lock = threading.Lock()
+
+
+def _noted(folder: Path) -> _Noted:
     """Name of each file of a folder → digests that were noted for it, oldest first."""
+    path = folder / SEALS
     try:
-        state = (folder / SEALS).stat()
+        found = path.stat()
     except OSError:
         return {}
-    return _parsed(folder / SEALS, state.st_mtime_ns, state.st_size)
+    state = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+    with _lock:
+        known = _read.pop(path, _Read())
+        if known.state != state:
+            known = _grown(path, known, state)
+        _read[path] = known
+        if len(_read) > _MOST:
+            del _read[next(iter(_read))]
+        return known.all
 
 
-@lru_cache(maxsize=256)
-def _parsed(path: Path, changed: int, size: int) -> dict[str, tuple[str, ...]]:
-    noted: dict[str, tuple[str, ...]] = {}
-    for entry in _entries(path.read_bytes().splitlines()):
+def _grown(path: Path, known: _Read, state: tuple[int, int, int, int]) -> _Read:
+    """A seal with the lines that were appended since; read from its beginning where it did not only grow."""
+    with path.open("rb") as file:
+        if known.state[:2] != state[:2] or known.state[3] >= state[3]:
+            known = _Read()
+        file.seek(known.end - len(known.tail))
+        if file.read(len(known.tail)) != known.tail:
+            known = _Read()
+            file.seek(0)
+        content = file.read()
+    whole = content[: content.rfind(b"\n") + 1]
+    noted = _with(known.noted, whole)
+    # A last line without an end is being written, or was cut short by a kill: it is read again when there is more.
+    both = noted if len(whole) == len(content) else _with(dict(noted), content[len(whole) :])
+    return _Read(state, known.end + len(whole), (known.tail + whole)[-_TAIL:], noted, both)
+
+
+def _with(noted: _Noted, lines: bytes) -> _Noted:
+    """The same dictionary, with what is noted in these lines."""
+    for entry in _entries(lines.splitlines()):
         with contextlib.suppress(KeyError, TypeError):
             name, digest = entry["file"], entry["sha256"]
             if isinstance(name, str) and isinstance(digest, str) and _leads_in(name):

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -146,8 +148,16 @@ class RunFolder:
             )
         return UnitFolder(self.path / "units" / hash)
 
-    def _unit_hashes(self) -> list[str]:
-        return list(dict.fromkeys(member.unit for member in self.members))
+    def _unit_hashes(self) -> Mapping[str, None]:
+        """The units' hashes, in order.
+
+        Kept while the file of the members is the same: whoever asks for each of many units would read it as often.
+        """
+        try:
+            state = self._members_path.stat()
+        except OSError:
+            return _hashes.__wrapped__(self, ())  # which says what is wrong
+        return _hashes(self, (state.st_dev, state.st_ino, state.st_mtime_ns, state.st_size))
 
     @property
     def is_done(self) -> bool:
@@ -263,3 +273,8 @@ class RunFolder:
             if canonical_json(ours) != canonical_json(theirs):
                 found_other = f"expected the {what} that this command asks for, found another"
                 raise UserError(f"{self.path}: {found_other}: {self._remedy}")
+
+
+@lru_cache(maxsize=16)
+def _hashes(run: RunFolder, state: tuple[int, ...]) -> Mapping[str, None]:
+    return MappingProxyType(dict.fromkeys(member.unit for member in run.members))
