@@ -12,6 +12,7 @@ import hopscope as hs
 from hopscope.config import Config
 from hopscope.errors import TimeBudgetReached
 from hopscope.executors.healing import RecordWarning
+from hopscope.runs import RunFolder, frozen_members, note_thinned, save_rounded
 
 
 class Echo(hs.Task):
@@ -328,3 +329,91 @@ def test_claims_of_a_study_that_trains_nothing_are_registered_once(tmp_path: Pat
         assert found.registration.state == "none"
         assert found.registration.words.startswith("registration.json was deleted after this run had been")
         (run.path / "DONE").unlink()
+
+
+# What cannot be made again.
+
+
+@hs.measure(when="checkpoints")
+def silent(context: hs.Context) -> None:
+    """Finds nothing."""
+
+
+@pytest.fixture
+def thinned(tmp_path: Path) -> hs.Run:
+    """A run as a campaign packs it: the last checkpoint rounded, the others left out."""
+    run = hs.run(study(measures=(silent, *MEASURES[1:3]), seeds=1), out=tmp_path)
+    (unit,) = RunFolder(run.path).units
+    *others, (last, path) = unit.checkpoints()
+    save_rounded(path, path)
+    for _, other in others:
+        other.unlink()
+    note_thinned(unit.path, [last], [step for step, _ in others], frozen_members(unit, last))
+    return run
+
+
+def again(run: hs.Run) -> hs.Run:
+    return hs.run(study(measures=(silent, *MEASURES[1:3]), seeds=1), out=run.path.parents[1])
+
+
+@pytest.mark.parametrize("altered", [True, False], ids=["altered", "deleted"])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("measured-weight_norm-*-step-000000001.json", "step 1 is gone"),
+        ("measured-growth-*-step-000000012.json", "step 12 has only rounded weights"),
+    ],
+)
+def test_an_analysis_whose_checkpoint_is_gone_is_missed(
+    thinned: hs.Run, processes_module: ModuleType, name: str, words: str, altered: bool
+) -> None:
+    (path,) = thinned.path.glob(f"units/*/analysis/{name}")
+    (thinned.path / "evidence.parquet").unlink()
+    if altered:
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    else:
+        path.unlink()
+    before = processes_module.record(thinned.path)
+    with pytest.raises(hs.UserError, match="restore it from a copy of the run, or move") as caught:
+        again(thinned)
+    assert str(caught.value).startswith(f"{path}: expected") and "\n" not in str(caught.value)
+    if altered or "rounded" in words:
+        assert words in str(caught.value)
+    after = processes_module.record(thinned.path)
+    assert {file: digest for file, digest in before.items() if file.startswith("units/")} == {
+        file: digest for file, digest in after.items() if file.startswith("units/")
+    }
+    assert not (thinned.path / "evidence.parquet").exists()
+
+
+def test_what_is_left_of_a_thinned_run_is_concluded_as_before(thinned: hs.Run) -> None:
+    path = thinned.path / "evidence.parquet"
+    before = path.read_bytes()
+    for name in ("evidence.parquet", "DONE"):
+        (thinned.path / name).unlink()
+    assert not again(thinned).evidence.rows("weight_norm").empty
+    assert path.read_bytes() == before
+
+
+def test_a_note_of_what_was_left_out_is_not_taken_away(thinned: hs.Run) -> None:
+    (path,) = thinned.path.glob("units/*/thinned.json")
+    path.write_bytes(path.read_bytes() + b" ")
+    (analysis,) = thinned.path.glob("units/*/analysis/measured-weight_norm-*-step-000000001.json")
+    analysis.write_bytes(b"?")
+    with pytest.raises(hs.UserError, match=r"thinned\.json: expected the content that was written"):
+        again(thinned)
+    assert path.is_file() and analysis.is_file()
+
+
+def test_a_lost_analysis_beyond_the_last_checkpoint_is_made_again(
+    tmp_path: Path, processes_module: ModuleType
+) -> None:
+    run = hs.run(study(measures=MEASURES[1:3], seeds=1), out=tmp_path)
+    whole = processes_module.record(run.path)
+    (path,) = run.path.glob("units/*/analysis/measured-growth-*-step-000000012.json")
+    path.write_bytes(b"?")
+    (checkpoint,) = run.path.glob("units/*/checkpoints/step-000000012.safetensors")
+    checkpoint.unlink()
+    with pytest.warns(RecordWarning, match="made again"):
+        hs.run(study(measures=MEASURES[1:3], seeds=1), out=tmp_path)
+    assert processes_module.record(run.path) == whole

@@ -12,7 +12,7 @@ from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.executors import timing
 from hopscope.executors.finish import concluded, finish, register_claims
-from hopscope.executors.healing import remove_altered, tell_lost_checkpoints
+from hopscope.executors.healing import check_can_be_made, remove_altered, tell_lost_checkpoints
 from hopscope.executors.places import check_root, opened_place
 from hopscope.executors.pool import (
     DEVICES,
@@ -360,11 +360,17 @@ def _take_engine(unit: UnitFolder, engine: str) -> None:
 
 
 def _whole(study: Program, config: Config, unit: UnitFolder, job: Any) -> bool:
-    """Whether a unit needs no more work: what was deleted or damaged since it was done is made anew."""
+    """Whether a unit needs no more work: what was deleted or damaged since it was done is made anew.
+
+    Raises:
+        UserError: an analysis is gone that nothing but training anew would give back, though the unit is done.
+    """
     steps = job.training.steps
-    wanted = study.analyses(config, job)
-    analysed = all(unit.analysis_path(name, steps, kind).is_file() for name, kind in wanted.items())
-    if not (unit.is_done and analysed):
+    wanted = (unit.analysis_path(name, steps, kind) for name, kind in study.analyses(config, job).items())
+    lacking = [path for path in wanted if not path.is_file()]
+    if lacking and unit.is_done:
+        check_can_be_made(unit, lacking[0], "an analysis of a unit that is done, found none")
+    if lacking or not unit.is_done:
         return False
     if is_thinned(unit):
         return True

@@ -29,5 +29,6 @@ from hopscope.runs.thinning import is_thinned as is_thinned
 from hopscope.runs.thinning import note_thinned as note_thinned
 from hopscope.runs.thinning import save_rounded as save_rounded
 from hopscope.runs.thinning import steps_left_out as steps_left_out
+from hopscope.runs.thinning import steps_rounded as steps_rounded
 from hopscope.runs.units import CheckpointWarning as CheckpointWarning
 from hopscope.runs.units import UnitFolder as UnitFolder

@@ -82,6 +82,15 @@ def steps_left_out(unit: UnitFolder) -> list[int]:
     return _noted(unit, "left_out") if is_thinned(unit) else []
 
 
+def steps_rounded(unit: UnitFolder) -> list[int]:
+    """Steps whose checkpoints have fewer digits than the weights that were trained.
+
+    Raises:
+        UserError: the note is damaged.
+    """
+    return _noted(unit, "rounded") if is_thinned(unit) else []
+
+
 def _noted(unit: UnitFolder, name: str) -> list[int]:
     path = unit.path / THINNED
     record = read_json(path)

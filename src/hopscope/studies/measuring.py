@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hopscope.config import in_words
 from hopscope.errors import HopscopeError, UserError
-from hopscope.measures import CHUNK, Measure
+from hopscope.measures import CHUNK, Measure, stored_name
 from hopscope.measures.context import Context
 from hopscope.measures.rows import keep, measured, rows_of
 from hopscope.measures.rows import recorded as training_record
@@ -208,18 +208,34 @@ def gather(program: "Program", run: RunFolder, budget: TimeBudget, say: Callable
 
 
 def measurements(program: "Program", run: RunFolder) -> Iterator[Row]:
-    """Every row that a measure has left.
+    """Every row that a measure has left; one that found nothing has left a file without rows.
 
     Raises:
-        UserError: a file is damaged.
+        UserError: a file is damaged, or that of a unit is gone.
     """
     for unit in run.units:
         job = job_of(unit)
         for each in program.measures(*_FILES):
             for step in _steps(each, job):
-                yield from measured(unit, each, step) or ()
+                yield from _rows_of_unit(unit, each, step)
     for each in program.measures("run"):
         yield from measured(run, each) or ()
+
+
+def _rows_of_unit(unit: UnitFolder, measure: Measure, step: int) -> list[Row]:
+    """What was measured of a checkpoint.
+
+    Raises:
+        UserError: its file is damaged or gone: without its rows the run would conclude something else.
+    """
+    rows = measured(unit, measure, step)
+    if rows is None:
+        raise UserError(
+            f"{unit.analysis_path(stored_name(measure), step)}: expected the rows of measure {measure.name} at step "
+            f"{step}, found none: restore it from a copy of the run, or move {unit.path} away and run the same command "
+            "again to train anew"
+        )
+    return rows
 
 
 def _rows(measure: Measure, context: Context) -> list[Row]:
