@@ -48,6 +48,8 @@ def test_a_file_that_is_no_model(tmp_path, monkeypatch):
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     with pytest.raises(UserError, match=r"nothing\.gguf: expected a GGUF file, found none; check the path"):
         plain_folder(str(tmp_path / "nothing.gguf"))
+    with pytest.raises(UserError, match=r"nothing\.gguf: expected a GGUF file, found none; check the path"):
+        plain_folder("~nobody-has-this-name/nothing.gguf")
     damaged = tmp_path / "damaged.gguf"
     damaged.write_bytes(b"GGUF" + bytes(64))
     with pytest.raises(

@@ -22,6 +22,7 @@ from hopscope.runs.files import (
     read_json,
     remove,
     temporary_name,
+    user_caches,
     write_atomic,
     write_json,
 )
@@ -320,3 +321,15 @@ def test_what_is_removed_does_not_come_back_after_a_power_cut(tmp_path, flushed)
     assert flushed == [tmp_path] and not any(tmp_path.iterdir())
     remove(tmp_path / "DONE")
     assert flushed == [tmp_path]
+
+
+def test_caches_of_the_user(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    assert user_caches() == tmp_path / "caches" / "hopscope"
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert user_caches() == tmp_path / ".cache" / "hopscope"
+    # A container's user: no HOME, and nobody knows the number.
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 23456789)
+    assert user_caches() == Path(tempfile.gettempdir()) / "hopscope-23456789"

@@ -5,6 +5,7 @@ because that takes longer than most questions do.
 """
 
 import importlib.util
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -134,7 +135,7 @@ def plain_folder(name: str) -> str | Path:
             f"{name}-{version(package.distribution)}", lambda scratch: package.place(inside, scratch), name
         )
     if name.endswith(".gguf"):
-        file = Path(name).expanduser().resolve()
+        file = Path(os.path.expanduser(name)).resolve()  # noqa: PTH111 - pathlib raises where there is no home
         if not file.is_file():
             raise UserError(f"{name}: expected a GGUF file, found none; check the path")
         stat = file.stat()

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import re
+import tempfile
 import threading
 from collections.abc import Iterable
 from functools import lru_cache
@@ -56,8 +57,17 @@ def listed(names: Iterable[object], limit: int = 10) -> str:
 
 
 def user_caches() -> Path:
-    """The folder of Hopscope among the user's caches: below `XDG_CACHE_HOME`, or below `~/.cache`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hopscope"
+    """The folder of Hopscope among the user's caches: below `XDG_CACHE_HOME`, or below `~/.cache`.
+
+    A user without a home, as in some containers, has a folder of their own among the temporary files.
+    """
+    caches = os.environ.get("XDG_CACHE_HOME")
+    if caches:
+        return Path(caches) / "hopscope"
+    try:
+        return Path.home() / ".cache" / "hopscope"
+    except RuntimeError:  # neither HOME nor an entry in the system's list of users
+        return Path(tempfile.gettempdir()) / f"hopscope-{os.getuid()}"
 
 
 _TEMPORARY = re.compile(r"\.(.+?)(?:\.\d+-\d+)?\.tmp")
