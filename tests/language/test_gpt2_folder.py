@@ -1,13 +1,17 @@
 """A model of ours as a Hugging Face folder, without any library of theirs: there and back."""
 
+import itertools
 import json
+import os
+from contextlib import suppress
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import hopscope as hs
 from hopscope.errors import UserError
-from hopscope.language.gpt2_folder import ORIGIN, WEIGHTS, read_folder, write_folder
+from hopscope.language.gpt2_folder import CONFIG, ORIGIN, WEIGHTS, read_folder, write_folder
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
 from hopscope.tasks.config import EquationsConfig
@@ -87,3 +91,34 @@ def test_a_record_of_another_model_is_said_in_one_line(tmp_path, changes, vocabu
     with pytest.raises(UserError, match="expected an exported language model, found") as error:
         read_folder(tmp_path)
     assert "\n" not in str(error.value)
+
+
+@torch.no_grad()
+def test_an_export_that_is_cut_short_never_takes_one_model_for_another(tmp_path, monkeypatch):
+    """Neither here nor in tools that open a folder by its config.json."""
+    old, new = module_of(), module_of(layers=3)
+    inputs = TASK.sample(torch.tensor([1]), "train", 0, 7).inputs[0]
+    real, told = os.replace, []
+    for cut in range(1, 8):
+        write_folder(old, TASK.vocabulary, tmp_path, {}, exact=True)
+
+        def replace(source, target, cut=cut, counted=itertools.count(1)):  # noqa: B008 - one for each cut
+            if next(counted) == cut:
+                raise KeyboardInterrupt
+            real(source, target)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "replace", replace)
+            with suppress(KeyboardInterrupt):
+                write_folder(new, TASK.vocabulary, tmp_path, {}, exact=True)
+        layers = 3 if "transformer.h.2.ln_1.weight" in load_file(tmp_path / WEIGHTS) else 2
+        if (tmp_path / CONFIG).exists():
+            assert json.loads((tmp_path / CONFIG).read_text())["n_layer"] == layers
+        try:
+            loaded, _ = read_folder(tmp_path)
+        except UserError as error:
+            assert "found one that was cut short; export the member again" in str(error)
+            told.append(cut)
+        else:
+            assert torch.equal(loaded(inputs), (old if layers == 2 else new)(inputs))
+    assert told == [2, 3, 4, 5, 6, 7]

@@ -1,5 +1,8 @@
 import json
+import os
+import shutil
 import tracemalloc
+from contextlib import suppress
 
 import pytest
 import torch
@@ -180,3 +183,40 @@ def test_sizes_that_nothing_can_have_are_refused(folder, changes):
     record["model"] |= changes
     (folder / CONFIG).write_text(json.dumps(record))
     assert "expected the record of an exported member, found another" in complaint(folder)
+
+
+@torch.no_grad()
+def test_an_export_that_is_cut_short_never_takes_one_member_for_another(model, folder, monkeypatch):
+    given = inputs(model.config)[0]
+    told = []
+    for cut in range(1, 5):
+        export_module(model.member(0), folder, ORIGIN | {"member": 0})
+        with monkeypatch.context() as patched:
+            calls = iter(range(1, 9))
+            real = os.replace
+
+            def replace(*paths, calls=calls, cut=cut, real=real):
+                if next(calls) == cut:
+                    raise KeyboardInterrupt
+                real(*paths)
+
+            patched.setattr(os, "replace", replace)
+            with suppress(KeyboardInterrupt):
+                export_module(model.member(1), folder, ORIGIN)
+        try:
+            loaded = load_module(folder)
+        except UserError as error:
+            assert "found one that was cut short; export the member again" in str(error)
+            told.append(cut)
+        else:
+            number = json.loads((folder / CONFIG).read_text())["origin"]["member"]
+            assert torch.equal(loaded(given), model.member(number)(given))
+    assert told == [2, 3]
+    # A folder that was new is known for an export too.
+    shutil.rmtree(folder)
+    with monkeypatch.context() as patched:
+        patched.setattr("hopscope.models.export.save_checkpoint", lambda *of: folder / 0)
+        with pytest.raises(TypeError):
+            export_module(model.member(1), folder, ORIGIN)
+    export_module(model.member(1), folder, ORIGIN)
+    assert torch.equal(load_module(folder)(given), model.member(1)(given))

@@ -26,8 +26,8 @@ LAYOUTS: Final = ("auto", "gpt2", "hopscope")
 
 CARD = "README.md"
 _TOKENIZER = ("generation_config.json", "tokenizer.json", "tokenizer_config.json")
-_OURS = (CARD, gpt2_folder.ORIGIN, CONFIG, WEIGHTS, *_TOKENIZER)
-"""Files of an export, of whatever layout."""
+_OURS = (CARD, *_TOKENIZER, WEIGHTS, CONFIG, gpt2_folder.ORIGIN)
+"""Files of an export, of whatever layout; those last by which it is known for one."""
 
 
 def export_member(
@@ -104,7 +104,7 @@ def _clear(to: Path, layout: str) -> None:
         return
     ours = is_export(to)
     if ours == (layout == "hopscope") or not (ours or (to / gpt2_folder.ORIGIN).is_file()):
-        stale = [name for name in _TOKENIZER if (to / gpt2_folder.ORIGIN).is_file()]
+        stale = [CARD, *_TOKENIZER] if (to / gpt2_folder.ORIGIN).is_file() else [CARD] if ours else []
     else:
         foreign = sorted(path.name for path in to.iterdir() if path.name not in _OURS)
         if foreign:

@@ -12,13 +12,15 @@ from typing import Any, Final
 import torch
 from jaxtyping import Float
 from pydantic import TypeAdapter
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
+from hopscope.models.export import UNFINISHED, check_finished
 from hopscope.models.member import MemberTransformer
-from hopscope.runs import read_json, write_json
+from hopscope.runs import read_json, write_atomic, write_json
+from hopscope.runs.files import remove
 from hopscope.tasks.text.tokens import END, PADDING, TOKEN_PATTERN, numbered
 
 ORIGIN: Final = "hopscope.json"
@@ -58,15 +60,16 @@ def write_folder(
         raise UserError(
             f"{to}: expected an empty folder or an earlier export, found other files; choose another"
         )
-    to.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, to / WEIGHTS, metadata={"format": "pt"})
-    write_json(to / CONFIG, _config(module.config) | (_ENDS if vocabulary else _NO_ENDS))
+    write_json(to / ORIGIN, {"schema_version": 1, **UNFINISHED})
+    remove(to / CONFIG)  # without which no other tool opens the folder
+    write_atomic(to / WEIGHTS, save(tensors, metadata={"format": "pt"}))
     if vocabulary:
         _write_tokenizer(module.config, vocabulary, to)
+    write_json(to / CONFIG, _config(module.config) | (_ENDS if vocabulary else _NO_ENDS))
     model, state = module.config.model_dump(mode="json"), module.state_dict()
     record = {"schema_version": 1, "model": model, "vocabulary": list(vocabulary), "origin": origin}
     moved = {name: [float(value) for value in state[name]] for name in _MOVED}
-    # Last: a folder without it is not whole.
+    # Last: until then the folder is not whole.
     write_json(to / ORIGIN, record | ({"moved": moved} if exact else {}))
 
 
@@ -263,6 +266,7 @@ def read_folder(path: Path) -> tuple[MemberTransformer, tuple[str, ...]]:
             f"Hugging Face model as hf/{path}"
         )
     record = read_json(path / ORIGIN, "export the member again")
+    check_finished(record, path)
     try:
         config = TransformerConfig.model_validate(record["model"])
         tensors = load_file(path / WEIGHTS)

@@ -14,6 +14,10 @@ from hopscope.runs import CheckpointDamaged, load_checkpoint, read_json, save_ch
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 FORMAT = "hopscope-member"
 
+UNFINISHED = {"unfinished": True}
+"""Stands in the record of an export while its other files are written: whoever is killed leaves no folder that holds
+the weights of one member and says that they are another's."""
+
 
 def export_module(
     module: MemberTransformer, to: Path, origin: dict[str, object], *, half: bool = False
@@ -37,6 +41,7 @@ def export_module(
         )
     kept = torch.float16 if half else torch.float32
     weights = {name: tensor.to(kept).numpy() for name, tensor in module.state_dict().items()}
+    write_json(to / CONFIG, {"schema_version": 1, "format": FORMAT, **UNFINISHED})
     save_checkpoint(to / WEIGHTS, weights, origin)
     write_json(
         to / CONFIG,
@@ -58,6 +63,18 @@ def is_export(folder: Path) -> bool:
     return isinstance(record, dict) and record.get("format") == FORMAT
 
 
+def check_finished(record: object, folder: Path) -> None:
+    """Refuse the record of an export that was cut short.
+
+    Raises:
+        UserError: it was.
+    """
+    if isinstance(record, dict) and record.get("unfinished"):
+        raise UserError(
+            f"{folder}: expected a whole export, found one that was cut short; export the member again"
+        )
+
+
 def load_module(directory: Path | str) -> MemberTransformer:
     """Load an exported member, ready for evaluation.
 
@@ -73,6 +90,7 @@ def load_module(directory: Path | str) -> MemberTransformer:
             f"{folder}: expected an exported member, found no {CONFIG}; write one with hopscope export"
         )
     record = read_json(folder / CONFIG, "export the member again")
+    check_finished(record, folder)
     try:
         if record["format"] != FORMAT or record["schema_version"] != 1:
             raise KeyError("format")
