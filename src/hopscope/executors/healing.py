@@ -55,7 +55,7 @@ def remove_altered(run: RunFolder, say: Callable[[str], None] | None = None) -> 
     for path in found:
         remove(path)
         run.event("record_altered", file=path.relative_to(run.path).as_posix())
-        _tell(f"{path}: expected the content that was written, found another: it is made again", say)
+        tell(f"{path}: expected the content that was written, found another: it is made again", say)
 
 
 def check_can_be_made(unit: UnitFolder, path: Path, expected: str) -> None:
@@ -99,7 +99,7 @@ def tell_lost_checkpoints(unit: UnitFolder, steps: Sequence[int], say: Callable[
         else [step for step in steps if step < found[-1] and step not in found]
     )
     if gone:
-        _tell(
+        tell(
             f"{unit.path / 'checkpoints'}: expected the checkpoints of every interval, found those of steps "
             f"{listed(gone)} gone: pages and circuits do without them; delete the folder {unit.path} to train it anew",
             say,
@@ -112,7 +112,8 @@ def _can_be_made(name: str) -> bool:
     return place[-1] not in GIVEN and place[0] not in ("source", "metrics")
 
 
-def _tell(words: str, say: Callable[[str], None] | None) -> None:
+def tell(words: str, say: Callable[[str], None] | None) -> None:
+    """Say a warning in one line; by default a `RecordWarning` is issued."""
     if say is None:
         warnings.warn(words, RecordWarning, stacklevel=4)
     else:

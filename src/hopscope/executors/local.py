@@ -26,6 +26,7 @@ from hopscope.executors.pool import (
     recorded_layout,
 )
 from hopscope.executors.processes import Processes, available_cores, environment
+from hopscope.executors.programs import tell_other_programs
 from hopscope.executors.tracking import check_trackers, followed
 from hopscope.runs import (
     RunFolder,
@@ -237,6 +238,8 @@ def complete(
         register_claims(run, study, config, how.get("say"))
         cores = how.get("threads")
         _begin_units(run, by_unit, device, engine, cores, deadline, place.here)
+        if any(unit.checkpoints() for unit in pending):
+            tell_other_programs(run, pending, _made_by(), how.get("say"))
         if begin is not None:
             begin()
         layouts = [(layout_of if place.here else recorded_layout)(each) for each in pending]
