@@ -34,7 +34,7 @@ class Asked:
     raised: float = -math.inf
 
     def answer(self, number: int, _: FrameType | None) -> None:
-        """Handle a signal."""
+        """Handle a signal: what is at work is interrupted, once for signals that come together."""
         now = time.monotonic()
         if now - self.raised < REPEAT_SECONDS:
             return
