@@ -175,3 +175,16 @@ def test_no_unit_lies_outside_its_run(copy, here, unit, tmp_path):
         assert ended.status == 2
         assert "members.json: expected a list of members" in ended.complaint
     assert sorted(Path(tmp_path).rglob("*")) == before
+
+
+def test_a_seal_that_names_files_elsewhere_costs_nobody_a_file(copy, rerun, processes_module, expected):
+    thesis = copy.parents[1] / "thesis.txt"
+    thesis.write_text("chapter 1")
+    (unit,) = (copy / "units").iterdir()
+    for folder, name in ((copy, "../../thesis.txt"), (unit, "../../../../thesis.txt"), (copy, "x" * 300)):
+        with (folder / SEALS).open("a") as file:
+            file.write(json.dumps({"file": name, "sha256": "2" * 64}) + "\n")
+    ended = rerun()
+    assert ended.status == 0 and "thesis" not in ended.stderr
+    assert thesis.read_text() == "chapter 1"
+    assert processes_module.record(copy) == expected
