@@ -149,7 +149,8 @@ def test_a_run_with_a_text_and_a_control_is_whole_and_needs_the_text_no_more(run
     assert set(claim["threshold"]) == {"zipf", "uniform", "corpus"}
     (name,) = claim["controls"]
     assert name == "deepest, texts of depth 2 alone" and claim["controls"][name]["n"] == 1
-    assert claim["must_not"] is None and claim["registration"]["state"] == "registered"
+    assert claim["must_not"] == {"at_least": 0.9, "unit": "fraction"}
+    assert claim["registration"]["state"] == "registered"
     page = (path / "report.html").read_text()
     assert f"control {name}" in html.unescape(page).replace("\u00a0", " ")
     assert "How often each depth is trained" in page and "ships.txt" in page
