@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hopscope.runs import RunFolder, slim_copy
+from hopscope.runs import RunFolder, seals, slim_copy
 
 KEYS = [
     *("id", "statement", "source", "protocol", "threshold", "value", "interval", "n", "verdict", "trust"),
@@ -319,14 +319,19 @@ def test_damaged_checkpoint_is_not_exported(hopscope, whole_copy, tmp_path):
 def reads(monkeypatch):
     """How often each file of a record is read, by name."""
     counts = Counter()
-    original = Path.read_bytes
+    original, grown = Path.read_bytes, seals._grown
 
     def counted(path):
         content = original(path)
         counts[path.name] += 1
         return content
 
+    def counted_seal(path, *given):
+        counts[path.name] += 1
+        return grown(path, *given)
+
     monkeypatch.setattr(Path, "read_bytes", counted)
+    monkeypatch.setattr(seals, "_grown", counted_seal)  # which reads what was appended
     return counts
 
 
