@@ -945,7 +945,8 @@ def _crossings(curves: "pd.DataFrame") -> tuple[list[str], str]:
 
 def campaign(reading: str, what: str = "training") -> str:
     """Of each model of the paper's size that was trained and read: losses and times, or its circuits by both proofs."""
-    units = {_json(path)["member"]: path.parent for path in _of_reading(reading, "collected.json")}
+    collected = (RESULTS / "campaign" / reading / "units").glob("*/collected.json")
+    units = {_json(path)["member"]: path.parent for path in collected}
     rows = _trained if what == "training" else _read_by_both
     columns = {
         "training": [
@@ -958,10 +959,6 @@ def campaign(reading: str, what: str = "training") -> str:
         ],
     }[what]  # fmt: skip
     return _markdown(columns, [[str(seed), *rows(units[seed])] for seed in sorted(units)])
-
-
-def _of_reading(reading: str, name: str) -> list[Path]:
-    return list((RESULTS / "campaign" / reading / "units").glob(f"*/{name}"))
 
 
 def _trained(unit: Path) -> list[str]:

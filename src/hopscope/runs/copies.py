@@ -19,7 +19,7 @@ from typing import Any
 from hopscope.config import Config
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.runs.checkpoints import load_checkpoint
-from hopscope.runs.files import listed, make_folder, read_json, user_caches, write_atomic, write_json
+from hopscope.runs.files import listed, read_json, user_caches, write_atomic, write_json
 from hopscope.runs.generations import (
     Entry,
     Files,
@@ -286,7 +286,6 @@ class RunCopy:
         part = newest.generation.model_copy(update={"files": lost})
         lacking = download(self._storage, part, fresh, {})
         for name in lost.keys() - set(lacking):
-            make_folder((self.path / name).parent)
             write_atomic(self.path / name, (fresh / name).read_bytes())
             again.append(name)
         shutil.rmtree(fresh, ignore_errors=True)

@@ -77,6 +77,13 @@ def warned(lines: list[str]) -> list[str]:
     return [line for line in lines if line.startswith("hopscope: warning: ")]
 
 
+def await_warning(lines, look):
+    end = time.monotonic() + 100
+    while not warned(lines) and time.monotonic() < end:
+        time.sleep(0.05)
+        look()
+
+
 @pytest.fixture
 def plain(trained, processes_module):
     """The record of the same run without any tracker, but for the note where its study stands."""
@@ -128,10 +135,7 @@ def test_every_failure_is_one_line(finished, package, kind):
     package("wandb", source)
     lines: list[str] = []
     with followed(finished, ["wandb"], lines.append) as look:
-        end = time.monotonic() + 100
-        while not warned(lines) and time.monotonic() < end:
-            time.sleep(0.05)
-            look()
+        await_warning(lines, look)
         look()
     (line,) = warned(lines)
     assert found in line and "\n" not in line
@@ -144,10 +148,7 @@ def test_a_tracker_that_has_ended_is_not_ended_again(finished, package, monkeypa
     monkeypatch.setattr(os, "killpg", lambda *given: [ended.append(given), kill(*given)])
     lines: list[str] = []
     with followed(finished, ["wandb"], lines.append) as look:
-        end = time.monotonic() + 100
-        while not warned(lines) and time.monotonic() < end:
-            time.sleep(0.05)
-            look()
+        await_warning(lines, look)
         assert len(ended) == 1
     assert len(ended) == 1
 
