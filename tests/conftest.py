@@ -30,7 +30,7 @@ CHECKED_ROOMS = (
 
 
 def load(path: Path) -> ModuleType:
-    """A module of the tests by its path; once, so that all folders see the same classes."""
+    """A module by its path; once, so that all folders see the same classes."""
     name = f"hopscope_tests_{path.stem}"
     if name not in sys.modules:
         spec = spec_from_file_location(name, path)
@@ -130,6 +130,17 @@ def units_here(training_here: Callable[[], AbstractContextManager[None]]) -> Ite
     """`training_here` for one test."""
     with training_here():
         yield
+
+
+@pytest.fixture(scope="session")
+def docs_tables() -> ModuleType:
+    """What `docs/tables.py` defines, imported with the modules beside it as a run of the script does."""
+    docs = Path(__file__).parents[1] / "docs"
+    sys.path.insert(0, str(docs))
+    try:
+        return load(docs / "tables.py")
+    finally:
+        sys.path.remove(str(docs))
 
 
 @pytest.fixture(scope="session")

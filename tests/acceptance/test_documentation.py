@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -29,16 +30,16 @@ def load_script(name):
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
-def test_tables_are_those_of_the_results(page: Path) -> None:
+def test_tables_are_those_of_the_results(page: Path, docs_tables: ModuleType) -> None:
     text = page.read_text(encoding="utf-8")
-    assert load_script("tables").filled(text) == text, "python docs/tables.py makes the tables anew"
+    assert docs_tables.filled(text) == text, "python docs/tables.py makes the tables anew"
 
 
-def test_a_changed_number_would_be_noticed() -> None:
+def test_a_changed_number_would_be_noticed(docs_tables: ModuleType) -> None:
     text = (DOCS / "circuits.md").read_text(encoding="utf-8")
     changed = text.replace("1.0000", "0.9999", 1)
     assert changed != text
-    assert load_script("tables").filled(changed) == text
+    assert docs_tables.filled(changed) == text
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda path: path.name)

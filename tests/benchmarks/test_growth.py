@@ -1,4 +1,3 @@
-import importlib.util
 import io
 import json
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from rich.console import Console
 
 Load = Callable[[str], ModuleType]
 
-TABLES = Path(__file__).resolve().parents[2] / "docs" / "tables.py"
 
 # Prints a speed that is a formula of its options, and leaves a trace of every call.
 FAKE = """
@@ -221,14 +219,10 @@ def test_a_real_point_of_a_deep_model_trains(load: Load, tmp_path: Path) -> None
     assert 0.5 < row["loss"][0] < 1.5
 
 
-def test_the_documentation_shows_every_point(load: Load, tmp_path: Path) -> None:
+def test_the_documentation_shows_every_point(load: Load, tmp_path: Path, docs_tables: ModuleType) -> None:
     body = "speed = 8000 * members - turn if members == 2 else 16000"
     _, result, _ = grow(load, tmp_path, body, "--rounds", "2")
-    spec = importlib.util.spec_from_file_location("tables", TABLES)
-    assert spec is not None and spec.loader is not None
-    tables = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tables)
-    shown = tables.TABLES["growth"](str(tmp_path / "result"))
+    shown = docs_tables.TABLES["growth"](str(tmp_path / "result"))
     assert "By members, with V 5, layers 1, width 32, heads 2, batch 256, one thread:" in shown
     assert "By layers, with members 8, V 5, width 32, heads 2, batch 256, one thread:" in shown
     assert "| 2 | fused | 16,000 (15,999 to 16,000) | 62.50 (62.50 to 62.50) | 11 |\n" in shown

@@ -1,6 +1,5 @@
 """The reading benchmark: its model is what it says, and its times are of readings that found what was planted."""
 
-import importlib.util
 import io
 import json
 from collections.abc import Callable
@@ -18,7 +17,6 @@ from hopscope.circuits.grammar import Grammar
 
 Load = Callable[[str], ModuleType]
 
-TABLES = Path(__file__).resolve().parents[2] / "docs" / "tables.py"
 
 FAKE = """
 import json, pathlib, sys
@@ -98,14 +96,10 @@ def test_a_bad_option_is_one_line_and_status_2(
 
 
 def test_the_documentation_shows_both_ways(
-    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    load: Load, tmp_path: Path, docs_tables: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play(load, tmp_path, SOUND)
-    spec = importlib.util.spec_from_file_location("tables", TABLES)
-    assert spec is not None and spec.loader is not None
-    tables = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tables)
-    shown = tables.TABLES["reading"](str(tmp_path / "result"))
+    shown = docs_tables.TABLES["reading"](str(tmp_path / "result"))
     assert "| whole reading | 11.0 (10.0 to 12.0) | 9.0 (8.0 to 10.0) |  |  |\n" in shown
     assert (
         "| search, every pass from the bottom | 42.0 (42.0 to 140.0) | 6.0 (6.0 to 20.0) | 31 | 6 |\n"

@@ -1,0 +1,1 @@
+"""Makers of the documentation's tables, by topic; `python docs/tables.py` puts them in place."""
