@@ -37,6 +37,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "rereadings": circuits.rereadings,
     "speed": speed.speed,
     "growth": speed.growth,
+    "solved": speed.solved,
     "heads": language.heads,
     "head-targets": language.head_targets,
     "pretrained-heads": language.pretrained_heads,

@@ -1,5 +1,7 @@
 """Tables of `hopscope bench`."""
 
+import math
+from statistics import fmean
 from typing import Any
 
 from table_makers.common import BENCH, markdown, read_json
@@ -94,3 +96,23 @@ def reading(file: str = "reading") -> str:
     ratio = f"{gain['median']:.2f} ({gain['min']:.2f} to {gain['max']:.2f})"
     table = markdown(["what", "seconds", "of a core", "passes", "layers run"], rows)
     return f"{table}\nFrom the bottom ÷ kept, within a round: {ratio}.\n"
+
+
+def solved(file: str) -> str:
+    """What a user waits for: seconds until half of the seeds, and all of them, have learned."""
+    found = read_json(BENCH / f"{file}.json")
+    rows = []
+    for each in found["contestants"]:
+        (once,) = each["rounds"]
+        seeds, learned = once["seeds"], [row for row in once["seeds"] if row["learned"]]
+        half = sorted(row["seconds"] if row["learned"] else math.inf for row in seeds)[(len(seeds) - 1) // 2]
+        steps = [row["steps"] for row in learned]
+        taken = f"{fmean(steps):,.0f} ({min(steps):,} to {max(steps):,})" if learned else "–"
+        whole = f"{'over ' * once['censored']}{once['wall_seconds']:,.0f}"
+        settings = " ".join(f"{name} {value}" for name, value in each["settings"].items())
+        rows.append([each["name"], settings, f"{half:,.0f}", whole, f"{len(learned)} of {len(seeds)}", taken])
+    columns = [
+        "contestant", "settings", "seconds until half have learned", "seconds until all have", "learned",
+        "steps of those: mean (range)",
+    ]  # fmt: skip
+    return markdown(columns, rows)

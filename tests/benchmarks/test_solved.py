@@ -55,7 +55,8 @@ def play(
     problem = solved.PROBLEMS["permutation"]
     names = contestants or ("hopscope_ensemble", "plain_pytorch")
     grids = {name: {"processes": (2,), "threads": (1,)} for name in names}
-    problem = replace(problem, model=replace(problem.model, grids=grids), worker=worker)
+    model = replace(problem.model, grids=grids)
+    problem = replace(problem, model=model, ensembles=("hopscope_ensemble",), worker=worker)
     argv = ["--out", str(out), *words]
     status = solved.main(argv, {"permutation": problem}, Console(file=printed, width=220))
     return status, json.loads(out.read_text(encoding="utf-8")), printed.getvalue()
