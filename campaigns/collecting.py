@@ -3,7 +3,7 @@
 For every trained model its job, its training record in one file, by which commit and which file of rules it was trained
 (`collected.json`), the analyses that there are (of attention maps, those of the last checkpoint), and of the first of a
 reading the last weights as float16: of two, or of as many as the queue says.  A model that is kept is never changed
-again, but for analyses that are added.
+again, but for analyses that are added, and weights that go when the queue says fewer.
 """
 
 import json
@@ -19,7 +19,7 @@ from hopscope.circuits.config import maps_name
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder, UnitFolder
 from hopscope.runs.metrics import METRICS_SCHEMA, read_parts, write_table
-from hopscope.runs.thinning import frozen_members, note_thinned, save_rounded
+from hopscope.runs.thinning import frozen_members, note_thinned, save_rounded, steps_left_out
 
 WEIGHTS = 2
 """Models of a reading whose weights are kept, where the queue of this source tree does not say `weights`."""
@@ -38,12 +38,15 @@ def collect(home: Path, results: Path) -> list[str]:
     for model in Home(home).models():
         unit = UnitFolder(home / model["folder"])
         to = results / model["reading"]
+        weights = queue["readings"].get(model["reading"], {}).get("weights", WEIGHTS)
+        collected = (to / "units" / unit.hash / "collected.json").is_file()
+        if collected and _rank(unit, model["member"]) >= weights:
+            _drop_weights(UnitFolder(to / "units" / unit.hash))
         if model["steps"] not in dict(unit.checkpoints()):
             continue
         for name in _OF_RUN:
             _copy(unit.run_path / name, to / name)
-        if not (to / "units" / unit.hash / "collected.json").is_file():
-            weights = queue["readings"].get(model["reading"], {}).get("weights", WEIGHTS)
+        if not collected:
             _keep(unit, model, to, weights)
             added.append(f"{model['reading']} seed {model['member']}")
         for path in sorted((unit.path / "analysis").glob("*.json")):
@@ -80,6 +83,17 @@ def _keep(unit: UnitFolder, model: dict[str, Any], run: Path, weights: int) -> N
     record = {"member": model["member"], "steps": last, "campaign": told}
     # Last: where it is, everything is.
     RunFolder(run).write_json(f"units/{unit.hash}/collected.json", record)
+
+
+def _drop_weights(kept: UnitFolder) -> None:
+    """Delete the weights of a collected model, and note that they are gone."""
+    steps = [step for step, _ in kept.checkpoints()]
+    if not steps:
+        return
+    gone = {*steps_left_out(kept), *steps}
+    note_thinned(kept.path, [], gone, frozen_members(kept, steps[-1]))
+    for step in steps:
+        kept.checkpoint_path(step).unlink()
 
 
 def _rank(unit: UnitFolder, member: int) -> int:

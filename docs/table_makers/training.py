@@ -67,10 +67,15 @@ def _crossings(curves: "pd.DataFrame") -> tuple[list[str], str]:
 
 def campaign(reading: str, what: str = "training") -> str:
     """Of each model of the paper's size that was trained and read: losses and times, or its circuits by both proofs."""
+    from hopscope.words import symbol
+
     rows = _trained if what == "training" else _read_by_both
+    collected = _collected(reading)
+    depth = read_json(collected[0][1] / "unit.json")["plan"]["task"]["steps"]
     columns = {
         "training": [
-            "seed", "loss at the end", "mean loss of the last 100 steps", "x₁ … x₄ first under 0.5 at step",
+            "seed", "loss at the end", "mean loss of the last 100 steps",
+            f"{symbol(1)} … {symbol(depth)} first under 0.5 at step",
             "all last back under 0.5 at step", "jumps (longest)",
         ],
         "circuits": [
@@ -78,7 +83,7 @@ def campaign(reading: str, what: str = "training") -> str:
             "heads, stricter proof", "loss under its rules", "recomputed",
         ],
     }[what]  # fmt: skip
-    return markdown(columns, [[str(seed), *rows(unit)] for seed, unit in _collected(reading)])
+    return markdown(columns, [[str(seed), *rows(unit)] for seed, unit in collected])
 
 
 def campaign_late(after: str, *readings: str) -> str:

@@ -14,6 +14,7 @@ import pytest
 from hopscope.cli.listing import read_ledger
 from hopscope.executors.local import run_study
 from hopscope.runs import RunFolder, UnitFolder, load_checkpoint
+from hopscope.runs.thinning import steps_left_out, steps_rounded
 from hopscope.studies import find_study
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -179,6 +180,16 @@ def test_what_is_trained_is_collected_once_and_for_all(home):
         (results / f"aside-{number}").rename(aside)
     done = call(home, "conclude", "--reading", "large")
     assert done.returncode == 2 and "expected a reading of the queue (small), found 'large'" in done.stderr
+    # Weights that the queue no longer keeps go, and nothing else does.
+    before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
+    fewer = QUEUE | {"readings": {"small": QUEUE["readings"]["small"] | {"weights": 0}}}
+    (home.parent / "queue.json").write_text(json.dumps(fewer), encoding="utf-8")
+    for _ in range(2):
+        assert "0 new" in call(home, "collect").stdout
+        after = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
+        assert set(before) - set(after) == {UnitFolder(first).checkpoint_path(STEPS)}
+        assert [path for path in after if after[path] != before[path]] == [first / "thinned.json"]
+        assert STEPS in steps_left_out(UnitFolder(first)) and steps_rounded(UnitFolder(first)) == []
     # Another machine, with nothing but what was collected, trains none of them again.
     for path in (home / "runs").rglob("*.safetensors"):
         path.unlink()

@@ -44,6 +44,33 @@ def test_there_and_back_the_logits_are_the_same(tmp_path, mlp_ratio):
     assert torch.equal(hs.load(tmp_path / "model")(inputs), found(inputs))
 
 
+@pytest.mark.parametrize("size", [1.0, 1e30])
+@torch.no_grad()
+def test_the_bias_of_the_readout_is_carried_whatever_stood_in_memory(tmp_path, size):
+    """Weights of a member that diverged may be of any size."""
+    module = module_of()
+    weight, bias = module.readout.weight, module.readout.bias
+    for of_readout in (weight, bias):
+        of_readout.copy_(size * of_readout.sign())
+    weight[:, 1] = weight[:, 0]  # the rows are independent, but not in the first columns alone
+    for _ in range(37):
+        left = [torch.ones(module.config.width, dtype=torch.int32) for _ in range(53)]
+        del left
+        write_folder(module, TASK.vocabulary, tmp_path, {})
+        moved = (
+            load_file(tmp_path / WEIGHTS)["transformer.ln_f.bias"] - module.state_dict()["final_norm.bias"]
+        )
+        torch.testing.assert_close(weight @ moved, bias, rtol=1e-5, atol=0.0)
+
+
+@torch.no_grad()
+def test_a_readout_whose_rows_depend_on_each_other_is_refused(tmp_path):
+    module = module_of()
+    module.readout.weight[1] = module.readout.weight[0]
+    with pytest.raises(UserError, match="expected a readout whose bias the last norm can carry"):
+        write_folder(module, TASK.vocabulary, tmp_path, {})
+
+
 def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path):
     write_folder(module_of(), TASK.vocabulary, tmp_path, {"step": 1})
     write_folder(module_of(), TASK.vocabulary, tmp_path, {"step": 2})
