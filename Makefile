@@ -8,6 +8,9 @@ TORCH := torch==2.13.0
 EXTRAS := nnsight,transformer-lens,tensorboard,llm,hf,ray,slurm,docs,notebooks
 OUT ?= runs
 
+# Tests start hundreds of processes; each compiles the whole source again where this is set (0.25 s of 1).
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo quick test test-extras coverage lint bench soak audit docs release-check clean
 .DEFAULT_GOAL := demo
 

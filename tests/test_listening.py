@@ -72,6 +72,7 @@ def test_the_guard_sees_a_server():
     assert [address for node in ast.walk(tree) for address in _addresses(node)] == ["", "0.0.0.0", "::"]
 
 
+@pytest.mark.extras
 @pytest.mark.long
 def test_a_run_with_its_workers_takes_no_address(small_run, processes, processes_module, tmp_path):
     """From an unfinished run on: workers, analysis, claims, figures and page."""

@@ -170,6 +170,7 @@ def test_results_are_small() -> None:
     assert sum(path.stat().st_size for path in campaign) < 12_000_000
 
 
+@pytest.mark.extras
 def test_readme_counts_the_verdicts() -> None:
     """By today's rules, of the run that tries every reading of what the presentation leaves open."""
     words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")

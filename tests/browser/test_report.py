@@ -73,6 +73,7 @@ SCREENS = [
 ]
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize(("width", "scheme"), SCREENS)
 def test_axe_finds_nothing_serious_on_the_pages_of_several_runs(
     tmp_path, run_path, synthetic, open_page, serious_faults, width, scheme
@@ -334,6 +335,7 @@ LONGEST = {
 """Of each study the run with the longest story; the others are looked at by `make soak`."""
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize(
     "run",
     [pytest.param(run, marks=() if run in LONGEST else pytest.mark.soak) for run in RESULTS],

@@ -48,6 +48,7 @@ def there(processes_module, tmp_path):
     return record
 
 
+@pytest.mark.extras
 def test_a_url_gives_what_a_folder_gives(on, there, undisturbed, here, tmp_path):
     url = f"file://{tmp_path}/store"
     ended = on("one", url=url)
@@ -62,6 +63,7 @@ def test_a_url_gives_what_a_folder_gives(on, there, undisturbed, here, tmp_path)
     assert Path(page).is_relative_to(tmp_path / "two")
 
 
+@pytest.mark.extras
 def test_a_run_goes_on_where_another_machine_left_it(on, there, undisturbed):
     """Each time on a machine that has never seen it, and each time a little further."""
     for machine in map(str, itertools.count()):

@@ -40,7 +40,7 @@ def start(untrained):
         process.communicate()
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.extras)])
 def test_workers_on_one_unit_do_no_harm(start, untrained, rerun, processes_module, expected, workers):
     """The unit's lock decides: one trains, and the others find it done; the record is as that of one alone."""
     several = [start("--patience", 400) for _ in range(workers)]

@@ -1,6 +1,9 @@
 """How many workers train beside each other is no part of the result."""
 
+import pytest
 
+
+@pytest.mark.extras
 def test_one_worker_writes_what_two_do(processes, processes_module, depth_run, tmp_path):
     """The same three units, each on one thread, one after another: the same bytes in every file."""
     command = list(processes_module.DEPTH)

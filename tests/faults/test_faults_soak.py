@@ -30,6 +30,7 @@ def soaked(*command):
     return subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.extras
 @pytest.mark.long
 def test_nothing_is_lost_and_nothing_is_wrong(tmp_path):
     out = tmp_path / "faults.json"

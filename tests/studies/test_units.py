@@ -118,6 +118,7 @@ def hopscope(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.extras
 def test_it_runs_from_the_command_line(place: Path) -> None:
     done = hopscope(place, "run", "widths.py", "--seeds", "3")
     assert done.returncode == 0, done.stderr

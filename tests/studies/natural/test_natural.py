@@ -185,6 +185,7 @@ def test_the_page_says_what_is_so(case, tmp_path):
     assert ("two hops beyond chance are rare" in words) == (case != "nothing counted")
 
 
+@pytest.mark.extras
 def test_a_small_run_from_end_to_end(tmp_path):
     file = tmp_path / "book.txt"
     file.write_text("a stone and a stone and a tree. " * 300)
