@@ -70,6 +70,7 @@ def hopscope(*arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
+@pytest.mark.extras
 def test_a_slice_leaves_what_the_next_one_needs(first_pack):
     provenance = json.loads((first_pack / "provenance.json").read_text())
     assert provenance["state"] == "goes on"
@@ -82,6 +83,7 @@ def test_a_slice_leaves_what_the_next_one_needs(first_pack):
     assert "step-000000000" not in checkpoint
 
 
+@pytest.mark.extras
 def test_slices_end_where_one_go_does(unpacked, small_run):
     whole = RunFolder.open(small_run)
     assert unpacked.is_done and unpacked.hash == whole.hash
@@ -94,6 +96,7 @@ def test_slices_end_where_one_go_does(unpacked, small_run):
     assert starts == 2
 
 
+@pytest.mark.extras
 def test_weights_travel_with_fewer_digits(unpacked, small_run):
     (unit,) = unpacked.units
     (full,) = RunFolder.open(small_run).units
@@ -110,6 +113,7 @@ def test_weights_travel_with_fewer_digits(unpacked, small_run):
     assert note == {"schema_version": 1, "rounded": [8], "left_out": [0, 1, 2, 4], "frozen": []}
 
 
+@pytest.mark.extras
 def test_claims_and_page_come_from_a_pack(unpacked):
     ledger = hopscope("claims", unpacked.path, "--json")
     assert (ledger.returncode, ledger.stderr) == (0, "")
@@ -119,6 +123,7 @@ def test_claims_and_page_come_from_a_pack(unpacked):
     assert (unpacked.path / "report.html").stat().st_size > 10_000
 
 
+@pytest.mark.extras
 def test_what_was_left_out_on_purpose_is_not_trained_again(packing, unpacked, processes_module, tmp_path):
     bare = tmp_path / "bare"
     packed = packing.pack(unpacked.path.parents[1], bare, packing.Limits(), 0, {})

@@ -75,6 +75,7 @@ def test_a_run_goes_on_where_another_machine_left_it(on, there, undisturbed):
     assert there() == undisturbed
 
 
+@pytest.mark.extras
 def test_a_storage_that_dies_while_a_run_trains(on, there, undisturbed, faulty, tmp_path):
     left = itertools.count(60, -1)
 
@@ -94,6 +95,7 @@ def test_a_storage_that_dies_while_a_run_trains(on, there, undisturbed, faulty, 
     assert there() == undisturbed
 
 
+@pytest.mark.extras
 def test_a_command_that_is_asked_to_end_brings_the_copy_up_to_date(
     on, there, processes_module, monkeypatch, tmp_path
 ):

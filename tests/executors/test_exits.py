@@ -86,6 +86,7 @@ def test_a_study_that_ends_its_worker_ends_the_run(trained, tmp_path, code, word
     assert any(unit.checkpoints() for unit in run.units)
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("printed", ["print('.', end='')", "os.write(1, b'.')", "os.system('printf .')"])
 def test_what_a_study_prints_does_not_hide_its_error(trained, printed):
     ended = trained(after=f"{printed}; raise ValueError('too cold')")

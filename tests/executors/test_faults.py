@@ -168,6 +168,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", disk], check=True)
 
 
+@pytest.mark.extras
 @pytest.mark.skipif(shutil.which("mount") is None, reason="needs mount")
 def test_full_disk(small_disk, here, processes_module, expected, small_run):
     disk, leave = small_disk

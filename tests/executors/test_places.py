@@ -362,6 +362,7 @@ study = hs.Study(
 '''
 
 
+@pytest.mark.extras
 def test_units_are_spread_over_devices(tmp_path):
     """Stand-ins for GPUs: workers compute on the CPU, and note which device they were given."""
     shutil.copy(Path(__file__).parents[2] / "examples" / "copying.py", tmp_path)

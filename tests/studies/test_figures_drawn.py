@@ -44,6 +44,7 @@ def checked_figures(path, config):
     return rows
 
 
+@pytest.mark.extras
 def test_data_of_the_paper_preset(tmp_path):
     rows = written(tmp_path, PRESETS["paper"])
     assert all(rows.values())
@@ -56,6 +57,7 @@ BRIEF = {"epochs_plain": 1, "epochs_repeats": 1}
 SMALL = PermutationStudyConfig(seeds=2, all_configurations=True, sweeps=tuple(SWEEPS), sweep_seeds=1, **BRIEF)
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize(
     "config",
     [
@@ -77,6 +79,7 @@ def test_every_figure_is_drawn(tmp_path, config):
         assert float(width[1]) < (WIDEST if config.values <= 5 else 2 * WIDEST), name
 
 
+@pytest.mark.extras
 def test_every_seed_diverged(tmp_path):
     """There is nothing to show, and the page is still built."""
     rows = written(tmp_path, SMALL, diverged=True)

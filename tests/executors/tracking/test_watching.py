@@ -118,6 +118,7 @@ def test_a_tracker_gets_what_the_run_recorded(run, package, plain, processes_mod
     assert any("wandb sync" in line for line in lines)
 
 
+@pytest.mark.extras
 def test_a_tracker_that_fails_is_one_line_and_the_run_is_the_same(run, package, plain, processes_module):
     source, found = FAILING["an exception"]
     package("wandb", source)
@@ -237,6 +238,7 @@ def test_a_finished_run_is_sent_afterwards_once(finished, package, capsys):
     assert json.loads(told.read_text())["rows"] == []
 
 
+@pytest.mark.extras
 def test_one_process_at_a_time_sends_a_run(finished, package, capsys):
     """Two would send every number twice: each reads once what was sent."""
     package("wandb", KEEPING)
