@@ -38,22 +38,24 @@ def collect(home: Path, results: Path) -> list[str]:
     for model in Home(home).models():
         unit = UnitFolder(home / model["folder"])
         to = results / model["reading"]
+        kept = UnitFolder(to / "units" / unit.hash)
+        collected = (kept.path / "collected.json").is_file()
         weights = queue["readings"].get(model["reading"], {}).get("weights", WEIGHTS)
-        collected = (to / "units" / unit.hash / "collected.json").is_file()
-        if collected and _rank(unit, model["member"]) >= weights:
-            _drop_weights(UnitFolder(to / "units" / unit.hash))
+        keeps_weights = _rank(unit, model["member"]) < weights
+        if collected and not keeps_weights:
+            _drop_weights(kept)
         if model["steps"] not in dict(unit.checkpoints()):
             continue
         for name in _OF_RUN:
             _copy(unit.run_path / name, to / name)
         if not collected:
-            _keep(unit, model, to, weights)
+            _keep(unit, model, kept, keeps_weights)
             added.append(f"{model['reading']} seed {model['member']}")
         for path in sorted((unit.path / "analysis").glob("*.json")):
             if "-stages-" in path.name:
                 continue  # of a reading that is under way
-            _copy(path, to / "units" / unit.hash / "analysis" / path.name)
-        _keep_maps(unit, model["member"], model["steps"], UnitFolder(to / "units" / unit.hash))
+            _copy(path, kept.path / "analysis" / path.name)
+        _keep_maps(unit, model["member"], model["steps"], kept)
     return added
 
 
@@ -65,15 +67,14 @@ def _keep_maps(unit: UnitFolder, member: int, step: int, to: UnitFolder) -> None
         to.write_analysis(name, step, {key: np.asarray(kept[key])[-1:] for key in ("steps", "maps")})
 
 
-def _keep(unit: UnitFolder, model: dict[str, Any], run: Path, weights: int) -> None:
-    to = UnitFolder(run / "units" / unit.hash)
+def _keep(unit: UnitFolder, model: dict[str, Any], to: UnitFolder, weights: bool) -> None:
     shutil.rmtree(to.path, ignore_errors=True)  # what an interrupted command left
     _copy(unit.path / "unit.json", to.path / "unit.json")
     record = read_parts([unit.path])
     name = f"part-{0:09d}-{model['steps']:09d}.parquet"
     write_table(to.path / "metrics" / name, record.select(METRICS_SCHEMA.names))
     steps, last = [step for step, _ in unit.checkpoints()], model["steps"]
-    kept = [last] if _rank(unit, model["member"]) < weights else []
+    kept = [last] if weights else []
     for step in kept:
         to.checkpoint_path(step).parent.mkdir(parents=True, exist_ok=True)
         save_rounded(unit.checkpoint_path(step), to.checkpoint_path(step))
@@ -82,7 +83,7 @@ def _keep(unit: UnitFolder, model: dict[str, Any], run: Path, weights: int) -> N
     told = {name: campaign.get(name) for name in ("commit", "commits", "protocols")}
     record = {"member": model["member"], "steps": last, "campaign": told}
     # Last: where it is, everything is.
-    RunFolder(run).write_json(f"units/{unit.hash}/collected.json", record)
+    RunFolder(to.run_path).write_json(f"units/{unit.hash}/collected.json", record)
 
 
 def _drop_weights(kept: UnitFolder) -> None:

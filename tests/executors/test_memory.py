@@ -6,6 +6,8 @@ import pytest
 
 import hopscope as hs
 
+pytestmark = pytest.mark.extras
+
 STUDY = f"{Path(__file__).with_name('memory_study.py')}"
 ALLOWED = 12.0
 """MiB that a worker may grow by between a quarter of its steps and their end."""
@@ -21,7 +23,6 @@ def growth(here, out, *fields):
     return later.iloc[-3:].mean() - later.iloc[:3].mean(), int(told.index.max())
 
 
-@pytest.mark.extras
 @pytest.mark.parametrize("steps", [600, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_memory_is_flat(here, tmp_path, steps):
     grown, taken = growth(here, tmp_path, "--training.steps", steps, "--training.evaluate-every", steps // 40)
@@ -29,7 +30,6 @@ def test_memory_is_flat(here, tmp_path, steps):
     assert grown < ALLOWED
 
 
-@pytest.mark.extras
 def test_a_leak_would_be_seen(here, tmp_path):
     grown, _ = growth(
         here, tmp_path, "--training.steps", 120, "--training.evaluate-every", 3, "--task.leak", 3
