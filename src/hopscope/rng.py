@@ -263,9 +263,13 @@ def _key_schedule(key: Tensor, axes: int) -> Tensor:
 
 
 def _pair(values: tuple[int, int], axes: int, device: torch.device) -> Tensor:
-    """Return two constants as [2, 1, …], made on the device: a copy from the host would wait for it."""
-    first, second = values
-    return (torch.arange(2, device=device) * (second - first) + first).reshape(2, *(1,) * axes)
+    """Return two constants as [2, 1, …], made on the device: a copy from the host would wait for it.
+
+    Not as arithmetic on a range: torch.compile takes that for an index, which has 32 bits with a sign on CUDA.
+    """
+    made = torch.empty((2, *(1,) * axes), dtype=torch.int64, device=device)
+    made[0], made[1] = values
+    return made
 
 
 def _flat_words(seeds: Tensor, stream: str | int, step: int, shape: tuple[int, ...], block: int) -> Tensor:
