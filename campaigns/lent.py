@@ -26,20 +26,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from background import QUEUE, REPOSITORY
 from packing import Limits, Packed, pack
+from torch import Tensor
 
+from hopscope.circuits.config import LEARNED
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.executors.local import prepare, unit_engine, versions
 from hopscope.runs import (
     RunFolder,
     UnitFolder,
-    load_checkpoint,
     save_checkpoint,
     source_hash,
     strip_checkpoint,
     write_json,
 )
 from hopscope.runs.hashing import content_hash
-from hopscope.runs.metrics import parts, read_table, write_table
+from hopscope.runs.metrics import parts, read_parts, read_table, write_table
 from hopscope.studies import find_study
 from hopscope.studies.program import Program
 from hopscope.training import threads as arithmetic
@@ -47,6 +48,9 @@ from hopscope.training.budget import TimeBudget
 from hopscope.training.config import job_of
 from hopscope.training.engines import ENGINES
 from hopscope.training.trainer import Progress, Trainer
+
+WARM_STEPS = 100
+"""After which steps are timed."""
 
 TOGETHER = "together.json"
 """File of a unit whose members were trained with others: on what, by which program, and up to which step."""
@@ -90,15 +94,89 @@ def reading_of(home: Path, queue: Path, name: str, members: Sequence[int]) -> Re
     return Reading(name, study, run, {member: known[member] for member in members})
 
 
-def train_together(reading: Reading, device: str, budget: TimeBudget, commit: str | None) -> None:
-    """Train members in one program, then put what each has into its own unit, also where the time was up.
+class TooSlow(Exception):
+    """Training would not end in time."""
+
+
+class Apart(Trainer):
+    """Trains members together, and writes the checkpoints of each into its own unit while training goes on.
+
+    The optimiser's state is written once, when training ends: nothing here outlives the machine.
+    """
+
+    def __init__(self, units: Sequence[UnitFolder], within: float | None, *what: Any):
+        """`within`: seconds from now in which training should end; other arguments as of `Trainer`."""
+        super().__init__(*what)
+        self.units, self._within = units, within
+        self._pool, self._written = ThreadPoolExecutor(os.cpu_count()), list[Future[None]]()
+        self._begun: tuple[float, int] | None = None
+        self._started = time.monotonic()
+
+    def report(self, progress: Progress) -> None:
+        """Say how it goes, and break off early where it goes too slowly.
+
+        Raises:
+            TooSlow: it would not end in time.
+        """
+        _say_progress(progress)
+        if self._begun is None and progress.step >= WARM_STEPS:
+            self._begun = time.monotonic(), progress.step
+        elif self._begun is not None and progress.step >= 3 * WARM_STEPS and self._within is not None:
+            now, (since, first) = time.monotonic(), self._begun
+            left = (now - since) / (progress.step - first) * (progress.steps - progress.step)
+            if now - self._started + left > self._within:
+                raise TooSlow(f"{now - self._started + left:.0f} s, {self._within:.0f} s are there")
+            self._within = None
+
+    def finish(self) -> None:
+        """Wait until everything is written, the optimiser's state too where training broke off."""
+        self._wait()
+        if self.step < self.job.training.steps:
+            self._write(whole=True)
+            self._wait()
+        self._pool.shutdown()
+
+    def _wait(self) -> None:
+        for each in self._written:
+            each.result()
+
+    def _save(self) -> None:
+        self._write(whole=self.step == self.job.training.steps)
+
+    def _write(self, whole: bool) -> None:
+        """Hand the weights of this step to threads that write them; the whole state too, if need be."""
+        flat = _copy(self.model.parameters.flat)
+        arrays = {f"weights/{name}": view.numpy() for name, view in self.model.parameters.views(flat).items()}
+        if whole:
+            for name in ("first_moment", "second_moment"):
+                arrays[f"optimiser/{name}"] = _copy(getattr(self.optimizer, name)).numpy()
+        for index, unit in enumerate(self.units):
+            own = {name: array[index : index + 1] for name, array in arrays.items()}
+            metadata = {"step": self.step, "frozen_at": self.diverged_at[index : index + 1]}
+            path = unit.checkpoint_path(self.step)
+            self._written.append(self._pool.submit(save_checkpoint, path, own, metadata))
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    """In the host's memory, where the next step does not change it."""
+    return tensor.detach().to("cpu", copy=True)
+
+
+def train_together(
+    reading: Reading, device: str, budget: TimeBudget, within: float | None, commit: str | None
+) -> None:
+    """Train members in one program, each into its own unit.
 
     Args:
         reading: whose members are trained; no unit of theirs may have been begun.
         device, budget: where, and how long at most.
+        within: seconds in which training should end, if it is to be broken off early where it would not.
         commit: that is trained by, for the record.
+
+    Raises:
+        TooSlow: it would not end in time; nothing is kept.
     """
-    jobs = [job_of(unit) for unit in reading.units.values()]
+    jobs, units = [job_of(unit) for unit in reading.units.values()], list(reading.units.values())
     job = jobs[0].model_copy(update={"members": tuple(each.members[0] for each in jobs)})
     engine = unit_engine(job, device, "auto")
     layout = {"device": device, "threads": 1, "engine": engine}
@@ -108,65 +186,56 @@ def train_together(reading: Reading, device: str, budget: TimeBudget, commit: st
     arithmetic.prepare(os.cpu_count() or 1)
     task = reading.study.task(job, device)
     evaluate = reading.study.evaluator(together, job, task)
-    trainer = Trainer(job, task, together, evaluate, device, ENGINES[engine])
-    with suppress(TimeBudgetReached):
-        trainer.run(budget, _say_progress)
-    split(together, list(reading.units.values()))
+    trainer = Apart(units, within, job, task, together, evaluate, device, ENGINES[engine])
+    try:
+        with suppress(TimeBudgetReached):
+            trainer.run(budget, trainer.report)
+        trainer.finish()
+        split_record(together, units)
+    except TooSlow:
+        trainer.finish()
+        for unit in units:
+            unit.drop_checkpoints()
+        raise
+    finally:
+        rmtree(together.path)
     note = {**layout, "device": _name_of(device), "members": list(reading.units), "commit": commit, **made_by}
-    for unit in reading.units.values():
+    for unit in units:
         write_json(unit.path / TOGETHER, note)
-    rmtree(together.path)
 
 
-def split(together: UnitFolder, units: Sequence[UnitFolder]) -> None:
-    """Copy checkpoints and training record of a unit's members into units of one member each, in their order."""
-    numbers = [job_of(unit).members[0].member for unit in units]
+def split_record(together: UnitFolder, units: Sequence[UnitFolder]) -> None:
+    """Copy the training record of a unit's members into units of one member each."""
+    import pyarrow.compute as pc
 
-    def checkpoint(at: tuple[int, Path]) -> None:
-        arrays, metadata = load_checkpoint(at[1])
-        for index, unit in enumerate(units):
-            own = {name: array[index : index + 1] for name, array in arrays.items()}
-            of_one = {**metadata, "frozen_at": metadata["frozen_at"][index : index + 1]}
-            save_checkpoint(unit.checkpoint_path(at[0]), own, of_one)
-
-    def part(path: Path) -> None:
-        import pyarrow.compute as pc
-
-        table = read_table(path, "train again")
-        for number, unit in zip(numbers, units, strict=True):
-            own = table.filter(pc.equal(table["member"], number))
-            write_table(unit.path / "metrics" / path.name, own)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(checkpoint, together.checkpoints()))
-    # Each part notes a seal in every unit; one after another keeps these in order.
     for path in parts(together.path):
-        part(path)
+        table = read_table(path, "train again")
+        for unit in units:
+            own = table.filter(pc.equal(table["member"], job_of(unit).members[0].member))
+            write_table(unit.path / "metrics" / path.name, own)
 
 
 def read(reading: Reading, member: int, deadline: float) -> bool:
-    """Read a trained member in processes of one thread, its two proofs at a time; returns whether all was done."""
-    again = getattr(reading.study.recorded(reading.run), "read_again", 0)
+    """Read a trained member, each of its readings in a process of one thread; returns whether all was done."""
+    again = reading.study.recorded(reading.run).read_again if _seems_learned(reading.units[member]) else 0
     own = [sys.executable, str(Path(__file__)), "--read", str(reading.run.path), str(member)]
-    for number in range(again + 1):
-        if number == 1 and not _learned_all(reading, member):
-            break
-        if not _all_end([[*own, proof, str(number)] for proof in ("both", "rules")], deadline):
-            return False
+    readings = [(proof, str(number)) for number in range(again + 1) for proof in ("both", "rules")]
+    if not _all_end([[*own, *each] for each in readings], deadline):
+        return False
     worker = [sys.executable, "-m", "hopscope.executors.worker", str(reading.run.path)]
     return _all_end([[*worker, reading.units[member].hash]], deadline)
 
 
-def _learned_all(reading: Reading, member: int) -> bool:
-    """Whether a member learned its whole chain; others are not read again."""
-    from hopscope.circuits.record import read_member
-    from hopscope.studies.circuit_study.proof import reader_of
-
-    config = reading.study.recorded(reading.run)
-    found = read_member(
-        reading.run, member, job_of(reading.units[member]).training.steps, reader_of(config, "both")
-    )
-    return len(found["learned"]) == config.steps
+def _seems_learned(unit: UnitFolder) -> bool:
+    """Whether every held-out loss is low at the end, so that the member will be read again."""
+    rows = read_parts([unit.path]).to_pylist()
+    last = max(row["step"] for row in rows)
+    losses = {
+        row["metric"]: row["value"]
+        for row in rows
+        if row["step"] == last and row["split"] == "held_out" and row["metric"].startswith("loss_step_")
+    }
+    return all(loss < LEARNED for loss in losses.values())
 
 
 def _all_end(commands: Iterable[Sequence[str]], deadline: float) -> bool:
@@ -208,15 +277,12 @@ def work(options: argparse.Namespace) -> Packed:
         UserError: something the user can mend.
     """
     deadline = time.monotonic() + options.seconds - options.reserve
-    readings = [
-        reading_of(options.home, options.queue, name, [int(each) for each in members.split(",")])
-        for name, _, members in (asked.partition(":") for asked in options.models)
-    ]
     being_read: list[tuple[str, Future[bool]]] = []
-    with ThreadPoolExecutor(sum(len(each.units) for each in readings)) as pool:
-        for reading in readings:
-            left = TimeBudget(max(1.0, deadline - time.monotonic()))
-            train_together(reading, options.device, left, options.commit)
+    readings: list[Reading] = []
+    with ThreadPoolExecutor(64) as pool:
+        for asked in options.models:
+            reading = trained(asked, options, deadline)
+            readings.append(reading)
             _say({"kind": "trained", "reading": reading.name})
             for member, unit in reading.units.items():
                 if job_of(unit).training.steps in dict(unit.checkpoints()):
@@ -230,6 +296,30 @@ def work(options: argparse.Namespace) -> Packed:
             strip_checkpoint(last)
     provenance = {"command": sys.argv[1:], "commit": options.commit, "device": _name_of(options.device)}
     return pack(options.home / "runs", options.pack, Limits(options.files), 1, provenance)
+
+
+def trained(asked: str, options: argparse.Namespace, deadline: float) -> Reading:
+    """Train the members that are asked for, or fewer of them where these would not be trained in time.
+
+    Args:
+        asked: name of the reading, a colon, and members; after a slash those to take where the first take too long.
+        options, deadline: of the command, and its end.
+
+    Raises:
+        UserError: something the user can mend.
+    """
+    name, _, choices = asked.partition(":")
+    *many, last = choices.split("/")
+    for members in (*many, last):
+        reading = reading_of(options.home, options.queue, name, [int(each) for each in members.split(",")])
+        left = deadline - time.monotonic()
+        within = None if members == last or options.reading is None else left - options.reading
+        try:
+            train_together(reading, options.device, TimeBudget(max(1.0, left)), within, options.commit)
+            return reading
+        except TooSlow as words:
+            _say({"kind": "too slow", "members": members, "needs": str(words)})
+    raise AssertionError("the last choice is trained however long it takes")
 
 
 _STARTED = time.monotonic()
@@ -257,7 +347,9 @@ def _name_of(device: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command says; the exit status is 0, or 2 for what the user can mend."""
     parser = argparse.ArgumentParser(prog="lent.py", description=__doc__, allow_abbrev=False)
-    parser.add_argument("models", nargs="*", metavar="READING:MEMBERS", help="as abc:2,3; in this order")
+    parser.add_argument(
+        "models", nargs="*", metavar="READING:MEMBERS[/FEWER]", help="as abc:2,3; in this order"
+    )
     parser.add_argument(
         "--read", nargs=4, metavar=("RUN", "MEMBER", "PROOF", "NUMBER"), help=argparse.SUPPRESS
     )
@@ -268,6 +360,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
     parser.add_argument("--seconds", type=float, default=540.0, help="that this command may take")
     parser.add_argument("--reserve", type=float, default=30.0, help="of them, for packing")
+    parser.add_argument("--reading", type=float, help="seconds that reading takes; see READING:MEMBERS/FEWER")
     parser.add_argument("--commit", help="of this source tree, for the record")
     options = parser.parse_args(arguments)
     try:
