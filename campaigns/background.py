@@ -1,6 +1,6 @@
 """A campaign that trains models for days beside other work.
 
-Commands: start | status | pause | resume | stop | collect | conclude.
+Commands: start | status | pause | resume | stop | accept | collect | conclude.
 
 `python campaigns/background.py start` makes a source tree and an environment of its own, at one commit, and trains
 the models of a queue (`paper_models.json`) at the lowest priority, one thread a core.  It may be called at any time:
@@ -25,6 +25,8 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 QUEUE = "campaigns/paper_models.json"
+TOGETHER = "together.json"
+"""File of a unit that was trained with others on a lent machine: on what device, with which, by which program."""
 RESULTS = REPOSITORY / "docs" / "results" / "campaign"
 PATIENCE_SECONDS = 20.0
 _CHECKPOINT = re.compile(r"step-(\d{9,})\.safetensors")
@@ -169,6 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             does = {"status": status, "pause": pause, "resume": resume, "stop": stop, "collect": collect}
             does["conclude"] = lambda home: conclude(home, options.reading)
+            does["accept"] = lambda home: accept(home, options.pack)
             does[options.command](home)
     except BrokenPipeError:
         return 1  # whoever reads has seen enough
@@ -182,9 +185,10 @@ def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command and its options."""
     state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
     parser = argparse.ArgumentParser(prog="background.py", description=__doc__, allow_abbrev=False)
-    commands = ["start", "status", "pause", "resume", "stop", "collect", "conclude"]
+    commands = ["start", "status", "pause", "resume", "stop", "accept", "collect", "conclude"]
     parser.add_argument("command", choices=commands)
     parser.add_argument("--reading", default="", help="with conclude: which reading of the queue to judge")
+    parser.add_argument("--pack", type=Path, default=Path("pack"), help="with accept: what lent.py packed")
     parser.add_argument(
         "--home", type=Path, default=state / "hopscope-campaign", help="folder of the campaign"
     )
@@ -399,6 +403,16 @@ def _rate(log: Path, batch: int) -> float | None:
         if 0 < rate < float("inf"):
             return rate
     return None
+
+
+def accept(home: Home, pack: Path) -> None:
+    """Take models that were trained and read on a lent machine into the campaign.
+
+    Raises:
+        Refused: a trainer is at work, or the pack is damaged.
+    """
+    if _run(home, "accepting.py", str(pack)):
+        raise Refused("expected to take the models of a pack, found the fault above")
 
 
 def collect(home: Home) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from background import REPOSITORY, Home, Refused
+from background import REPOSITORY, TOGETHER, Home, Refused
 
 from hopscope.circuits.config import maps_name
 from hopscope.errors import UserError
@@ -73,7 +73,7 @@ def _keep(unit: UnitFolder, model: dict[str, Any], to: UnitFolder, weights: bool
     record = read_parts([unit.path])
     name = f"part-{0:09d}-{model['steps']:09d}.parquet"
     write_table(to.path / "metrics" / name, record.select(METRICS_SCHEMA.names))
-    steps, last = [step for step, _ in unit.checkpoints()], model["steps"]
+    steps, last = {*dict(unit.checkpoints()), *steps_left_out(unit)}, model["steps"]
     kept = [last] if weights else []
     for step in kept:
         to.checkpoint_path(step).parent.mkdir(parents=True, exist_ok=True)
@@ -81,6 +81,8 @@ def _keep(unit: UnitFolder, model: dict[str, Any], to: UnitFolder, weights: bool
     note_thinned(to.path, kept, [step for step in steps if step not in kept], frozen_members(unit, last))
     campaign = RunFolder(unit.run_path).read_json("campaign.json")
     told = {name: campaign.get(name) for name in ("commit", "commits", "protocols")}
+    if (unit.path / TOGETHER).is_file():
+        told["together"] = json.loads((unit.path / TOGETHER).read_text(encoding="utf-8"))
     record = {"member": model["member"], "steps": last, "campaign": told}
     # Last: where it is, everything is.
     RunFolder(to.run_path).write_json(f"units/{unit.hash}/collected.json", record)

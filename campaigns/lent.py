@@ -11,6 +11,7 @@ cores read their circuits; and all units are packed.  `background.py accept OUT`
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -24,7 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from background import QUEUE, REPOSITORY
+from background import QUEUE, REPOSITORY, TOGETHER
 from packing import Limits, Packed, pack
 from torch import Tensor
 
@@ -51,9 +52,6 @@ from hopscope.training.trainer import Progress, Trainer
 
 WARM_STEPS = 100
 """After which steps are timed."""
-
-TOGETHER = "together.json"
-"""File of a unit whose members were trained with others: on what, by which program, and up to which step."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,9 @@ def train_together(
     engine = unit_engine(job, device, "auto")
     layout = {"device": device, "threads": 1, "engine": engine}
     made_by = {"versions": versions(), "source_hash": source_hash()}
-    together = UnitFolder(reading.run.path / "units" / content_hash(job.model_dump(mode="json")))
+    # Not by its hash alone: that of a single member is its own unit's.
+    name = f"together-{content_hash(job.model_dump(mode='json'))}"
+    together = UnitFolder(reading.run.path / "units" / name)
     together.create({"label": job.label, "plan": job.model_dump(mode="json"), "layout": layout, **made_by})
     arithmetic.prepare(os.cpu_count() or 1)
     task = reading.study.task(job, device)
@@ -311,7 +311,9 @@ def trained(asked: str, options: argparse.Namespace, deadline: float) -> Reading
     name, _, choices = asked.partition(":")
     *many, last = choices.split("/")
     for members in (*many, last):
-        reading = reading_of(options.home, options.queue, name, [int(each) for each in members.split(",")])
+        if not re.fullmatch(r"[0-9]+(,[0-9]+)*", members):
+            raise UserError(f"{name}: expected members as {name}:0,1, found {members!r}")
+        reading = reading_of(options.home, options.queue, name, list(map(int, members.split(","))))
         left = deadline - time.monotonic()
         within = None if members == last or options.reading is None else left - options.reading
         try:

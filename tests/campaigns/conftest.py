@@ -36,3 +36,9 @@ def campaign() -> ModuleType:
 def background() -> ModuleType:
     """`campaigns/background.py`."""
     return load(ROOT / "campaigns" / "background.py", "background")
+
+
+@pytest.fixture(scope="session")
+def lent(background: ModuleType, packing: ModuleType) -> ModuleType:
+    """`campaigns/lent.py`, which imports the other two by their names."""
+    return load(ROOT / "campaigns" / "lent.py", "lent")

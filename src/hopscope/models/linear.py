@@ -1,7 +1,7 @@
 """The maps that every part of an ensemble uses: linear, layer norm and position codes, with weights chosen by name."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -49,8 +49,7 @@ def affine(
 ) -> Float[Tensor, "member batch position b"]:
     """Apply a weight and a bias."""
     if precision == torch.float32:
-        apply = _InParts.apply if x.is_cuda else _added_product
-        return apply(x.flatten(1, 2), weight, bias).unflatten(1, x.shape[1:3])
+        return torch.baddbmm(bias[:, None], x.flatten(1, 2), weight).unflatten(1, x.shape[1:3])
     return product(x, weight, precision) + bias[:, None, None]
 
 
@@ -62,41 +61,6 @@ def product(
     """Apply a weight without bias: both factors and the result are rounded to `precision`, sums are float32."""
     rounded = torch.bmm(x.to(precision).flatten(1, 2), weight.to(precision))
     return rounded.float().unflatten(1, x.shape[1:3])
-
-
-def _added_product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return torch.baddbmm(bias[:, None], x, weight)
-
-
-class _InParts(torch.autograd.Function):
-    """`_added_product` whose weights' gradient is summed in parts, side by side.
-
-    That gradient is a small matrix, a sum over tens of thousands of rows: in one piece it keeps a few of a GPU's
-    multiprocessors busy, and the others wait.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """The product of `x` `[member, row, a]` and `weight` `[member, a, b]`, and `bias` `[member, b]`."""
-        ctx.save_for_backward(x, weight)
-        return _added_product(x, weight, bias)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients of `x`, `weight` and `bias`."""
-        x, weight = ctx.saved_tensors
-        return torch.bmm(gradient, weight.mT), summed_product(x, gradient), gradient.sum(1)
-
-
-def summed_product(
-    x: Float[Tensor, "member row a"], y: Float[Tensor, "member row b"]
-) -> Float[Tensor, "member a b"]:
-    """The sum over rows of the outer products of `x` and `y`, in up to 16 parts of equally many rows."""
-    rows, parts = x.shape[1], 1
-    while parts < 16 and rows % (2 * parts) == 0 and rows // parts >= 256:
-        parts *= 2
-    x, y = (each.reshape(-1, rows // parts, each.shape[2]) for each in (x, y))
-    return torch.bmm(x.mT, y).unflatten(0, (-1, parts)).sum(1)
 
 
 def norm(
