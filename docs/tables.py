@@ -38,6 +38,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "speed": speed.speed,
     "growth": speed.growth,
     "solved": speed.solved,
+    "lent": speed.lent,
     "heads": language.heads,
     "head-targets": language.head_targets,
     "pretrained-heads": language.pretrained_heads,

@@ -1,7 +1,8 @@
 """Tables of `hopscope bench`."""
 
+import json
 import math
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from table_makers.common import BENCH, markdown, read_json
@@ -116,3 +117,20 @@ def solved(file: str) -> str:
         "steps of those: mean (range)",
     ]  # fmt: skip
     return markdown(columns, rows)
+
+
+def lent(*files: str, batch: int = 128) -> str:
+    """What a GPU trained together, from logs of `campaigns/lent.py`, by the number of members."""
+    rows = []
+    for file in files:
+        lines = (BENCH / f"{file}.jsonl").read_text(encoding="utf-8").splitlines()
+        said = [json.loads(line) for line in lines if line.startswith("{")]
+        progress = [each for each in said if each["kind"] == "progress"]
+        for members in dict.fromkeys(len(each["losses"]) for each in progress):
+            own = [each for each in progress if len(each["losses"]) == members]
+            # The first steps are compiled and recorded.
+            rates = sorted(each["samples_per_second"] / batch for each in own if each["step"] >= 16)
+            speeds = f"{median(rates):,.0f} ({rates[0]:,.0f} to {rates[-1]:,.0f})"
+            rows.append([str(members), speeds, f"{median(rates) / members:,.0f}", f"{own[-1]['step']:,}"])
+    rows.sort(key=lambda row: int(row[0]))
+    return markdown(["models together", "member-steps/s", "steps/s", "log up to step"], rows)

@@ -193,3 +193,9 @@ def test_torchs_warnings_while_it_compiles_are_not_the_users():
     replayed()
     with pytest.raises(UserWarning, match="TensorFloat32"):
         replayed()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: compares its steps with the CPU's")
+def test_a_gpu_takes_the_same_steps(tmp_path):
+    found = checked("cuda", tmp_path)
+    assert found == {"losses": pytest.approx(0.0, abs=1e-4), "initial": 0.0}

@@ -1,7 +1,7 @@
 """Compiled steps beside plain ones, in a process of its own: what torch traces must not be wrapped by shape checks.
 
 `python torch_compile_checks.py BACKEND` prints one JSON object of what `test_torch_compile` asserts.  The backend
-`aot_eager` does everything but to write and compile kernels.
+`aot_eager` does everything but to write and compile kernels; `cuda` compares a GPU's steps with a CPU's.
 """
 
 import json
@@ -10,8 +10,11 @@ import sys
 import torch
 
 from hopscope.errors import UserError
+from hopscope.executors.timing import Steps
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
+from hopscope.studies import find_study
+from hopscope.studies.circuits.config import PRESETS
 from hopscope.tasks.config import PermutationConfig, RetrievalConfig
 from hopscope.tasks.permutation import PermutationTask
 from hopscope.tasks.retrieval import RetrievalTask
@@ -188,8 +191,20 @@ def programs(layers):
     return counter.frame_count
 
 
+def on_a_gpu():
+    """How far the losses of a GPU's first steps are from those of a CPU, and its first weights."""
+    job = find_study("circuits").jobs(PRESETS["smoke"])[0]
+    task = {device: find_study("circuits").task(job, device) for device in ("cuda", "cpu")}
+    ours, plain = Steps(job, task["cuda"], "compiled", "cuda"), Steps(job, task["cpu"], "general")
+    initial = apart(ours.model.parameters.flat.cpu(), plain.model.parameters.flat)
+    return {"losses": max(apart(ours.take().cpu(), plain.take()) for _ in range(6)), "initial": initial}
+
+
 def main(backend):
     torch.set_num_threads(1)
+    if backend == "cuda":
+        print(json.dumps(on_a_gpu()))
+        return
     retrieved, trained, compiled = gradients(backend)
     found = {
         "retrieval": retrieved,
