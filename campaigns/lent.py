@@ -37,9 +37,9 @@ from hopscope.runs import (
     UnitFolder,
     save_checkpoint,
     source_hash,
-    strip_checkpoint,
     write_json,
 )
+from hopscope.runs.files import read_json
 from hopscope.runs.hashing import content_hash
 from hopscope.runs.metrics import parts, read_parts, read_table, write_table
 from hopscope.studies import find_study
@@ -77,7 +77,7 @@ def reading_of(home: Path, queue: Path, name: str, members: Sequence[int]) -> Re
     Raises:
         UserError: the queue has no such reading, or the reading no such member, or one in a unit with others.
     """
-    readings = json.loads(queue.read_text(encoding="utf-8"))["readings"]
+    readings = read_json(queue)["readings"]
     if name not in readings:
         raise UserError(f"expected a reading of the queue ({', '.join(readings)}), found {name!r}")
     asked = readings[name]
@@ -96,7 +96,7 @@ class TooSlow(Exception):
     """Training would not end in time."""
 
 
-class Apart(Trainer):
+class SplittingTrainer(Trainer):
     """Trains members together, and writes the checkpoints of each into its own unit while training goes on.
 
     The optimiser's state is written once, when training ends: nothing here outlives the machine.
@@ -186,7 +186,7 @@ def train_together(
     arithmetic.prepare(os.cpu_count() or 1)
     task = reading.study.task(job, device)
     evaluate = reading.study.evaluator(together, job, task)
-    trainer = Apart(units, within, job, task, together, evaluate, device, ENGINES[engine])
+    trainer = SplittingTrainer(units, within, job, task, together, evaluate, device, ENGINES[engine])
     try:
         with suppress(TimeBudgetReached):
             trainer.run(budget, trainer.report)
@@ -278,11 +278,9 @@ def work(options: argparse.Namespace) -> Packed:
     """
     deadline = time.monotonic() + options.seconds - options.reserve
     being_read: list[tuple[str, Future[bool]]] = []
-    readings: list[Reading] = []
     with ThreadPoolExecutor(64) as pool:
         for asked in options.models:
             reading = trained(asked, options, deadline)
-            readings.append(reading)
             _say({"kind": "trained", "reading": reading.name})
             for member, unit in reading.units.items():
                 if job_of(unit).training.steps in dict(unit.checkpoints()):
@@ -290,10 +288,6 @@ def work(options: argparse.Namespace) -> Packed:
                     being_read.append((name, pool.submit(read, reading, member, deadline)))
         for name, each in being_read:
             _say({"kind": "read", "model": name, "whole": each.result()})
-    for unit in (unit for reading in readings for unit in reading.units.values() if not unit.is_done):
-        last = unit.checkpoint_path(job_of(unit).training.steps)
-        if last.is_file():  # it needs no optimiser's state, and there may be no room for it
-            strip_checkpoint(last)
     provenance = {"command": sys.argv[1:], "commit": options.commit, "device": _name_of(options.device)}
     return pack(options.home / "runs", options.pack, Limits(options.files), 1, provenance)
 

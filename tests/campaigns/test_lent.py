@@ -128,9 +128,17 @@ def test_what_cannot_be_trained_is_one_clear_line(folder, models, words):
     assert not (folder / "none").exists()
 
 
+@pytest.mark.extras
+def test_a_damaged_queue_is_one_clear_line(folder, tmp_path):
+    queue = tmp_path / "queue.json"
+    queue.write_text("{", encoding="utf-8")
+    done = call("lent.py", "small:0", "--home", tmp_path, "--device", "cpu", "--queue", queue)
+    assert done.returncode == 2 and f"{queue}: expected" in done.stderr
+
+
 def going(lent, within, seconds):
     """A trainer some way through its training, as far as reports ask for it."""
-    trainer = object.__new__(lent.Apart)
+    trainer = object.__new__(lent.SplittingTrainer)
     now = time.monotonic()
     trainer._within, trainer._begun, trainer._started = within, (now - seconds, 100), now - seconds - 5.0
     return trainer
