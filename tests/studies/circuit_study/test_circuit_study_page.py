@@ -88,6 +88,15 @@ def test_a_run_in_which_none_learned(told):
         assert "Does a loss fall when its heads form?" not in headings(story)
 
 
+def test_a_member_that_was_read_for_a_part_is_not_passed_over(told):
+    part = {"paths": induction(), "learned": (1,), "falls": {1: 150.0, 2: None}}
+    _, words = told(lambda plan: part if plan.member == 1 else NOT_LEARNED)
+    assert numbers_about(words, "that learned a part of it was read too")[1:] == [0, 0, 1]
+    _, words = told(lambda plan: part if plan.member < 2 else {"paths": induction()})
+    assert numbers_about(words, "that learned a part of it were read too")[-1] == 2
+    assert "learned a part of it" not in told()[1]
+
+
 def test_a_run_of_which_one_member_diverged(told):
     story, words = told(lambda plan: {"paths": induction(), "loss": None if plan.member == 1 else 0.005})
     count = 3 if story["title"] == "Which circuits do models learn?" else 5

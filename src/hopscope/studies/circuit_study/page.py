@@ -23,12 +23,12 @@ def names(page: PageFunctions, config: ChainsConfig) -> Mapping[str, Any]:
 
     `targets`: part of the evidence → symbol.  `chain_example()`: two chains as a model sees them.  `circuits`: see
     `CircuitsOnPage`.  `name_of`: number of each member → its name.  The others are numbers of members.  `whole`: those
-    that learned the whole chain; `explained`: those of them that were read.  `unread`: those that learned something
-    and were not.  `with_paths`: those whose circuit has a path to show; `read_paths`: those of them that were read.
-    `independent`: those among `with_paths` that are independent of each other.  `first_reads`: member → its costliest
-    read of the first useful head.  `cheap`: members whose first useful head looks almost free where patterns are given;
-    `dear`: those of them that need it; `limits`: the bounds of both.  `from_others`: the mean distance of a model's
-    circuits from those of the other models, by its metric.
+    that learned the whole chain; `explained`: those of them that were read.  `partly`: those that learned a part of it
+    and were read.  `unread`: those that learned something and were not.  `with_paths`: those whose circuit has a path
+    to show; `read_paths`: those of them that were read.  `independent`: those among `with_paths` that are independent
+    of each other.  `first_reads`: member → its costliest read of the first useful head.  `cheap`: members whose first
+    useful head looks almost free where patterns are given; `dear`: those of them that need it; `limits`: the bounds of
+    both.  `from_others`: the mean distance of a model's circuits from those of the other models, by its metric.
     """
     evidence = page.evidence
     paths, seeds = followed_paths(evidence), independent(evidence)
@@ -55,6 +55,7 @@ def names(page: PageFunctions, config: ChainsConfig) -> Mapping[str, Any]:
         "name_of": config.names,
         "whole": whole,
         "explained": [member for member in whole if member in read],
+        "partly": [member for member in some if member in read and member not in whole],
         "unread": [member for member in some if member not in read],
         "with_paths": with_paths,
         "read_paths": [member for member in with_paths if member in read],
