@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from hopscope import rng
 
@@ -149,6 +150,14 @@ def test_a_gpu_gives_the_same_bits():
         rng.bits(1, "train", 5, torch.tensor(7, device="cuda")).tolist()
         == rng.bits(1, "train", 5, 7).tolist()
     )
+
+
+def test_no_number_of_more_than_31_bits_is_added_or_multiplied():
+    """`torch.compile` takes such arithmetic on a range for an index, which has 32 bits with a sign on CUDA."""
+    draw = make_fx(lambda seed: rng.bits(seed, "train", 5, torch.arange(7)))(torch.tensor([[2**62 + 3]]))
+    arithmetic = [node for node in draw.graph.nodes if str(node.target).startswith(("aten.mul", "aten.add"))]
+    assert arithmetic
+    assert not [n for n in arithmetic if any(isinstance(x, int) and abs(x) >= 1 << 31 for x in n.args)]
 
 
 # Addresses are distinct and well mixed
