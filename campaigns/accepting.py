@@ -1,8 +1,8 @@
 """Take models that `lent.py` trained elsewhere: `accepting.py HOME RESULTS PACK`, which `background.py accept` calls.
 
-Every model of the pack that is trained and read takes its place in the campaign, as if it had been trained here; of one
-that was begun here, what was trained so far goes.  `together.json` of its unit says where it was trained, and
-`collect` keeps that.
+Every model of the pack that is trained and read takes its place in the campaign, as if it had been trained here.  If
+its training had begun here, that part is deleted.  `together.json` of its unit says where it was trained, and `collect`
+keeps that.
 """
 
 import shutil
@@ -18,7 +18,7 @@ from hopscope.runs import UnitFolder
 
 
 def accept(home: Home, pack: Path) -> list[str]:
-    """Copy what is new; returns a line for each model that was taken.
+    """Take what is new; returns a line for each model that was taken.
 
     Raises:
         Refused: a trainer is at work, which would not see them.
@@ -36,7 +36,7 @@ def accept(home: Home, pack: Path) -> list[str]:
                 if not (theirs.path / TOGETHER).is_file():
                     raise Refused(f"{pack}: expected a pack that lent.py made, found no {TOGETHER} in it")
                 shutil.rmtree(ours, ignore_errors=True)
-                shutil.copytree(theirs.path, ours)
+                theirs.path.rename(ours)  # whole or not at all, whenever this is killed
                 taken.append(f"{model['reading']} seed {model['member']}")
     return taken
 

@@ -25,13 +25,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import torch
 from background import QUEUE, REPOSITORY, TOGETHER
 from packing import Limits, Packed, pack
 from torch import Tensor
 
 from hopscope.circuits.config import LEARNED
 from hopscope.errors import TimeBudgetReached, UserError
-from hopscope.executors.local import prepare, unit_engine, versions
+from hopscope.executors.local import prepare, unit_engine, unit_layout, versions
 from hopscope.runs import (
     RunFolder,
     UnitFolder,
@@ -177,13 +178,13 @@ def train_together(
     jobs, units = [job_of(unit) for unit in reading.units.values()], list(reading.units.values())
     job = jobs[0].model_copy(update={"members": tuple(each.members[0] for each in jobs)})
     engine = unit_engine(job, device, "auto")
-    layout = {"device": device, "threads": 1, "engine": engine}
-    made_by = {"versions": versions(), "source_hash": source_hash()}
+    threads = os.cpu_count() or 1
+    layout = unit_layout(engine, device, threads)
     # Not by its hash alone: that of a single member is its own unit's.
     name = f"together-{content_hash(job.model_dump(mode='json'))}"
     together = UnitFolder(reading.run.path / "units" / name)
-    together.create({"label": job.label, "plan": job.model_dump(mode="json"), "layout": layout, **made_by})
-    arithmetic.prepare(os.cpu_count() or 1)
+    together.create({"label": job.label, "plan": job.model_dump(mode="json"), "layout": layout})
+    arithmetic.prepare(threads)
     task = reading.study.task(job, device)
     evaluate = reading.study.evaluator(together, job, task)
     trainer = SplittingTrainer(units, within, job, task, together, evaluate, device, ENGINES[engine])
@@ -199,7 +200,8 @@ def train_together(
         raise
     finally:
         rmtree(together.path)
-    note = {**layout, "device": _name_of(device), "members": list(reading.units), "commit": commit, **made_by}
+    made_by = {"commit": commit, "versions": versions(), "source_hash": source_hash()}
+    note = {**layout, "device": _name_of(device), "members": list(reading.units), **made_by}
     for unit in units:
         write_json(unit.path / TOGETHER, note)
 
@@ -208,10 +210,11 @@ def split_record(together: UnitFolder, units: Sequence[UnitFolder]) -> None:
     """Copy the training record of a unit's members into units of one member each."""
     import pyarrow.compute as pc
 
+    numbers = [job_of(unit).members[0].member for unit in units]
     for path in parts(together.path):
         table = read_table(path, "train again")
-        for unit in units:
-            own = table.filter(pc.equal(table["member"], job_of(unit).members[0].member))
+        for number, unit in zip(numbers, units, strict=True):
+            own = table.filter(pc.equal(table["member"], number))
             write_table(unit.path / "metrics" / path.name, own)
 
 
@@ -335,8 +338,6 @@ def _say_progress(progress: Progress) -> None:
 
 
 def _name_of(device: str) -> str:
-    import torch
-
     return str(torch.cuda.get_device_name()) if device == "cuda" else device
 
 
