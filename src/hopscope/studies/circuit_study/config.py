@@ -23,10 +23,12 @@ QUICK: dict[str, Any] = {
 Gradients are clipped because at this rate training jumps now and then, and some seeds do not come back."""
 
 DEEP: dict[str, Any] = {
-    **QUICK, "steps": 4, "layers": 24, "training_steps": 1_200, "checkpoint_every": 50, "evaluate_every": 25,
+    **QUICK, "steps": 4, "layers": 24, "training_steps": 3_000, "checkpoint_every": 50, "evaluate_every": 25,
     "evaluation_samples": 512, "analysis_samples": 4_096,
 }  # fmt: skip
-"""The same for chains of four steps, as many as the paper's transformer D follows."""
+"""The same for chains of four steps, as many as the paper's transformer D follows.
+
+After 1,200 steps two seeds had learned three of the four, and the loss of x₄ had fallen to 0.29 and 0.39."""
 
 
 class ChainsConfig(RecipeConfig):
