@@ -306,7 +306,7 @@ PRESETS = {
     "laptop": DepthStudyConfig(),
     "workstation": DepthStudyConfig(
         seeds=8, deepest_seeds=8, layers=_DEEP, layers_last=_DEEP, steps=5, steps_last=3, heads=1, width=512,
-        head_size=16, batch_size=256, clip_norm=1.0, training_steps=1_000, checkpoint_every=500, evaluate_every=25,
+        head_size=16, batch_size=128, clip_norm=1.0, training_steps=2_400, checkpoint_every=400, evaluate_every=25,
         members_per_unit=4,
     ),
     "details": DepthStudyConfig(

@@ -90,7 +90,7 @@ PRESETS = {
         members_per_unit=2, crossed=2, clamped=1,
     ),
     "laptop": EmergenceConfig(**QUICK, seeds=4, crossed=0, clamped=0, read_again=3),
-    "workstation": EmergenceConfig(**DEEP, seeds=8, crossed=0, clamped=1, read_again=5),
+    "workstation": EmergenceConfig(**DEEP, seeds=8, crossed=0, clamped=0, read_again=1),
     "two-steps": EmergenceConfig(
         seeds=10, layers=6, heads=2, steps=2, training_steps=2_000, checkpoint_every=50, crossed=3, clamped=2,
         members_per_unit=4, orders=2, read_again=5,
