@@ -28,7 +28,7 @@ DEEP: dict[str, Any] = {
 }  # fmt: skip
 """The same for chains of four steps, as many as the paper's transformer D follows.
 
-In 1,200 steps neither of two seeds learned the chain: the losses of x₄ were still 0.29 and 0.39."""
+In 1,200 steps neither of two seeds learned the chain; in 3,000 four of eight did (docs/circuits.md)."""
 
 
 class ChainsConfig(RecipeConfig):
