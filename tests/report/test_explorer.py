@@ -87,8 +87,20 @@ def test_a_run_without_checkpoints_says_so_in_one_line(run_path):
         path.unlink()
     build_report([run_path], run_path / "report.html")
     page = (run_path / "report.html").read_text(encoding="utf-8")
-    assert "has no weights that a page can hold" in page
+    assert "This run folder has no weights" in page
     assert 'class="explorer-data"' not in page
+    assert "Try the model" not in page
+
+
+def test_models_that_are_too_large_for_a_page_are_not_offered(run_path, block, monkeypatch):
+    build_report([run_path], run_path / "report.html")
+    assert "Try the model" in (run_path / "report.html").read_text(encoding="utf-8")
+    size = block.shapes[0].size
+    monkeypatch.setattr(explorer, "MOST_CHARACTERS", int(size * explorer._CHARACTERS) - 1)
+    build_report([run_path], run_path / "report.html")
+    page = (run_path / "report.html").read_text(encoding="utf-8")
+    assert f"A model of this run has {size:,} weights, and a page has room for {size - 1:,}" in page
+    assert "Try the model" not in page
 
 
 def test_a_block_of_before_is_the_same_line(run_path):
@@ -100,7 +112,7 @@ def test_a_block_of_before_is_the_same_line(run_path):
     (run_path / "story.json").write_text(json.dumps(story), encoding="utf-8")
     build_report([run_path], run_path / "report.html")
     page = (run_path / "report.html").read_text(encoding="utf-8")
-    assert "has no weights that a page can hold" in page
+    assert "This run folder has no weights" in page
 
 
 def test_what_the_page_is_given_travels_in_it(run_path, block):

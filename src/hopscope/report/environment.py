@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from hopscope.claims.numbers import format_number
 from hopscope.report.circuit_player import shown_circuit
-from hopscope.report.explorer import explorer_payload
+from hopscope.report.explorer import explorer_missing, explorer_payload
 from hopscope.report.prose import tie
 from hopscope.report.worked import format_probability, format_published, in_words, marks, pairs
 
@@ -42,7 +42,11 @@ def environment() -> jinja2.Environment:
         in_words=in_words,
     )
     made.globals.update(
-        marks=marks, shown_circuit=shown_circuit, explorer_payload=explorer_payload, most_cells=MOST_CELLS
+        marks=marks,
+        shown_circuit=shown_circuit,
+        explorer_payload=explorer_payload,
+        explorer_missing=explorer_missing,
+        most_cells=MOST_CELLS,
     )
     return made
 

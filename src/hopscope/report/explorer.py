@@ -227,6 +227,26 @@ def explorer_payload(run: Path, block: ExplorerBlock, members: Sequence[int] = (
     }
 
 
+def explorer_missing(run: Path, block: ExplorerBlock) -> str:
+    """Why an explorer holds no model, in a sentence; empty where it holds some."""
+    if any(True for _ in _held(run, block, ())):
+        return ""
+    with_weights = [model for model in block.models if any(_unit(run, model).checkpoints())]
+    if not with_weights:
+        return (
+            "This run folder has no weights, so there is no model to try here; the command that made the run makes "
+            "them again."
+        )
+    smallest, room = (
+        min(block.shapes[model.shape].size for model in with_weights),
+        int(MOST_CHARACTERS / _CHARACTERS),
+    )
+    return (
+        f"A model of this run has {smallest:,} weights, and a page has room for {room:,}. "
+        "So there is none to try here; in Python, hopscope.open_run(…).member(0) is such a model."
+    )
+
+
 def _words(held: Sequence[_Held], models: int) -> str:
     """What is on the page, in a sentence."""
     checkpoints = ", ".join(f"{len(each.steps)} of {each.model.name}" for each in held if len(each.steps) > 1)
@@ -267,7 +287,7 @@ def _held(run: Path, block: ExplorerBlock, members: Sequence[int]) -> Iterator[_
         at: [step for step, _ in _unit(run, model).checkpoints()] for at, model in enumerate(block.models)
     }
     cost = [_CHARACTERS * block.shapes[model.shape].size for model in block.models]
-    order = _order(block, members)
+    order = _order(block, members) if block.models else []
     taken: dict[int, int] = {}
     left = float(MOST_CHARACTERS)
     for at, most in order:
