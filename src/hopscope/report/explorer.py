@@ -229,7 +229,7 @@ def explorer_payload(run: Path, block: ExplorerBlock, members: Sequence[int] = (
 
 def explorer_missing(run: Path, block: ExplorerBlock) -> str:
     """Why an explorer holds no model, in a sentence; empty where it holds some."""
-    if any(True for _ in _held(run, block, ())):
+    if block.start is not None and any(_held(run, block, ())):
         return ""
     with_weights = [model for model in block.models if any(_unit(run, model).checkpoints())]
     if not with_weights:
@@ -287,7 +287,7 @@ def _held(run: Path, block: ExplorerBlock, members: Sequence[int]) -> Iterator[_
         at: [step for step, _ in _unit(run, model).checkpoints()] for at, model in enumerate(block.models)
     }
     cost = [_CHARACTERS * block.shapes[model.shape].size for model in block.models]
-    order = _order(block, members) if block.models else []
+    order = _order(block, members)
     taken: dict[int, int] = {}
     left = float(MOST_CHARACTERS)
     for at, most in order:
