@@ -1,8 +1,8 @@
 """Keep what a finished run concluded under docs/results: `python docs/collect.py RUN permutation/laptop [EVERY]`.
 
 The copy is a slim run folder (`hopscope.runs.slim_copy`): evidence table, claims, registration, page and the data of
-the figures, and of the drawings only those that README.md or a page under docs/ shows.  Everything else is made again
-by the command that docs/results/README.md names, or by `hopscope report`.
+the figures, and of the drawings only those that README.md or a page under docs/ shows, as small as the eye allows.
+Everything else is made again by the command that docs/results/README.md names, or by `hopscope report`.
 
 With EVERY, a whole number, the evidence table keeps of every curve of training its first and last point and every so
 many in between: the curves of hundreds of models are most of its bytes, and no claim reads them but at their ends.
@@ -37,6 +37,8 @@ def main(arguments: list[str], docs: Path = DOCS) -> int:
         print(error, file=sys.stderr)
         return 2
     _without_folder(to / "study.json")
+    for drawing in to.glob("figures/*.png"):
+        shrink(drawing)
     if int(every) > 1:
         thin(to / "evidence.parquet", int(every))
     return 0
@@ -52,6 +54,15 @@ def thin(evidence: Path, every: int) -> None:
     place, last = of.cumcount(), of["member"].transform("size") - 1
     kept = (frame["measure"] != "training") | (place % every == 0) | (place == last)
     write_table(evidence, table.filter(kept.to_numpy()))
+
+
+def shrink(drawing: Path) -> None:
+    """Keep a PNG with its 256 chief colours, in place: an eye sees the same chart, in a sixth of the bytes."""
+    from PIL import Image
+
+    with Image.open(drawing) as picture:
+        palette = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    palette.save(drawing, optimize=True)
 
 
 def shown(folder: Path, docs: Path = DOCS) -> set[str]:

@@ -4,8 +4,10 @@ import importlib.util
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 from pyarrow import parquet
 
 from hopscope.runs import is_slim
@@ -32,6 +34,17 @@ def test_a_run_is_kept_with_the_pictures_that_a_page_shows(collect, small_run, t
     assert not list(kept.rglob("*.svg")) and not (kept / "units").exists()
     claims = json.loads((small_run / "claims.json").read_text(encoding="utf-8"))
     assert json.loads((kept / "claims.json").read_text(encoding="utf-8")) == claims
+
+
+def test_a_picture_is_kept_small_and_looks_as_before(collect, small_run, tmp_path):
+    assert collect.main([str(small_run), "permutation/small"], tmp_path / "docs") == 0
+    drawn = small_run / "figures" / "loss.png"
+    kept = tmp_path / "docs" / "results" / "permutation" / "small" / "figures" / "loss.png"
+    assert kept.stat().st_size < 0.5 * drawn.stat().st_size
+    with Image.open(drawn) as before, Image.open(kept) as after:
+        colours = [np.asarray(picture.convert("RGB"), dtype=int) for picture in (before, after)]
+    off = np.abs(colours[0] - colours[1]).max(axis=-1)
+    assert (off > 16).mean() < 0.001  # of 256 shades
 
 
 def test_curves_may_be_thinned_and_nothing_else(collect, small_run, tmp_path):
