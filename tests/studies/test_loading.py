@@ -1,6 +1,7 @@
 """Finding studies: by name, module, file and entry point, and every way in which that can fail."""
 
 import importlib.metadata
+import os
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -114,6 +115,16 @@ def test_a_file_is_loaded_anew_when_it_has_changed(tmp_path: Path) -> None:
         "mine": f"{path}:study",
         "other": f"{path}:other",
     }
+
+
+def test_a_path_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"mine-\xff")
+    folder.mkdir()
+    (folder / "mine.py").write_text(TEXT, encoding="utf-8")
+    with pytest.raises(
+        UserError, match=r"mine-.*: expected a path in UTF-8.*; rename the folder or the file$"
+    ):
+        of_reference(f"{folder / 'mine.py'}:study")
 
 
 def test_a_file_may_use_helpers_beside_it(tmp_path: Path) -> None:

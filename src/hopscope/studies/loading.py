@@ -5,6 +5,7 @@ import hashlib
 import importlib
 import importlib.machinery
 import importlib.util
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -183,6 +184,13 @@ def _imported(name: str, what: str) -> ModuleType:
 
 def _file_module(path: Path) -> ModuleType:
     path = path.resolve()
+    try:
+        os.fsencode(path).decode()
+    except UnicodeDecodeError:
+        raise UserError(
+            f"{path}: expected a path in UTF-8, because a run records where its study stands, found other bytes; "
+            "rename the folder or the file"
+        ) from None
     try:
         content = path.read_bytes()
     except OSError as error:
