@@ -237,10 +237,8 @@ def explorer_missing(run: Path, block: ExplorerBlock) -> str:
             "This run folder has no weights, so there is no model to try here; the command that made the run makes "
             "them again."
         )
-    smallest, room = (
-        min(block.shapes[model.shape].size for model in with_weights),
-        int(MOST_CHARACTERS / _CHARACTERS),
-    )
+    smallest = min(block.shapes[model.shape].size for model in with_weights)
+    room = int(MOST_CHARACTERS / _CHARACTERS)
     return (
         f"A model of this run has {smallest:,} weights, and a page has room for {room:,}. "
         "So there is none to try here; in Python, hopscope.open_run(…).member(0) is such a model."
