@@ -15,7 +15,7 @@ tries the script where there is no GPU; what it measures there says nothing of o
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -320,23 +320,14 @@ def chosen_jobs(preset: str, layers: Sequence[int] | None) -> tuple[list[TrainJo
     return kept, models
 
 
-def measured(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
-    """Everything, as JSON values."""
+def measured(options: argparse.Namespace, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """What was measured so far, as JSON values: after each unit, so that a machine that goes takes nothing with it."""
     device = options.device
     jobs, models = chosen_jobs(options.preset, options.layers)
     name = torch.cuda.get_device_name() if device == "cuda" else "a CPU (a try; says nothing of a GPU)"
     bandwidth, peak = bytes_per_second(device), peak_operations(name)
     deepest = {job.label.partition(",")[0]: job for job in jobs}
-    agreed = {job.label: agreement(job, device) for job in deepest.values()}
-    rows = []
-    for job in jobs:
-        results = timed(job, options.ways, device, options.rounds, options.seconds)
-        rows.append(row_of(job, results, bandwidth, peak))
-        say(
-            f"{job.label}: "
-            + ", ".join(f"{way} {max(each.member_steps):,.1f}/s" for way, each in results.items())
-        )
-    return {
+    result: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "suite": "gpu",
         "preset": options.preset,
@@ -344,10 +335,20 @@ def measured(options: argparse.Namespace, say: Callable[[str], None]) -> dict[st
         "copied_bytes_per_second": bandwidth,
         "peak_operations_per_second": peak,
         "provenance": provenance(),
-        "agreement": agreed,
-        "rows": rows,
-        "whole_study": whole_study(rows, models),
+        "agreement": {},
+        "rows": [],
     }
+    for job in jobs:
+        results = timed(job, options.ways, device, options.rounds, options.seconds)
+        result["rows"].append(row_of(job, results, bandwidth, peak))
+        say(
+            f"{job.label}: "
+            + ", ".join(f"{way} {max(each.member_steps):,.1f}/s" for way, each in results.items())
+        )
+        if job in deepest.values():
+            result["agreement"][job.label] = agreement(job, device)
+        result["whole_study"] = whole_study(result["rows"], models)
+        yield result
 
 
 def main(argv: Sequence[str] | None = None, console: Console | None = None) -> int:
@@ -361,12 +362,12 @@ def main(argv: Sequence[str] | None = None, console: Console | None = None) -> i
         )
     prepare(torch.get_num_threads())
     try:
-        result = measured(options, lambda line: console.print(line, highlight=False, markup=False))
+        for result in measured(options, lambda line: console.print(line, highlight=False, markup=False)):
+            if options.out is not None:
+                write(options.out, result)
     except UserError as error:
         refuse(str(error))
     show(result, console)
-    if options.out is not None:
-        write(options.out, result)
     return 0
 
 

@@ -1,8 +1,9 @@
 """Take models that `lent.py` trained elsewhere: `accepting.py HOME RESULTS PACK`, which `background.py accept` calls.
 
-Every model of the pack that is trained and read takes its place in the campaign, as if it had been trained here.  If
+Every model of the pack that is trained to its end takes its place in the campaign, as if it had been trained here.  If
 its training had begun here, that part is deleted.  `together.json` of its unit says where it was trained, and `collect`
-keeps that.
+keeps that.  A model that was not read there in time is read here; its earlier checkpoints are gone, so nobody will
+know when its paths formed.
 """
 
 import shutil
@@ -32,13 +33,21 @@ def accept(home: Home, pack: Path) -> list[str]:
         for model in home.models():
             ours = home.path / model["folder"]
             theirs = UnitFolder(Path(scratch) / ours.relative_to(home.path / "runs"))
-            if theirs.is_done and not UnitFolder(ours).is_done:
+            if _is_ahead(theirs, UnitFolder(ours), model["steps"]):
                 if not (theirs.path / TOGETHER).is_file():
                     raise Refused(f"{pack}: expected a pack that lent.py made, found no {TOGETHER} in it")
                 shutil.rmtree(ours, ignore_errors=True)
                 theirs.path.rename(ours)  # whole or not at all, whenever this is killed
-                taken.append(f"{model['reading']} seed {model['member']}")
+                unread = "" if UnitFolder(ours).is_done else ", to be read here: start the campaign"
+                taken.append(f"{model['reading']} seed {model['member']}{unread}")
     return taken
+
+
+def _is_ahead(theirs: UnitFolder, ours: UnitFolder, last: int) -> bool:
+    """Whether a model is read there and not here, or trained to its last step there and not here."""
+    if theirs.is_done or ours.is_done:
+        return not ours.is_done
+    return last in dict(theirs.checkpoints()) and last not in dict(ours.checkpoints())
 
 
 def main(home: str, _: str, pack: str) -> int:

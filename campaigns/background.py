@@ -406,7 +406,7 @@ def _rate(log: Path, batch: int) -> float | None:
 
 
 def accept(home: Home, pack: Path) -> None:
-    """Take models that were trained and read on a lent machine into the campaign.
+    """Take models that were trained on a lent machine into the campaign.
 
     Raises:
         Refused: a trainer is at work, or the pack is damaged.

@@ -183,6 +183,8 @@ def formation_order(run: str) -> str:
     """Of each model and proof: when the first and the last head for each symbol formed, and what the lowest reads."""
     import pandas as pd
 
+    from hopscope.words import symbol
+
     table = pd.read_parquet(RESULTS / run / "evidence.parquet")
     steps, rows = table[table["metric"] == "fell"]["part"].nunique(), []
     for member in sorted(set(table["member"].dropna())):
@@ -204,8 +206,9 @@ def formation_order(run: str) -> str:
             lowest = single[single["layer"] == single["layer"].min()]
             joined = ", ".join(sorted({_joined(part) for part in lowest["part"]}))
             rows.append([f"{member:.0f}", proof, f"{lowest['layer'].iloc[0]:.0f}", joined, *cells])
+    symbols = f"x₁ … {symbol(steps)}"
     columns = [
-        "seed", "proof", "lowest layer that reads", "what it joins", "first head for x₁ … x₄ at step",
-        "all heads for x₁ … x₄ at step",
+        "seed", "proof", "lowest layer that reads", "what it joins", f"first head for {symbols} at step",
+        f"all heads for {symbols} at step",
     ]  # fmt: skip
     return markdown(columns, rows)

@@ -44,6 +44,27 @@ def test_every_way_is_measured_at_every_depth(gpu: ModuleType, tmp_path: Path) -
     assert "all units, by sampled steps, graph one" in printed.getvalue()
 
 
+def test_what_was_measured_outlives_a_machine_that_goes(
+    gpu: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed, calls = gpu.timed, []
+
+    def once(*given: object) -> object:
+        calls.append(given)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return timed(*given)
+
+    monkeypatch.setattr(gpu, "timed", once)
+    out = tmp_path / "gpu.json"
+    words = ["--device", "cpu", "--preset", "smoke", "--rounds", "1", "--seconds", "0.02", "--out", str(out)]
+    with pytest.raises(KeyboardInterrupt):
+        gpu.main(words, Console(file=io.StringIO()))
+    result = json.loads(out.read_text(encoding="utf-8"))
+    assert [row["label"] for row in result["rows"]] == ["IC D=2, 1 layer"]
+    assert result["whole_study"]["models"] == 2
+
+
 def test_the_whole_study_is_all_models_at_all_depths(gpu: ModuleType) -> None:
     def way(seconds: float, members: int) -> dict[str, object]:
         return {"seconds_per_step": {"median": seconds}, "members": members}

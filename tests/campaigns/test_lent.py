@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -109,6 +110,36 @@ def test_members_get_what_they_get_alone_and_are_taken_into_the_campaign(packs):
     concluded = Path(done.stdout.splitlines()[-1].partition(": ")[2])
     trained = json.loads((concluded / "campaign.json").read_text(encoding="utf-8"))["trained"]
     assert [each["members"] for each in trained] == [[0], [1, 2]]
+
+
+@pytest.mark.extras
+@pytest.mark.long
+def test_a_model_that_was_not_read_in_time_is_read_where_it_is_taken(packs, packing, tmp_path):
+    runs = tmp_path / "lent" / "runs"
+    shutil.copytree(packs / "on-one" / "runs", runs)
+    (unit,) = [path.parent for path in runs.glob("*/*/units/*/DONE")]
+    (unit / "DONE").unlink()
+    shutil.rmtree(unit / "analysis")
+    packing.pack(runs, tmp_path / "unread", packing.Limits(), 1, {})
+
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "source").symlink_to(ROOT)
+    queue = tmp_path / "queue.json"
+    queue.write_text(json.dumps(QUEUE | {"order": [["small", [0]]]}), encoding="utf-8")
+    begun = ["--python", sys.executable, "--queue", queue, "--results", tmp_path / "results", "--cores", "1"]
+    call("background.py", "start", "--home", home, *begun)
+    call("background.py", "stop", "--home", home)
+    done = call("background.py", "accept", "--home", home, "--pack", tmp_path / "unread")
+    assert "took small seed 0, to be read here" in done.stdout, done.stderr
+    call("background.py", "start", "--home", home)
+    deadline = time.monotonic() + 120
+    while "trained, read" not in call("background.py", "status", "--home", home).stdout:
+        assert time.monotonic() < deadline
+        time.sleep(1)
+    (taken,) = (home / "runs").glob(f"*/*/units/{unit.name}")
+    formation = json.loads((taken / "analysis" / f"formation-0-step-{STEPS:09d}.json").read_text("utf-8"))
+    assert formation["checkpoints"] == [STEPS]
 
 
 @pytest.mark.extras

@@ -25,7 +25,8 @@ Measure `circuit`: each path of the smallest circuit, at its layer and head, par
 
 Measure `formation`: when things happened in training.
     `attention`: mean attention on a path at a checkpoint; layer, head and part as above.
-    `formed`: whether it reached one half; layer, head and part as above.
+    `formed`: whether it reached one half; layer, head and part as above.  Missing where the member's first checkpoints
+        were deleted before its paths were followed.
 
 A time (such as `formed`) is four metrics.  `formed` itself is 1 if it happened within training and 0 if not.
 `formed_at`: the step, interpolated between the evaluations around it; `formed_at_low`, `formed_at_high`: these
@@ -159,7 +160,9 @@ def formation_rows(
         place = {"layer": path.layer, "head": path.head, "part": path.read, "file": member.formation_file}
         for checkpoint, value in zip(member.checkpoints, path.attention, strict=True):
             yield add(measure, f"{prefix}attention", value, step=checkpoint, **place)
-        yield from time_rows(add, measure, f"{prefix}formed", member.formed(path), **place)
+        formed = member.formed(path)
+        if formed is not None:
+            yield from time_rows(add, measure, f"{prefix}formed", formed, **place)
 
 
 def member_rows(

@@ -165,6 +165,11 @@ class MemberHistory(ABC):
         """Held-out losses through training that stand beside its circuit, by name."""
 
     @property
+    def seen_from_start(self) -> bool:
+        """Whether its paths were followed from before the first training step: see `seen_from_start`."""
+        return seen_from_start(self.checkpoints)
+
+    @property
     def shown_rows(self) -> list[str]:
         """Row roles that the picture of its circuit has."""
         return self.rows
@@ -194,9 +199,17 @@ class MemberHistory(ABC):
         """Heads of its smallest circuit, less one if two of them could be one (paper, section 8.2, ii)."""
         return len(self.heads) - min(1, len(self.reading["merges"]))
 
-    def formed(self, path: PathHistory) -> Crossing:
-        """When the mean attention on a path rose over 0.5."""
-        return first_crossing(self.checkpoints, path.attention, FORMED)
+    def formed(self, path: PathHistory) -> Crossing | None:
+        """When the mean attention on a path rose over 0.5; none where nobody saw its first steps."""
+        return first_crossing(self.checkpoints, path.attention, FORMED) if self.seen_from_start else None
+
+
+def seen_from_start(checkpoints: Sequence[int]) -> bool:
+    """Whether checkpoints begin before the first training step, as those of a unit do until some are deleted.
+
+    Where they do not, what has formed at the first of them may have formed at any step before it.
+    """
+    return checkpoints[0] == 0
 
 
 def history_of(

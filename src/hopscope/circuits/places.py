@@ -60,7 +60,7 @@ def of_places(evidence: "Evidence", measure: str, metrics: Collection[str]) -> d
 
 
 def times(evidence: "Evidence", event: str, measure: str = "formation") -> dict[Place, Crossing]:
-    """Place → when an event happened there; what never happened is censored, what cannot happen is absent."""
+    """Place → when an event happened there; what never did is censored, what cannot or was not seen is absent."""
     metrics = [event, f"{event}_at", f"{event}_at_low", f"{event}_at_high"]
     return {
         place: _crossing(event, values) for place, values in of_places(evidence, measure, metrics).items()
@@ -80,7 +80,7 @@ def followed_paths(evidence: "Evidence") -> dict[Place, dict[str, float]]:
     """
     metrics = ["mean_attention", "to_one_token", "needed_for", *(f"loss_without_{mode}" for mode in MODES)]
     measured = of_places(evidence, "circuit", metrics)
-    paths = [place for place in times(evidence, FORMED) if place.layer is not None]
+    paths = of_places(evidence, "formation", ["attention"])
     return {place: measured[place] for place in sorted(paths)}
 
 

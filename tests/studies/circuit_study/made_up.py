@@ -98,7 +98,7 @@ def presented(
     arrays = {"steps": np.array([0, CHECKPOINTS[-1]]), "maps": maps}
     run.unit("a").write_analysis("maps", CHECKPOINTS[-1], arrays)
     tokens = [{"role": "query", "chain": 0, "label": "x₁"}] * places
-    of_run = [replace(each, unit=_Unit(arrays), tokens=tokens) for each in members]
+    of_run = [replace(each, unit=_Unit(_kept(arrays, each)), tokens=tokens) for each in members]
     evidence = evidence_of(
         members, config, [*training(members), *of_proofs(members, config), *further], run.path
     )
@@ -110,6 +110,12 @@ def presented(
             patch.setattr(program, "write_figures", lambda *given: None)
         study.present(run, config, evidence, ledger)
     return run, run.read_json("story.json")
+
+
+def _kept(arrays: dict[str, np.ndarray], each: Member) -> dict[str, np.ndarray]:
+    """Attention maps of the checkpoints that a member has."""
+    there = np.isin(arrays["steps"], each.checkpoints)
+    return {name: array[there] for name, array in arrays.items()}
 
 
 class _Unit:
@@ -245,6 +251,12 @@ def path(
         carries=("x_1",),
         removed={"rules": 0.5, "clean": 0.4, "recomputed": 0.6, **removed},
     )
+
+
+def last_look(each: Member) -> Member:
+    """A member of which the last checkpoint alone was left when its paths were followed."""
+    paths = tuple(replace(one, attention=one.attention[-1:]) for one in each.paths)
+    return replace(each, paths=paths, checkpoints=CHECKPOINTS[-1:])
 
 
 def _of_circuit(found: PathHistory) -> circuit.Path:

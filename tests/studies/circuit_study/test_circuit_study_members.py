@@ -2,13 +2,13 @@
 
 import pytest
 
-from hopscope.circuits.places import FELL, FORMED, Place, of_places, times
+from hopscope.circuits.places import FELL, FORMED, Place, followed_paths, of_places, times
 from hopscope.claims.crossings import Crossing
 from hopscope.studies.circuit_study.claims import independent
 from hopscope.studies.circuit_study.members import links_a_pair
 from hopscope.studies.circuits.config import CircuitsConfig
 
-from .made_up import CHECKPOINTS, evidence_of, induction, member, path, reflected
+from .made_up import CHECKPOINTS, evidence_of, induction, last_look, member, path, reflected
 
 CONFIG = CircuitsConfig(steps=2, training_steps=1_000, batch_size=7)
 
@@ -110,6 +110,16 @@ def test_times_come_back_from_the_table_as_they_were(formed):
     assert Place(0, None, None, "step_2") not in found  # no read of its own
     assert fell[Place(0, None, None, "step_1")] == made.learned_at(1)
     assert fell[Place(0, None, None, "step_2")] == Crossing(None, None, None, 1_000.0)
+
+
+def test_without_its_first_checkpoints_nobody_knows_when_a_read_formed():
+    """What is there at the first look that is left would else count as formed at that very step."""
+    early, late = member(0, induction()), last_look(member(1, induction()))
+    found = evidence(early, late)
+    assert {place.member for place in times(found, FORMED)} == {0}
+    assert {place.member for place in times(found, FELL)} == {0, 1}
+    assert [place.member for place in followed_paths(found)].count(1) == len(late.paths)
+    assert set(found.rows("attention", measure="formation").query("member == 1")["step"]) == {1_000}
 
 
 def test_what_never_happened_is_no_number_but_the_last_look():

@@ -17,7 +17,7 @@ from hopscope.studies.emergence.config import PRESETS as EMERGENCE
 from hopscope.studies.emergence.config import EmergenceConfig, clamped_runs
 from hopscope.studies.emergence.measures import clamp_rows
 
-from .made_up import evidence_of, induction, member, path, presented, reflected, texts
+from .made_up import evidence_of, induction, last_look, member, path, presented, reflected, texts
 
 SMALL = {"seeds": 3, "steps": 2, "layers": 4, "heads": 1, "training_steps": 1_000, "galleries": 2}
 OF_CIRCUITS = CircuitsConfig(**SMALL)
@@ -52,6 +52,17 @@ def told(request, tmp_path):
         return story, texts(story)
 
     return tell
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_page_says_of_whom_nobody_saw_how_attention_formed(name, tmp_path):
+    study, config = STUDIES[name]
+    first, second, *others = members(config)
+    _, whole = presented(tmp_path / "a", study, config, [first, second, *others], draw=False)
+    _, story = presented(tmp_path / "b", study, config, [first, last_look(second), *others], draw=False)
+    said = "The first checkpoints of seed 1 were deleted before its circuit was read."
+    assert texts(story).count("The first checkpoints of") == 1 and said in texts(story)
+    assert "The first checkpoints of" not in texts(whole)
 
 
 def headings(story):

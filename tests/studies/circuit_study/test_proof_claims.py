@@ -23,7 +23,7 @@ from hopscope.studies.emergence.config import PRESETS as EMERGENCE
 from hopscope.studies.emergence.config import EmergenceConfig
 
 from . import made_up
-from .made_up import induction, member, path, unseen_of
+from .made_up import induction, last_look, member, path, unseen_of
 
 SMALL = {"steps": 2, "crossed": 0, "checkpoint_every": 100}
 IDS = {"circuits": ["R4", "R5", "R6", "R7", "R12"], "emergence": ["R8", "R12"]}
@@ -143,6 +143,16 @@ def test_r12_counts_losses_that_fall_well_before_their_first_read(falls, wanted)
     found = judged("circuits", members)["R12"]
     assert found.samples == [float(wanted)] * 8
     assert found.verdict is (Verdict.REFUTED if wanted else Verdict.REPRODUCED)
+
+
+@pytest.mark.parametrize(("study", "id_"), [("circuits", "R12"), ("emergence", "R12"), ("emergence", "R8")])
+def test_a_member_whose_first_checkpoints_are_gone_says_nothing_of_order(study, id_):
+    whole = judged(study, eight(loss=0.03))[id_]
+    members = eight(loss=0.03)
+    found = judged(study, [*members[:7], last_look(members[7])])[id_]
+    assert whole.verdict is Verdict.REPRODUCED and found.verdict is Verdict.INCONCLUSIVE
+    samples = found.samples if id_ == "R12" else found.samples["hops out of order"]
+    assert samples == [0.0] * 7 + [None]
 
 
 def test_r12_takes_the_first_read_and_the_last_fall():

@@ -198,7 +198,7 @@ def crossings(config: ChainsConfig, evidence: "Evidence") -> Drawing:
     for member in independent(evidence):
         name = config.names[member]
         for place, values in paths.items():
-            if place.member == member:
+            if place.member == member and place in formed:
                 rows.append(_crossing(f"{name}: {place.name}", PATH, step_of_path(values), formed[place]))
         for step in config.task().asked:
             time = fell.get(Place(member, None, None, f"step_{step}"))

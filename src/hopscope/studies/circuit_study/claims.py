@@ -150,7 +150,11 @@ def losses_before_reads(
         early = []
         for step in range(1, int(evidence.config["steps"]) + 1):
             loss = fell.get(Place(member, None, None, f"step_{step}"))
-            own = [formed[place] for place, of in reads.items() if place.member == member and of == step]
+            own = [
+                formed[place]
+                for place, of in reads.items()
+                if place.member == member and of == step and place in formed
+            ]
             if loss is not None and loss.time is not None and own:
                 first = earliest(own)
                 at = first.censored_at if first.time is None else first.time

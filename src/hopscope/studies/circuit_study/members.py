@@ -12,7 +12,7 @@ The targets are the steps of the chain, parts `step_k`.  Besides, `reading` has
     `first_read_links_pair`: 1 if the first head that reads a single token joins the two tokens of a pair;
 and `formation` has
     `formed`, part `step_k` (no layer or head): when the last read of a step had formed; missing where the step has no
-        read of its own, or no circuit was read;
+        read of its own, no circuit was read, or the first checkpoints were deleted before its paths were followed;
     `fell`, part `step_k`: when the held-out loss of a step fell under one half;
     `maps`: 1; its file has the attention of every head on one sequence, in 255ths, as `maps` (checkpoint, layer, head,
         query, key), and the `steps` of these checkpoints.
@@ -173,7 +173,8 @@ class Member(MemberHistory):
         Several heads may do one read; it has formed when the first of them has.
 
         Returns:
-            None for a member that was not read, or has learned the step without a read of its own for it.
+            None for a member that was not read or not seen from the start, or has learned the step without a read of
+            its own for it.
         """
         if not self.was_read:
             return None
@@ -181,7 +182,9 @@ class Member(MemberHistory):
             return Crossing(None, None, None, float(self.checkpoints[-1]))
         by_read: dict[str, list[Crossing]] = {}
         for path in self.hop(step):
-            by_read.setdefault(path.read, []).append(self.formed(path))
+            formed = self.formed(path)
+            if formed is not None:
+                by_read.setdefault(path.read, []).append(formed)
         return latest([earliest(times) for times in by_read.values()]) if by_read else None
 
 

@@ -26,13 +26,16 @@ def names(page: PageFunctions, config: ChainsConfig) -> Mapping[str, Any]:
     that learned the whole chain; `explained`: those of them that were read.  `partly`: those that learned a part of it
     and were read.  `unread`: those that learned something and were not.  `with_paths`: those whose circuit has a path
     to show; `read_paths`: those of them that were read.  `independent`: those among `with_paths` that are independent
-    of each other.  `first_reads`: member → its costliest read of the first useful head.  `cheap`: members whose first
-    useful head looks almost free where patterns are given; `dear`: those of them that need it; `limits`: the bounds of
-    both.  `from_others`: the mean distance of a model's circuits from those of the other models, by its metric.
+    of each other; `not_from_start`: those of them whose first checkpoints were deleted before their circuit was read.
+    `first_reads`: member → its costliest read of the first useful head.  `cheap`: members whose first useful head
+    looks almost free where patterns are given; `dear`: those of them that need it; `limits`: the bounds of both.
+    `from_others`: the mean distance of a model's circuits from those of the other models, by its metric.
     """
     evidence = page.evidence
     paths, seeds = followed_paths(evidence), independent(evidence)
     with_paths = sorted({place.member for place in paths})
+    followed = evidence.rows("attention", measure="formation") if with_paths else None
+    first_look = {} if followed is None else followed.groupby("member")["step"].min().to_dict()
     read, whole = ([member for member, value in evidence.last(flag).items() if value == 1.0]
                    for flag in ("was_read", "learned_all"))  # fmt: skip
     learned = evidence.rows("learned", measure="reading")
@@ -60,6 +63,7 @@ def names(page: PageFunctions, config: ChainsConfig) -> Mapping[str, Any]:
         "with_paths": with_paths,
         "read_paths": [member for member in with_paths if member in read],
         "independent": [member for member in with_paths if member in seeds],
+        "not_from_start": [member for member in with_paths if member in seeds and first_look[member] > 0],
         "first_reads": reads,
         "cheap": cheap,
         "dear": [member for member in cheap if paths[reads[member]]["loss_without_recomputed"] >= DEAR],

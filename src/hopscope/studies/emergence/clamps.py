@@ -6,6 +6,7 @@ from typing import Any
 from hopscope.circuits.circuit import Circuit, Path
 from hopscope.circuits.clamping import Clamp, clamp_of, controls_of, rerun
 from hopscope.circuits.config import FORMED, READ, formation_name
+from hopscope.circuits.path_history import seen_from_start
 from hopscope.circuits.record import StoredStages, read_member
 from hopscope.claims.crossings import first_crossing
 from hopscope.models.interventions import ReplacePattern, Roles
@@ -45,16 +46,16 @@ def _train_again(
     device: str,
     index: int,
 ) -> None:
-    """Write the re-runs of one member; nothing but its number if it was not read."""
+    """Write the re-runs of one member; nothing but its number if it was not read, or not seen from the start."""
     member, last = job.members[index], job.training.steps
     name = clamps_name(member.member)
     found: dict[str, Any] = {"member": member.member}
     stages = StoredStages(unit, f"{name}-stages", last)
     reading = read_member(unit.run, member.member, last, config.reader())
-    chosen = _reads(reading)
-    if chosen:
+    chosen, followed = _reads(reading), unit.read_analysis(formation_name(member.member), last)
+    if chosen and seen_from_start(followed["checkpoints"]):
         paths = [path for same in chosen.values() for path in same]
-        start = _before(unit.read_analysis(formation_name(member.member), last), paths)
+        start = _before(followed, paths)
         rows = {str(path.roles): path.query for path in paths}
         for run, clamp in _clamps(config, chosen, _used(reading)).items():
             if run not in stages:
