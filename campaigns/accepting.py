@@ -31,14 +31,14 @@ def accept(home: Home, pack: Path) -> list[str]:
     with tempfile.TemporaryDirectory(dir=home.path) as scratch:
         unpack(pack, Path(scratch))
         for model in home.models():
-            ours = home.path / model["folder"]
-            theirs = UnitFolder(Path(scratch) / ours.relative_to(home.path / "runs"))
-            if _is_ahead(theirs, UnitFolder(ours), model["steps"]):
+            ours = UnitFolder(home.path / model["folder"])
+            theirs = UnitFolder(Path(scratch) / ours.path.relative_to(home.path / "runs"))
+            if _is_ahead(theirs, ours, model["steps"]):
                 if not (theirs.path / TOGETHER).is_file():
                     raise Refused(f"{pack}: expected a pack that lent.py made, found no {TOGETHER} in it")
-                shutil.rmtree(ours, ignore_errors=True)
-                theirs.path.rename(ours)  # whole or not at all, whenever this is killed
-                unread = "" if UnitFolder(ours).is_done else ", to be read here: start the campaign"
+                shutil.rmtree(ours.path, ignore_errors=True)
+                theirs.path.rename(ours.path)  # whole or not at all, whenever this is killed
+                unread = "" if ours.is_done else ", to be read here: start the campaign"
                 taken.append(f"{model['reading']} seed {model['member']}{unread}")
     return taken
 

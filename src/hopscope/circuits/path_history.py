@@ -165,11 +165,6 @@ class MemberHistory(ABC):
         """Held-out losses through training that stand beside its circuit, by name."""
 
     @property
-    def seen_from_start(self) -> bool:
-        """Whether its paths were followed from before the first training step: see `seen_from_start`."""
-        return seen_from_start(self.checkpoints)
-
-    @property
     def shown_rows(self) -> list[str]:
         """Row roles that the picture of its circuit has."""
         return self.rows
@@ -200,8 +195,9 @@ class MemberHistory(ABC):
         return len(self.heads) - min(1, len(self.reading["merges"]))
 
     def formed(self, path: PathHistory) -> Crossing | None:
-        """When the mean attention on a path rose over 0.5; none where nobody saw its first steps."""
-        return first_crossing(self.checkpoints, path.attention, FORMED) if self.seen_from_start else None
+        """When the mean attention on a path rose over 0.5; none where its first checkpoints were gone."""
+        seen = seen_from_start(self.checkpoints)
+        return first_crossing(self.checkpoints, path.attention, FORMED) if seen else None
 
 
 def seen_from_start(checkpoints: Sequence[int]) -> bool:

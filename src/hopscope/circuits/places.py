@@ -1,7 +1,7 @@
 """Paths and steps of members in the evidence table: what was measured of each, and when it formed or fell."""
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hopscope.circuits.config import LEAST_EFFECT
 from hopscope.claims.crossings import Crossing
@@ -46,13 +46,21 @@ class Place(NamedTuple):
         return self._asdict()
 
 
-def of_places(evidence: "Evidence", measure: str, metrics: Collection[str]) -> dict[Place, dict[str, float]]:
-    """Place → metric → value, of some metrics of a measure; what was not measured is absent."""
+def of_places(
+    evidence: "Evidence", measure: str, metrics: Collection[str], **where: Any
+) -> dict[Place, dict[str, float]]:
+    """Place → metric → value, of some metrics of a measure; what was not measured is absent.
+
+    Args:
+        evidence: of a run.
+        measure, metrics: what is wanted.
+        where: values of other columns, as for `Evidence.rows`.
+    """
     found: dict[Place, dict[str, float]] = {}
     for metric in metrics:
         if metric not in evidence:
             continue
-        rows = evidence.rows(metric, measure=measure).dropna(subset=["value"])
+        rows = evidence.rows(metric, measure=measure, **where).dropna(subset=["value"])
         for row in rows.itertuples():
             place = Place(int(row.member), _whole(row.layer), _whole(row.head), row.part)
             found.setdefault(place, {})[metric] = float(row.value)
@@ -60,7 +68,10 @@ def of_places(evidence: "Evidence", measure: str, metrics: Collection[str]) -> d
 
 
 def times(evidence: "Evidence", event: str, measure: str = "formation") -> dict[Place, Crossing]:
-    """Place → when an event happened there; what never did is censored, what cannot or was not seen is absent."""
+    """Place → when an event happened there.
+
+    What never happened is censored.  What cannot happen, or was not seen, is absent.
+    """
     metrics = [event, f"{event}_at", f"{event}_at_low", f"{event}_at_high"]
     return {
         place: _crossing(event, values) for place, values in of_places(evidence, measure, metrics).items()
@@ -80,7 +91,8 @@ def followed_paths(evidence: "Evidence") -> dict[Place, dict[str, float]]:
     """
     metrics = ["mean_attention", "to_one_token", "needed_for", *(f"loss_without_{mode}" for mode in MODES)]
     measured = of_places(evidence, "circuit", metrics)
-    paths = of_places(evidence, "formation", ["attention"])
+    # Every path has attention at every checkpoint; the last one stands for all of them.
+    paths = of_places(evidence, "formation", ["attention"], step=evidence.config["training_steps"])
     return {place: measured[place] for place in sorted(paths)}
 
 

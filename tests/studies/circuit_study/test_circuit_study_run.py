@@ -1,18 +1,22 @@
 """The study of emergence from end to end, on a small run whose members learn."""
 
 import csv
+import shutil
 
 import numpy as np
 import pytest
 
-from hopscope.circuits.config import maps_name
+from hopscope.circuits.config import formation_name, maps_name
 from hopscope.claims.crossings import first_crossing
 from hopscope.report.record import read_run
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Evidence
 from hopscope.studies import find_study
 from hopscope.studies.circuit_study.members import gather
-from hopscope.studies.emergence.config import EmergenceConfig
+from hopscope.studies.emergence import clamps
+from hopscope.studies.emergence.config import EmergenceConfig, clamps_name
+from hopscope.training.budget import TimeBudget
+from hopscope.training.config import job_of
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +143,23 @@ def test_a_member_was_trained_again_from_its_own_checkpoint(run, config, members
     rows = found.rows("clamped_rows")
     assert {part.split(": ")[0] for part in rows["part"]} == {"step_1", "control for step_1"}
     assert found.last("clamped_fell_step_1", part="nothing clamped")[0] == 1.0
+
+
+def test_without_its_first_checkpoints_a_member_is_not_trained_again(run, config, tmp_path):
+    """No checkpoint that is left is known to be from before its heads formed."""
+    copy = RunFolder.open(shutil.copytree(run.path, tmp_path / "runs" / "emergence" / run.path.name))
+    unit, step = copy.unit(copy.members[0].unit), config.training_steps
+    followed = unit.read_analysis(formation_name(0), step)
+    late = {
+        **followed,
+        "checkpoints": followed["checkpoints"][-1:],
+        "paths": [{**path, "attention": path["attention"][-1:]} for path in followed["paths"]],
+    }
+    unit.write_analysis(formation_name(0), step, late)
+    unit.analysis_path(clamps_name(0), step).unlink()
+    job = job_of(unit)
+    clamps.analyse(config, unit, job, find_study("emergence").task(job, "cpu"), TimeBudget(60.0), "cpu")
+    assert unit.read_analysis(clamps_name(0), step) == {"member": 0}
 
 
 def test_the_page_holds_the_circuits(run):

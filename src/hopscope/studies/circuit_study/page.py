@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hopscope.circuits.path_history import CircuitsOnPage
-from hopscope.circuits.places import first_reads, followed_paths
+from hopscope.circuits.places import FORMED, first_reads, followed_paths, times
 from hopscope.story.functions import PageFunctions
 from hopscope.story.text import chain_example
 from hopscope.story.values import Said
@@ -34,8 +34,7 @@ def names(page: PageFunctions, config: ChainsConfig) -> Mapping[str, Any]:
     evidence = page.evidence
     paths, seeds = followed_paths(evidence), independent(evidence)
     with_paths = sorted({place.member for place in paths})
-    followed = evidence.rows("attention", measure="formation") if with_paths else None
-    first_look = {} if followed is None else followed.groupby("member")["step"].min().to_dict()
+    seen_forming = {place.member for place in times(evidence, FORMED) if place in paths}
     read, whole = ([member for member, value in evidence.last(flag).items() if value == 1.0]
                    for flag in ("was_read", "learned_all"))  # fmt: skip
     learned = evidence.rows("learned", measure="reading")
@@ -63,7 +62,7 @@ def names(page: PageFunctions, config: ChainsConfig) -> Mapping[str, Any]:
         "with_paths": with_paths,
         "read_paths": [member for member in with_paths if member in read],
         "independent": [member for member in with_paths if member in seeds],
-        "not_from_start": [member for member in with_paths if member in seeds and first_look[member] > 0],
+        "not_from_start": [member for member in with_paths if member in seeds and member not in seen_forming],
         "first_reads": reads,
         "cheap": cheap,
         "dear": [member for member in cheap if paths[reads[member]]["loss_without_recomputed"] >= DEAR],

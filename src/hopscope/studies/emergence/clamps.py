@@ -52,7 +52,8 @@ def _train_again(
     found: dict[str, Any] = {"member": member.member}
     stages = StoredStages(unit, f"{name}-stages", last)
     reading = read_member(unit.run, member.member, last, config.reader())
-    chosen, followed = _reads(reading), unit.read_analysis(formation_name(member.member), last)
+    chosen = _reads(reading)
+    followed = unit.read_analysis(formation_name(member.member), last)
     if chosen and seen_from_start(followed["checkpoints"]):
         paths = [path for same in chosen.values() for path in same]
         start = _before(followed, paths)
