@@ -64,7 +64,7 @@ def job_of(
         mlp_ratio=FFN_WIDTH / WIDTH,
         activation="relu",
         norm="post",
-        init="torch",
+        init="encoder",
         length=task.positions,
         input_size=values + 1,
         output_size=values + 1,

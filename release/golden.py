@@ -56,7 +56,7 @@ def jobs() -> dict[str, tuple[str, Any]]:
     from hopscope.tasks.config import EquationsConfig, PermutationConfig, RetrievalConfig
     from hopscope.training.config import MemberPlan, TrainingConfig, TrainJob
 
-    layer = {"heads": 2, "width": 10, "norm": "post", "activation": "relu", "init": "torch"}
+    layer = {"heads": 2, "width": 10, "norm": "post", "activation": "relu", "init": "encoder"}
     stack = {"layers": 2, "heads": 2, "head_dim": 3, "width": 23, "positions": "carried", "position_size": 2}
     words = {"layers": 1, "heads": 1, "width": 7, "positions": "learned"}
     permuted, chained = (

@@ -12,6 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "hopscope"
 # Ground floor first; a room may import from itself and from every room before it, but for the exceptions below.
 FLOORS = [
     "errors",
+    "completion",
     "config",
     "strict_json",
     "sources",
@@ -68,6 +69,7 @@ FORBIDDEN = {
 TORCH_FREE = [
     "errors",
     "display",
+    "completion",
     "config",
     "strict_json",
     "runs",

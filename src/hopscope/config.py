@@ -36,6 +36,11 @@ def values_of(model: BaseModel) -> dict[str, Any]:
     return {name: getattr(model, name) for name in type(model).model_fields}
 
 
+def given_of(model: BaseModel) -> dict[str, Any]:
+    """Field → value, of the fields that were given; the others follow from their defaults, or from these."""
+    return {name: value for name, value in values_of(model).items() if name in model.model_fields_set}
+
+
 def unknown_field(name: str, known: Iterable[str]) -> str:
     """Error words for a field that does not exist: the name that was probably meant, or all fields."""
     known = list(known)

@@ -13,6 +13,7 @@ from hopscope.circuits.config import Proof, ReaderConfig
 from hopscope.circuits.record import model_and_task, read_again, read_member
 from hopscope.circuits.rereading import Rereading, compared
 from hopscope.claims import Ledger
+from hopscope.completion import DEFAULT, CompletionName
 from hopscope.config import check_seeds
 from hopscope.errors import UserError
 from hopscope.models.config import Model
@@ -387,6 +388,7 @@ def train(
     training: TrainingConfig,
     seeds: int | Sequence[int] = 1,
     *,
+    completion: CompletionName = DEFAULT,
     device: str = "cpu",
 ) -> Ensemble:
     """Train members in this process, without a run folder.
@@ -394,13 +396,14 @@ def train(
     Args:
         task, model, training: as in a study.
         seeds: how many seeds, or which.
+        completion: start and schedule in one word; fields that `model` and `training` give themselves win.
         device: where.
 
     Returns:
         The members after the last step; one whose loss was not finite keeps the weights from before.
 
     Raises:
-        UserError: the model does not fit the task.
+        UserError: the model does not fit the task, or there is no such completion.
     """
     from hopscope.executors.timing import Steps
     from hopscope.training.engines import chosen_engine
@@ -408,7 +411,7 @@ def train(
     if isinstance(seeds, int):
         check_seeds("seeds", seeds)
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    program = Program(_study(task, model, training))
+    program = Program(_study(task, model, training, completion))
     config = program.configured(None, {})
     job = program.jobs(config)[0].model_copy(
         update={"members": tuple(MemberPlan(member=n, seed=seed) for n, seed in enumerate(numbers))}
@@ -423,7 +426,7 @@ def train(
     )
 
 
-def _study(task: Task, model: Model, training: TrainingConfig) -> Any:
+def _study(task: Task, model: Model, training: TrainingConfig, completion: CompletionName) -> Any:
     from hopscope.studies.study import Study
 
-    return Study(name="train", task=task, model=model, training=training, seeds=1)
+    return Study(name="train", task=task, completion=completion, model=model, training=training, seeds=1)

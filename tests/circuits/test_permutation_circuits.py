@@ -128,7 +128,7 @@ def test_a_threshold_that_the_model_does_not_meet():
 def model() -> Transformer:
     config = TransformerConfig(
         layers=1, heads=1, width=7, norm="post", length=9, input_size=VALUES + 1, output_size=VALUES + 1,
-        readout=(0, 2, 4, 6, 8), init="torch",
+        readout=(0, 2, 4, 6, 8), init="encoder",
     )  # fmt: skip
     return Transformer.initial(config, torch.tensor([11]))
 

@@ -43,7 +43,7 @@ def model_of(strength: float = 3.0, seed: int = 7, **shape) -> Transformer:
     shape = {name: value for name, value in (usual | shape).items() if value is not None}
     config = TransformerConfig(
         mlp_ratio=0.0, positions="carried", length=TASK.positions, position_size=TASK.config.symbol_dim,
-        input_kind="vectors", input_size=TASK.input_size, output_size=TASK.output_size, init="torch",
+        input_kind="vectors", input_size=TASK.input_size, output_size=TASK.output_size, init="encoder",
         **({"readout": TASK.readout} | shape),
     )  # fmt: skip
     model = Transformer.initial(config, torch.tensor([seed]))

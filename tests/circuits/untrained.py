@@ -33,7 +33,7 @@ def execution(task: str, shape: str, seed: int = 7, strength: float = 1.0) -> Ex
     config = TransformerConfig(
         heads=HEADS, width=11, head_dim=13, positions="carried", length=made.positions,
         position_size=made.config.symbol_dim, input_kind="vectors", input_size=made.input_size,
-        output_size=made.output_size, init="torch", **usual | SHAPES[shape],
+        output_size=made.output_size, init="encoder", **usual | SHAPES[shape],
     )  # fmt: skip
     model = Transformer.initial(config, torch.tensor([seed]))
     for name, weight in model.weights.items():

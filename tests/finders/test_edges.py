@@ -24,7 +24,7 @@ def patching(norm: str = "none", mlp: float = 0.0, causal: bool = True) -> Patch
             "causal": causal, "positions": "carried", "position_size": 4, "length": found.positions,
             "input_kind": "vectors", "input_size": found.input_size, "output_size": found.output_size,
             "readout": found.readout,
-            "init": "torch",
+            "init": "encoder",
         }
     )  # fmt: skip
     model = Transformer.initial(config, torch.tensor([3]))

@@ -29,7 +29,7 @@ def _models(world: World) -> list[Reader]:
     from hopscope.strict_json import parse_json
 
     shape = {"layers": 2, "heads": 3, "width": 21, "mlp_ratio": 0.0, "positions": "learned", "length": 11,
-             "input_size": 13, "output_size": 5, "readout": (3, 7), "init": "torch"}  # fmt: skip
+             "input_size": 13, "output_size": 5, "readout": (3, 7), "init": "encoder"}  # fmt: skip
     member = Transformer.initial(TransformerConfig(**shape), torch.tensor([5])).member(0)
     export, folder = world.folder / "export", world.folder / "language model"
     export_module(member, export, {"step": 8})

@@ -23,7 +23,7 @@ TASK = EquationsTask(EquationsConfig(chains=3, depths=(1, 2)))
 def module_of(**changes):
     shape = {
         "layers": 2, "heads": 3, "width": 33, "mlp_ratio": 0.0, "positions": "learned", "length": TASK.positions,
-        "input_size": TASK.input_size, "output_size": TASK.output_size, "readout": TASK.readout, "init": "torch",
+        "input_size": TASK.input_size, "output_size": TASK.output_size, "readout": TASK.readout, "init": "encoder",
         **changes,
     }  # fmt: skip
     model = Transformer.initial(TransformerConfig(**shape), torch.tensor([5]))

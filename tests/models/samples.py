@@ -24,7 +24,7 @@ SEEDS = torch.tensor([31, 37])
 TABLES = ("embed.token.weight", "embed.position.weight")
 """Weights that are no linear map: [row, model] in the ensemble and in the plain module alike."""
 
-PAGE = {"mlp_ratio": 2.0, "activation": "relu", "norm": "post", "init": "torch"}
+PAGE = {"mlp_ratio": 2.0, "activation": "relu", "norm": "post", "init": "encoder"}
 """The page's model: one layer of `torch.nn.TransformerEncoderLayer` over learned tokens and positions, V = 5."""
 
 
@@ -47,7 +47,7 @@ VARIANTS = {
     "vectors with a position part": VECTORS | {"positions": "carried", "position_size": 3},
     "some positions read out": {"readout": (0, 3, 10)},
     "last position of one layer": {"readout": (10,), "layers": 1},
-    "the page's kind": {"norm": "post", "activation": "relu", "init": "torch", "readout": (0, 2, 4)},
+    "the page's kind": {"norm": "post", "activation": "relu", "init": "encoder", "readout": (0, 2, 4)},
 }
 """Changes of `config` that together reach every branch of a forward pass."""
 

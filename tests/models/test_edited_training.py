@@ -91,7 +91,7 @@ def test_training_under_a_clamp_learns_and_leaves_the_clamped_weights_as_they_we
         layers=1, heads=1, length=task.positions, input_size=4, output_size=4, readout=task.readout
     )
     model = Transformer.initial(shape, SEEDS)
-    optimizer = Optimizer(model.parameters, TrainingConfig(steps=61, learning_rate=0.01))
+    optimizer = Optimizer(model.parameters, TrainingConfig(steps=61, learning_rate=0.01, weight_decay=0.0))
     weights = [view.requires_grad_() for view in model.weights.values()]
     before = {name: view.detach().clone() for name, view in model.weights.items()}
     losses = []

@@ -83,10 +83,36 @@ def test_gpt2_initialisation_is_normal_and_smaller_into_the_residual_stream():
             assert stats.kstest(view.flatten(), "norm", (0.0, deviation)).pvalue > 1e-4, name
 
 
+def test_linear_initialisation_is_that_of_torchs_linear_maps():
+    ours = Parameters.initial(config(layers=2, init="linear", norm="none"), torch.arange(73)).views()
+    assert all(name.startswith("embed.") or f"{name.rpartition('.')[0]}.bias" in ours for name in ours)
+    for name, view in ours.items():
+        if name.startswith("embed."):  # looked up, as torch.nn.Embedding draws it
+            assert stats.kstest(view.flatten(), "norm").pvalue > 1e-4, name
+            continue
+        fan_in, fan_out = ours[f"{name.rpartition('.')[0]}.weight"].shape[1:]
+        with torch.random.fork_rng():
+            torch.manual_seed(79)
+            modules = [nn.Linear(fan_in, fan_out) for _ in range(73)]
+        theirs = torch.stack([getattr(module, name.rpartition(".")[2]) for module in modules]).detach()
+        assert stats.ks_2samp(view.flatten(), theirs.flatten()).pvalue > 1e-4, name
+        assert float(view.abs().max()) <= fan_in**-0.5
+
+
+@pytest.mark.parametrize("gamma", [0.5, 0.95])
+def test_a_number_sets_the_deviation_by_fan_in(gamma):
+    ours = Parameters.initial(config(layers=2, init=gamma, norm="none"), torch.arange(73)).views()
+    for name, view in ours.items():
+        if name.endswith("bias"):
+            assert (view == 0.0).all(), name
+        else:
+            assert stats.kstest(view.flatten(), "norm", (0.0, view.shape[1] ** -gamma)).pvalue > 1e-4, name
+
+
 def test_mimetic_initialisation_matches_equal_tokens_and_tells_positions_by_sines():
     shape = config(layers=2, heads=1, width=64, head_dim=16, norm="pre", init="mimetic", positions="learned")
     ours = Parameters.initial(shape, torch.arange(5)).views()
-    plain = Parameters.initial(shape.model_copy(update={"init": "torch"}), torch.arange(5)).views()
+    plain = Parameters.initial(shape.model_copy(update={"init": "encoder"}), torch.arange(5)).views()
     for name, view in ours.items():
         if name.endswith(("query.weight", "key.weight")):
             query = ours[name.replace("key", "query")]
@@ -109,7 +135,7 @@ def test_mimetic_initialisation_matches_equal_tokens_and_tells_positions_by_sine
         torch.testing.assert_close(along, along[:1].expand_as(along), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("init", ["torch", "gpt2", "mimetic"])
+@pytest.mark.parametrize("init", ["gpt2", "linear", "encoder", 0.7, "mimetic"])
 def test_a_member_starts_alike_whoever_is_beside_it(init):
     seeds = torch.tensor([31, 37, 41, 1 << 62, 43])
     together = Parameters.initial(config(init=init), seeds)

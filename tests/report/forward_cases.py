@@ -34,7 +34,7 @@ _SEEDS = torch.tensor([3, 5])
 
 def model(name: str) -> Transformer:
     """Two members with large weights everywhere, biases and norms too, so that no term of the pass is negligible."""
-    settings = {"width": 17, "mlp_ratio": 19 / 17, "init": "torch", "head_dim": None, **MODELS[name]}
+    settings = {"width": 17, "mlp_ratio": 19 / 17, "init": "encoder", "head_dim": None, **MODELS[name]}
     inputs = settings.pop("inputs", "tokens")
     carried = settings.pop("position_size", 0)
     if settings["head_dim"] is None and settings.get("heads", 1) == 1:

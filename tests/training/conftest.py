@@ -33,9 +33,11 @@ def make_job(*seeds: int, first: int = 0, **training: object) -> TrainJob:
         output_size=VALUES + 1,
         readout=tuple(range(0, length, 2)),
         norm="post",
-        init="torch",
+        init="encoder",
     )
     settings = {"steps": 13, "batch_size": 7, "checkpoint_every": 5, "evaluate_every": 2, **training}
+    # Checkpoints in the middle of the warm-up and of the cosine after it.
+    settings.setdefault("warmup_steps", min(6, settings["steps"]))
     return TrainJob(
         label="small",
         task=PermutationConfig(values=VALUES, repeat_ratio=0.5),

@@ -38,13 +38,21 @@ def test_checkpoints_written_out():
     [
         ("steps", 0), ("batch_size", 0), ("learning_rate", 0.0), ("learning_rate", float("inf")),
         ("betas", (0.9, 1.0)), ("betas", (-0.1, 0.9)), ("epsilon", 0.0), ("weight_decay", -0.1),
-        ("clip_norm", 0.0), ("warmup_steps", -1), ("checkpoint_every", 0), ("optimizer", "sgd"),
+        ("clip_norm", 0.0), ("warmup_steps", -1), ("final_rate", 1.5), ("final_rate", -0.1), ("checkpoint_every", 0), ("optimizer", "sgd"),
     ],
 )  # fmt: skip
 def test_refuses(field, value):
     with pytest.raises(ValidationError) as caught:
         TrainingConfig.model_validate({"steps": 3, field: value})
     assert caught.value.errors()[0]["loc"][0] == field
+
+
+def test_a_warm_up_is_no_longer_than_the_training():
+    assert TrainingConfig(steps=3, warmup_steps=3).warmup_steps == 3
+    with pytest.raises(
+        ValidationError, match="warmup_steps: expected at most the 3 steps of the training, found 4"
+    ):
+        TrainingConfig(steps=3, warmup_steps=4)
 
 
 def test_seeds_of_weights_and_data_can_differ():

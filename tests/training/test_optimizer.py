@@ -35,7 +35,9 @@ def gradients(step, scale=1.0):
 
 
 def config(**fields):
-    return TrainingConfig.model_validate({"steps": STEPS, "learning_rate": 0.02, **fields})
+    plain = {"optimizer": "adam", "betas": (0.9, 0.999), "weight_decay": 0.0, "clip_norm": None}
+    settings = {"steps": STEPS, "learning_rate": 0.02, "warmup_steps": 0, "schedule": "constant", **plain}
+    return TrainingConfig.model_validate({**settings, **fields})
 
 
 def train(fields, steps=STEPS, change=lambda step, losses, grads: None):
@@ -152,14 +154,15 @@ def test_rate_rises_and_stays(warmup):
     assert rates == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("warmup", [0, 3])
-def test_a_cosine_falls_to_nothing_after_the_last_step(warmup):
+@pytest.mark.parametrize(("warmup", "final"), [(0, 0.0), (3, 0.0), (3, 0.1), (0, 1.0)])
+def test_a_cosine_falls_to_its_final_rate_after_the_last_step(warmup, final):
     """As torch's own schedule; on the device and off it."""
     steps = 11
-    optimizer = Optimizer(parameters(), config(warmup_steps=warmup, steps=steps, schedule="cosine"))
+    fields = {"warmup_steps": warmup, "steps": steps, "schedule": "cosine", "final_rate": final}
+    optimizer = Optimizer(parameters(), config(**fields))
     weight = torch.zeros(1, requires_grad=True)
     theirs = torch.optim.SGD([weight], lr=0.02)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(theirs, T_max=steps - warmup)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(theirs, T_max=steps - warmup, eta_min=0.02 * final)
     for step in range(steps + 1):
         rate = optimizer.rate(step)
         assert optimizer.rate(torch.tensor(step)).item() == pytest.approx(rate, abs=1e-8)
@@ -169,4 +172,4 @@ def test_a_cosine_falls_to_nothing_after_the_last_step(warmup):
             assert rate == pytest.approx(schedule.get_last_lr()[0], abs=1e-9)
             theirs.step()
             schedule.step()
-    assert optimizer.rate(steps) == pytest.approx(0.0)
+    assert optimizer.rate(steps) == pytest.approx(0.02 * final)

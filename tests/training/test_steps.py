@@ -187,7 +187,7 @@ def test_rounded_products_learn_what_full_ones_do():
     ends = []
     for precision in ("float32", "bfloat16"):
         training = TrainingConfig(
-            steps=150, batch_size=61, learning_rate=0.002, betas=(0.9, 0.95), precision=precision
+            steps=150, batch_size=61, learning_rate=0.002, schedule="constant", precision=precision
         )
         model = Transformer.initial(shape, seeds)
         steps = TrainingSteps(GENERAL, model, task, training, seeds, Optimizer(model.parameters, training))

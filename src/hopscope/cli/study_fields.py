@@ -1,5 +1,6 @@
 """The command line of a study: a flag for every field of its task, model, training and options."""
 
+import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -9,14 +10,17 @@ import tyro
 from pydantic import BaseModel
 
 from hopscope.cli.parsing import joined, parse
+from hopscope.completion import COMPLETION_NAMES, CompletionName
+from hopscope.errors import UserError
 from hopscope.studies.program import Program
 from hopscope.studies.study import SECTIONS, Study
 
 Options = TypeVar("Options")
 
-_PLAIN_HELP = {
-    "seeds": "Number of seeds of every configuration.",
-    "held_out": "Held-out samples of an evaluation.",
+_PLAIN = {
+    "seeds": (int, "Number of seeds of every configuration."),
+    "held_out": (int, "Held-out samples of an evaluation."),
+    "completion": (CompletionName, "Start and schedule in one word; fields that are given as well win."),
 }
 
 _SKIPPED = ("kind",)
@@ -38,13 +42,16 @@ def study_fields(
     Raises:
         UserError: an unknown field, or a value that does not fit.
     """
-    study = program.chosen(preset, {})
+    # What a completion sets is the default of its fields, so that one that is given beside it can be told.
+    chosen = _completion(program.chosen(preset, {}), arguments)
+    study = program.chosen(preset, chosen)
     flat = tyro.conf.arg(name="")
     fields: list[Any] = [
         ("run", Annotated[type(options), flat], dataclasses.field(default_factory=lambda: options)),
     ]
     for name in study.plain_fields:
-        fields.append((name, Annotated[int, tyro.conf.arg(help=_PLAIN_HELP[name])], getattr(study, name)))
+        kind, words = _PLAIN[name]
+        fields.append((name, Annotated[kind, tyro.conf.arg(help=words)], getattr(study, name)))
     several = ["tracker"]
     for section in SECTIONS:
         value = getattr(study, section)
@@ -53,13 +60,31 @@ def study_fields(
             several += [
                 name for name, info in type(value).model_fields.items() if info.annotation == tuple[str, ...]
             ]
-            kind: Any = Annotated[flags, flat] if section == "options" else flags
+            kind = Annotated[flags, flat] if section == "options" else flags
             fields.append((section, kind, dataclasses.field(default_factory=flags)))
     every = dataclasses.make_dataclass("Run", [_with_default(*field) for field in fields])
     parsed: Any = parse(
         every, joined(arguments, several), command, description=f"{study.name}: {study.question}"
     )
-    return parsed.run, _changes(study, parsed)
+    return parsed.run, {**chosen, **_changes(study, parsed)}
+
+
+def _completion(study: Study, arguments: Sequence[str]) -> dict[str, str]:
+    """The completion that the command line names, where the study has one.
+
+    Raises:
+        UserError: there is no such completion.
+    """
+    if "completion" not in study.fields():
+        return {}
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--completion", nargs="?")
+    found: str | None = parser.parse_known_args(list(arguments))[0].completion
+    if found is None:
+        return {}
+    if found not in COMPLETION_NAMES:
+        raise UserError(f"completion: expected one of {', '.join(COMPLETION_NAMES)}, found {found!r}")
+    return {"completion": found}
 
 
 def _with_default(name: str, kind: Any, default: Any) -> tuple[str, Any, Any]:

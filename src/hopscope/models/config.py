@@ -1,9 +1,11 @@
 """The configuration of a transformer, without and with the task that it is for: values without torch."""
 
-from typing import TYPE_CHECKING, Literal, Self
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from hopscope.completion import COMPLETIONS, DEFAULT
 from hopscope.config import Config
 
 if TYPE_CHECKING:
@@ -12,6 +14,32 @@ if TYPE_CHECKING:
 
 LARGEST_SIZE = 2**31 - 1
 """Of anything that is counted in a model: products of two stay whole numbers of 64 bits."""
+
+STARTS: Final = ("gpt2", "linear", "encoder", "mimetic")
+LARGEST_GAMMA = 4.0
+"""Weights that start smaller than fan_in^-4 are nothing beside rounding."""
+
+
+def _start(init: Any) -> Any:
+    """A start of the weights as it is called today.
+
+    Raises:
+        ValueError: there is no such start.
+    """
+    if init == "torch":  # in records of before `linear` was a start too
+        return "encoder"
+    number = isinstance(init, int | float) and not isinstance(init, bool)
+    if number and math.isfinite(init) and 0.0 < init <= LARGEST_GAMMA:
+        return float(init)
+    if init not in STARTS:
+        raise ValueError(
+            f"{', '.join(STARTS)}, or a number γ with 0 < γ <= {LARGEST_GAMMA:g} (weights start at fan_in^-γ)"
+        )
+    return init
+
+
+Init = Annotated[float | Literal["gpt2", "linear", "encoder", "mimetic"], BeforeValidator(_start)]
+"""How weights start: see `Model`."""
 
 
 class Model(Config):
@@ -28,10 +56,13 @@ class Model(Config):
         causal: whether a position is kept from attending to later ones.
         positions: a learned code for each position, one for each pair, none, or carried by the input vectors; by
             default carried where the task says so, and learned where it does not.
-        init: `"torch"` starts as `torch.nn.TransformerEncoderLayer` and `torch.nn.Embedding` do; `"gpt2"` draws
-            N(0, 0.02) and divides the projections into the residual stream by √(2·layers); `"mimetic"` is `"torch"`,
-            but keys start with the weights of queries, so that equal tokens attend to each other, and learned position
-            codes as sines (after Trockman and Kolter 2023, Mimetic initialization of self-attention layers).
+        init: how weights start.  `"linear"`: every linear map, weights and biases, as `torch.nn.Linear` draws it,
+            uniform within ±1/√fan_in; embeddings as `torch.nn.Embedding`.  `"encoder"`: as
+            `torch.nn.TransformerEncoderLayer` draws them (queries, keys and values as one Glorot matrix).  `"gpt2"`:
+            N(0, 0.02), projections into the residual stream divided by √(2·layers), no biases.  A number γ: N(0, σ)
+            with σ = fan_in^-γ, no biases.  `"mimetic"`: as `"encoder"`, but keys start with the weights of queries, so
+            that equal tokens attend to each other, and learned position codes as sines (after Trockman and Kolter
+            2023, Mimetic initialization of self-attention layers).
     """
 
     layers: int = Field(1, ge=1, le=LARGEST_SIZE)
@@ -43,7 +74,7 @@ class Model(Config):
     norm: Literal["pre", "post", "none"] = "pre"
     causal: bool = True
     positions: Literal["learned", "pair", "none", "carried"] | None = None
-    init: Literal["torch", "gpt2", "mimetic"] = "gpt2"
+    init: Init = COMPLETIONS[DEFAULT].init
 
     def for_task(self, shape: "Shape") -> "TransformerConfig":
         """The whole configuration of a transformer for a task of this shape.

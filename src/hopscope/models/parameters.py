@@ -55,17 +55,22 @@ def parameter_specs(config: TransformerConfig) -> list[ParameterSpec]:
 
 
 def _embedding_specs(config: TransformerConfig) -> list[ParameterSpec]:
-    spread = 0.02 if config.init == "gpt2" else 1.0
+    specs = []
     if config.input_kind == "tokens":
-        specs = [
-            ParameterSpec("embed.token.weight", (config.input_size, config.width), "normal", spread, False)
-        ]
+        specs.append(_table_spec(config, "embed.token.weight", config.input_size))
     else:
-        specs = _linear_specs(config, "embed.vector", config.input_size, config.width)
+        specs += _linear_specs(config, "embed.vector", config.input_size, config.width)
     if config.position_count:
-        shape = (config.position_count, config.width)
-        specs.append(ParameterSpec("embed.position.weight", shape, "normal", spread, False))
+        specs.append(_table_spec(config, "embed.position.weight", config.position_count))
     return specs
+
+
+def _table_spec(config: TransformerConfig, name: str, count: int) -> ParameterSpec:
+    """Rows `[count, width]` that are looked up: a linear map of one-hot vectors, whose fan-in is `count`."""
+    spread = 0.02 if config.init == "gpt2" else 1.0
+    if isinstance(config.init, float):
+        spread = count**-config.init
+    return ParameterSpec(name, (count, config.width), "normal", spread, False)
 
 
 def _attention_specs(config: TransformerConfig, name: str) -> list[ParameterSpec]:
@@ -95,18 +100,20 @@ def _linear_specs(
     zero_bias: bool = False,
     residual: bool = False,
 ) -> list[ParameterSpec]:
-    """Weight `[fan_in, fan_out]` and bias of a linear map."""
-    if config.init == "gpt2":
-        deviation = 0.02 / math.sqrt(2 * config.layers) if residual else 0.02
-        return [
-            ParameterSpec(f"{name}.weight", (fan_in, fan_out), "normal", deviation, True),
-            ParameterSpec(f"{name}.bias", (fan_out,), "constant", 0.0, False),
-        ]
-    bound = bound if bound is not None else 1.0 / math.sqrt(fan_in)
-    bias = ("constant", 0.0) if zero_bias else ("uniform", 1.0 / math.sqrt(fan_in))
+    """Weight `[fan_in, fan_out]` and bias of a linear map; `bound` and `zero_bias` are those of `"encoder"`."""
+    init, own = config.init, 1.0 / math.sqrt(fan_in)
+    distribution: Literal["uniform", "normal"] = "uniform"
+    spread, bias = own, own
+    if init == "gpt2" or isinstance(init, float):
+        distribution, bias = "normal", 0.0
+        spread = fan_in**-init if isinstance(init, float) else 0.02
+        if init == "gpt2" and residual:
+            spread /= math.sqrt(2 * config.layers)
+    elif init != "linear":
+        spread, bias = bound or own, 0.0 if zero_bias else own
     return [
-        ParameterSpec(f"{name}.weight", (fan_in, fan_out), "uniform", bound, True),
-        ParameterSpec(f"{name}.bias", (fan_out,), bias[0], bias[1], False),  # type: ignore[arg-type]
+        ParameterSpec(f"{name}.weight", (fan_in, fan_out), distribution, spread, True),
+        ParameterSpec(f"{name}.bias", (fan_out,), "uniform" if bias else "constant", bias, False),
     ]
 
 

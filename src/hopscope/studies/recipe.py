@@ -1,14 +1,21 @@
 """The paper's recipe (sections 7.1, 8.1 and 9.1): GPT-2's blocks on vectors that carry their position, and AdamW."""
 
-from typing import Literal, Self
+from collections.abc import Callable
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from hopscope.completion import COMPLETIONS, CompletionName, Schedule, departures
 from hopscope.config import Config
-from hopscope.models.config import TransformerConfig
+from hopscope.models.config import Init, TransformerConfig
 from hopscope.tasks.config import RetrievalConfig, Targets, TimeOrder
 from hopscope.theory.information_flow import Mask, Order, exact_layers, layers_per_step
-from hopscope.training.config import Beta, Schedule, TrainingConfig
+from hopscope.training.config import Beta, TrainingConfig, check_warmup
+
+
+def _by_completion(name: str) -> Callable[[dict[str, Any]], Any]:
+    """Default of a field that follows from the completion, where both it and the length of training are sound."""
+    return lambda given: COMPLETIONS[given["completion"]].values(given["training_steps"])[name]
 
 
 class RecipeConfig(Config):
@@ -27,16 +34,20 @@ class RecipeConfig(Config):
         width: size of the residual stream.
         mlp_ratio: hidden size of the MLPs in widths; 0 means no MLP.
         causal: whether a position is kept from attending to later ones.
+        completion: start of the weights, and warm-up, β₂, schedule and clipping of the training, in one word; each of
+            these fields can still be given, and then wins.
         training_steps: optimiser steps.
         batch_size: samples per step.
         learning_rate: of AdamW.
         beta1: decay of the optimiser's first moment.
-        beta2: decay of its second moment.
+        beta2: decay of its second moment (by the completion).
         weight_decay: decoupled.
         decay: whether weight decay touches matrices only, or every weight.
-        warmup_steps: steps over which the rate rises.
-        schedule: of the rate afterwards: constant, or half a cosine down to 0.
-        clip_norm: largest gradient norm of a member; none by default.
+        init: start of the weights (by the completion): gpt2, linear, encoder, or a number γ (as of `hopscope.Model`).
+        warmup_steps: steps over which the rate rises (by the completion).
+        schedule: of the rate afterwards (by the completion): constant, or half a cosine.
+        final_rate: share of the rate that a cosine ends at.
+        clip_norm: largest gradient norm of a member (by the completion); none is no clipping.
         precision: of the matrix products in training.
         checkpoint_every: steps between checkpoints.
         evaluate_every: steps between evaluations.
@@ -58,17 +69,20 @@ class RecipeConfig(Config):
     width: int = Field(64, ge=1)
     mlp_ratio: float = Field(0.0, ge=0.0)
     causal: bool = True
+    # A record that names none is of a run from before there were any; every preset of today names its own.
+    completion: CompletionName = "gpt2-base"
     training_steps: int = Field(2_500, ge=1, le=10**8)
     batch_size: int = Field(64, ge=1)
     learning_rate: float = Field(1e-3, gt=0.0)
     beta1: Beta = 0.9
-    beta2: Beta = 0.95
+    beta2: Beta = Field(default_factory=_by_completion("beta2"))
     weight_decay: float = Field(0.1, ge=0.0)
     decay: Literal["matrices", "all"] = "matrices"
-    warmup_steps: int = Field(0, ge=0)
-    # Left out of the record where it is not given, so that runs of before there was such a field keep their names.
-    schedule: Schedule = Field("constant", exclude_if=lambda schedule: schedule == "constant")
-    clip_norm: float | None = Field(None, gt=0.0)
+    init: Init = Field(default_factory=_by_completion("init"))
+    warmup_steps: int = Field(default_factory=_by_completion("warmup_steps"), ge=0)
+    schedule: Schedule = Field(default_factory=_by_completion("schedule"))
+    final_rate: float = Field(default_factory=_by_completion("final_rate"), ge=0.0, le=1.0)
+    clip_norm: float | None = Field(default_factory=_by_completion("clip_norm"), gt=0.0)
     precision: Literal["float32", "bfloat16"] = "float32"
     checkpoint_every: int = Field(500, ge=1)
     evaluate_every: int = Field(50, ge=1)
@@ -77,6 +91,19 @@ class RecipeConfig(Config):
     evaluation_samples: int = Field(512, ge=1)
     analysis_samples: int = Field(4096, ge=2)
     members_per_unit: int = Field(3, ge=1)
+
+    @model_validator(mode="after")
+    def _warms_up_in_time(self) -> Self:
+        check_warmup(self.warmup_steps, self.training_steps, "training_steps")
+        return self
+
+    @property
+    def departures(self) -> dict[str, Any]:
+        """The fields of the completion that are given otherwise, with their values."""
+        found = {
+            name: getattr(self, name) for name in COMPLETIONS[self.completion].values(self.training_steps)
+        }
+        return departures(self.completion, self.training_steps, found)
 
     @model_validator(mode="after")
     def _pool_holds_a_batch(self) -> Self:
@@ -119,7 +146,7 @@ class RecipeConfig(Config):
             input_size=2 * task.symbol_dim,
             output_size=len(task.asked) * task.symbol_dim,
             readout=tuple(range(task.positions - task.chains, task.positions)),
-            init="gpt2",
+            init=self.init,
         )
 
     def adamw(self) -> TrainingConfig:
@@ -134,6 +161,7 @@ class RecipeConfig(Config):
             decay=self.decay,
             warmup_steps=self.warmup_steps,
             schedule=self.schedule,
+            final_rate=self.final_rate,
             clip_norm=self.clip_norm,
             checkpoint_every=self.checkpoint_every,
             evaluate_every=self.evaluate_every,

@@ -7,6 +7,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hopscope.completion import COMPLETION_FIELDS, CompletionName
 from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.runs import RunFolder
@@ -14,6 +15,7 @@ from hopscope.runs.files import is_file, read_bytes, read_json, write_atomic
 from hopscope.runs.hashing import SCHEMA_VERSION
 from hopscope.studies import loading
 from hopscope.studies.study import Configuration, Study
+from hopscope.training.config import as_recorded
 
 if TYPE_CHECKING:
     from hopscope.studies.program import Program
@@ -26,6 +28,8 @@ class DeclaredConfig(Config):
 
     Attributes:
         task: name and fields of the task; none if nothing is trained.
+        completion: of the recipe; a record from before there were any has none.
+        given: dotted fields of the completion that the study gives itself, which win.
         model, training, options: their fields.
         vary: dotted field → values.
         varied: the fields of `vary` in the order in which members are numbered.
@@ -35,6 +39,8 @@ class DeclaredConfig(Config):
     """
 
     task: dict[str, Any] | None
+    completion: CompletionName | None = None
+    given: list[str] = []
     model: dict[str, Any] | None
     training: dict[str, Any] | None
     vary: dict[str, list[Any]]
@@ -62,6 +68,13 @@ def described(study: Study, source: str | None) -> Any:
     )
     return DeclaredConfig(
         task=None if task is None else {"name": type(task).__name__, "fields": task.model_dump(mode="json")},
+        completion=None if task is None else study.completion,
+        given=[
+            f"{section}.{name}"
+            for section, part in (("model", study.model), ("training", study.training))
+            for name in COMPLETION_FIELDS
+            if part is not None and name in part.model_fields_set
+        ],
         model=model,
         training=training,
         vary={name: list(values) for name, values in study.vary.items()},
@@ -83,8 +96,9 @@ def as_run(own: Study, config: Any) -> Study:
     fields = {
         **dict(own),
         "task": None if task is None or own.task is None else type(own.task).model_validate(task),
-        "model": config.model,
-        "training": config.training,
+        "completion": config.completion or own.completion,
+        "model": _given(config, "model"),
+        "training": _given(config, "training"),
         "vary": {name: config.vary[name] for name in config.varied or config.vary},
         "configurations": (lambda options: listed) if listed else None,
         "seeds": config.seeds,
@@ -92,6 +106,20 @@ def as_run(own: Study, config: Any) -> Study:
         "held_out": config.held_out,
     }
     return Study(**fields)
+
+
+def _given(config: DeclaredConfig, section: str) -> dict[str, Any] | None:
+    """The fields of a section without those that follow from the completion."""
+    fields: dict[str, Any] | None = getattr(config, section)
+    if section == "training":
+        fields = as_recorded(fields)
+    if fields is None or config.completion is None:
+        return fields
+    return {
+        name: value
+        for name, value in fields.items()
+        if name not in COMPLETION_FIELDS or f"{section}.{name}" in config.given
+    }
 
 
 def note_origin(run: RunFolder, program: "Program") -> None:

@@ -4,10 +4,27 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from hopscope.claims import Claim
-from hopscope.config import Config, check_seeds, in_words, unknown_field, validation_line, values_of
+from hopscope.completion import COMPLETIONS, DEFAULT, CompletionName
+from hopscope.config import (
+    Config,
+    check_seeds,
+    given_of,
+    in_words,
+    unknown_field,
+    validation_line,
+    values_of,
+)
 from hopscope.errors import UserError
 from hopscope.measures import Measure, as_measure
 from hopscope.models.config import Model
@@ -59,6 +76,8 @@ class Study(BaseModel):
         name: names the folder of its runs.
         question: what it asks, in one sentence.
         task: what is learned; `None` if nothing is trained.
+        completion: start of the weights, and warm-up, β₂, schedule and clipping of the training, in one word; fields
+            that `model` and `training` give themselves win.
         model: the transformer; the task's shape is filled in.
         training: optimiser, steps and record keeping.
         vary: dotted field → values; the grid is their product.
@@ -88,6 +107,7 @@ class Study(BaseModel):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
     question: str = ""
     task: Task | None = None
+    completion: CompletionName = DEFAULT
     model: Model | None = None
     training: TrainingConfig | None = None
     vary: dict[str, tuple[Any, ...]] = {}
@@ -126,6 +146,13 @@ class Study(BaseModel):
             raise ValueError(f"a task, found the class {task.__name__}; write {task.__name__}()")
         return task
 
+    @field_validator("model", "training")
+    @classmethod
+    def _is_completed(
+        cls, section: Model | TrainingConfig | None, info: ValidationInfo
+    ) -> Model | TrainingConfig | None:
+        return None if section is None else completed(section, info.data.get("completion", DEFAULT))
+
     @field_validator("figures")
     @classmethod
     def _are_figures(cls, figures: Any) -> Any:
@@ -150,7 +177,7 @@ class Study(BaseModel):
         if not isinstance(presets, Mapping):
             return presets
         return {
-            name: values_of(each) if isinstance(each, BaseModel) else each for name, each in presets.items()
+            name: given_of(each) if isinstance(each, BaseModel) else each for name, each in presets.items()
         }
 
     @field_validator("measures")
@@ -200,8 +227,9 @@ class Study(BaseModel):
         for name, values in self.vary.items():
             if not values:
                 raise ValueError(f"vary: expected at least one value of {name}, found none")
-        for values in itertools.product(*self.vary.values()):
-            self._replaced(dict(zip(self.vary, values, strict=True)))
+        varied = {name: values for name, values in self.vary.items() if name != "completion"}
+        for values in itertools.product(*varied.values()):
+            self._replaced(dict(zip(varied, values, strict=True)))
         for preset, fields in self.presets.items():
             for name in fields:
                 if name not in self.plain_fields:
@@ -246,7 +274,7 @@ class Study(BaseModel):
         for section, values in changes.items():
             before = getattr(self, section)
             try:
-                found[section] = type(before).model_validate({**values_of(before), **values})
+                found[section] = type(before).model_validate({**given_of(before), **values})
             except ValidationError as error:
                 prefix = "" if section == "options" else f"{section}."
                 raise UserError(f"{prefix}{validation_line(error)}") from None
@@ -255,7 +283,7 @@ class Study(BaseModel):
     @property
     def plain_fields(self) -> tuple[str, ...]:
         """Fields of the study itself that can be given another value."""
-        return ("seeds", "held_out") if self.units is None else ()
+        return ("seeds", "held_out", "completion") if self.units is None else ()
 
     def _split(self, name: str, where: str = "") -> tuple[str, str]:
         """Section and field of a dotted name.
@@ -391,6 +419,20 @@ class Study(BaseModel):
         import hopscope
 
         return hopscope.run(self, preset, **arguments)
+
+
+def completed(section: Model | TrainingConfig, name: CompletionName) -> Model | TrainingConfig:
+    """A model or a training with the values of a completion in the fields that it does not give itself."""
+    completion = COMPLETIONS[name]
+    if isinstance(section, Model):
+        found: dict[str, Any] = {"init": completion.init}
+    else:
+        found = completion.values(section.steps)
+        found["betas"] = (section.betas[0], found["beta2"])
+    missing = {field: found[field] for field in type(section).model_fields if field in found}
+    return type(section).model_construct(
+        section.model_fields_set, **{**values_of(section), **missing, **given_of(section)}
+    )
 
 
 def _checked_figures(figures: tuple[Any, ...]) -> tuple[Any, ...]:

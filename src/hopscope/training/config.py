@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator, model_validator
 
+from hopscope.completion import COMPLETIONS, DEFAULT, Schedule
 from hopscope.config import Config, in_words
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
@@ -18,8 +19,7 @@ Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 """Share of a running mean that one step keeps."""
 
 
-Schedule = Literal["constant", "cosine"]
-"""What becomes of the learning rate after its warm-up."""
+_USUAL = COMPLETIONS[DEFAULT]
 
 
 class TrainingConfig(Config, title="Training"):
@@ -28,11 +28,12 @@ class TrainingConfig(Config, title="Training"):
     Attributes:
         steps: optimiser steps.
         batch_size: samples per member and step.
-        optimizer: Adam (weight decay off) or AdamW (decoupled decay).
+        optimizer: AdamW (decoupled decay), or Adam (decay is added to the gradient).
         learning_rate, betas, epsilon, weight_decay: as in torch.
         decay: whether weight decay touches matrices only, or every weight.
-        warmup_steps: steps over which the rate rises linearly to its value.
-        schedule: of the rate afterwards: constant, or half a cosine down to 0 after the last step.
+        warmup_steps: steps over which the rate rises linearly to its value; by default a tenth of all, 200 at most.
+        schedule: of the rate afterwards: constant, or half a cosine.
+        final_rate: share of the rate that a cosine ends at, after the last step.
         clip_norm: largest gradient norm of a member; `None` means no clipping.
         checkpoint_every: steps between checkpoints, besides those at the powers of two below it.
         evaluate_every: steps between evaluations, besides those at the powers of two below it.
@@ -45,22 +46,30 @@ class TrainingConfig(Config, title="Training"):
 
     steps: int = Field(ge=1, le=10**8)
     batch_size: int = Field(256, ge=1)
-    optimizer: Literal["adam", "adamw"] = "adam"
+    optimizer: Literal["adam", "adamw"] = "adamw"
     learning_rate: float = Field(1e-3, gt=0.0)
-    betas: tuple[Beta, Beta] = (0.9, 0.999)
+    betas: tuple[Beta, Beta] = (0.9, _USUAL.beta2)
     epsilon: float = Field(1e-8, gt=0.0)
-    weight_decay: float = Field(0.0, ge=0.0)
+    weight_decay: float = Field(0.1, ge=0.0)
     decay: Literal["matrices", "all"] = "matrices"
-    warmup_steps: int = Field(0, ge=0)
-    clip_norm: float | None = Field(None, gt=0.0)
+    warmup_steps: int = Field(default_factory=lambda given: _USUAL.warmup_steps(given["steps"]), ge=0)
+    clip_norm: float | None = Field(_USUAL.clip_norm, gt=0.0)
     checkpoint_every: int = Field(500, ge=1)
     evaluate_every: int = Field(100, ge=1)
     final_window: int = Field(0, ge=0)
     final_every: int = Field(1, ge=1)
     precision: Literal["float32", "bfloat16"] = "float32"
     # Left out of the JSON where they say nothing, so that jobs from before they existed keep their hash.
-    schedule: Schedule = Field("constant", exclude_if=lambda schedule: schedule == "constant")
+    schedule: Schedule = Field(_USUAL.schedule, exclude_if=lambda schedule: schedule == "constant")
+    final_rate: float = Field(
+        _USUAL.final_rate, ge=0.0, le=1.0, exclude_if=lambda rate: rate == _USUAL.final_rate
+    )
     examples: int | None = Field(None, ge=1, lt=1 << 31, exclude_if=lambda examples: examples is None)
+
+    @model_validator(mode="after")
+    def _warms_up_in_time(self) -> Self:
+        check_warmup(self.warmup_steps, self.steps, "steps")
+        return self
 
     def checkpoint_steps(self) -> list[int]:
         """Steps after which a checkpoint is written, ascending, from 0 to the last."""
@@ -78,6 +87,29 @@ class TrainingConfig(Config, title="Training"):
         """Evaluations whose mean is the final loss: those of the final window, or the last alone."""
         first = self.steps - self.final_window if self.final_window else self.steps - 1
         return [step for step in self.evaluation_steps() if step > first]
+
+
+def check_warmup(warmup_steps: int, steps: int, name: str) -> None:
+    """Refuse a warm-up that is longer than the training.
+
+    Args:
+        warmup_steps: of the warm-up.
+        steps: of the training.
+        name: of the field that says how long the training is.
+
+    Raises:
+        ValueError: it is longer.
+    """
+    if warmup_steps > steps:
+        raise ValueError(
+            f"warmup_steps: expected at most the {steps:,} steps of the training, found {warmup_steps:,}; "
+            f"lower it or raise {name}"
+        )
+
+
+def as_recorded(training: Any) -> Any:
+    """The fields of a recorded training: one that names no schedule was trained at a constant rate."""
+    return {"schedule": "constant", **training} if isinstance(training, Mapping) else training
 
 
 def _schedule(steps: int, every: int) -> list[int]:
@@ -119,6 +151,8 @@ class TrainJob(Config):
     model: TransformerConfig
     training: TrainingConfig
     members: tuple[MemberPlan, ...] = Field(min_length=1)
+
+    _as_recorded = field_validator("training", mode="before")(as_recorded)
 
 
 class Cell(NamedTuple):

@@ -48,7 +48,8 @@ class Optimizer:
             done = (step - warmup) / (steps - warmup)
             done = done.clamp(0.0, 1.0) if isinstance(done, Tensor) else min(max(done, 0.0), 1.0)
             angle = math.pi * done
-            full = full * (1.0 + (angle.cos() if isinstance(angle, Tensor) else math.cos(angle))) / 2.0
+            left = (1.0 + (angle.cos() if isinstance(angle, Tensor) else math.cos(angle))) / 2.0
+            full = full * (self.config.final_rate + (1.0 - self.config.final_rate) * left)
         if not warmup:
             return full
         share = (step + 1) / warmup

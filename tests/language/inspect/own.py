@@ -21,7 +21,7 @@ LOW = -60.0
 def shape_of(task: EquationsTask, **changes) -> TransformerConfig:
     shape = {
         "layers": 2, "heads": 3, "width": 33, "mlp_ratio": 0.0, "positions": "learned", "length": task.positions,
-        "input_size": task.input_size, "output_size": task.output_size, "readout": task.readout, "init": "torch",
+        "input_size": task.input_size, "output_size": task.output_size, "readout": task.readout, "init": "encoder",
         **changes,
     }  # fmt: skip
     return TransformerConfig(**shape)

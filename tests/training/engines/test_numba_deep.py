@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hopscope.completion import COMPLETIONS
 from hopscope.errors import TimeBudgetReached, UserError
 from hopscope.models.config import TransformerConfig
 from hopscope.models.transformer import Transformer
@@ -140,9 +141,9 @@ def make_job(*seeds, model=None, **training):
     }  # fmt: skip
     made = RetrievalTask(task)
     shape = TransformerConfig(
-        layers=3, heads=2, width=14, head_dim=5, mlp_ratio=0.0, positions="carried", position_size=2,
-        length=made.positions, input_kind="vectors", input_size=made.input_size, output_size=made.output_size,
-        readout=made.readout, **(model or {}),
+        layers=3, heads=2, width=14, head_dim=5, positions="carried", position_size=2, length=made.positions,
+        input_kind="vectors", input_size=made.input_size, output_size=made.output_size, readout=made.readout,
+        **{"mlp_ratio": 0.0, **(model or {})},
     )  # fmt: skip
     return TrainJob(
         label="small",
@@ -194,12 +195,17 @@ def test_the_slope_is_that_of_the_loss(config, step, some):
     torch.testing.assert_close(default_gradient(predictions.detach(), batch), expected)
 
 
-@pytest.mark.parametrize("config", [None, SUBSETS], ids=["scheduled", "subsets"])
+@pytest.mark.parametrize(
+    ("config", "completion"),
+    [(SUBSETS, "gpt2-base"), *((None, name) for name in COMPLETIONS)],
+    ids=["subsets", *COMPLETIONS],
+)
 @pytest.mark.parametrize(("engine", "mlp_ratio"), [("stacked", 0.0), ("stacked", 1.0), ("virtual", 0.0)])
-def test_losses_and_training_are_those_of_the_general_way(tmp_path, engine, mlp_ratio, config):
-    job = make_job(5, 7)
+def test_losses_and_training_are_those_of_the_general_way(tmp_path, engine, mlp_ratio, config, completion):
+    fields = COMPLETIONS[completion].values(31)
+    model = {"mlp_ratio": mlp_ratio, "init": fields.pop("init")}
+    job = make_job(5, 7, model=model, betas=(0.9, fields.pop("beta2")), **fields)
     job = job.model_copy(update={"task": config or job.task})
-    job = job.model_copy(update={"model": job.model.model_copy(update={"mlp_ratio": mlp_ratio})})
     losses, ends = [], []
     for way in ("general", engine):
         task, seeds = RetrievalTask(job.task), torch.tensor([5, 7])

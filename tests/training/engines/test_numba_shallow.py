@@ -25,7 +25,7 @@ def config(task, **changes):
     return TransformerConfig(
         activation="relu",
         norm="post",
-        init="torch",
+        init="encoder",
         length=task.positions,
         input_size=task.input_size,
         output_size=task.output_size,

@@ -34,7 +34,7 @@ def retrieval(layers, **training):
 
 def permutation(**training):
     task = PermutationTask(PermutationConfig(values=3, repeat_ratio=0.5))
-    return task, {"heads": 2, "width": 10, "norm": "post", "init": "torch"}, training
+    return task, {"heads": 2, "width": 10, "norm": "post", "init": "encoder"}, training
 
 
 class Trained:

@@ -313,6 +313,7 @@ study = hs.Study(
     name="capacity",
     question="does capacity move the smallest number of layers that learns, and do fewer heads need more layers?",
     task=hs.tasks.Retrieval(steps=STEPS, chains=4, position="pair"),
+    completion="gpt2-base",
     model=MODEL,
     training=TRAINING,
     options=Options(),

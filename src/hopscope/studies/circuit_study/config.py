@@ -14,21 +14,18 @@ FALLEN = 0.5
 """A partial loss below this counts as learned (paper, section 7.2)."""
 
 QUICK: dict[str, Any] = {
-    "steps": 3, "layers": 16, "heads": 1, "width": 512, "head_size": 16, "mlp_ratio": 0.0, "batch_size": 256,
-    "beta2": 0.95, "clip_norm": 1.0, "training_steps": 600, "checkpoint_every": 25, "evaluate_every": 20,
-    "evaluation_samples": 256, "analysis_samples": 2_048, "members_per_unit": 1, "orders": 2,
+    "completion": "torch-schedule", "steps": 3, "layers": 6, "heads": 8, "width": 128, "head_size": 16,
+    "mlp_ratio": 0.0, "batch_size": 64, "learning_rate": 4e-3, "training_steps": 1_000, "checkpoint_every": 25,
+    "evaluate_every": 20, "evaluation_samples": 256, "analysis_samples": 2_048, "members_per_unit": 1, "orders": 2,
 }  # fmt: skip
-"""A shape that learns chains of three steps in two minutes of one core (found by `campaigns/quick_shapes.py`).
-
-Gradients are clipped because at this rate training jumps now and then, and some seeds do not come back."""
+"""A shape that learns chains of three steps in a minute of one core (found by `campaigns/quick_shapes.py`)."""
 
 DEEP: dict[str, Any] = {
-    **QUICK, "steps": 4, "layers": 24, "training_steps": 3_000, "checkpoint_every": 50, "evaluate_every": 25,
-    "evaluation_samples": 512, "analysis_samples": 4_096,
+    **QUICK, "steps": 4, "layers": 24, "heads": 1, "width": 512, "batch_size": 256, "learning_rate": 1e-3,
+    "training_steps": 1_300, "checkpoint_every": 50, "evaluate_every": 25, "evaluation_samples": 512,
+    "analysis_samples": 4_096,
 }  # fmt: skip
-"""The same for chains of four steps, as many as the paper's transformer D follows.
-
-In 1,200 steps neither of two seeds learned the chain; in 3,000 four of eight did (docs/circuits.md)."""
+"""The same for chains of four steps, as many as the paper's transformer D follows."""
 
 
 class ChainsConfig(RecipeConfig):

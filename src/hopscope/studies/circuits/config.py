@@ -16,6 +16,7 @@ class CircuitsConfig(ChainsConfig):
 
 PRESETS = {
     "smoke": CircuitsConfig(
+        completion="torch-schedule",
         seeds=2, layers=4, heads=2, width=32, steps=1, training_steps=500, batch_size=32, checkpoint_every=100,
         evaluate_every=50, evaluation_samples=256, analysis_samples=512, orders=1, random_circuits=5, galleries=1,
         members_per_unit=1,
@@ -23,11 +24,13 @@ PRESETS = {
     "laptop": CircuitsConfig(**QUICK, seeds=4, read_again=5),
     "workstation": CircuitsConfig(**DEEP, seeds=8),
     "two-steps": CircuitsConfig(
+        completion="torch-schedule",
         seeds=8, layers=8, heads=1, steps=2, training_steps=3_000, checkpoint_every=250, read_again=5
     ),
     "paper": CircuitsConfig(
-        seeds=12, layers=12, heads=1, width=128, mlp_ratio=4.0, steps=3, pool=2**18, training_steps=24_000,
-        batch_size=128, beta2=0.999, precision="bfloat16", checkpoint_every=1_000, evaluate_every=100, final_every=1,
+        completion="torch-schedule",
+        seeds=8, layers=12, heads=1, width=128, mlp_ratio=4.0, steps=3, pool=2**18, training_steps=24_000,
+        batch_size=128, checkpoint_every=1_000, evaluate_every=100, final_every=1,
         evaluation_samples=1024, members_per_unit=6,
     ),
 }  # fmt: skip

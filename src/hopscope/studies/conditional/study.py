@@ -249,6 +249,7 @@ study = hs.Study(
     name="conditional",
     question="is retrieval that branches learned, and by the heads that follow a chain?",
     task=Branching(),
+    completion="gpt2-base",
     model=MODEL.model_copy(update={"layers": 6}),
     training=TRAINING.model_copy(update={"steps": STEPS}),
     options=Options(),

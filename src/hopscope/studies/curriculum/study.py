@@ -313,6 +313,7 @@ study = hs.Study(
     name="curriculum",
     question="which easier questions must be asked for a chain to be learned, and may each have a position of its own?",
     task=Curriculum(),
+    completion="gpt2-base",
     model=MODEL,
     training=TRAINING,
     options=ReadingOptions(),

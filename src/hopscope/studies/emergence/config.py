@@ -78,13 +78,15 @@ def candidates(config: EmergenceConfig, job: TrainJob) -> list[tuple[int, Member
 
 
 _D = EmergenceConfig(
-    seeds=12, layers=24, heads=1, width=512, head_size=16, mlp_ratio=0.0, steps=4, pool=2**18, training_steps=6_400,
-    batch_size=256, beta2=0.999, precision="bfloat16", checkpoint_every=80, evaluate_every=8, final_every=8,
+    completion="torch-schedule",
+    seeds=8, layers=24, heads=1, width=512, head_size=16, mlp_ratio=0.0, steps=4, pool=2**18, training_steps=6_400,
+    batch_size=256, checkpoint_every=80, evaluate_every=8, final_every=8,
     evaluation_samples=1024, members_per_unit=4, crossed=4, clamped=2, clamp_steps=2_400,
 )  # fmt: skip
 
 PRESETS = {
     "smoke": EmergenceConfig(
+        completion="torch-schedule",
         seeds=2, layers=4, heads=2, width=32, steps=1, training_steps=500, batch_size=32, checkpoint_every=50,
         evaluate_every=25, evaluation_samples=256, analysis_samples=512, orders=1, random_circuits=5, galleries=1,
         members_per_unit=2, crossed=2, clamped=1,
@@ -92,6 +94,7 @@ PRESETS = {
     "laptop": EmergenceConfig(**QUICK, seeds=4, crossed=0, clamped=0, read_again=3),
     "workstation": EmergenceConfig(**DEEP, seeds=8, crossed=0, clamped=0, read_again=1),
     "two-steps": EmergenceConfig(
+        completion="torch-schedule",
         seeds=10, layers=6, heads=2, steps=2, training_steps=2_000, checkpoint_every=50, crossed=3, clamped=2,
         members_per_unit=4, orders=2, read_again=5,
     ),

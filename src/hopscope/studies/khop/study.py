@@ -265,6 +265,7 @@ study = hs.Study(
     name="khop",
     question="does following twice as many hops cost one more layer?",
     task=Hops(),
+    completion="gpt2-base",
     model=hs.Model(layers=2, heads=2, width=64, mlp_ratio=0.0),
     training=hs.Training(
         steps=STEPS,
@@ -272,6 +273,7 @@ study = hs.Study(
         optimizer="adamw",
         learning_rate=1e-3,
         betas=(0.9, 0.95),
+        weight_decay=0.0,
         evaluate_every=100,
         checkpoint_every=3_000,
     ),

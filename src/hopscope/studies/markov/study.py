@@ -177,8 +177,11 @@ study = hs.Study(
     name="markov",
     question="do models become counters of pairs in context, and do they count single states first?",
     task=MarkovChains(),
+    completion="gpt2-base",
     model=hs.Model(layers=2, heads=1, width=64, mlp_ratio=0.0),
-    training=hs.Training(steps=STEPS, batch_size=64, learning_rate=3e-3, evaluate_every=50),
+    training=hs.Training(
+        steps=STEPS, batch_size=64, optimizer="adam", learning_rate=3e-3, weight_decay=0.0, evaluate_every=50
+    ),
     options=Options(),
     configurations=configurations,
     seeds=8,

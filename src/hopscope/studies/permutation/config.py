@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from hopscope.config import Config, validation_line
-from hopscope.models.config import Model, TransformerConfig
+from hopscope.models.config import Init, Model, TransformerConfig
 from hopscope.studies.grid import Grid, check_names
 from hopscope.tasks.config import LARGEST_VALUES, SMALLEST_VALUES, PermutationConfig
 from hopscope.training.config import Beta, TrainingConfig, TrainJob
@@ -290,7 +290,7 @@ class PermutationStudyConfig(Config, Grid[Configuration]):
     activation: Literal["relu", "gelu"] = "relu"
     norm: Literal["post", "pre", "none"] = "post"
     positions: Literal["learned", "pair", "none"] = "learned"
-    init: Literal["torch", "gpt2"] = "torch"
+    init: Init = "encoder"
     checkpoint_every: int = Field(500, ge=1)
     evaluate_every: int = Field(100, ge=1)
     evaluation_limit: int = Field(50_000, ge=1)
@@ -383,7 +383,10 @@ class PermutationStudyConfig(Config, Grid[Configuration]):
         here = self.of(configuration)
         steps = math.ceil(here.epochs(configuration) * here.samples_per_epoch / here.batch_size)
         return TrainingConfig(
-            steps=max(1, steps), **here.model_dump(include=set(TrainingConfig.model_fields))
+            steps=max(1, steps),
+            warmup_steps=0,
+            schedule="constant",
+            **here.model_dump(include=set(TrainingConfig.model_fields)),
         )
 
     def readings(self) -> list["Reading"]:

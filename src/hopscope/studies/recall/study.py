@@ -235,6 +235,7 @@ study = hs.Study(
     name="recall",
     question="does attention need a wider stream to recall more pairs?",
     task=MultiQueryRecall(vocabulary=64, power=1.0),
+    completion="gpt2-base",
     model=hs.Model(layers=2, heads=1, width=64, mlp_ratio=0.0),
     training=hs.Training(
         steps=STEPS,
@@ -242,6 +243,7 @@ study = hs.Study(
         optimizer="adamw",
         learning_rate=1e-3,
         betas=(0.9, 0.95),
+        weight_decay=0.0,
         evaluate_every=100,
         checkpoint_every=2_000,
     ),

@@ -376,6 +376,7 @@ study = hs.Study(
     name="reduced",
     question="in how few directions do weights move while a chain is learned, and can its time be predicted?",
     task=hs.tasks.Retrieval(steps=2, chains=4, position="pair"),
+    completion="gpt2-base",
     model=MODEL,
     training=TRAINING.model_copy(update={"checkpoint_every": EVERY, "evaluate_every": EVERY}),
     options=Options(),

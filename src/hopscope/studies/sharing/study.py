@@ -262,6 +262,7 @@ study = hs.Study(
     name="sharing",
     question="do positions attend only where they share information, and does the depth law rest on it?",
     task=Sharing(),
+    completion="gpt2-base",
     model=MODEL,
     training=TRAINING,
     options=Options(),

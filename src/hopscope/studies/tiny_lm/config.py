@@ -10,7 +10,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 from hopscope.circuits.config import MOST_CIRCUITS, ReaderConfig
 from hopscope.config import Config
 from hopscope.language.corpus.file import StepCounts, read_counts
-from hopscope.models.config import TransformerConfig
+from hopscope.models.config import Init, TransformerConfig
 from hopscope.tasks.config import EquationsConfig
 from hopscope.training.config import Beta, Cell, TrainingConfig, TrainJob, units_of
 
@@ -115,7 +115,7 @@ class TinyLmConfig(Config):
     heads: int = Field(8, ge=1)
     width: int = Field(128, ge=1)
     mlp_ratio: float = Field(0.0, ge=0.0)
-    init: Literal["torch", "gpt2", "mimetic"] = "mimetic"
+    init: Init = "mimetic"
     training_steps: int = Field(2_000, ge=1, le=10**8)
     batch_size: int = Field(64, ge=1)
     learning_rate: float = Field(2.5e-3, gt=0.0)
@@ -188,7 +188,13 @@ class TinyLmConfig(Config):
     def training(self) -> TrainingConfig:
         """The training configuration of the language models."""
         given = self._given_to(TrainingConfig)
-        return TrainingConfig(steps=self.training_steps, optimizer="adamw", betas=(0.9, self.beta2), **given)
+        return TrainingConfig(
+            steps=self.training_steps,
+            optimizer="adamw",
+            betas=(0.9, self.beta2),
+            schedule="constant",
+            **given,
+        )
 
     def _given_to(self, kind: type[Config]) -> dict[str, Any]:
         """The fields of the study that are fields of another configuration, under the same names."""

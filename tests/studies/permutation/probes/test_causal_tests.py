@@ -35,7 +35,7 @@ def task(values=5, **changes):
 
 def random_model(values=4, members=2, **changes):
     """Weights at which most interventions change some answers."""
-    shape = {"width": 19, "heads": 2, "head_dim": 7, "mlp_ratio": 23 / 19, "init": "torch", "norm": "post"}
+    shape = {"width": 19, "heads": 2, "head_dim": 7, "mlp_ratio": 23 / 19, "init": "encoder", "norm": "post"}
     length = 2 * values - 1
     config = TransformerConfig(
         **shape | changes,

@@ -43,7 +43,7 @@ def small_model(**changes):
         "output_size": 5,
         "readout": (0, 2, 4, 6),
     }
-    config = TransformerConfig(**{**shape, "init": "torch", **changes})
+    config = TransformerConfig(**{**shape, "init": "encoder", **changes})
     return Transformer.initial(config, torch.tensor([19, 23, 29]))
 
 

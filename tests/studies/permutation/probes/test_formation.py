@@ -32,7 +32,7 @@ def random_model(values=4, **changes):
         "input_size": values + 1,
         "output_size": values + 1,
         "readout": tuple(range(0, 2 * values - 1, 2)),
-        "init": "torch",
+        "init": "encoder",
     }
     config = TransformerConfig(**{**shape, **changes})
     return Transformer.initial(config, torch.tensor([19, 23, 29]))

@@ -122,7 +122,7 @@ def test_a_single_head_that_does_both():
 
 
 def random_model(values=4, **changes):
-    shape = {"width": 19, "heads": 3, "head_dim": 7, "mlp_ratio": 23 / 19, "init": "torch", "norm": "post"}
+    shape = {"width": 19, "heads": 3, "head_dim": 7, "mlp_ratio": 23 / 19, "init": "encoder", "norm": "post"}
     length = 2 * values - 1
     config = TransformerConfig(
         **shape | changes,

@@ -254,7 +254,7 @@ def small(values, members):
         input_size=values + 1,
         output_size=values + 1,
         readout=tuple(range(0, 2 * values - 1, 2)),
-        init="torch",
+        init="encoder",
     )
     return Transformer.initial(config, torch.arange(19, 19 + members))
 

@@ -323,7 +323,7 @@ def model():
         input_size=6,
         output_size=6,
         readout=(0, 2, 4, 6, 8),
-        init="torch",
+        init="encoder",
     )
     return Transformer.initial(config, torch.tensor([19, 23]))
 

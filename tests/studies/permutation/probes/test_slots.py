@@ -26,7 +26,7 @@ def small(values):
         input_size=values + 1,
         output_size=values + 1,
         readout=tuple(range(0, 2 * values - 1, 2)),
-        init="torch",
+        init="encoder",
     )
     return Transformer.initial(config, torch.arange(19, 19 + MEMBERS))
 

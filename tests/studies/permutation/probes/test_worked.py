@@ -26,7 +26,7 @@ def shape(values=VALUES, **changes):
         "head_dim": 11,
         "mlp_ratio": 13 / 7,
         "norm": "post",
-        "init": "torch",
+        "init": "encoder",
         "length": length,
         "input_size": values + 1,
         "output_size": values + 1,
