@@ -1,9 +1,11 @@
 """quick_shapes.py: which model learns a chain soonest, under the completion `torch-schedule`?
 
-One thing at a time around one shape: chains of three steps (`hopscope run campaigns/quick_shapes.py`, half an hour on
-two cores), of two (`hopscope run campaigns/quick_shapes.py:two`, five minutes).  The rule, fixed before the first run:
-of the shapes whose every seed learns the last step (held-out loss under 0.25 at the end), take the one with the least
-mean work until that step is under 0.5.  The search has seeds of its own; studies train seeds 0, 1, …
+One thing at a time around one shape: chains of three steps (`hopscope run campaigns/quick_shapes.py`, a quarter of an
+hour on two cores), of two (`campaigns/quick_shapes.py:two`, three minutes), of four (`:four`), and of three once more
+around what came out, a position code per pair (`:pairs`), and in 12 layers of one head (`:one_head`).  The rule, fixed
+before the first run: of the shapes whose every seed learns the last step (held-out loss under 0.25 at the end), take
+the one with the least mean work until that step is under 0.5.  Eight more seeds of it (`:check`) say how long to train.
+The search has seeds of its own; studies train seeds 0, 1, …
 """
 
 from collections.abc import Iterator
@@ -57,9 +59,8 @@ def work(context: hs.Context) -> Iterator[dict[str, Any]]:
     model, last = job.model, job.task.asked[-1]
     weights = 4 * model.layers * model.width * model.heads * model.head_size
     every_step = 3e-12 * weights * model.length * job.training.batch_size
-    for row in context.rows("learned_at"):
-        if row["part"] == f"step_{last}":
-            yield {"metric": "work", "value": [every_step * step for step in row["value"]]}
+    steps = {row.member: row.value for row in context.rows("learned_at") if row.part == f"step_{last}"}
+    yield {"metric": "work", "value": [every_step * steps[member] for member in context.members]}
 
 
 def grid(changes: dict[str, dict[str, Any]], base: dict[str, Any]) -> Any:
@@ -96,6 +97,86 @@ two = hs.Study(
     model=study.model,
     training=study.training.model_copy(update={"steps": 400, "checkpoint_every": 400}),
     configurations=grid(CHANGES_OF_TWO, {**BASE, "model.layers": 4}),
+    held_out=256,
+    measures=study.measures,
+    figures=[hs.figures.bars("loss", by="configuration")],
+)
+
+CHANGES_OF_PAIRS: dict[str, dict[str, Any]] = {
+    "4 layers": {"model.layers": 4},
+    "5 layers": {"model.layers": 5},
+    "4 heads of 16": {"model.heads": 4},
+    "4 heads of 32": {"model.heads": 4, "model.head_dim": 32},
+    "2 heads of 32": {"model.heads": 2, "model.head_dim": 32},
+    "rate 0.006": {"training.learning_rate": 6e-3},
+}
+
+pairs = hs.Study(
+    name="quick-shapes-pairs",
+    question="Which model learns three steps soonest, where both tokens of a pair share a position code?",
+    task=hs.tasks.Retrieval(steps=3, chains=4, position="pair"),
+    completion="torch-schedule",
+    model=study.model,
+    training=study.training,
+    configurations=grid(CHANGES_OF_PAIRS, BASE),
+    held_out=256,
+    measures=study.measures,
+    figures=study.figures,
+)
+
+check = hs.Study(
+    name="quick-shapes-check",
+    question="How long must the quickest model train, so that nearly every seed learns three steps?",
+    task=pairs.task,
+    completion="torch-schedule",
+    model=study.model.model_copy(update={"layers": 4}),
+    training=study.training,
+    configurations=lambda options: [
+        hs.Configuration(
+            label=f"{steps:,} steps", overrides={"training.steps": steps}, seeds=tuple(range(200, 208))
+        )
+        for steps in (600, 800, 1_000)
+    ],
+    held_out=256,
+    measures=study.measures,
+    figures=study.figures,
+)
+
+CHANGES_OF_ONE_HEAD: dict[str, dict[str, Any]] = {
+    "head of 16": {"model.head_dim": 16},
+    "head of 128": {"model.head_dim": 128},
+    "rate 0.001": {"training.learning_rate": 1e-3},
+    "rate 0.004": {"training.learning_rate": 4e-3},
+}
+
+one_head = hs.Study(
+    name="quick-shapes-one-head",
+    question="Which model of 12 layers with one head learns three steps soonest?",
+    task=pairs.task,
+    completion="torch-schedule",
+    model=hs.Model(layers=12, heads=1, width=128, head_dim=32, mlp_ratio=0.0),
+    training=study.training.model_copy(update={"learning_rate": 2e-3}),
+    configurations=grid(CHANGES_OF_ONE_HEAD, {}),
+    held_out=256,
+    measures=study.measures,
+    figures=study.figures,
+)
+
+CHANGES_OF_FOUR: dict[str, dict[str, Any]] = {
+    "6 layers": {"model.layers": 6},
+    "12 layers, rate 0.002": {"model.layers": 12, "training.learning_rate": 2e-3},
+    "code per token": {"task.position": "token"},
+    "batch 128, rate 0.003": {"training.batch_size": 128, "training.learning_rate": 3e-3},
+}
+
+four = hs.Study(
+    name="quick-shapes-four",
+    question="Which model learns four steps of a chain soonest?",
+    task=hs.tasks.Retrieval(steps=4, chains=4, position="pair"),
+    completion="torch-schedule",
+    model=study.model,
+    training=study.training.model_copy(update={"steps": 1_500, "checkpoint_every": 1_500}),
+    configurations=grid(CHANGES_OF_FOUR, {**BASE, "model.layers": 8}),
     held_out=256,
     measures=study.measures,
     figures=[hs.figures.bars("loss", by="configuration")],

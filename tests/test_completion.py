@@ -93,7 +93,7 @@ def test_a_preset_changes_the_length_and_with_it_the_warm_up():
     ],
 )
 def test_the_command_line_names_a_completion(flags, expected):
-    _, config = read_options(find_study("circuits"), ["--preset", "workstation", *flags])
+    _, config = read_options(find_study("circuits"), ["--training-steps", "1300", *flags])
     assert {name: getattr(config, name) for name in TORCH} == {**TORCH, **expected}
     departing = {"clip_norm": 1.0} if expected == {**GPT2, "clip_norm": 1.0} else expected
     assert config.departures == ({} if expected == GPT2 else departing)

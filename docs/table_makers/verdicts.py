@@ -4,6 +4,8 @@ import re
 from itertools import permutations
 from typing import Any
 
+from hopscope.claims import JudgedClaim
+from hopscope.claims.wording import verdict_words
 from table_makers.common import RESULTS, estimates, markdown, read_json
 
 _NUMBER = re.compile(r"\{(n\d+)\}")
@@ -19,7 +21,7 @@ def verdicts(run: str) -> str:
             claim["statement"],
             estimates(claim["value"], claim["interval"]),
             str(claim["n"]),
-            claim["verdict"],
+            verdict_words(JudgedClaim.model_validate(claim)),
             claim["words"] if "words" in claim else told[claim["id"]]["words"],
         ]
         for claim in read_json(RESULTS / run / "claims.json")

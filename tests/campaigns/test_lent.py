@@ -13,8 +13,10 @@ import pytest
 
 from hopscope.executors.local import run_study
 from hopscope.runs import RunFolder
+from hopscope.runs.metrics import read_parts
 from hopscope.runs.thinning import steps_left_out
 from hopscope.studies import find_study
+from hopscope.training.budget import TimeBudget
 from hopscope.training.trainer import Progress
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -183,3 +185,32 @@ def test_training_that_would_end_too_late_breaks_off(lent):
     in_time = going(lent, 108.0, 2.0)
     in_time.report(report)
     assert in_time._within is None  # it is asked once
+
+
+@pytest.mark.extras
+def test_training_that_was_stopped_goes_on_to_the_same_weights(lent, folder, tmp_path):
+    def trained(home, seconds):
+        reading = lent.reading_of(tmp_path / home, folder / "queue.json", "small", [0, 2])
+        for group in reading.begun_alike():
+            assert list(group.units) == [0, 2]
+            lent.train_together(group, "cpu", TimeBudget(seconds), None, None)
+        return reading
+
+    stopped = trained("stopped", 1e-9)
+    steps = {number: max(dict(unit.checkpoints())) for number, unit in stopped.units.items()}
+    assert steps == {0: 1, 2: 1} and not stopped.trained()
+    # Stopped once more, at the next checkpoint, then trained to the end: nobody can tell.
+    assert trained("stopped", 1e-9).units[0].resume_point()[0] == 2
+    again, whole = trained("stopped", 600.0), trained("whole", 600.0)
+    assert list(again.trained()) == [0, 2]
+    for number, unit in again.units.items():
+        other = whole.units[number]
+        assert unit.has_record_of(STEPS) and unit.checkpoints()[0][0] == 0
+        (_, ours, _), (_, theirs, _) = unit.checkpoint(STEPS), other.checkpoint(STEPS)
+        assert ours.keys() == theirs.keys()
+        assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+        # The moments of a model that is trained are of no use to anybody.
+        assert not any(ours[f"optimiser/{name}_moment"].any() for name in ("first", "second"))
+        records = [read_parts([each.path]).to_pandas() for each in (unit, other)]
+        assert records[0].equals(records[1])
+    assert not list(again.begun_alike())

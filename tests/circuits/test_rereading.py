@@ -2,7 +2,7 @@
 
 import pytest
 
-from hopscope.circuits.rereading import circuits_of, compared, distance, path_distance
+from hopscope.circuits.rereading import circuits_of, compared, distance, graph_distance, path_distance
 
 
 def test_the_distance_by_paths_is_small_for_circuits_that_differ_in_one():
@@ -15,6 +15,19 @@ def test_the_distance_by_paths_is_small_for_circuits_that_differ_in_one():
     assert path_distance(nothing, nothing) == distance(nothing, nothing) == 0.0
     # Of two circuits in one set, each has its nearest: 3/4 both ways, and 1/5 for the other one alone.
     assert path_distance(whole, less | other) == pytest.approx(1 - (3 / 4 + (3 / 4 + 1 / 5) / 2) / 2)
+
+
+def test_graphs_of_reads_are_the_same_whatever_layer_does_a_read():
+    def circuit(*paths):
+        return frozenset({frozenset(paths)})
+
+    low, high = ((layer, layer % 2, "query", "key") for layer in (0, 3))
+    further = (5, 0, "query", "value")
+    assert (path_distance(circuit(low), circuit(high)), graph_distance(circuit(low), circuit(high))) == (
+        1.0,
+        0.0,
+    )
+    assert graph_distance(circuit(low), circuit(high, further)) == pytest.approx(1 / 2)
 
 
 def record(*circuits):

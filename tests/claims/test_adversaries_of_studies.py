@@ -224,7 +224,10 @@ DEPTH = [
         "R3: steps within one evaluation interval",
         "Three steps are learned between two evaluations, so that their order cannot be seen.",
         lambda: timed(1000.0, 1000.0, 1000.0, 2000.0, 3000.0),
-        REPRODUCED,  # a tie is no disorder
+        INCONCLUSIVE,  # a tie is no disorder, but one completion is not all
+        here=REPRODUCED,
+        leaning="agrees",
+        says="not tried: gpt2-schedule, torch-base, torch-schedule",
     ),
     Adversary(
         "R3: a step out of order that was never learned before",
@@ -390,14 +393,18 @@ CIRCUITS = [
         "R6: seeds that differ as much as two readings",
         "Every two seeds have different circuits, and so have two readings of one member.",
         lambda: of_circuits("R6", eight(), again=100),
-        REFUTED,  # a difference needs its null
-        says="lies wholly below the threshold",
+        INCONCLUSIVE,  # a difference needs its null, and a refutation every completion
+        here=REFUTED,
+        leaning="mixed",
+        says="lies wholly below the threshold.*not tried: gpt2-base, gpt2-schedule, torch-base(;|$)",
     ),
     Adversary(
         "R7: good where it was admitted",
         "The circuit is good on the sequences that admitted it, and bad on others.",
         lambda: of_circuits("R7", eight(), unseen=[unseen_of(each, loss=0.09) for each in eight()]),
-        REFUTED,
+        INCONCLUSIVE,
+        here=REFUTED,
+        leaning="mixed",
         says="lies wholly above the threshold",
     ),
     Adversary(
@@ -424,7 +431,7 @@ CIRCUITS = [
         INCONCLUSIVE,
         here=REFUTED,
         leaning="mixed",
-        says="not tried: a batch of 32,768",
+        says="not tried: gpt2-base, gpt2-schedule, torch-base, a batch of 32,768",
     ),
     Adversary(
         "R12: within one interval between checkpoints",
@@ -432,7 +439,10 @@ CIRCUITS = [
         lambda: of_circuits(
             "R12", [member(n, induction(), falls={1: 80.0, 2: 600.0}) for n in range(8)], "emergence"
         ),
-        REPRODUCED,  # a tie is no violation
+        INCONCLUSIVE,  # a tie is no violation, but one completion is not all
+        here=REPRODUCED,
+        leaning="agrees",
+        says="not tried: gpt2-base, gpt2-schedule, torch-base",
     ),
     Adversary(
         "R12: one member whose loss falls first",
@@ -548,7 +558,10 @@ def test_without_the_trick_the_same_run_reproduces_the_claim():
     found += [of_depth(each) for each in ("R1", "R3", "R9a", "R9b", "R9c", "R11")]
     found += [of_circuits(each, eight()) for each in ("R4", "R5", "R6", "R7", "R12")]
     found += [of_circuits("R8", eight(loss=0.03), "emergence"), unanswered(0), mixtures()]
-    assert {each.id: each.verdict for each in found} == {each.id: REPRODUCED for each in found}
+    general = {"R1", "R3", "R9b", "R9c", "R11", "R12"}  # what one completion alone reproduces is not yet
+    wanted = {each.id: INCONCLUSIVE if each.id in general else REPRODUCED for each in found}
+    assert {each.id: each.verdict for each in found} == wanted
+    assert {each.here.verdict for each in found if each.here} == {REPRODUCED}
     assert math.isclose(FLOOR, math.log(120) / 5)
 
 

@@ -45,7 +45,7 @@ def test_a_claim_is_a_value():
         ({"controls": len}, "controls: expected a mapping from names to functions"),
         ({"rule": "sometimes"}, "rule: expected one of always, mean, effect, found 'sometimes'"),
         ({"rule": {"a": "mean"}}, "rule: expected a rule, or one for each part (), found {'a': 'mean'}"),
-        ({"need": "most"}, "need: expected one of all, any, found 'most'"),
+        ({"need": "most"}, "need: expected one of all, any, agreement, found 'most'"),
         ({"source_n": 0}, "source_n: expected a whole number of 1 or more, found 0"),
         ({"seeds_needed": 1}, "seeds_needed: expected a whole number of 2 or more, found 1"),
         ({"seeds_needed": 8.0}, "seeds_needed: expected a whole number of 2 or more, found 8.0"),

@@ -12,6 +12,7 @@ from hopscope.claims.intervals import (
     correlation,
     crossed_interval,
     excess_interval,
+    share_interval,
     wilson,
 )
 
@@ -190,3 +191,14 @@ def test_crossed_intervals_need_two_of_each():
     assert crossed_interval([1.0, 2.0, 3.0], "abc", "xxx") is None
     assert crossed_interval([1.0, 2.0], "aa", "xy") is None
     assert crossed_interval([0.4] * 6, "aabbcc", "xyxyxy") == (0.4, 0.4)
+
+
+def test_a_share_of_seeds_has_its_exact_interval():
+    assert share_interval([1.0] * 8) == pytest.approx((0.6306, 1.0), abs=1e-4)
+    assert share_interval([1.0] * 5 + [0.0] * 3) == pytest.approx(clopper_pearson(5, 8), abs=1e-12)
+    # Values of one seed that agree are one case; where they do not, the interval is as wide as for so many seeds.
+    clusters = [seed for seed in range(8) for _ in range(3)]
+    assert share_interval([1.0] * 24, clusters=clusters) == pytest.approx(share_interval([1.0] * 8))
+    mixed = share_interval([1.0, 1.0, 0.0] * 8, clusters=clusters)
+    assert mixed[0] < clopper_pearson(16, 24)[0] and mixed[1] > clopper_pearson(16, 24)[1]
+    assert share_interval([1.0]) is None

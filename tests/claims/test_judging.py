@@ -446,3 +446,26 @@ def test_a_pair_that_never_came_has_no_correlation(never):
     written = json.dumps(found.to_json(), allow_nan=False)
     assert JudgedClaim.model_validate(json.loads(written)) == found
     assert judged(Samples([*pairs, None], "pair"), at_least(0.5), evidence=members(2), rule="effect").n == 12
+
+
+@pytest.mark.parametrize(("n", "verdict"), [(8, Verdict.INCONCLUSIVE), (13, Verdict.REPRODUCED)])
+def test_a_share_of_three_quarters_takes_more_seeds_than_eight(n, verdict):
+    most = at_least(0.75, "fraction")
+    found = judge(claim(series([1.0] * n), most, rule="mean", seeds_needed=8), members(n))
+    assert found.verdict is verdict and found.interval != (1.0, 1.0)
+    # One that has no number may have failed.
+    missing = judge(claim(series([1.0] * n + [None]), most, rule="mean", seeds_needed=8), members(n + 1))
+    assert missing.verdict is Verdict.INCONCLUSIVE
+    # A mean of accuracies is none, and keeps its own interval.
+    other = judge(claim(series([1.0] * (n - 1) + [0.99]), most, rule="mean", seeds_needed=8), members(n))
+    assert other.verdict is Verdict.REPRODUCED
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [(1.0, 1.0, Verdict.REPRODUCED), (0.1, 0.1, Verdict.REFUTED), (1.0, 0.1, Verdict.INCONCLUSIVE)],
+)
+def test_parts_that_measure_one_thing_decide_only_together(first, second, verdict):
+    must = {name: at_least(0.9) for name in ("one way", "another")}
+    numbers = {"one way": series([first] * 11), "another": series([second] * 11)}
+    assert judge(claim(numbers, must, rule="mean", need="agreement"), members(11)).verdict is verdict

@@ -34,7 +34,7 @@ OLD_KEYS = [
 KEYS = [
     *OLD_KEYS,
     *("unit", "n_counts", "words", "samples", "leaning", "here", "structural", "rule", "need"),
-    *("readings", "controls", "must_not", "registration"),
+    *("completion", "readings", "controls", "must_not", "registration"),
 ]
 ACCURACY = Criterion(at_least=0.999, unit="fraction")
 TEXTS = {"statement": "s", "source": "003 §6", "protocol": "p", "trust": "the evaluation"}
@@ -82,6 +82,7 @@ def test_a_claim_in_json_has_exactly_the_ledgers_keys():
         "structural": False,
         "rule": None,
         "need": None,
+        "completion": None,
         "readings": {},
         "controls": {},
         "must_not": None,

@@ -41,6 +41,15 @@ def path_distance(one: Circuits, other: Circuits) -> float:
     return 1.0 - (nearest(one, other) + nearest(other, one)) / 2.0
 
 
+def graph_distance(one: Circuits, other: Circuits) -> float:
+    """`path_distance` of the graphs of reads: which rows read what, whatever layer and head do it."""
+    return path_distance(_graphs(one), _graphs(other))
+
+
+def _graphs(circuits: Circuits) -> Circuits:
+    return frozenset(frozenset((0, 0, rows, read) for _, _, rows, read in circuit) for circuit in circuits)
+
+
 def mean_distance(readings: Sequence[Circuits], apart: Callable[[Circuits, Circuits], float]) -> float:
     """The mean distance over all pairs of at least two readings."""
     return fmean(starmap(apart, combinations(readings, 2)))

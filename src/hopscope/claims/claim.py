@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
+from hopscope.claims.completions import Kind
 from hopscope.claims.criteria import Criterion
-from hopscope.claims.verdicts import Judgement
+from hopscope.claims.verdicts import Judgement, Need
 from hopscope.errors import UserError
 
 ValueFunction = Callable[[Any], Any]
 """From an evidence table to a series over members, one number for each member, `Samples`, or a mapping part → those."""
 
 Rule = Literal["always", "mean", "effect"]
-Need = Literal["all", "any"]
 Must = Criterion | Mapping[str, Criterion]
 
 _NOT_GIVEN = cast(Must, None)
@@ -31,7 +31,8 @@ class Claim:
         value: function of the evidence table that returns a series over members, a sequence with one number for each
             member of the run, `Samples`, or a mapping from the names of the parts to any of these.
         must: what the numbers must satisfy: a criterion, or one for each part.
-        need: whether all parts must hold, or any of them is enough.
+        need: whether all parts must hold, or any of them is enough; `agreement` where they measure one thing, and
+            decide only if all give the same verdict.
         rule: `always` (every value), `mean` (95 % bootstrap interval of the mean), `effect` (the same of a difference
             or of a correlation of pairs, which must also exclude 0); or one for each part.
         source_n: how many models the source had; rule `always` needs as many seeds (for unit `run`, as many runs).
@@ -43,9 +44,13 @@ class Claim:
         readings_agree: whether the readings are ways to measure one thing, which must all give the same verdict.
         untried: function of the evidence table that names readings of the source by which no model of the run was
             trained; an empty string if there are none.  As long as there are some, nothing is refuted.
+        kind: what is said, where the completion of a run's recipe matters (docs/protocols.md): `existence` of a
+            source's own trained models, which is refuted only if every registered completion refutes it; `general`,
+            which is reproduced only if it holds under all of them.  Readings that are completions count so too.
         controls: name → value function of what should show nothing; measured by the same rule and shown.
         must_not: what the controls must not show; a control that does keeps the claim from being reproduced.
-        structural: whether the claim follows from the architecture or a theorem; its n counts cases.
+        structural: whether the claim follows from the architecture or a theorem, or the words for that, such as
+            `true by the theorem`; its n counts cases.
         trust: what a reader must trust to believe the verdict.
         summary: for a claim of many parts: function of their judgements, by name, that says in a sentence what was
             seen; it stands where the words of all parts would.
@@ -68,9 +73,10 @@ class Claim:
     readings: Mapping[str, ValueFunction] | Callable[[Any], Mapping[str, ValueFunction]] | None = None
     readings_agree: bool = False
     untried: Callable[[Any], str] | None = None
+    kind: Kind | None = None
     controls: Mapping[str, ValueFunction] | None = None
     must_not: Must | None = None
-    structural: bool = False
+    structural: bool | str = False
     trust: str | list[str] = ""
     summary: Callable[[Mapping[str, Judgement]], str] | None = None
 
@@ -84,6 +90,8 @@ class Claim:
         for rule in self.rules.values():
             self._check_choice("rule", rule, get_args(Rule))
         self._check_choice("need", self.need, get_args(Need))
+        if self.kind is not None:
+            self._check_choice("kind", self.kind, get_args(Kind))
         for name, least in (("source_n", 1), ("seeds_needed", 2)):
             number = getattr(self, name)
             if not isinstance(number, int) or isinstance(number, bool) or number < least:

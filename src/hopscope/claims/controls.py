@@ -49,7 +49,7 @@ def _control(claim: Claim, samples: dict[str, Samples], evidence: MembersOfARun)
     parts = {
         name: judge_part(
             each, _criterion(claim, name), _rule(claim, name), Scale(1, 2, here=True),
-            seeds=evidence.seeds, structural=claim.structural,
+            seeds=evidence.seeds, structural=bool(claim.structural),
         )
         for name, each in samples.items()
     }  # fmt: skip

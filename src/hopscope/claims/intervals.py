@@ -132,6 +132,30 @@ def clopper_pearson(successes: int, n: int, *, sided: Literal["two", "lower"] = 
     return low, float(betaincinv(successes + 1, n - successes, 1 - tail)) if within else 1.0
 
 
+def share_interval(values: Sequence[float], *, clusters: Sequence[Hashable] | None = None) -> Interval | None:
+    """Return the exact 95 % interval of a share of seeds.
+
+    Where several values belong to one cluster, it is that of as many cases as there are clusters (Korn and Graubard
+    1998, Survey Methodology 24, 193–201, with clusters that agree wholly): exact if they do, too wide if they do not.
+
+    Args:
+        values: 0 or 1 for each seed.
+        clusters: as in `bootstrap_mean`.
+
+    Returns:
+        (low, high), or None for fewer than two values or clusters.
+    """
+    from scipy.special import betaincinv  # imported here, as in `clopper_pearson`
+
+    n = len(values) if clusters is None else len(set(clusters))
+    if n < 2:
+        return None
+    successes = n * mean(values)
+    low = float(betaincinv(successes, n - successes + 1, _TAIL)) if successes > 0 else 0.0
+    high = float(betaincinv(successes + 1, n - successes, 1 - _TAIL)) if successes < n else 1.0
+    return low, high
+
+
 def wilson(successes: int, n: int) -> Interval:
     """Return the 95 % score interval of a share (Wilson 1927); arguments and errors as in `clopper_pearson`."""
     from scipy.stats import binomtest  # imported here: it takes most of a second

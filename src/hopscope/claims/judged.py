@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from hopscope.claims.criteria import Criterion
 from hopscope.claims.intervals import Interval
-from hopscope.claims.verdicts import Judgement, Verdict
+from hopscope.claims.verdicts import Judgement, Need, Verdict
 from hopscope.config import Config
 
 if TYPE_CHECKING:
@@ -113,8 +113,9 @@ class JudgedClaim(Config):
         samples: every measured value: null is missing, "inf" and "-inf" never happened; a list, or an object of lists.
         leaning: where the numbers point if the verdict is inconclusive.
         here: the same judged at the scale of the run, whatever it lacks of the protocol's; None if not run.
-        structural: whether the claim follows from the architecture or a theorem.
+        structural: whether the claim follows from the architecture or a theorem, or the words for that.
         rule, need: as in `Claim`.
+        completion: of the recipe that the run was trained by, where the claim depends on that.
         readings: what each reading of an open detail gives.
         controls: what was measured where nothing should show.
         must_not: what the controls must not show: a criterion with its unit, or an object of them.
@@ -137,9 +138,10 @@ class JudgedClaim(Config):
     samples: list[JsonSample] | dict[str, list[JsonSample]] | None = None
     leaning: Literal["agrees", "disagrees", "mixed"] | None = None
     here: Found | None = None
-    structural: bool = False
+    structural: bool | str = False
     rule: str | dict[str, str] | None = None
-    need: Literal["all", "any"] | None = None
+    need: Need | None = None
+    completion: str | None = None
     readings: dict[str, Found] = Field(default_factory=dict)
     controls: dict[str, Control] = Field(default_factory=dict)
     must_not: dict[str, Any] | None = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hopscope.claims.claim import Claim
+from hopscope.claims.completions import Completed, by_name, deciding, of_run, over_completions
 from hopscope.claims.controls import controls_of, with_controls
 from hopscope.claims.judged import (
     Control,
@@ -53,7 +54,7 @@ def judge(
     controls = controls_of(claim, evidence)
     judged = _judged(claim, readings, controls, evidence, Scale(claim.source_n, claim.seeds_needed, missing))
     here = _judged(claim, readings, controls, evidence, Scale(1, claim.seeds_needed, here=True))
-    return _entry(claim, readings, judged, here.judgement, controls, state_of(claim, registration))
+    return _entry(claim, readings, judged, here.judgement, controls, evidence, state_of(claim, registration))
 
 
 @dataclass(frozen=True)
@@ -85,23 +86,42 @@ def _judged(
     parts = {name: _parts(claim, found, evidence, scale) for name, found in readings.items()}
     judgements = {name: _combined(claim, found, scale) for name, found in parts.items()}
     leanings = {name: _leaning(claim, found) for name, found in parts.items()}
-    plain = [*judgements] == [""]
-    combined = agreed_readings if claim.readings_agree else combine_readings
-    judgement = judgements[""] if plain else combined(judgements)
-    if (
-        judgement.verdict is Verdict.REFUTED
-        and not scale.here
-        and (others := words_of(claim, "untried", evidence))
-    ):
-        words = f"{judgement.words}{UNTRIED}{others}"
-        judgement = judgement.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "words": words})
+    plain, named = [*judgements] == [""], by_name(judgements)
+    judgement = judgements[""] if plain else _over_readings(claim, judgements, parts, scale)
     judgement, undone = with_controls(judgement, controls, claim)
+    run = None if claim.kind is None or named or scale.here else Completed.of(evidence)
+    if run is not None and claim.kind is not None:
+        judgement = of_run(judgement, claim.kind, run)
+    if not scale.here and (others := words_of(claim, "untried", evidence)):
+        judgement = _with_untried(judgement, others)
     tried = [leaning for leaning in leanings.values() if leaning is not None]
     leaning = tried[0] if len(set(tried)) == 1 else "mixed" if tried else None
     ran = [name for name, each in judgements.items() if each.verdict is not Verdict.NOT_RUN]
-    shown = (ran or [*judgements])[0]
+    shown = deciding(judgements, claim.kind) if named and claim.kind else (ran or [*judgements])[0]
     counts = {name: part.counts for name, part in parts[shown].items()}
     return _Judged(judgement, "mixed" if undone else leaning, shown, counts, {} if plain else judgements)
+
+
+def _over_readings(
+    claim: Claim, judgements: dict[str, Judgement], parts: dict[str, dict[str, Part]], scale: Scale
+) -> Judgement:
+    """The judgement of all readings together; readings that are completions count by the kind of the claim."""
+    if claim.kind is None or not by_name(judgements):
+        return agreed_readings(judgements) if claim.readings_agree else combine_readings(judgements)
+    silent = [name for name, found in parts.items() if all(part.excluded for part in found.values())]
+    aside = silent if claim.kind == "general" else []
+    return over_completions(judgements, claim.kind, aside=aside, here=scale.here)
+
+
+def _with_untried(judgement: Judgement, others: str) -> Judgement:
+    """The judgement with readings that were not tried: as long as there are some, nothing is refuted."""
+    if judgement.verdict is Verdict.REFUTED:
+        words = f"{judgement.words}{UNTRIED}{others}"
+    elif UNTRIED in judgement.words:
+        words = f"{judgement.words}, {others}"
+    else:
+        return judgement
+    return judgement.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "words": words})
 
 
 def _parts(claim: Claim, found: Measured, evidence: MembersOfARun, scale: Scale) -> dict[str, Part]:
@@ -111,7 +131,7 @@ def _parts(claim: Claim, found: Measured, evidence: MembersOfARun, scale: Scale)
         said = any(part.judgement.verdict is not Verdict.NOT_RUN for part in parts.values())
         parts[name] = judge_part(
             found[name], criterion, claim.rules[name], scale, seeds=evidence.seeds,
-            structural=claim.structural, say_missing=not said,
+            structural=bool(claim.structural), say_missing=not said,
         )  # fmt: skip
     return parts
 
@@ -151,9 +171,10 @@ def _entry(
     judged: _Judged,
     here: Judgement,
     controls: dict[str, Control],
+    evidence: MembersOfARun,
     registration: Registration,
 ) -> JudgedClaim:
-    judgement = judged.judgement
+    judgement, run = judged.judgement, None if claim.kind is None else Completed.of(evidence)
     return JudgedClaim.judged(
         judgement,
         id=claim.id,
@@ -169,6 +190,7 @@ def _entry(
         structural=claim.structural,
         rule=claim.rule if isinstance(claim.rule, str) else dict(claim.rule),
         need=claim.need,
+        completion=None if run is None else run.words,
         readings={name: Found.of(each) for name, each in judged.readings.items()},
         controls=controls,
         must_not=None if claim.must_not is None else criterion_json(claim.must_not),

@@ -120,7 +120,7 @@ class Ledger(Sequence[JudgedClaim]):
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(title="Claims", title_justify="left")
+        table = Table(title=", ".join(filter(None, ["Claims", self.completion])), title_justify="left")
         for column in COLUMNS:
             table.add_column(column, justify="right" if column == "n" else "left", overflow="fold")
         for claim in self._claims:
@@ -136,7 +136,13 @@ class Ledger(Sequence[JudgedClaim]):
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table = Table(
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+            show_edge=False,
+            title=self.completion or None,
+            title_justify="left",
+        )
         table.add_column("id", no_wrap=True)
         table.add_column("claim")
         table.add_column("value", no_wrap=True, max_width=24)
@@ -157,12 +163,19 @@ class Ledger(Sequence[JudgedClaim]):
         table = Table(box=None, pad_edge=False, show_header=False)
         table.add_column(no_wrap=True, style="dim")
         table.add_column(overflow="fold")
+        if self.completion:
+            table.add_row("", self.completion)
         for claim in self._claims:
             for column, cell in zip(COLUMNS, _cells(claim, words), strict=True):
                 style = {"id": "bold", "verdict": _COLOURS[claim.verdict]}.get(column, "")
                 table.add_row(column, Text(cell, style=style))
             table.add_row()
         return table
+
+    @property
+    def completion(self) -> str:
+        """The completion of the recipe that verdicts rest on, in words; empty where it does not matter to any."""
+        return wording.completion_of(self)
 
     @property
     def closing_line(self) -> str:
@@ -202,7 +215,7 @@ def _cells(claim: JudgedClaim, words: Mapping[str, str] | None = None) -> list[s
         "\n".join(wording.threshold_lines(claim)),
         "\n".join(f"{name} {text}".strip() for name, text in wording.estimates(claim)),
         str(claim.n),
-        "\n".join(filter(None, [claim.verdict.value, wording.leaning_words(claim)])),
+        "\n".join(filter(None, [wording.verdict_words(claim), wording.leaning_words(claim)])),
         "\n".join(filter(None, [said, *wording.remarks(claim)])),
     ]
     return list(map(_shown, cells))

@@ -7,7 +7,8 @@ The rule, for a part that its measured numbers alone would reproduce:
 3. *mean*: every missing number is set to one that speaks against the claim, and the part must still be reproduced.
    Against "at least" speaks the smaller of the smallest measured number and the mean reflected at the bound (as far on
    the wrong side as the mean is on the right one); against "at most" the larger of the largest and the reflected mean;
-   a reflected fraction stays between 0 and 1.  Against "between" both are tried, and the part must hold under both;
+   a reflected fraction stays between 0 and 1.  Against "between" both are tried, and the part must hold under both.
+   Of a share of seeds (every number 0 or 1) a missing one counts as 0 against "at least", as 1 against "at most";
 4. *effect*: the same, but 0 is a bound too, and the effect must keep its side of it; a reflected difference of
    fractions stays between -1 and 1;
 5. *effect*, pairs: every missing pair is set to a corner of what was measured: against a correlation of "at least" to
@@ -29,7 +30,7 @@ from hopscope.claims.claim import Rule
 from hopscope.claims.criteria import Criterion
 from hopscope.claims.intervals import Interval, correlation, mean, wilson
 from hopscope.claims.samples import Pair, Samples
-from hopscope.claims.verdicts import Verdict, interval_verdict, judge_bootstrap
+from hopscope.claims.verdicts import Verdict, are_shares, interval_verdict, judge_bootstrap
 
 LEAST_SHARE = 0.75
 """Share of the numbers that must be there."""
@@ -67,9 +68,10 @@ def holds_with_missing(
             for moved in _moved(samples, criterion, rule, interval)
         )
     numbers = _numbers(samples)
+    yes_or_no = rule == "mean" and are_shares(numbers, criterion)
     return all(
         _reproduced(_filled(samples, number), criterion, rule, clusters, mean(numbers))
-        for number in against(numbers, criterion, rule)
+        for number in (_against_share(criterion) if yes_or_no else against(numbers, criterion, rule))
     )
 
 
@@ -91,6 +93,8 @@ def fails_with_missing(
     numbers = _numbers(samples)
     number = in_favour(numbers, criterion, rule)
     if samples.interval is None or interval is None:
+        if rule == "mean" and are_shares(numbers, criterion):
+            number = float(mean(numbers) < criterion.bounds[0])
         return _refuted(_filled(samples, number), criterion, rule, clusters)
     if is_share(samples, criterion):
         below = interval[1] < criterion.bounds[0]
@@ -125,6 +129,12 @@ def against(values: Sequence[float], criterion: Criterion, rule: Rule) -> list[f
     if not math.isfinite(high):
         return found
     return [*found, max(*values, _reflected(middle, high, criterion, rule))]
+
+
+def _against_share(criterion: Criterion) -> list[float]:
+    """The answers of a seed, 0 or 1, that speak against a criterion of their share."""
+    low, high = criterion.bounds
+    return [0.0] * math.isfinite(low) + [1.0] * math.isfinite(high)
 
 
 def _reflected(middle: float, bound: float, criterion: Criterion, rule: Rule) -> float:

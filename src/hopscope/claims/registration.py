@@ -73,6 +73,8 @@ def rule_of(claim: Claim) -> dict[str, Any]:
     further: dict[str, Any] = {"readings_agree": True} if claim.readings_agree else {}
     if claim.untried is not None:
         further["untried"] = _source(claim.untried)
+    if claim.kind is not None:
+        further["kind"] = claim.kind
     return {
         "criteria": criterion_json(claim.must),
         "protocol": claim.protocol,
@@ -80,7 +82,7 @@ def rule_of(claim: Claim) -> dict[str, Any]:
         "need": claim.need,
         "source_n": claim.source_n,
         "seeds_needed": claim.seeds_needed,
-        "structural": claim.structural,
+        "structural": bool(claim.structural),
         "value": _source(claim.value),
         "at_scale": _source(claim.at_scale),
         "readings": _sources(readings) if isinstance(readings, Mapping) else _source(readings),

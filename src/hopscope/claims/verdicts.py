@@ -4,8 +4,8 @@
 evaluation error; reproduced if no seed violates it at all and there are at least max(10, the source's number
 of) seeds; inconclusive otherwise.  Several values of one seed count as one seed, except where the source counts runs or
 cases (units `run` and `case`): there n counts values.  *Means* (`judge_bootstrap`): the 95 % bootstrap interval over
-seeds wholly meets the threshold, wholly fails it, or neither.  *Effects*, differences and correlations: the same, but
-an interval that holds 0 reproduces nothing.
+seeds, or the exact one where the mean is a share of seeds, wholly meets the threshold, wholly fails it, or neither.
+*Effects*, differences and correlations: the same, but an interval that holds 0 reproduces nothing.
 
 A run below the protocol's scale (fewer samples, a smaller model, too few seeds for an interval) can neither
 reproduce nor refute: its numbers are shown, its verdict is inconclusive, and the words say what is missing.
@@ -24,6 +24,7 @@ from hopscope.claims.intervals import (
     clopper_pearson,
     correlation,
     mean,
+    share_interval,
 )
 from hopscope.config import Config
 from hopscope.words import counted
@@ -33,6 +34,10 @@ LEAST_SEEDS = 10
 
 UNTRIED = "; refuted only if every reading of the source refutes it, not tried: "
 """Stands in the words of a claim that everything tried refutes, before the names of what was not."""
+
+
+Need = Literal["all", "any", "agreement"]
+"""How the parts of a claim decide together."""
 
 
 class Verdict(StrEnum):
@@ -178,10 +183,26 @@ def judge_bootstrap(
         bootstrap_correlation(pairs, clusters=clusters)
         if pairs
         else bootstrap_mean(numbers, clusters=clusters)
+        if effect
+        else mean_interval(numbers, criterion, clusters)
     )
     return judge_interval(
         value, interval, criterion, n=n, count=count, effect=effect, least=least, lacks=lacks, noun=noun
     )
+
+
+def are_shares(values: Sequence[float], criterion: Criterion) -> bool:
+    """Whether each value says yes or no of one seed, so that their mean is a share of seeds."""
+    return criterion.unit == "fraction" and {*values} <= {0.0, 1.0}
+
+
+def mean_interval(
+    values: Sequence[float], criterion: Criterion, clusters: Sequence[Hashable] | None = None
+) -> Interval | None:
+    """The 95 % interval of a mean over seeds: exact for a share of them, the bootstrap's for all else."""
+    if are_shares(values, criterion):
+        return share_interval(values, clusters=clusters)
+    return bootstrap_mean(values, clusters=clusters)
 
 
 def judge_interval(
@@ -234,17 +255,18 @@ def interval_verdict(
 
 
 def combine_parts(
-    parts: Mapping[str, Judgement], *, need: Literal["all", "any"] = "all", aside: Collection[str] = ()
+    parts: Mapping[str, Judgement], *, need: Need = "all", aside: Collection[str] = ()
 ) -> Judgement:
     """Combine the named thresholds of one claim.
 
     With need = ``all`` the claim is refuted if any part is, and reproduced if every part is.  With
     need = ``any`` (a claim that only *all* failures together refute) it is reproduced if any part is, and
-    refuted if every part is.  Not run if no part ran; inconclusive otherwise.
+    refuted if every part is.  With need = ``agreement`` (parts that measure one thing) it is what all of them are.
+    Not run if no part ran; inconclusive otherwise.
 
     Args:
         parts: judgements of one number each, under the names that value, interval and words will use.
-        need: whether the claim says that all parts hold, or that at least one does.
+        need: whether the claim says that all parts hold, that at least one does, or the same of all.
         aside: parts that the claim is not about: the words name them, and they decide nothing.
     """
     ran = {name: part for name, part in parts.items() if part.verdict is not Verdict.NOT_RUN}
@@ -325,7 +347,9 @@ def _at_scale(
     return verdict, words
 
 
-def _combined_verdict(verdicts: Sequence[Verdict], need: Literal["all", "any"]) -> Verdict:
+def _combined_verdict(verdicts: Sequence[Verdict], need: Need) -> Verdict:
+    if need == "agreement":
+        return verdicts[0] if len({*verdicts}) == 1 else Verdict.INCONCLUSIVE
     # One failure settles a conjunction, one success a disjunction; the reverse takes agreement.
     settling, agreeing = Verdict.REFUTED, Verdict.REPRODUCED
     if need == "any":

@@ -128,15 +128,29 @@ def leaning_words(claim: JudgedClaim) -> str:
     return "" if claim.leaning is None else _LEANINGS[claim.leaning]
 
 
+def verdict_words(claim: JudgedClaim) -> str:
+    """The verdict; what follows from a theorem, or from how things are built, was not reproduced but is true by it."""
+    if not claim.structural or claim.verdict is not Verdict.REPRODUCED:
+        return claim.verdict.value
+    return claim.structural if isinstance(claim.structural, str) else "true by construction"
+
+
 def outcome(claim: JudgedClaim) -> str:
     """The verdict, or where an inconclusive one points."""
-    return leaning_words(claim) or claim.verdict.value
+    return leaning_words(claim) or verdict_words(claim)
+
+
+def completion_of(claims: Iterable[JudgedClaim]) -> str:
+    """The completion of the recipe that a run's verdicts rest on, in words; empty where it does not matter to any."""
+    named = dict.fromkeys(claim.completion for claim in claims if claim.completion)
+    return f"completion {', '.join(named)}" if named else ""
 
 
 def closing_line(claims: Iterable[JudgedClaim]) -> str:
     """Return the number of claims with each outcome: ``4 reproduced · 6 refuted · 2 agree so far``."""
     counts = Counter(map(outcome, claims))
-    order = [Verdict.REPRODUCED, Verdict.REFUTED, *_LEANINGS.values(), Verdict.INCONCLUSIVE, Verdict.NOT_RUN]
+    known = [Verdict.REPRODUCED, Verdict.REFUTED, *_LEANINGS.values(), Verdict.INCONCLUSIVE, Verdict.NOT_RUN]
+    order = [known[0], *(each for each in counts if each not in known), *known[1:]]
     words = [
         f"{counts[each]} {each if counts[each] == 1 else each.replace('agrees', 'agree')}"
         for each in order

@@ -32,7 +32,8 @@ class IndexRow:
 
 
 _SLUGS = {
-    "reproduced": "reproduced", "refuted": "refuted", "inconclusive": "inconclusive",
+    **dict.fromkeys(("reproduced", "true by the theorem", "true by construction"), "reproduced"),
+    "refuted": "refuted", "inconclusive": "inconclusive",
     **{f"{word} so far": "inconclusive" for word in ("agrees", "agree", "disagrees", "disagree", "mixed")},
 }  # fmt: skip
 """Words of a ledger's closing line → the class of their colour; other words are grey."""

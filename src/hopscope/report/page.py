@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from hopscope.claims.wording import completion_of
 from hopscope.errors import UserError
 from hopscope.report.circuit_graph import write_circuit_picture
 from hopscope.report.circuits import CircuitBlock
@@ -35,6 +36,7 @@ class RunView:
         prose: fills this run's numbers into its words.
         verdicts: the verdict table's rows.
         counts: (verdict, CSS class, symbol, number of claims).
+        completion: of the recipe that verdicts rest on, in words; empty where it does not matter to any.
         figures: Vega-Lite specification by figure name.
         published: what the study's source calls a figure, such as `fig-4`, by figure name.
         settings: config.json's values by dotted name.
@@ -46,6 +48,7 @@ class RunView:
     prose: Prose
     verdicts: list[VerdictRow]
     counts: list[tuple[str, str, str, int]]
+    completion: str
     figures: dict[str, dict[str, Any]]
     published: dict[str, str]
     settings: list[tuple[str, str]]
@@ -80,6 +83,7 @@ def _view(record: RunRecord, anchor: str, explore: tuple[int, ...]) -> RunView:
         prose=prose,
         verdicts=verdict_rows(record, prose),
         counts=verdict_counts(record),
+        completion=completion_of(record.claims),
         figures={
             block.name: record.drawn.get(block.name) or inline_figure(record.path / "figures", block.name)
             for block in blocks

@@ -1,5 +1,6 @@
 """The verdict table as the template needs it: every number already written out."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -15,6 +16,7 @@ class VerdictRow:
 
     Attributes:
         claim: the ledger's entry.
+        verdict: in words.
         slug: the verdict as a CSS class.
         symbol: the verdict as a sign.
         leaning: where the numbers of an inconclusive claim point, in words.
@@ -30,6 +32,7 @@ class VerdictRow:
     """
 
     claim: JudgedClaim
+    verdict: str
     slug: str
     symbol: str
     leaning: str
@@ -55,11 +58,12 @@ def verdict_rows(run: RunRecord, prose: Prose) -> list[VerdictRow]:
 
 def verdict_counts(run: RunRecord) -> list[tuple[str, str, str, int]]:
     """(verdict, CSS class, symbol, number of claims) for each verdict that occurs."""
-    verdicts = [claim.verdict.value for claim in run.claims]
+    verdicts = Counter((claim.verdict.value, wording.verdict_words(claim)) for claim in run.claims)
     return [
-        (name, _slug(name), symbol, verdicts.count(name))
+        (words, _slug(name), symbol, count)
         for name, symbol in wording.SYMBOLS.items()
-        if name in verdicts
+        for (verdict, words), count in verdicts.items()
+        if verdict == name
     ]
 
 
@@ -67,6 +71,7 @@ def _row(claim: JudgedClaim, story: ClaimWords, prose: Prose) -> VerdictRow:
     estimates = wording.estimates(claim)
     return VerdictRow(
         claim=claim,
+        verdict=wording.verdict_words(claim),
         slug=_slug(claim.verdict.value),
         symbol=wording.SYMBOLS[claim.verdict.value],
         leaning=wording.leaning_words(claim),

@@ -29,7 +29,7 @@ GROUP = "hopscope.studies"
 BUILT_IN = {
     name: f"hopscope.studies.{name.replace('-', '_')}.study:study"
     for name in (
-        "permutation", "depth", "circuits", "emergence", "tiny-lm", "llm", "first-steps", "curriculum",
+        "permutation", "depth", "circuits", "emergence", "recipes", "tiny-lm", "llm", "first-steps", "curriculum",
         "capacity", "sharing", "conditional", "markov", "khop", "recall", "formation", "natural", "reduced",
     )
 }  # fmt: skip

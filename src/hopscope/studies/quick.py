@@ -1,7 +1,8 @@
 """Models that learn chains in under a minute of a core, and what the studies of them have in common.
 
-What makes them quick: both tokens of a pair share a position code, the stream is wide, and there are more layers than
-the chain needs (docs/emergence.md, *What makes it quick*).
+What makes them quick (docs/emergence.md, *What makes it quick*): both tokens of a pair share a position code, and there
+are more layers than the chain needs.  `QUICK` starts and is trained as `torch-schedule` says; the older `MODEL` starts
+as GPT-2 does, and makes up for that by a wide stream.
 """
 
 import math
@@ -34,23 +35,47 @@ TRAINING = TrainingConfig(
     evaluate_every=20,
 )
 
+QUICK = Model(layers=4, heads=8, head_dim=16, width=128, mlp_ratio=0.0)
+"""The shape that learns chains of two and three steps soonest (`campaigns/quick_shapes.py`)."""
+
+QUICK_TRAINING = TrainingConfig(steps=1_000, batch_size=64, learning_rate=4e-3, evaluate_every=20)
+
+SHARE_SEEDS = 16
+"""Seeds that a claim takes on a share of three quarters of them, whose exact interval is wide with fewer."""
+
+SETTLED_STEPS = 4 * STEPS
+"""Training steps by which a loss has settled, also of models that take longer than most."""
+
 SMOKE = {"seeds": 2, "training.steps": 40, "model.width": 64}
 """Fields of a preset that only shows that a study works."""
 
 
 def smaller_scale(evidence: "Evidence", steps: int = STEPS) -> str:
+    """What a run lacks of its study as it is written, where its models are `MODEL`: see `smaller_than`."""
+    return smaller_than(evidence, steps, WIDTH)
+
+
+def smaller_than(evidence: "Evidence", steps: int, width: int) -> str:
     """What a run lacks of its study as it is written, for `Claim.at_scale`.
 
     Args:
         evidence: of the run.
         steps: training steps of the study.
+        width: of its models.
 
     Returns:
         For example `40 of 400 steps, width 64, not 512`; empty if nothing is smaller.
     """
-    found, width = evidence.config["training"]["steps"], evidence.config["model"]["width"]
+    found, own = evidence.config["training"]["steps"], evidence.config["model"]["width"]
     words = [f"{found} of {steps} steps"] * (found < steps)
-    return ", ".join(words + [f"width {width}, not {WIDTH}"] * (width < WIDTH))
+    return ", ".join(words + [f"width {own}, not {width}"] * (own < width))
+
+
+def unsettled(evidence: "Evidence") -> str:
+    """What a run lacks to say that something is *not* learned, for `Claim.at_scale`: a loss that has settled."""
+    steps = evidence.config["training"]["steps"]
+    early = f"{steps:,} of {SETTLED_STEPS:,} steps to a settled loss" if steps < SETTLED_STEPS else ""
+    return ", ".join(filter(None, [smaller_scale(evidence), early]))
 
 
 @measure

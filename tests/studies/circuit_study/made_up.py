@@ -152,10 +152,10 @@ def unseen_of(each: Member, loss: float = 0.04, first: float = 0.07) -> dict[str
 
 
 def circuit_of(each: Member, shift: int) -> dict[str, Any]:
-    """A member's circuit as a reading has it, so many layers higher."""
+    """A member's circuit as a reading has it, so many layers higher, where other rows do the reads."""
     return {
         "paths": [
-            {"layer": one.layer + shift, "head": 0, "query": one.query, "target": one.target}
+            {"layer": one.layer + shift, "head": 0, "query": f"{one.query} {shift}", "target": one.target}
             for one in each.every_path
         ]
     }
@@ -198,7 +198,7 @@ def of_proofs(
             readings = [circuits_of([circuit_of(each, number + shift)]) for shift in (0, again)]
             compared[each.member] = Compared(add, "units/a/proofs.json", dict.fromkeys(PROOFS, readings))
     apart = [
-        replace(row, value=own) if own is not None and row.metric.endswith("reread_distance") else row
+        replace(row, value=own) if own is not None and row.metric.endswith("reread_graph_distance") else row
         for row in reread_rows(compared)
     ]
     return [*rows, *apart]

@@ -39,12 +39,22 @@ def test_smaller_runs_say_how_they_depart():
 
 
 @pytest.mark.parametrize(
-    ("losses", "verdict"),
-    [([0.004, 0.008] * 4, Verdict.REPRODUCED), ([0.03, 0.02] * 4, Verdict.REFUTED),
-     ([0.004, 0.03] * 4, Verdict.INCONCLUSIVE), ([0.004] * 3, Verdict.INCONCLUSIVE)],
-)  # fmt: skip
-def test_r4_is_about_the_mean_loss(at_scale, losses, verdict):
-    assert judged([member(n, loss=loss) for n, loss in enumerate(losses)])["R4"].verdict is verdict
+    ("losses", "here"),
+    [
+        ([0.004, 0.008] * 4, Verdict.REPRODUCED),
+        ([0.03, 0.02] * 4, Verdict.REFUTED),
+        ([0.004] * 3, Verdict.INCONCLUSIVE),
+        # Most seeds learn and some stay at the plateau: a mean of both kinds decides nothing.
+        ([0.001] * 14 + [0.75] * 2, Verdict.INCONCLUSIVE),
+        # Seven of eight are no share that an exact interval tells from one half, whatever their mean is.
+        ([0.001] * 7 + [0.011], Verdict.INCONCLUSIVE),
+    ],
+)
+def test_r4_is_about_the_share_of_seeds_and_the_mean(at_scale, losses, here):
+    found = judged([member(n, loss=loss) for n, loss in enumerate(losses)])["R4"]
+    assert found.here.verdict is here, found.words
+    # What one completion refutes waits for the others.
+    assert found.verdict is (here if here is Verdict.REPRODUCED else Verdict.INCONCLUSIVE)
 
 
 def test_r4_counts_members_that_diverged_against_the_claim(at_scale):
@@ -55,7 +65,7 @@ def test_r4_counts_members_that_diverged_against_the_claim(at_scale):
     far = judged([member(n, loss=loss) for n, loss in enumerate(losses)])["R4"]
     assert far.verdict is Verdict.INCONCLUSIVE
     assert "it does not hold with that one counted against it" in far.words
-    assert far.samples == losses
+    assert far.samples["mean loss"] == losses
 
 
 def test_a_diverged_member_is_missing_from_what_is_said_of_circuits(at_scale):
@@ -71,7 +81,7 @@ def test_r5_counts_heads_and_looks_at_the_first_of_them(at_scale):
     assert every.verdict is Verdict.REPRODUCED
     assert every.value == {"heads that read": 3.0, "first one links a pair": 1.0}
     some = judged(alternating(8))["R5"]
-    assert some.verdict is Verdict.REFUTED
+    assert some.here.verdict is Verdict.REFUTED
     assert some.value["first one links a pair"] == 0.5
 
 
@@ -110,7 +120,7 @@ def test_only_members_that_learned_the_chain_are_counted():
 
 def test_a_run_in_which_nothing_was_learned_is_judged(at_scale):
     found = judged([member(n, verdict="no circuit: above plateau", learned=(), loss=0.7) for n in range(8)])
-    assert found["R4"].verdict is Verdict.REFUTED
+    assert found["R4"].here.verdict is Verdict.REFUTED
     assert {found[name].verdict for name in ("R5", "R6", "R7", "R12")} == {Verdict.NOT_RUN}
 
 
@@ -123,7 +133,7 @@ def test_r6_holds_heads_against_the_exact_minimum(at_scale):
     found = judged(members, config)["R6"]
     # D = 3 takes three layers: three heads are none too many, four are one.
     assert found.samples["heads beyond the minimum"] == [0.0, 1.0] * 4
-    assert found.verdict is Verdict.REFUTED
+    assert found.here.verdict is Verdict.REFUTED
 
 
 def test_r7_reads_removals_in_the_papers_mode(at_scale):
@@ -141,7 +151,7 @@ def test_r7_reads_removals_in_the_papers_mode(at_scale):
 
 def test_r7_is_refuted_by_a_read_that_costs_nothing(at_scale):
     cheap = [*induction(), path(3, "query", "second 2", 500, None, rules=0.05)]
-    assert judged([member(n, cheap) for n in range(8)])["R7"].verdict is Verdict.REFUTED
+    assert judged([member(n, cheap) for n in range(8)])["R7"].here.verdict is Verdict.REFUTED
 
 
 def test_r7_knows_no_later_read_of_a_member_whose_reads_are_in_one_layer(at_scale):

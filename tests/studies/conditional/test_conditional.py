@@ -21,7 +21,7 @@ from hopscope.studies.conditional.study import (
     study,
 )
 
-SEEDS = 8
+SEEDS = 16
 OPTIONS = Options()
 CLAIMS = ("S5a", "S5b", "S5c")
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 from tests.story.user_run import texts
+from tests.studies.quick_evidence import of_one_completion
 
 from hopscope.claims import Ledger, judge
 from hopscope.report.figures import figure_names, render_figure
@@ -32,7 +33,7 @@ from hopscope.studies.curriculum.study import (
     weight_name,
 )
 
-SEEDS = 8
+SEEDS = 16
 OPTIONS = Options(steps=(2, 3))
 EASIER = {(1, 3): "x₁ and x₃", (2, 3): "x₂ and x₃"}
 
@@ -90,7 +91,7 @@ def evidence(when=as_the_summary_says, diverged=(), training_steps=400, options=
 
 def verdicts(options=OPTIONS, **changed):
     found = evidence(options=options, **changed)
-    return {claim.id: judge(claim, found).verdict for claim in claims(options)}
+    return of_one_completion(claims(options), found)
 
 
 def test_every_way_to_ask_is_there_once():

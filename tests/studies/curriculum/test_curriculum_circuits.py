@@ -161,7 +161,7 @@ def test_verdicts_of_known_distances(case):
     changed, expected, _ = CASES[case]
     (claim,) = claims(READING)
     judged = judge(claim, evidence(**changed))
-    assert judged.verdict == expected
+    assert ("not run" if judged.here is None else judged.here.verdict) == expected
     if case == "farther":
         assert judged.value == pytest.approx(0.3, abs=0.02)
         assert judged.interval[0] < judged.value < judged.interval[1]

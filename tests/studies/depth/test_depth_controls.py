@@ -97,7 +97,7 @@ def test_a_control_that_diverged_keeps_the_claim_open():
 def taken_back(name, made):
     """Fail unless the control takes back what would be reproduced without it."""
     found, alone = with_and_without(name, made)
-    assert alone.verdict is Verdict.REPRODUCED, alone.words
+    assert alone.here.verdict is Verdict.REPRODUCED, alone.words
     assert (found.verdict, found.here.verdict) == (Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
     assert [control.shows for control in found.controls.values()] == [True]
     assert f"the control {next(iter(found.controls))} shows it too" in found.words
@@ -118,7 +118,7 @@ def test_that_too_few_layers_fail_says_nothing_where_the_deepest_models_fail_too
     # The same where they learn all but the last symbol.
     taken_back(name, staircase(PAPER_SCALE, {1: 0, 2: 0} | dict.fromkeys(range(3, 9), 4)))
     found, _ = with_and_without(name, staircase(PAPER_SCALE, dict.fromkeys(range(1, 8), 0) | {8: 5}))
-    assert found.verdict is Verdict.REPRODUCED
+    assert found.here.verdict is Verdict.REPRODUCED
 
 
 def test_r11_needs_seeds_that_differ_less_than_depths():
@@ -132,7 +132,7 @@ def test_r11_stands_where_seeds_differ_a_little():
     made = jumping_at(2, 5)
     assert gain_between_seeds(evidence_of(PAPER_SCALE, made)).values == pytest.approx([0.375] * 8)
     found, _ = with_and_without("R11", made)
-    assert found.verdict is Verdict.REPRODUCED
+    assert found.here.verdict is Verdict.REPRODUCED
     assert gain_between_seeds(evidence_of(PAPER_SCALE, STAIRS)).values == (0.0,) * 8
 
 

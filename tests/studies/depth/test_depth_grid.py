@@ -150,6 +150,7 @@ def test_heads_may_be_narrower_than_the_stream_and_runs_without_that_keep_their_
     assert narrow.model(narrow.deepest()).head_size == 13
 
 
-def test_clipping_is_told_among_the_departures():
-    config = DepthStudyConfig(clip_norm=0.5)
-    assert "gradients clipped at 0.5" in config.protocol_deviations(config.deepest())
+def test_what_belongs_to_a_completion_is_no_departure_from_the_paper():
+    config = DepthStudyConfig()
+    chosen = DepthStudyConfig(completion="torch-schedule", clip_norm=0.5, warmup_steps=7)
+    assert chosen.protocol_deviations(config.deepest()) == config.protocol_deviations(config.deepest())

@@ -5,6 +5,7 @@ import random
 
 import pytest
 from tests.story.user_run import texts
+from tests.studies.quick_evidence import of_one_completion
 
 import hopscope as hs
 from hopscope.claims import Ledger, judge
@@ -86,7 +87,7 @@ def evidence(
 
 def verdicts(**changed):
     found = evidence(**changed)
-    return {claim.id: judge(claim, found).verdict for claim in claims(changed.get("options", OPTIONS))}
+    return of_one_completion(claims(changed.get("options", OPTIONS)), found)
 
 
 def test_mixtures():

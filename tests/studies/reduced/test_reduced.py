@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from tests.story.user_run import texts
+from tests.studies.quick_evidence import of_one_completion
 
 import hopscope as hs
 from hopscope.claims import Ledger, judge
@@ -137,7 +138,7 @@ def prediction_rows(labels, times, batches, ends):
 
 def verdicts(**changed):
     found = evidence(**changed)
-    return {claim.id: judge(claim, found).verdict for claim in claims(OPTIONS)}
+    return of_one_completion(claims(OPTIONS), found)
 
 
 def test_no_seed_and_no_size_is_fitted_and_tested():
@@ -154,18 +155,19 @@ def test_no_seed_and_no_size_is_fitted_and_tested():
 
 
 def test_a_run_in_which_all_is_so():
-    assert verdicts() == dict.fromkeys(("D1", "D2", "D2b", "D3", "D4"), "reproduced")
+    # D4 is about a share of seeds, and takes more of them than the study has.
+    assert verdicts() == dict.fromkeys(("D1", "D2", "D2b", "D3"), "reproduced") | {"D4": "inconclusive"}
 
 
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"law": "elsewhere"}, {"D2": "refuted"}),
+        ({"law": "elsewhere"}, {"D2": "inconclusive"}),  # a fifth of the runs has no number
         ({"law": "power"}, {"D2b": "refuted"}),
         ({"law": "never"}, {"D2": "not run", "D2b": "not run"}),
-        ({"few": False}, {"D4": "refuted", "D1": "reproduced"}),
+        ({"few": False}, {"D4": "inconclusive", "D1": "reproduced"}),
         ({"walk": True}, {"D1": "refuted"}),
-        ({"learns": False}, {"D3": "not run", "D4": "refuted"}),
+        ({"learns": False}, {"D3": "not run", "D4": "inconclusive"}),
         ({"training_steps": 200}, {"D1": "inconclusive", "D2": "inconclusive", "D4": "inconclusive"}),
     ],
 )

@@ -3,6 +3,7 @@
 import pytest
 from tests.studies.quick_evidence import evidence, page, verdicts
 
+from hopscope.claims import judge
 from hopscope.studies.sharing.study import (
     BROKEN,
     ONE_HOT,
@@ -53,7 +54,16 @@ def better_than_position(each, step, seed):
 
 
 def judged(loss, options=OPTIONS, **changed):
-    return verdicts(study, options, evidence(study, options, loss, **changed))
+    """Claim → verdict at the scale of the run: what is *not* learned is open until runs are longer and controlled."""
+    found = evidence(study, options, loss, **changed)
+    judged = {claim.id: judge(claim, found) for claim in study.claims(options)}
+    return {name: "not run" if each.here is None else each.here.verdict for name, each in judged.items()}
+
+
+def test_what_is_not_learned_is_open_whatever_is_found():
+    for loss in (as_the_paper_says, everything):
+        found = verdicts(study, OPTIONS, evidence(study, OPTIONS, loss))
+        assert {found[name] for name in ("S3b", "S3c", "S3d")} == {"inconclusive"}
 
 
 def test_every_variant_is_a_task():
@@ -95,14 +105,15 @@ def test_what_is_learned_without_sharing_shows_nothing_of_sharing():
 def test_a_small_run_has_fewer_claims():
     small = Options(layers=(4,), order_layers=())
     assert judged(as_the_paper_says, small) == dict.fromkeys(("S3a", "S3b", "S3c"), "reproduced")
-    assert set(judged(as_the_paper_says, training_steps=40).values()) == {"inconclusive"}
+    short = evidence(study, OPTIONS, as_the_paper_says, training_steps=40)
+    assert set(verdicts(study, OPTIONS, short).values()) == {"inconclusive"}
 
 
 CASES = {
     "as the paper says": (as_the_paper_says, {}, "So information that is shared is needed"),
     "nothing": (nothing, {}, "Nobody learned the problem itself in this time"),
-    "lucky": (one_is_lucky, {}, "1 model learned x₂ with fewer layers than theory allows: member 67"),
-    "everything": (everything, {}, "80 models learned x₂ with fewer layers"),
+    "lucky": (one_is_lucky, {}, "1 model learned x₂ with fewer layers than theory allows: member 131"),
+    "everything": (everything, {}, "160 models learned x₂ with fewer layers"),
     "diverged": (as_the_paper_says, {"diverged": (0, 5)}, "Training diverged in 2 of them"),
 }
 

@@ -183,6 +183,7 @@ def loss_follows_heads(
         "good (the rule of docs/protocols.md), and, as another reading, for the first time",
         readings={falls: partial(losses_before_reads, falls=falls) for falls in FALLS},
         untried=untried,
+        kind="general",
         must=at_most(0.0),
         controls={"symbols whose loss fell after a head for them": partial(losses_before_reads, after=True)},
         must_not=at_most(0.0),

@@ -27,6 +27,8 @@ Measure `reread`, only where members are read again, of the independent members 
         all pairs of its readings.
     `circuit_distance`, `rules_circuit_distance`: from those of another one's first reading; part `member m`.
     `reread_path_distance`, `circuit_path_distance` and both with `rules_`: the same by paths (`path_distance`).
+    `reread_graph_distance`, `circuit_graph_distance` and both with `rules_`: the same by reads, whatever layer and head
+    do them (`graph_distance`).
     `readings`: how many times it was read.
 
 Measure `bounds`, of the same members: the loss of the model itself where the rows of a path read uniformly and all
@@ -48,7 +50,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hopscope.circuits.config import Proof, ReaderConfig, reading_name
 from hopscope.circuits.history_rows import LOSSES, Add, adding, formation_rows, time_rows
 from hopscope.circuits.path_history import path_histories
-from hopscope.circuits.rereading import Circuits, circuits_of, distance, mean_distance, path_distance
+from hopscope.circuits.rereading import (
+    Circuits,
+    circuits_of,
+    distance,
+    graph_distance,
+    mean_distance,
+    path_distance,
+)
 from hopscope.claims.crossings import last_crossing
 from hopscope.runs import RunFolder
 from hopscope.runs.evidence import Row
@@ -97,7 +106,7 @@ def proof_files(options: ChainsConfig, job: "TrainJob") -> dict[str, str]:
 # Rows of the evidence.
 
 
-DISTANCES = {distance: "", path_distance: "_path"}
+DISTANCES = {distance: "", path_distance: "_path", graph_distance: "_graph"}
 """Distances of two sets of circuits, and what the names of their metrics have after the first word."""
 
 

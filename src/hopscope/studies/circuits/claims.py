@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hopscope.circuits.config import LEARNED, Proof
 from hopscope.circuits.places import of_places
-from hopscope.claims import Claim, Samples, at_least, at_most, between
+from hopscope.claims import Claim, Samples, at_least, at_most
 from hopscope.claims.intervals import excess_interval
 from hopscope.studies.circuit_study.claims import (
     LEAST_MODELS,
@@ -30,20 +30,29 @@ if TYPE_CHECKING:
 
     from hopscope.runs.evidence import Evidence
 
-R4 = at_most(0.01)
+REACHED = 0.01
+"""Squared error that the paper's models of 12 layers stay under (section 8.2)."""
+
+R4 = {
+    f"seeds at {REACHED:g} or below": at_least(0.5, "fraction"),
+    "mean loss": at_most(REACHED),
+}
 R5 = {"heads that read": at_most(6.0), "first one links a pair": at_least(1.0)}
 R6 = {
-    "distance between seeds beyond that between readings": at_least(1e-9),
+    "distance between seeds beyond that between readings": at_least(0.25),
     "heads beyond the minimum": at_least(1.0),
 }
 R7 = {
     "loss under the rules": at_most(0.05),
     "least loss without a read of a later layer": at_least(0.17),
     "largest loss without a read of a later layer": at_most(0.89),
-    "loss without the first head": between(0.05, 0.1),
+    "loss without the first head": at_least(0.05),
 }
 
 RANDOM = "loss of random circuits of the same size"
+
+WHOLE = "no distance of read graphs without layers: whole circuits differ as much between two readings of one model"
+"""What a run lacks for R6 that compared whole circuits alone."""
 
 
 def lacks(evidence: "Evidence") -> str:
@@ -51,9 +60,14 @@ def lacks(evidence: "Evidence") -> str:
     return ", ".join(CircuitsConfig.model_validate(dict(evidence.config)).protocol_deviations)
 
 
-def final_loss(evidence: "Evidence") -> Samples:
-    """The final loss of every model, by seed."""
-    return by_seed(evidence.last("final_loss").reindex(independent(evidence)))
+def final_loss(evidence: "Evidence") -> dict[str, Samples]:
+    """The final loss of every model, by seed, and whether it is as low as the paper's."""
+    losses = evidence.last("final_loss").reindex(independent(evidence))
+    # At least half of the seeds at a loss or below is the same as a median at it or below.
+    reached = (losses <= REACHED).astype(float).where(losses.notna())
+    known = losses.dropna()
+    note = f"median {known.median():.4g}" if len(known) else ""
+    return dict(zip(R4, (Samples(reached, "seed", note=note), by_seed(losses)), strict=True))
 
 
 def untrained_loss(evidence: "Evidence") -> Samples:
@@ -70,7 +84,12 @@ def own_distance(evidence: "Evidence") -> Samples:
 
     If it were as large as between models without anything in common, the reader would tell nothing of seeds.
     """
-    return by_seed(of_read(evidence, "rules_reread_distance", "rules"), NONE_READ)
+    return by_seed(of_read(evidence, f"rules_reread{_by(evidence)}_distance", "rules"), NONE_READ)
+
+
+def _by(evidence: "Evidence") -> str:
+    """What circuits are compared by: graphs of reads without layers, or whole circuits in runs that lack those."""
+    return "_graph" if "reread_graph_distance" in evidence else ""
 
 
 def few_heads(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
@@ -96,15 +115,16 @@ def distinct_circuits(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
 
 def _apart(evidence: "Evidence", proof: Proof) -> Samples:
     """Mean distance of each member to the others, minus the distance of its own two readings."""
-    within = of_read(evidence, f"{PREFIX[proof]}reread_distance", proof)
+    by = _by(evidence)
+    within = of_read(evidence, f"{PREFIX[proof]}reread{by}_distance", proof)
     known = [int(member) for member in within.dropna().index]
     if len(known) < 2:
         return by_seed({}, "fewer than two members that learned the chain were read twice")
-    between_ = _distances(evidence, f"{PREFIX[proof]}circuit_distance", known)
+    between_ = _distances(evidence, f"{PREFIX[proof]}circuit{by}_distance", known)
     others = between_.sum(axis=1) / (len(known) - 1)
     interval = excess_interval(between_.to_numpy(), list(within[known]))
     values = (others - within[known]).reindex(within.index)
-    return Samples(values, unit="seed", interval=interval)
+    return Samples(values, unit="seed", interval=interval, missing="" if by else WHOLE)
 
 
 def _distances(evidence: "Evidence", metric: str, members: list[int]) -> "pd.DataFrame":
@@ -144,18 +164,23 @@ def removals(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
 
 def claims() -> tuple[Claim, ...]:
     """The ledger of the study."""
-    claim = partial(Claim, seeds_needed=LEAST_MODELS, source_n=LEAST_MODELS, at_scale=lacks, trust=TRUST)
+    claim = partial(
+        Claim, seeds_needed=LEAST_MODELS, source_n=LEAST_MODELS, at_scale=lacks, trust=TRUST, kind="existence"
+    )
     return (
         claim(
             id="R4",
             statement="Models of 12 layers with one head each follow a chain of three steps with a squared error "
             "under 0.01.",
             source="paper §8.2",
-            protocol="final held-out loss (mean over the last 100 steps) of every member, whether it learned or not",
+            protocol="final held-out loss (mean over the last 100 steps) of every member, whether it learned or not: "
+            "share of seeds at 0.01 or below, of which one half is the same as a median there, and mean; both must "
+            "give the same verdict, since a mean of some seeds that learned and some that did not decides nothing",
             value=final_loss,
             must=R4,
+            need="agreement",
             controls={"before the first step": untrained_loss},
-            must_not=R4,
+            must_not=R4["mean loss"],
             rule="mean",
         ),
         claim(
@@ -176,20 +201,21 @@ def claims() -> tuple[Claim, ...]:
             id="R6",
             statement="Seeds learn different circuits, and none uses the least number of heads.",
             source="paper §8.2",
-            protocol="of the same members: mean distance between the sets of minimal circuits of two seeds minus that "
-            "between two readings of one member (members resampled); and the heads of its circuit minus the exact "
-            "minimum (3 for D = 3), two heads that could be merged counted as one; both ways to count heads must agree",
+            protocol="of the same members: mean distance between the sets of minimal circuits of two seeds, as graphs "
+            "of reads without layers, minus that between two readings of one member (members resampled); and the heads "
+            "of its circuit minus the exact minimum (3 for D = 3), two heads that could be merged counted as one; both "
+            "ways to count heads must agree",
             readings=ways(distinct_circuits),
             readings_agree=True,
             must=R6,
             controls={"distance of two readings of one model": own_distance},
-            must_not=at_least(0.75),
+            must_not=at_least(0.5),
             rule=dict(zip(R6, ("mean", "always"), strict=True)),
         ),
         claim(
             id="R7",
-            statement="The circuit alone keeps the error under 0.05; without one of its paths it is 0.17 to 0.89, or "
-            "0.05 to 0.1 without the first head.",
+            statement="The circuit alone keeps the error under 0.05; without one of its paths it is 0.17 to 0.89, and "
+            "at least 0.05 without the first head.",
             source="paper, appendix E",
             protocol="of members that learned the whole chain, read or not, on 256 sequences that played no part in "
             "admitting the circuit, every attention matrix replaced by its rule (the paper's mode): loss of the whole "

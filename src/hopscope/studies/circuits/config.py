@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from hopscope.studies.circuit_study.config import DEEP, QUICK, ChainsConfig
+from hopscope.studies.circuit_study.config import QUICK, ChainsConfig
 
 
 class CircuitsConfig(ChainsConfig):
@@ -21,12 +21,8 @@ PRESETS = {
         evaluate_every=50, evaluation_samples=256, analysis_samples=512, orders=1, random_circuits=5, galleries=1,
         members_per_unit=1,
     ),
-    "laptop": CircuitsConfig(**QUICK, seeds=4, read_again=5),
-    "workstation": CircuitsConfig(**DEEP, seeds=8),
-    "two-steps": CircuitsConfig(
-        completion="torch-schedule",
-        seeds=8, layers=8, heads=1, steps=2, training_steps=3_000, checkpoint_every=250, read_again=5
-    ),
+    "laptop": CircuitsConfig(**QUICK, seeds=4, read_again=0),
+    "workstation": CircuitsConfig(**QUICK, seeds=32),
     "paper": CircuitsConfig(
         completion="torch-schedule",
         seeds=8, layers=12, heads=1, width=128, mlp_ratio=4.0, steps=3, pool=2**18, training_steps=24_000,
@@ -36,8 +32,7 @@ PRESETS = {
 }  # fmt: skip
 COSTS = {
     "smoke": "under a minute on two cores",
-    "laptop": "about 7 min on two quiet cores",
-    "workstation": "under 2 h on two quiet cores, half of it for reading",
-    "two-steps": "about 15 min on two cores",
-    "paper": "12 models of 12 layers; made for a GPU",
+    "laptop": "under 8 min on two quiet cores",
+    "workstation": "about 2 h on two quiet cores, most of it for reading",
+    "paper": "8 models of 12 layers; made for a GPU",
 }

@@ -12,6 +12,7 @@ from hopscope.studies.conditional.task import Branching
 from hopscope.studies.diagnosis import LEARNED
 from hopscope.studies.quick import (
     MODEL,
+    SHARE_SEEDS,
     SMOKE,
     TRAINING,
     learned,
@@ -153,6 +154,7 @@ def claims(options: Options) -> list[hs.Claim]:
         "seeds_needed": 8,
         "at_scale": partial(smaller_scale, steps=STEPS),
         "source": SOURCE,
+        "kind": "general",
     }
     whole = [name for name in (TWO, ROOT) if name in options.variants]
     alone = [f"{name}, z alone" for name in (TWO, ROOT) if f"{name}, z alone" in options.variants]
@@ -168,7 +170,7 @@ def claims(options: Options) -> list[hs.Claim]:
                 rule="mean",
                 controls={name: partial(learned, label=name, symbol="z") for name in alone},
                 must_not=MOST,
-                **given,
+                **{**given, "seeds_needed": SHARE_SEEDS},
             )
         )
     if MIXED in options.variants:

@@ -231,5 +231,6 @@ def circuit_claims() -> list[hs.Claim]:
             must_not=hs.at_least(0.0),
             seeds_needed=LEAST_SEEDS,
             at_scale=smaller_scale,
+            kind="general",
         )
     ]

@@ -18,6 +18,7 @@ from hopscope.studies.curriculum.task import Curriculum
 from hopscope.studies.diagnosis import LEARNED
 from hopscope.studies.quick import (
     MODEL,
+    SHARE_SEEDS,
     SMOKE,
     STEPS,
     TRAINING,
@@ -202,7 +203,9 @@ def learning_claims(options: Options) -> list[hs.Claim]:
         "seeds_needed": 8,
         "at_scale": smaller_scale,
         "source": SOURCE,
+        "kind": "general",
     }
+    of_shares = {**given, "seeds_needed": SHARE_SEEDS}
     found = [
         hs.Claim(
             id="S1a",
@@ -210,7 +213,7 @@ def learning_claims(options: Options) -> list[hs.Claim]:
             protocol="share of seeds with a final held-out loss of x_D under 0.5",
             value=of_ways({**alone, **whole}),
             must={**dict.fromkeys(alone, FEW), **dict.fromkeys(whole, MOST)},
-            **given,
+            **of_shares,
         ),
         hs.Claim(
             id="S1b",
@@ -231,7 +234,7 @@ def learning_claims(options: Options) -> list[hs.Claim]:
             must={f"D = {steps}": MOST for steps in options.steps},
             controls={f"asked for {symbol(steps)} alone": _alone(steps) for steps in options.steps},
             must_not=MOST,
-            **given,
+            **of_shares,
         ),
     ]
     partial = {

@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
+from hopscope.completion import COMPLETION_NAMES, COMPLETIONS, CompletionName, Schedule
 from hopscope.models.config import TransformerConfig
 from hopscope.studies.grid import Grid, check_names
 from hopscope.studies.recipe import RecipeConfig
 from hopscope.tasks.config import RetrievalConfig, TimeOrder
-from hopscope.training.config import Schedule, TrainingConfig
+from hopscope.training.config import TrainingConfig
 from hopscope.words import counted
 
 Asked = Literal["IC", "non-IC"]
@@ -27,6 +28,7 @@ AXES: dict[str, tuple[Any, ...]] = {
 """Details that the paper leaves open, and the readings of each that the specification curve goes through."""
 
 FURTHER: dict[str, tuple[Any, ...]] = {
+    "completion": COMPLETION_NAMES,
     "frequencies": ("harmonic", "geometric"),
     "order": ("deepest-first", "shallowest-first", "random"),
     "decay": ("matrices", "all"),
@@ -49,6 +51,7 @@ class Reading:
         position: a position code for every token, or for every pair.
         beta2: decay of the optimiser's second moment.
         mlp_ratio: hidden size of the MLPs in widths, 0 for none.
+        completion: start and schedule, whole: fields that the configuration gives itself are those of the completion.
         frequencies, order, decay, schedule, precision: as of the study's configuration.
         clip_norm: largest gradient norm of a member, or `none`.
     """
@@ -57,6 +60,7 @@ class Reading:
     position: Literal["token", "pair"] | None = None
     beta2: float | None = None
     mlp_ratio: float | None = None
+    completion: CompletionName | None = None
     frequencies: Literal["harmonic", "geometric"] | None = None
     order: TimeOrder | None = None
     decay: Literal["matrices", "all"] | None = None
@@ -93,6 +97,7 @@ def reading_word(name: str, value: Any) -> str:
     if name == "clip_norm":
         return "no clipping" if value == "none" else f"gradients clipped at {value:g}"
     return {
+        "completion": str(value),
         "frequencies": f"{value} frequencies",
         "order": f"{value} order",
         "decay": f"decay of {'matrices' if value == 'matrices' else 'all weights'}",
@@ -256,6 +261,8 @@ class DepthStudyConfig(RecipeConfig, Grid[Configuration]):
     def under(self, reading: Reading) -> "DepthStudyConfig":
         """The study under a reading."""
         changed = {name: None if value == "none" else value for name, value in reading.changes.items()}
+        if reading.completion is not None:
+            changed = COMPLETIONS[reading.completion].values(self.training_steps) | changed
         return self.model_copy(update=changed)
 
     def of(self, configuration: Configuration) -> "DepthStudyConfig":
@@ -289,49 +296,49 @@ class DepthStudyConfig(RecipeConfig, Grid[Configuration]):
         if here.pool != 2**20:
             found = "fresh samples" if here.pool is None else f"a pool of {here.pool:,}"
             changed.append(f"{found}, not a pool of 2²⁰")
-        if here.clip_norm is not None:
-            changed.append(f"gradients clipped at {here.clip_norm:g}")
         if here.training_steps < 10_000:
             changed.insert(0, f"{here.training_steps:,} of 10,000 steps")
         return changed
 
 
-_DEEP = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+_QUICK: dict[str, Any] = {
+    "completion": "torch-schedule", "steps_last": 3, "width": 128, "heads": 8, "head_size": 16, "position": "pair",
+    "batch_size": 64, "learning_rate": 4e-3, "training_steps": 1_000, "checkpoint_every": 250, "evaluate_every": 20,
+    "members_per_unit": 4,
+}  # fmt: skip
+"""The shape that learns chains soonest (`campaigns/quick_shapes.py`)."""
 
 PRESETS = {
     "smoke": DepthStudyConfig(
+        completion="torch-schedule",
         seeds=2, deepest_seeds=2, layers=(1, 3), layers_last=(1, 3), steps=2, steps_last=2, width=32, heads=2,
         training_steps=300, batch_size=32, checkpoint_every=100, evaluation_samples=256, analysis_samples=512,
     ),
-    "laptop": DepthStudyConfig(),
-    # Warmed up, because in trials more models of 24 layers then left the plateau (docs/depth.md).
+    "laptop": DepthStudyConfig(**_QUICK, seeds=3, deepest_seeds=3, steps=3),
     "workstation": DepthStudyConfig(
-        seeds=8, deepest_seeds=8, layers=_DEEP, layers_last=(1, 2, 4, 8, 16, 24), steps=5, steps_last=3, heads=1,
-        width=512, head_size=16, batch_size=128, warmup_steps=200, clip_norm=1.0, training_steps=2_000,
-        checkpoint_every=400, evaluate_every=25, members_per_unit=4,
+        **_QUICK, seeds=8, deepest_seeds=8, layers=tuple(range(1, 9)), layers_last=tuple(range(1, 9)), steps=4,
+    ),
+    "completions": DepthStudyConfig(
+        **_QUICK, seeds=4, deepest_seeds=4, layers=(6,), layers_last=(6,), sweep_layers=(6,), sweep_seeds=4, steps=3,
+        sweeps=("details",), details=("completion",),
     ),
     "details": DepthStudyConfig(
-        seeds=4, deepest_seeds=4, layers=(6,), layers_last=(6,), sweep_layers=(6,), sweep_seeds=4,
-        sweeps=("details",), members_per_unit=4,
-    ),
-    "details-three": DepthStudyConfig(
-        seeds=4, deepest_seeds=4, layers=(16,), layers_last=(16,), sweep_layers=(16,), sweep_seeds=4,
-        sweeps=("details",), details=("frequencies", "order", "decay", "clip_norm", "schedule"), steps=3,
-        steps_last=3, heads=1, width=512, head_size=16, batch_size=256, clip_norm=1.0, training_steps=600,
-        checkpoint_every=300, evaluate_every=20, members_per_unit=1,
+        **_QUICK, seeds=4, deepest_seeds=4, layers=(6,), layers_last=(6,), sweep_layers=(6,), sweep_seeds=4, steps=3,
+        sweeps=("details",),
     ),
     "paper": DepthStudyConfig(
+        completion="torch-schedule",
         seeds=8, deepest_seeds=8, layers=tuple(range(1, 9)), layers_last=tuple(range(1, 9)), steps=5, steps_last=3,
-        pool=2**20, heads=8, width=128, mlp_ratio=4.0, training_steps=10_000, batch_size=512, beta2=0.999,
-        precision="bfloat16", checkpoint_every=1_000, final_every=1, evaluation_samples=1024,
+        pool=2**20, heads=8, width=128, mlp_ratio=4.0, training_steps=10_000, batch_size=512,
+        checkpoint_every=1_000, final_every=1, evaluation_samples=1024,
         members_per_unit=8,
     ),
 }  # fmt: skip
 COSTS = {
     "smoke": "under a minute on two cores",
-    "laptop": "under 15 min on two cores",
-    "workstation": "about 2 h 15 min on two cores: 120 models, to 24 layers",
-    "details": "about 40 min on two cores: 96 models",
-    "details-three": "about 1 h on two cores: 56 models of 16 layers, D = 3",
+    "laptop": "under 15 min on two cores: 36 models",
+    "workstation": "about 1 h 30 min on two cores: 128 models",
+    "completions": "about 20 min on two cores: 32 models",
+    "details": "about 1 h on two cores: 96 models",
     "paper": "128 models; made for a GPU",
 }

@@ -45,7 +45,7 @@ PAPER_CHAINS = 4
 """Chains N of a sample in the paper (section 7.1)."""
 
 PAPER_DEPTHS = 8
-"""Numbers of layers in the paper (section 7.1)."""
+"""Numbers of layers in the paper (section 7): "64 transformers with 1 to 8 layers"."""
 
 THEORY_STEPS = 64
 """Chains up to this length are counted through for R9a."""
@@ -178,11 +178,23 @@ def growth_of_layers(evidence: "Evidence") -> Mapping[str, Samples]:
     # The least of numbers some of which are missing is missing.
     smallest = [float(np.diff(each).min()) for each in needed]
     whole = [each[-1] - each[0] for each in needed]
-    lacking = reading_lacks(config, models)
+    lacking, note = reading_lacks(config, models), _implied_by_order(evidence, models)
     return {
-        name: Samples(values, unit="seed", missing=lacking)
+        name: Samples(values, unit="seed", missing=lacking, note=note)
         for name, values in zip(GROWTH, (smallest, whole), strict=True)
     }
+
+
+def _implied_by_order(evidence: "Evidence", models: Models) -> str:
+    """How far R2 says no more than R3 does, and how many depths it rests on, in words."""
+    level = learned_below(study_config(evidence))
+    learned = [losses < level for losses in losses_by_depth(evidence, models).values()]
+    nested = sum(int((each[1:] <= each[:-1]).all(axis=0).sum()) for each in learned)
+    total = sum(each.shape[1] for each in learned)
+    return (
+        f"in {nested} of {counted(total, 'model')} every step that was learned follows one that was, and there this "
+        f"follows from R3; it rests on {counted(len(models), 'depth')}"
+    )
 
 
 def needed_layers(evidence: "Evidence", models: Models) -> dict[int, dict[int, float]]:

@@ -4,7 +4,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from hopscope.studies.circuit_study.config import DEEP, QUICK, ChainsConfig
+from hopscope.studies.circuit_study.config import FOUR, QUICK, TWO, ChainsConfig
 from hopscope.training.config import MemberPlan, TrainJob
 from hopscope.words import symbol
 
@@ -91,21 +91,17 @@ PRESETS = {
         evaluate_every=25, evaluation_samples=256, analysis_samples=512, orders=1, random_circuits=5, galleries=1,
         members_per_unit=2, crossed=2, clamped=1,
     ),
-    "laptop": EmergenceConfig(**QUICK, seeds=4, crossed=0, clamped=0, read_again=3),
-    "workstation": EmergenceConfig(**DEEP, seeds=8, crossed=0, clamped=0, read_again=1),
-    "two-steps": EmergenceConfig(
-        completion="torch-schedule",
-        seeds=10, layers=6, heads=2, steps=2, training_steps=2_000, checkpoint_every=50, crossed=3, clamped=2,
-        members_per_unit=4, orders=2, read_again=5,
-    ),
+    "laptop": EmergenceConfig(**QUICK, seeds=4, crossed=0, clamped=0),
+    "workstation": EmergenceConfig(**FOUR, seeds=8, crossed=0, clamped=0),
+    "two-steps": EmergenceConfig(**TWO, seeds=10, crossed=3, clamped=2, clamp_steps=400, read_again=1),
     "paper": _D,
     "paper-batch-32768": _D.model_copy(update={"batch_size": 32_768, "crossed": 0, "members_per_unit": 1}),
 }  # fmt: skip
 COSTS = {
     "smoke": "under a minute on two cores",
-    "laptop": "about 6 min on two quiet cores",
-    "workstation": "under 2 h on two quiet cores, half of it for reading",
+    "laptop": "under 8 min on two quiet cores",
+    "workstation": "about 1 h on two quiet cores",
     "two-steps": "about 10 min on two cores",
-    "paper": "24 models of 24 layers; made for a GPU",
-    "paper-batch-32768": "12 models of 24 layers at 128 times the batch; made for a GPU",
+    "paper": "20 models of 24 layers; made for a GPU",
+    "paper-batch-32768": "8 models of 24 layers at 128 times the batch; made for a GPU",
 }

@@ -144,6 +144,7 @@ def claims(options: Options) -> list[hs.Claim]:
     quickly = hs.at_least(SOONER, unit="steps")
     trained: dict[str, Any] = {
         "source": SOURCE,
+        "kind": "general",
         "rule": "effect",
         "seeds_needed": 8,
         "at_scale": smaller_scale,

@@ -11,7 +11,7 @@ import hopscope as hs
 from hopscope.config import Config
 from hopscope.figures import Axis, Mark, Series
 from hopscope.studies.diagnosis import LEARNED
-from hopscope.studies.quick import MODEL, TRAINING, learned_at, smaller_scale, times_learned
+from hopscope.studies.quick import MODEL, SHARE_SEEDS, TRAINING, learned_at, smaller_scale, times_learned
 from hopscope.studies.reduced.measures import (
     FITTED,
     HELD_OUT,
@@ -315,7 +315,7 @@ def claims(options: Options) -> list[hs.Claim]:
                 "all but these directions": lambda evidence: {"knows x₂": ends_low("without")(evidence)},
             },
             must_not={"knows x₂": most},
-            **given,
+            **{**given, "seeds_needed": SHARE_SEEDS},
         ),
     ]
 

@@ -14,6 +14,7 @@ from hopscope.figures import Axis
 from hopscope.studies.diagnosis import LEARNED
 from hopscope.studies.quick import (
     MODEL,
+    SHARE_SEEDS,
     SMOKE,
     TRAINING,
     between_seeds,
@@ -21,6 +22,7 @@ from hopscope.studies.quick import (
     learned_in,
     smaller_scale,
     smallest_depths,
+    unsettled,
 )
 from hopscope.studies.sharing.task import Sharing
 from hopscope.words import counted
@@ -133,13 +135,21 @@ def saved(options: Options) -> Any:
     return found
 
 
+def not_yet(evidence: Any) -> str:
+    """What a run lacks to say that a variant learns nothing: `Claim.at_scale` of S3b to S3d."""
+    return ", ".join(filter(None, [unsettled(evidence), "no control of the same variant that learns"]))
+
+
 MOST, NONE = hs.at_least(0.75, unit="fraction"), hs.at_most(0.0, unit="fraction")
 
 
 def claims(options: Options) -> list[hs.Claim]:
     """What is claimed of these variants."""
     deepest = max(options.layers)
-    given: dict[str, Any] = {"seeds_needed": 8, "at_scale": smaller_scale, "source": SOURCE}
+    given: dict[str, Any] = {
+        "seeds_needed": 8, "at_scale": smaller_scale, "source": SOURCE, "kind": "general",
+    }  # fmt: skip
+    of_nothing = {**given, "at_scale": not_yet}
 
     def cells(names: Sequence[str], layers: Sequence[int]) -> dict[str, tuple[str, int]]:
         return {label(name, each): (label(name, each), STEPS) for name in names for each in layers}
@@ -162,7 +172,7 @@ def claims(options: Options) -> list[hs.Claim]:
             rule="mean",
             controls={name: who(name) for name in BROKEN},
             must_not=MOST,
-            **given,
+            **{**given, "seeds_needed": SHARE_SEEDS},
         ),
         hs.Claim(
             id="S3b",
@@ -172,7 +182,7 @@ def claims(options: Options) -> list[hs.Claim]:
             must=dict.fromkeys(broken, NONE),
             controls=as_usual,
             must_not=NONE,
-            **given,
+            **of_nothing,
         ),
         hs.Claim(
             id="S3c",
@@ -183,7 +193,7 @@ def claims(options: Options) -> list[hs.Claim]:
             must=plateau,
             controls={PAIRS: losses(PAIRS, deepest)},
             must_not=plateau,
-            **given,
+            **of_nothing,
         ),
     ]
     if shallow:
@@ -197,7 +207,7 @@ def claims(options: Options) -> list[hs.Claim]:
                 must=dict.fromkeys(shallow, NONE),
                 controls=as_usual,
                 must_not=NONE,
-                **given,
+                **of_nothing,
             )
         )
     if options.order_layers:

@@ -52,7 +52,7 @@ def gradient(
         backend: of torch.compile.
     """
     weights = [weight.requires_grad_() for weight in model.weights.values()]
-    views = [model.parameters.views(buffer)[name] for name in model.weights]
+    gaps = _gaps(model, buffer)
     step = torch.zeros((), dtype=torch.int64, device=buffer.device)
     losses_of = _losses_of(model, own_task(task), training.batch_size, seeds, backend)
     names: list[str] = []
@@ -61,8 +61,9 @@ def gradient(
         losses = losses_of(step)
         found = torch.autograd.grad(losses["loss"].sum(), weights)
         with torch.no_grad():
-            for view, each in zip(views, found, strict=True):
-                view.copy_(each)
+            # One kernel for a hundred tensors, where a copy of each would take one for each.
+            parts = (part for each, gap in zip(found, gaps, strict=True) for part in (each.flatten(1), gap))
+            torch.cat([part for part in parts if part.shape[1]], 1, out=buffer)
         names[:] = losses
         return torch.stack(list(losses.values())).detach()
 
@@ -75,6 +76,15 @@ def gradient(
         return dict(zip(names, stacked, strict=True))
 
     return of_step
+
+
+def _gaps(model: Transformer, buffer: Float[Tensor, "member size"]) -> list[Float[Tensor, "member _"]]:
+    """Zeros that follow each weight in the buffer, none or a few."""
+    views = model.parameters.views(buffer).values()
+    starts = [view.storage_offset() - buffer.storage_offset() for view in views]
+    ends = [start + view[0].numel() for start, view in zip(starts, views, strict=True)]
+    following = zip(ends, [*starts[1:], buffer.shape[1]], strict=True)
+    return [buffer.new_zeros(len(buffer), start - end) for end, start in following]
 
 
 def _losses_of(
