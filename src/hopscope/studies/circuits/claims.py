@@ -23,6 +23,7 @@ from hopscope.studies.circuit_study.claims import (
 )
 from hopscope.studies.circuit_study.proof import PREFIX
 from hopscope.studies.circuits.config import CircuitsConfig
+from hopscope.studies.circuits.own_claims import OWN
 from hopscope.studies.recipe import exact_of
 
 if TYPE_CHECKING:
@@ -229,4 +230,5 @@ def claims() -> tuple[Claim, ...]:
             rule="mean",
         ),
         loss_follows_heads(lacks),
+        *OWN,
     )

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims import Claim, at_least, at_most
-from hopscope.studies.depth import controls, values
+from hopscope.studies.depth import controls, own_claims, values
 from hopscope.studies.depth.config import DepthStudyConfig, Reading
 
 if TYPE_CHECKING:
@@ -128,6 +128,7 @@ def claims(config: DepthStudyConfig) -> tuple[Claim, ...]:
             seeds_needed=values.PAPER_SEEDS,
             at_scale=partial(values.lacks, "IC"),
         ),
+        *own_claims.claims(by_reading, TRUST),
     )
 
 
