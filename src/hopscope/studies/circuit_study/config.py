@@ -24,7 +24,7 @@ QUICK: dict[str, Any] = {
 TWO: dict[str, Any] = {**QUICK, "steps": 2, "training_steps": 400}
 """The same for chains of two steps."""
 
-FOUR: dict[str, Any] = {**QUICK, "steps": 4, "layers": 8, "training_steps": 1_500, "checkpoint_every": 25}
+FOUR: dict[str, Any] = {**QUICK, "steps": 4, "layers": 6, "training_steps": 1_500, "checkpoint_every": 25}
 """The same for chains of four steps, as many as the paper's transformer D follows."""
 
 
