@@ -129,9 +129,9 @@ def test_bad_input_is_one_line(flags, words):
 
 
 def test_a_study_refuses_a_completion_that_there_is_not():
-    with pytest.raises(UserError, match="study 'small': completion: expected 'gpt2-base'.*, found 'torch'"):
+    with pytest.raises(UserError, match=r"study 'small': completion: expected 'gpt2-base'.*, found 'torch'"):
         study(completion="torch")
-    with pytest.raises(UserError, match="completion: expected .* found 'torch'"):
+    with pytest.raises(UserError, match=r"completion: expected .* found 'torch'"):
         study(vary={"completion": ["torch"]}).grid()
 
 

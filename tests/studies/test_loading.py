@@ -14,8 +14,8 @@ from hopscope.studies import find_study, study_names
 from hopscope.studies.loading import GROUP, home_of, of_reference, split_reference, studies_in
 
 BUILT_IN = [
-    "permutation", "depth", "circuits", "emergence", "recipes", "tiny-lm", "llm", "first-steps", "curriculum", "capacity",
-    "sharing", "conditional", "markov", "khop", "recall", "formation", "natural", "reduced",
+    "permutation", "depth", "circuits", "emergence", "recipes", "tiny-lm", "llm", "first-steps", "curriculum",
+    "capacity", "sharing", "conditional", "markov", "khop", "recall", "formation", "natural", "reduced",
 ]  # fmt: skip
 
 TEXT = (

@@ -38,7 +38,9 @@ def test_checkpoints_written_out():
     [
         ("steps", 0), ("batch_size", 0), ("learning_rate", 0.0), ("learning_rate", float("inf")),
         ("betas", (0.9, 1.0)), ("betas", (-0.1, 0.9)), ("epsilon", 0.0), ("weight_decay", -0.1),
-        ("clip_norm", 0.0), ("warmup_steps", -1), ("final_rate", 1.5), ("final_rate", -0.1), ("checkpoint_every", 0), ("optimizer", "sgd"),
+        ("clip_norm", 0.0), ("warmup_steps", -1),
+        ("final_rate", 1.5), ("final_rate", -0.1),
+        ("checkpoint_every", 0), ("optimizer", "sgd"),
     ],
 )  # fmt: skip
 def test_refuses(field, value):

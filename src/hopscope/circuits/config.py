@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from pydantic import Field
+
 from hopscope.config import Config
 from hopscope.runs.hashing import content_hash
 
@@ -48,6 +50,8 @@ class ReaderConfig(Config):
         most_circuits: searches, those of all orders among them, after which none is begun for a circuit without a path
             of the smallest one.
         random_circuits: of equal size, for comparison.
+        searched: largest share of what may be lost that a search may use up, so that what it finds holds for fresh
+            sequences too; less where the task's criterion says so.
         seed: of orders, random circuits and sequences.
     """
 
@@ -59,6 +63,7 @@ class ReaderConfig(Config):
     further_orders: int = 0
     most_circuits: int = MOST_CIRCUITS
     random_circuits: int = 20
+    searched: float = Field(1.0, gt=0.0, le=1.0)
     seed: int = 0
 
     @property
@@ -82,7 +87,7 @@ def reads_one_token(target: str | None) -> bool:
 def reading_name(member: int, config: ReaderConfig) -> str:
     """Name of the analysis that holds a member's reading."""
     # A reading in the usual way keeps the name that it had before there were these choices.
-    usual = {"most_circuits": MOST_CIRCUITS, "further_orders": 0, "proof": "both"}
+    usual = {"most_circuits": MOST_CIRCUITS, "further_orders": 0, "proof": "both", "searched": 1.0}
     asked = config.model_dump(mode="json")
     words = {name: value for name, value in asked.items() if name not in usual or value != usual[name]}
     return f"circuit-{member}-{content_hash([_REVISION, words])}"

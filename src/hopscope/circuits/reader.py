@@ -158,7 +158,7 @@ class _Reader:
             )
         execution = self._execution(self.config.samples or self.task.samples, "search")
         criterion = self.criterion.on(execution.clean.predictions, execution.grammar.batch)
-        self.search = Search(execution, criterion, self.modes)
+        self.search = Search(execution, criterion, self.modes, self.config.searched)
         found = self._minimal_circuits()
         return self._validated(self._best(circuit for circuit, _ in found), found)
 
@@ -233,7 +233,7 @@ class _Reader:
                     mode,
                     circuit.run(anew, mode).predictions,
                     anew.grammar.batch,
-                    max(HELD, criterion.searched),
+                    max(HELD, self.search.searched),
                 )
                 for mode in self.modes
             )
@@ -388,7 +388,7 @@ class _Reader:
         execution = self.search.execution
         passed = execution.run(execution.assigned(base, changes), "rules")
         criterion = self.search.criterion
-        return criterion.reached("rules", passed.predictions, execution.grammar.batch, criterion.searched)
+        return criterion.reached("rules", passed.predictions, execution.grammar.batch, self.search.searched)
 
     @staticmethod
     def _verdict(circuit: Circuit, fault: str | None) -> str:

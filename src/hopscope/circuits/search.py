@@ -51,6 +51,7 @@ class Search:
     Attributes:
         execution, criterion: what is run, and what it must reach.
         modes: in which it must reach it.
+        searched: share of what may be lost that changes may use up.
         share: of what the loss may rise by, that changes may use up now.
     """
 
@@ -59,8 +60,11 @@ class Search:
         execution: Execution,
         criterion: FaithfulnessCriterion,
         modes: Sequence[Mode] = ("rules", "recomputed"),
+        searched: float = 1.0,
     ):
+        """`searched`: largest share of what may be lost that changes may use up; the criterion's, if that is less."""
         self.execution, self.criterion, self.modes = execution, criterion, modes
+        self.searched = min(searched, criterion.searched)
         self.share = 1.0
         self._near: dict[Slot, list[Rule]] = {}
         self._far: dict[Slot, list[Rule]] = {}
@@ -83,9 +87,7 @@ class Search:
         passed, batch = dict(state.passed), self.execution.grammar.batch
         for mode in modes:
             passed[mode] = self.execution.run(assignment, mode, start, state.passed[mode])
-            if not self.criterion.reached(
-                mode, passed[mode].predictions, batch, self.share * self.criterion.searched
-            ):
+            if not self.criterion.reached(mode, passed[mode].predictions, batch, self.share * self.searched):
                 return None
         return State(assignment, passed)
 

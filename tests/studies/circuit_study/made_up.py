@@ -224,9 +224,10 @@ def proven(
 def judged(
     study: str, members: Sequence[Member], config: ChainsConfig, **given: Any
 ) -> dict[str, JudgedClaim]:
-    """Every claim of a study on members, by its id; further arguments as of `proven`."""
+    """Every claim of the paper in a study, on members, by its id; further arguments as of `proven`."""
     evidence = proven(members, config, **given)
-    return {claim.id: judge(claim, evidence) for claim in find_study(study).claims(config)}
+    claims = [claim for claim in find_study(study).claims(config) if claim.id.startswith("R")]
+    return {claim.id: judge(claim, evidence) for claim in claims}
 
 
 def falling(at: float | None, low: float = 0.05) -> tuple[list[int], list[float]]:

@@ -32,9 +32,9 @@ def test_the_papers_preset_departs_in_nothing_from_what_the_paper_states():
 
 
 def test_smaller_runs_say_how_they_depart():
-    words = PRESETS["two-steps"].protocol_deviations
-    assert "3,000 of 24,000 training steps" in words
-    assert "layers 8, not 12" in words
+    words = PRESETS["laptop"].protocol_deviations
+    assert "1,000 of 24,000 training steps" in words
+    assert "layers 4, not 12" in words
     assert "pool without end, not 262,144" in words
 
 

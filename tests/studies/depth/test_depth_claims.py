@@ -7,7 +7,7 @@ import pytest
 from hopscope.claims import Verdict, judge
 from hopscope.claims.registration import register
 from hopscope.claims.wording import verdict_words
-from hopscope.studies.depth.claims import claims
+from hopscope.studies.depth.claims import claims as all_claims
 from hopscope.studies.depth.config import PRESETS, Configuration, DepthStudyConfig
 from hopscope.studies.depth.values import GROWTH, THEORY_STEPS, needed_layers, panel
 from hopscope.theory.information_flow import theorem_bound
@@ -15,6 +15,12 @@ from hopscope.theory.information_flow import theorem_bound
 from .made_up import PAPER_SCALE, Models, changed, evidence_of, made_up, staircase
 
 IDS = ["R1", "R2", "R3", "R9a", "R9b", "R9c", "R11"]
+
+
+def claims(config):
+    """The claims of the paper; ours are in `test_depth_own_claims`."""
+    return [claim for claim in all_claims(config) if claim.id.startswith("R")]
+
 
 STAIRS = staircase(PAPER_SCALE, {1: 0, 2: 0, 3: 1, 4: 2, 5: 3, 6: 4, 7: 5, 8: 5})
 

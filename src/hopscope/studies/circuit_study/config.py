@@ -17,7 +17,7 @@ QUICK: dict[str, Any] = {
     "completion": "torch-schedule", "steps": 3, "layers": 4, "heads": 8, "width": 128, "head_size": 16,
     "mlp_ratio": 0.0, "position": "pair", "batch_size": 64, "learning_rate": 4e-3, "training_steps": 1_000,
     "checkpoint_every": 20, "evaluate_every": 20, "evaluation_samples": 256, "analysis_samples": 2_048,
-    "members_per_unit": 1, "orders": 2,
+    "members_per_unit": 1, "orders": 2, "searched": 0.75,
 }  # fmt: skip
 """A shape that learns chains of three steps in under a minute of one core (found by `campaigns/quick_shapes.py`)."""
 
@@ -38,6 +38,7 @@ class ChainsConfig(RecipeConfig):
         steps: retrieval steps D; all symbols of the chain are asked for (IC).
         orders: random orders of elimination by which a circuit is looked for.
         random_circuits: of the same size, that stand beside it.
+        searched: share of what a circuit may lose that its search may use up, so that it holds on fresh sequences too.
         read_again: how many times more members that learned the whole chain are read, by each proof.
         galleries: seeds whose attention maps are shown on the page, all heads at the end of training.
     """
@@ -55,6 +56,7 @@ class ChainsConfig(RecipeConfig):
     members_per_unit: int = Field(4, ge=1)
     orders: int = Field(4, ge=0)
     random_circuits: int = Field(20, ge=2)
+    searched: float = Field(1.0, gt=0.0, le=1.0, exclude_if=lambda share: share == 1.0)
     # Left out of the record where it is not given, so that runs of before there was such a field keep their names.
     read_again: int = Field(1, ge=0, exclude_if=lambda times: times == 1)
     galleries: int = Field(3, ge=1)
@@ -80,7 +82,7 @@ class ChainsConfig(RecipeConfig):
 
     def reader(self) -> ReaderConfig:
         """The circuit reader's configuration for the members."""
-        return ReaderConfig(orders=self.orders, random_circuits=self.random_circuits)
+        return ReaderConfig(orders=self.orders, random_circuits=self.random_circuits, searched=self.searched)
 
     def members(self) -> list[MemberPlan]:
         """The members, each with its run-global number."""
