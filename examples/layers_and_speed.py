@@ -41,7 +41,7 @@ study = hs.Study(
     task=hs.tasks.Retrieval(steps=1, chains=3),
     model=hs.Model(heads=2, width=64, mlp_ratio=0.0),
     training=hs.Training(
-        steps=1500, batch_size=64, optimizer="adamw", betas=(0.9, 0.95), weight_decay=0.1, evaluate_every=25
+        steps=400, batch_size=64, evaluate_every=5
     ),
     vary={"model.layers": [2, 3, 4]},
     seeds=10,

@@ -89,7 +89,7 @@ def test_n17_ranks_a_seed_that_never_ends_last():
 PAPER = PRESETS["paper"]
 
 
-@pytest.mark.parametrize(("loss", "verdict"), [(0.001, "reproduced"), (0.3, "refuted")])
+@pytest.mark.parametrize(("loss", "verdict"), [(0.001, "inconclusive"), (0.3, "refuted")])
 def test_n10_needs_both_completions_and_judges_its_own(loss, verdict):
     members = [member(n, loss=loss) for n in range(8)]
     found = judged("N10", members, PAPER)

@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
+from hopscope.completion import COMPLETIONS
 from hopscope.studies import find_study
 from hopscope.studies.depth.config import AXES, FURTHER, PRESETS, Configuration, DepthStudyConfig, Reading
 
@@ -73,16 +74,27 @@ def test_every_detail_is_changed_by_itself():
     """Beside the study's own recipe; clipping can be taken away where the study has it."""
     config = DepthStudyConfig(sweeps=("details",), clip_norm=1.0)
     first, *others = config.readings()
-    assert first == Reading() and len(others) == 11
+    assert first == Reading() and len(others) == 14
     assert all(len(each.changes) == 1 for each in others)
     assert {name for each in others for name in each.changes} == {*AXES, *FURTHER}
-    assert len({each.words for each in others}) == 11 and all(each.words for each in others)
-    clipping = [config.under(each).clip_norm for each in others]
+    assert len({each.words for each in others}) == 14 and all(each.words for each in others)
+    clipping = [config.under(each).clip_norm for each in others if each.completion is None]
     assert clipping.count(None) == 1 and clipping.count(1.0) == 10
     jobs = {config.training(each).model_dump_json() + config.task(each).model_dump_json()
             + config.model(each).model_dump_json() for each in config.grid() if each.asked == "IC"
             and each.layers == 6}  # fmt: skip
-    assert len(jobs) == 12
+    assert len(jobs) == 15
+
+
+def test_a_completion_is_changed_whole():
+    """What the study gives of it itself gives way: a reading is one of the registered ones."""
+    config = PRESETS["completions"].model_copy(update={"beta2": 0.5})
+    _, *others = config.readings()
+    assert [each.words for each in others] == ["gpt2-base", "gpt2-schedule", "torch-base"]
+    for each in others:
+        said = COMPLETIONS[each.completion].values(config.training_steps)
+        under = config.under(each)
+        assert {name: getattr(under, name) for name in said} == said
 
 
 def test_a_sweep_changes_the_details_that_it_is_asked_for():
@@ -94,17 +106,10 @@ def test_a_sweep_changes_the_details_that_it_is_asked_for():
     assert "details" in config.model_dump() and "details" not in DepthStudyConfig().model_dump()
 
 
-def test_details_at_three_steps_are_those_that_cost_no_more_than_the_study():
-    """An MLP at width 512 takes ten times as long as all the rest, and bfloat16 does on a processor."""
-    config = PRESETS["details-three"]
-    assert len(config.readings()) == 7
-    assert {config.seeds_of(each) for each in config.grid()} == {4} and len(config.grid()) == 14
-
-
 def test_both_sweeps_of_readings_name_each_once():
     config = DepthStudyConfig(sweeps=("specification", "details"))
     names = [each.name for each in config.grid()]
-    assert len(config.readings()) == 16 + 7 and len({*names}) == len(names)
+    assert len(config.readings()) == 16 + 10 and len({*names}) == len(names)
 
 
 def test_a_value_off_the_axes_is_a_reading_of_its_own():

@@ -8,7 +8,7 @@ from hopscope.studies.depth.claims import claims
 from hopscope.studies.depth.config import Configuration, DepthStudyConfig, Reading
 from hopscope.studies.recipe import exact_by_step
 
-from .made_up import PAPER_SCALE, Models, changed, evidence_of, made_up, staircase
+from .made_up import PAPER_SCALE, Models, changed, evidence_of, staircase
 
 QUICK = DepthStudyConfig(
     completion="torch-schedule", seeds=8, deepest_seeds=8, layers=tuple(range(1, 9)), layers_last=(1, 8), steps=4,
@@ -60,7 +60,7 @@ ALL = QUICK.model_copy(update=COMPLETIONS)
 
 def of_completions(loss):
     """Models that are asked for the last symbol, under all completions; the own one is `torch-schedule`."""
-    plain = {each: made_up(ALL, each, [0.75]) for each in ALL.base() if each.asked == "non-IC"}
+    plain = staircase(ALL, AT_MINIMUM)
     for name in COMPLETION_NAMES:
         if name != ALL.completion:
             plain[Configuration("non-IC", 3, 8, Reading(completion=name))] = Models(

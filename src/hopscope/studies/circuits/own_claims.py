@@ -120,15 +120,6 @@ def lacks_of_seeds(evidence: "Evidence") -> str:
     return ", ".join(words + [f"{seeds} of {SEEDS} seeds"] * (seeds < SEEDS))
 
 
-def shuffled(evidence: "Evidence") -> Samples:
-    """Control: the first fall of each seed with the rest of the next one."""
-    pairs = [value for value in first_and_rest(evidence).values if isinstance(value, tuple)]
-    rest = [pair[1] for pair in pairs]
-    return Samples(
-        [(pair[0], other) for pair, other in zip(pairs, rest[1:] + rest[:1], strict=True)], unit="seed"
-    )
-
-
 _claim = partial(Claim, source=SOURCE, trust=TRUST)
 
 OWN = (
@@ -167,8 +158,6 @@ OWN = (
         value=first_and_rest,
         must=at_least(0.0),
         rule="effect",
-        controls={"the rest of the next seed": shuffled},
-        must_not=at_least(0.0),
         seeds_needed=SEEDS,
         at_scale=lacks_of_seeds,
     ),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,11 @@ def lacks_of_depths(evidence: "Evidence") -> str:
     words = [f"D {config.steps}, not {MOST_STEPS} or more"] * (config.steps < MOST_STEPS)
     words += [f"{config.seeds} of {SEEDS} seeds"] * (config.seeds < SEEDS)
     return ", ".join(words + [f"no models of {', '.join(absent)} layers"] * bool(absent))
+
+
+def losses_of_last(evidence: "Evidence") -> Samples:
+    """Final loss of every model that is asked for the last symbol alone, at whatever depth (N15)."""
+    return replace(values.losses_without_curriculum(evidence), missing="")
 
 
 def lacks_of_last(evidence: "Evidence") -> str:
@@ -172,11 +178,12 @@ def claims(
             id="N15",
             statement="The last symbol alone is learned under no start and no schedule.",
             protocol="final held-out loss of every model that is asked for x_D alone, D 3, under every completion",
-            readings=partial(by_reading, values.losses_without_curriculum),
+            readings=partial(by_reading, losses_of_last),
             must=at_least(0.7),
             kind="general",
             controls={"the same symbol with the curriculum, deepest models": controls.loss_with_curriculum},
             must_not=at_least(0.7),
+            seeds_needed=SEEDS,
             at_scale=lacks_of_last,
         ),
     )
