@@ -40,9 +40,7 @@ study = hs.Study(
     question="Do more layers at the same width make the first retrieval step appear earlier?",
     task=hs.tasks.Retrieval(steps=1, chains=3),
     model=hs.Model(heads=2, width=64, mlp_ratio=0.0),
-    training=hs.Training(
-        steps=400, batch_size=64, evaluate_every=5
-    ),
+    training=hs.Training(steps=400, batch_size=64, evaluate_every=5),
     vary={"model.layers": [2, 3, 4]},
     seeds=10,
     claims=[

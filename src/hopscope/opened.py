@@ -213,6 +213,17 @@ class Run(RunFolder):
             step=units[0].checkpoint(step)[0],
         )
 
+    @property
+    def reader(self) -> ReaderConfig:
+        """How the run's study reads its members, so that what is on record is found; else as usual."""
+        try:
+            options = self.program.as_run(self.program.recorded(self)).options
+        except UserError:  # the study's file is gone
+            return ReaderConfig()
+        reader = getattr(options, "reader", None)
+        found = reader() if callable(reader) else None
+        return found if isinstance(found, ReaderConfig) else ReaderConfig()
+
     def circuit(
         self,
         member: int,
@@ -230,7 +241,7 @@ class Run(RunFolder):
                 the paper (appendix E).
             progress: is told what is being done.
         """
-        config = ReaderConfig(threshold=threshold, proof=proof)
+        config = self.reader.model_copy(update={"threshold": threshold, "proof": proof})
         record = read_member(self, member, step, config, progress, task=self._task)
         return ReadCircuit(Circuit.model_validate(record["circuit"]), record)
 
@@ -280,7 +291,7 @@ class Run(RunFolder):
         if times < 1:
             raise UserError(f"times: expected at least 1, found {times}")
         first = self.circuit(member, step, threshold=threshold, proof=proof, progress=progress)
-        config = ReaderConfig(threshold=threshold, proof=proof)
+        config = self.reader.model_copy(update={"threshold": threshold, "proof": proof})
         anew = read_again(self, member, times, step, config, progress=progress, task=self._task)
         return compared([first.record, *anew])
 

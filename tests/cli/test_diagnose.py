@@ -9,7 +9,7 @@ RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 
 
 def test_every_member_has_a_signature_and_a_curve(hopscope):
-    run = str(RESULTS / "depth/laptop")
+    run = str(RESULTS / "depth/laptop-gpt2-base")
     lines = hopscope("diagnose", run).out.splitlines()
     members = [line for line in lines if line.startswith("member ")]
     assert len(members) == 39

@@ -31,7 +31,7 @@ def test_every_block_runs(tmp_path: Path) -> None:
             code.append(text)
     (tmp_path / "blocks.py").write_text("\n".join(code), encoding="utf-8")
     _run([sys.executable, "blocks.py"], tmp_path)
-    assert ran == 3 and len(code) == 6
+    assert ran == 4 and len(code) == 7
 
 
 def _run(command: list[str], folder: Path) -> None:

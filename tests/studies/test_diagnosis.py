@@ -62,7 +62,7 @@ def test_a_member_that_diverged_is_nothing_else():
 
 
 def test_a_run_on_record():
-    found = diagnoses(RunFolder.open(RESULTS / "depth/laptop"))
+    found = diagnoses(RunFolder.open(RESULTS / "depth/laptop-gpt2-base"))
     assert Counter(each.signature for each in found) == {
         "early plateau": 14, "long chains fail": 12, "learned": 11, "only induction heads": 2,
     }  # fmt: skip

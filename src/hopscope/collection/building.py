@@ -143,7 +143,7 @@ class _Unit:
             folder=folder,
             job=job,
             step=step,
-            reader=_reader(run),
+            reader=run.reader,
             command=command,
             task=task,
             read=task if isinstance(job.task, TaskReference) else task_of(job.task),
@@ -161,14 +161,6 @@ class _Unit:
         """The label, without the members that only this unit has."""
         words, _, last = self.job.label.rpartition(", ")
         return words if words and last.startswith(_UNITS) else self.job.label
-
-
-def _reader(run: Run) -> ReaderConfig:
-    """How the study itself reads its members, so that what is on record is found; else as usual."""
-    study = run.program.as_run(run.program.recorded(run))
-    reader = getattr(study.options, "reader", None)
-    found = reader() if callable(reader) else None
-    return found if isinstance(found, ReaderConfig) else ReaderConfig()
 
 
 def build(

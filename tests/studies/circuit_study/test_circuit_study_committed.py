@@ -14,9 +14,9 @@ from hopscope.studies import find_study
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
 RUNS = {
-    "circuits/laptop": find_study("circuits"),
+    "circuits/laptop-gpt2-base": find_study("circuits"),
     "circuits/two-steps": find_study("circuits"),
-    "emergence/laptop": find_study("emergence"),
+    "emergence/laptop-gpt2-base": find_study("emergence"),
     "emergence/two-steps": find_study("emergence"),
     "campaign/transformer-d": find_study("emergence"),
 }

@@ -17,9 +17,9 @@ from hopscope.studies.depth.figures import BELOW_BOUND, BELOW_EXACT, NEVER, SEEN
 from hopscope.studies.depth.values import losses_below_bound, losses_without_curriculum
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results" / "depth"
-RUNS = ("laptop", "steps", "specification")
+RUNS = ("laptop-gpt2-base", "steps", "specification")
 
-BY_SEED = {("laptop", "R1"): losses_without_curriculum, ("steps", "R9b"): losses_below_bound}
+BY_SEED = {("laptop-gpt2-base", "R1"): losses_without_curriculum, ("steps", "R9b"): losses_below_bound}
 """Values of one seed at several depths are resampled together; these ledgers were made when each stood alone."""
 
 
