@@ -11,7 +11,7 @@ from hopscope.studies.diagnosis import LEARNED, diagnoses
 from hopscope.words import symbol
 
 DOCS = Path(__file__).resolve().parent
-RUN, TO = DOCS / "results" / "depth" / "laptop", DOCS / "failures.png"
+RUN, TO = DOCS / "results" / "depth" / "laptop-gpt2-base", DOCS / "failures.png"
 SHOWN = ["learned", "early plateau", "only induction heads", "long chains fail"]
 
 
