@@ -33,7 +33,6 @@ def test_copying_by_its_installed_command(tmp_path: Path) -> None:
     """As in the README: the smoke preset from an empty folder; in the environment nothing points to the source."""
     (tmp_path / "copying.py").write_bytes((EXAMPLES / "copying.py").read_bytes())
     command = [str(Path(sys.executable).parent / "hopscope"), "run", "copying.py", "--preset", "smoke"]
-    command += ["--training.steps", "120", "--seeds", "2"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
