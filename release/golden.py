@@ -58,7 +58,8 @@ def jobs() -> dict[str, tuple[str, Any]]:
 
     layer = {"heads": 2, "width": 10, "norm": "post", "activation": "relu", "init": "encoder"}
     stack = {"layers": 2, "heads": 2, "head_dim": 3, "width": 23, "positions": "carried", "position_size": 2}
-    words = {"layers": 1, "heads": 1, "width": 7, "positions": "learned"}
+    words = {"layers": 1, "heads": 1, "width": 7, "positions": "learned", "init": "gpt2"}
+    stack["init"] = "gpt2"
     permuted, chained = (
         PermutationConfig(values=3, repeat_ratio=0.5),
         RetrievalConfig(chains=2, symbol_dim=2, steps=2),
@@ -77,8 +78,9 @@ def jobs() -> dict[str, tuple[str, Any]]:
         sizes = {"length": on.positions, "input_size": on.input_size, "output_size": on.output_size}
         model = TransformerConfig(input_kind=on.input_kind, readout=on.readout, **sizes, **shape)
         training = TrainingConfig(
-            steps=STEPS, batch_size=13, learning_rate=3e-3, warmup_steps=2, clip_norm=1.0, weight_decay=0.1
-        )
+            steps=STEPS, batch_size=13, optimizer="adam", learning_rate=3e-3, betas=(0.9, 0.999), warmup_steps=2,
+            schedule="constant", clip_norm=1.0, weight_decay=0.1,
+        )  # fmt: skip
         members = tuple(MemberPlan(member=index, seed=seed) for index, seed in enumerate(SEEDS))
         made[name] = engine, TrainJob(label=name, task=task, model=model, training=training, members=members)
     return made
