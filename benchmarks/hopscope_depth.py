@@ -44,6 +44,7 @@ def job_of(shape: Shape, batch: int, members: int, seed: int) -> TrainJob:
         input_size=INPUT_SIZE,
         output_size=shape.output_size,
         readout=tuple(range(task.positions - CHAINS, task.positions)),
+        init="gpt2",
     )
     training = TrainingConfig(
         steps=STEPS,
@@ -53,6 +54,9 @@ def job_of(shape: Shape, batch: int, members: int, seed: int) -> TrainJob:
         betas=BETAS,
         epsilon=EPSILON,
         weight_decay=WEIGHT_DECAY,
+        warmup_steps=0,
+        schedule="constant",
+        clip_norm=None,
     )
     return TrainJob(
         label="bench",

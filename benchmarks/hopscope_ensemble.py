@@ -74,7 +74,17 @@ def job_of(
         label="bench",
         task=task,
         model=model,
-        training=TrainingConfig(steps=STEPS, batch_size=batch, learning_rate=LEARNING_RATE),
+        training=TrainingConfig(
+            steps=STEPS,
+            batch_size=batch,
+            optimizer="adam",
+            learning_rate=LEARNING_RATE,
+            betas=(0.9, 0.999),
+            weight_decay=0.0,
+            warmup_steps=0,
+            schedule="constant",
+            clip_norm=None,
+        ),
         members=tuple(MemberPlan(member=index, seed=seed + index) for index in range(members)),
     )
 

@@ -125,7 +125,7 @@ PROBLEMS = {
         bar=Bar(0.99),
         limit=39_250,  # the study has 19,532 steps
     ),
-    # The preset two-steps of the study of circuits.
+    # A chain of two steps from GPT-2's start, as the study of circuits once had it as a preset.
     "depth": Problem(
         model=_model(
             "depth",

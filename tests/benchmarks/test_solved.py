@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 
 from hopscope.models.transformer import Transformer
-from hopscope.studies.circuits.config import PRESETS as CIRCUITS
+from hopscope.studies.circuits.config import CircuitsConfig
 from hopscope.studies.permutation.config import PRESETS as PERMUTATION
 from hopscope.studies.permutation.probes.predictions import repeat_probe
 from hopscope.tasks.permutation import PermutationTask
@@ -300,7 +300,8 @@ def test_problems_are_those_of_the_studies(load: Load) -> None:
     job = load("hopscope_ensemble").job_of(problems["permutation"].model.batch, 1, 0)
     assert (job.task, job.model) == (task, model)
     assert problems["permutation"].limit == -(-2 * study.training(configuration).steps // 250) * 250
-    circuits, deep = CIRCUITS["two-steps"], problems["depth"]
+    recipe = {"completion": "gpt2-base", "beta2": 0.95, "training_steps": 3_000}
+    circuits, deep = CircuitsConfig(layers=8, heads=1, steps=2, **recipe), problems["depth"]
     job = load("hopscope_depth").job_of(deep.model.shape, deep.model.batch, 1, 0)
     assert (job.task, job.model) == (circuits.task(), circuits.model())
     assert deep.limit == 2 * circuits.training().steps

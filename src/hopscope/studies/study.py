@@ -351,7 +351,7 @@ class Study(BaseModel):
             raise UserError(f"{what}: expected a list of hs.Configuration, found {found}") from None
 
     def _cell(self, overrides: dict[str, Any]) -> Configuration:
-        short = {name: name.partition(".")[2] for name in overrides}
+        short = {name: name.rpartition(".")[2] for name in overrides}
         told_apart = len(set(short.values())) == len(short)
         words = [
             f"{short[name] if told_apart else name} {_shown(value)}" for name, value in overrides.items()

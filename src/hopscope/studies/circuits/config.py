@@ -17,9 +17,9 @@ class CircuitsConfig(ChainsConfig):
 PRESETS = {
     "smoke": CircuitsConfig(
         completion="torch-schedule",
-        seeds=2, layers=4, heads=2, width=32, steps=1, training_steps=500, batch_size=32, checkpoint_every=100,
-        evaluate_every=50, evaluation_samples=256, analysis_samples=512, orders=1, random_circuits=5, galleries=1,
-        members_per_unit=1,
+        seeds=2, layers=4, heads=2, width=32, steps=1, training_steps=500, batch_size=32, learning_rate=4e-3,
+        checkpoint_every=100, evaluate_every=50, evaluation_samples=256, analysis_samples=512,
+        orders=1, random_circuits=5, galleries=1, members_per_unit=1,
     ),
     "laptop": CircuitsConfig(**QUICK, seeds=4, read_again=0),
     "workstation": CircuitsConfig(**QUICK, seeds=32),

@@ -12,6 +12,7 @@ from hopscope.studies.circuit_study.claims import (
     TRUST,
     by_seed,
     independent,
+    learned_members,
     of_read,
     random_circuits,
 )
@@ -65,14 +66,21 @@ N14 = {"share that doubles": at_least(0.75, "fraction"), "more than a quarter": 
 """Reproduced at three quarters or more, refuted at one quarter or less; nothing is decided in between."""
 
 
-def doubling(evidence: "Evidence") -> dict[str, Samples]:
-    """1 for each read circuit in which a pair looks ahead and a step is lost without that, else 0 (N14)."""
+def doubles(evidence: "Evidence") -> dict[int, bool]:
+    """Member whose circuit was read → whether a pair looks ahead in it and a step is lost without that."""
     read = of_read(evidence, "was_read", "both")
-    found = {int(member): 0.0 if value == 1.0 else math.nan for member, value in read.items()}
+    found = dict.fromkeys((int(member) for member, value in read.items() if value == 1.0), False)
     for place in of_places(evidence, "circuit", ["needed_for"]):
         if place.member in found and ahead(place.part):
-            found[place.member] = 1.0
-    return dict.fromkeys(N14, by_seed(found, NONE_READ))
+            found[place.member] = True
+    return found
+
+
+def doubling(evidence: "Evidence") -> dict[str, Samples]:
+    """1 for each read circuit that doubles, else 0, of members that learned the chain (N14)."""
+    found = doubles(evidence)
+    values = {member: float(found.get(member, math.nan)) for member in learned_members(evidence)}
+    return dict.fromkeys(N14, by_seed(values, NONE_READ))
 
 
 def lacks_of_circuits(evidence: "Evidence") -> str:

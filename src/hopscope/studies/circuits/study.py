@@ -8,6 +8,7 @@ from hopscope.studies.circuit_study.proof import proofs_of_members
 from hopscope.studies.circuit_study.transfers import circuits_in_other_members
 from hopscope.studies.circuits.claims import claims
 from hopscope.studies.circuits.config import COSTS, PRESETS, CircuitsConfig
+from hopscope.studies.circuits.own_claims import doubles
 from hopscope.studies.retrieval import losses_at_the_end
 from hopscope.studies.study import Study
 
@@ -26,6 +27,6 @@ study = Study(
     presets=PRESETS,
     costs=COSTS,
     page="page.md.j2",
-    page_names=names,
+    page_names=lambda page, options: {**names(page, options), "doubles": doubles(page.evidence)},
     member_name=lambda options, member: options.names[member],
 )

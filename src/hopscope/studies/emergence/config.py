@@ -87,9 +87,9 @@ _D = EmergenceConfig(
 PRESETS = {
     "smoke": EmergenceConfig(
         completion="torch-schedule",
-        seeds=2, layers=4, heads=2, width=32, steps=1, training_steps=500, batch_size=32, checkpoint_every=50,
-        evaluate_every=25, evaluation_samples=256, analysis_samples=512, orders=1, random_circuits=5, galleries=1,
-        members_per_unit=2, crossed=2, clamped=1,
+        seeds=2, layers=4, heads=2, width=32, steps=1, training_steps=500, batch_size=32, learning_rate=4e-3,
+        checkpoint_every=50, evaluate_every=25, evaluation_samples=256, analysis_samples=512,
+        orders=1, random_circuits=5, galleries=1, members_per_unit=2, crossed=2, clamped=1,
     ),
     "laptop": EmergenceConfig(**QUICK, seeds=4, crossed=0, clamped=0),
     "workstation": EmergenceConfig(**FOUR, seeds=8, crossed=0, clamped=0),
