@@ -220,7 +220,8 @@ DEPTH = [
 
 EMERGENCE = [
     "emergence", "--preset", "smoke", "--chains", 2, "--layers", 3, "--learning-rate", 3e-3, "--training-steps", 200,
-    "--checkpoint-every", 50, "--evaluate-every", 25, "--evaluation-samples", 64, "--analysis-samples", 128,
-    "--orders", 0, "--random-circuits", 3, "--threads", 2, "--device", "cpu", "--engine", "general",
+    "--completion", "gpt2-base", "--beta2", 0.95, "--checkpoint-every", 50, "--evaluate-every", 25,
+    "--evaluation-samples", 64, "--analysis-samples", 128, "--orders", 0, "--random-circuits", 3, "--threads", 2,
+    "--device", "cpu", "--engine", "general",
 ]  # fmt: skip
 """Two seeds and their crossings, trained until they follow a chain of one step; nothing is compiled for it."""
