@@ -194,7 +194,7 @@ def test_the_paper_s_models_are_those_of_the_studies(
 ) -> None:
     model, study = load("compare").MODELS[name], presets["paper"]
     job = load("hopscope_depth").job_of(model.shape, model.batch, 1, SEED)
-    assert job.model == study.model()
+    assert job.model == study.model().model_copy(update={"init": "gpt2"})
     assert job.task == study.task().model_copy(update={"pool": None})
     assert model.batch == study.batch_size
 

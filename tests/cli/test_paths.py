@@ -15,7 +15,7 @@ from hopscope.runs import RunFolder, seals, slim_copy
 KEYS = [
     *("id", "statement", "source", "protocol", "threshold", "value", "interval", "n", "verdict", "trust"),
     *("unit", "n_counts", "words", "samples", "leaning", "here", "structural", "rule", "need"),
-    *("readings", "controls", "must_not", "registration"),
+    *("completion", "readings", "controls", "must_not", "registration"),
 ]
 IDS = ["P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P9b", "P10a", "P10b", "P11", "P12"]
 VERDICTS = {"reproduced", "refuted", "inconclusive", "not run"}

@@ -34,6 +34,7 @@ def untrained(task):
         input_size=8,
         output_size=8,
         readout=task.readout,
+        init="gpt2",
     )
     return Transformer.initial(config, torch.tensor([11, 13]))
 

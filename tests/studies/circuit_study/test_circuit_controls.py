@@ -94,7 +94,12 @@ def test_a_control_that_shows_nothing_leaves_the_claim(name):
 
 
 def test_every_claim_of_both_studies_has_a_control():
-    every = [claim for study, config in CONFIGS.items() for claim in find_study(study).claims(config)]
+    every = [
+        claim
+        for study, config in CONFIGS.items()
+        for claim in find_study(study).claims(config)
+        if claim.id.startswith("R")
+    ]
     assert {claim.id for claim in every} == {*CASES}
     assert all(claim.controls and claim.must_not is not None for claim in every)
 

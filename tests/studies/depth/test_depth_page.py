@@ -257,7 +257,7 @@ def test_a_run_is_whole(run):
     study = find_study("depth")
     config = DepthStudyConfig.model_validate(run.config)
     assert run.is_done and [claim["id"] for claim in run.read_json("claims.json")] == [
-        "R1", "R2", "R3", "R9a", "R9b", "R9c", "R11",
+        "R1", "R2", "R3", "R9a", "R9b", "R9c", "R11", "N11", "N13a", "N13b", "N15",
     ]  # fmt: skip
     assert set(written_figures(run.path / "figures")) == {figure.name for figure in study.figures(config)}
     assert len(run.members) == 6

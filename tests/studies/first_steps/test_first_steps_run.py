@@ -40,7 +40,7 @@ def test_a_head_that_is_taken_out_gives_its_mean(tmp_path):
     """Against an intervention that is written out: head 1 of layer 2 of one member."""
     run = hs.run("first-steps", fields=FIELDS, out=tmp_path)
     ensemble = run.ensemble(configuration=WITH)
-    batch = ensemble.batch(1024)  # as many as the study holds out
+    batch = ensemble.batch(512)  # as many as the study holds out
     site, asked = "blocks.2.attn.hook_z", []
 
     def without(z):

@@ -85,7 +85,7 @@ class Recipe(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Of its configuration."""
+        """What its configuration is called."""
         return f"{self.shape}: {self.words}"
 
     @property
@@ -103,7 +103,7 @@ ALL_ON = tuple(OFF)
 
 
 def without(detail: str) -> tuple[str, ...]:
-    """All details but one."""
+    """All details but one, in their order."""
     return tuple(name for name in OFF if name != detail)
 
 
@@ -134,7 +134,7 @@ class Start(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Of its configuration."""
+        """What its configuration is called."""
         return f"γ {self.gamma:g}, {counted(self.layers, 'layer')} of {counted(self.heads, 'head')}"
 
     @property
@@ -151,7 +151,7 @@ def starts(parts: Sequence[str]) -> Iterator[Start]:
 
 
 def configurations(options: Options) -> list[Configuration]:
-    """All that is trained."""
+    """All that is trained, by label."""
     found = []
     for shape in SHAPES:
         for on, decides in recipes(options.parts).items():

@@ -121,7 +121,7 @@ class TinyLmConfig(Config):
     learning_rate: float = Field(2.5e-3, gt=0.0)
     beta2: Beta = 0.999
     weight_decay: float = Field(0.01, ge=0.0)
-    warmup_steps: int = Field(100, ge=0)
+    warmup_steps: int = Field(default_factory=lambda given: min(100, given["training_steps"]), ge=0)
     clip_norm: float | None = Field(1.0, gt=0.0)
     checkpoint_every: int = Field(100, ge=1)
     evaluate_every: int = Field(100, ge=1)
