@@ -9,12 +9,17 @@ from hopscope.claims.wording import verdict_words
 from table_makers.common import RESULTS, estimates, markdown, read_json
 
 _NUMBER = re.compile(r"\{(n\d+)\}")
+_SCALE = re.compile(r"below the protocol's scale(?:: (?P<lacks>[^;]*))?; ")
 
 
 def verdicts(run: str) -> str:
-    """Every claim of a run that was run."""
+    """Every claim of a run that was run, and under the table once what it lacks of the protocol's scale."""
     # Runs of before a claim was one record have its words in the story.
     told = read_json(RESULTS / run / "story.json")["claims"]
+    claims = [claim for claim in read_json(RESULTS / run / "claims.json") if claim["verdict"] != "not run"]
+    words = {
+        claim["id"]: claim["words"] if "words" in claim else told[claim["id"]]["words"] for claim in claims
+    }
     rows = [
         [
             claim["id"],
@@ -22,12 +27,23 @@ def verdicts(run: str) -> str:
             estimates(claim["value"], claim["interval"]),
             str(claim["n"]),
             verdict_words(JudgedClaim.model_validate(claim)),
-            claim["words"] if "words" in claim else told[claim["id"]]["words"],
+            _SCALE.sub("", words[claim["id"]]),
         ]
-        for claim in read_json(RESULTS / run / "claims.json")
-        if claim["verdict"] != "not run"
+        for claim in claims
     ]
-    return markdown(["claim", "statement", "value [95 % interval]", "n", "verdict", "in words"], rows)
+    table = markdown(["claim", "statement", "value [95 % interval]", "n", "verdict", "in words"], rows)
+    return table + _below_scale(words)
+
+
+def _below_scale(words: dict[str, str]) -> str:
+    """What a run lacks of the scale of which claims."""
+    lacking: dict[str, list[str]] = {}
+    for claim, said in words.items():
+        for lacks in dict.fromkeys(_SCALE.findall(said)):
+            if lacks:
+                lacking.setdefault(lacks, []).append(claim)
+    said = " ".join(f"{', '.join(claims)}: {lacks}." for lacks, claims in lacking.items())
+    return f"\n*Below the protocol's scale. {said}*\n" if said else ""
 
 
 def judged_anew(run: str) -> str:

@@ -14,8 +14,8 @@ from hopscope.studies import find_study
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
 RUNS = {
-    "circuits/laptop-gpt2-base": find_study("circuits"),
-    "emergence/laptop-gpt2-base": find_study("emergence"),
+    "circuits/laptop": find_study("circuits"),
+    "emergence/laptop": find_study("emergence"),
     "emergence/two-steps": find_study("emergence"),
     "campaign/transformer-d": find_study("emergence"),
 }
@@ -65,7 +65,7 @@ def rows(folder, name):
         return sorted(csv.DictReader(file), key=lambda row: list(row.values()))
 
 
-@pytest.mark.parametrize("name", ["circuits/laptop-gpt2-base", "emergence/two-steps"])
+@pytest.mark.parametrize("name", ["circuits/laptop", "emergence/two-steps"])
 def test_its_figures_are_the_same_when_they_are_drawn_anew(name, tmp_path):
     folder, study = RESULTS / name, RUNS[name]
     run, copy = RunFolder.open(folder), RunFolder(tmp_path)

@@ -29,13 +29,11 @@ def check_installed() -> None:
 
 def as_user_error(error: Exception, model: str) -> UserError:
     """Say in one line why a model could not be asked."""
-    from click import ClickException
-
     if isinstance(error, UserError):
         return error
-    if isinstance(error, ClickException):  # a provider of ours, which has said what to do
-        return UserError(error.message)
     found = in_one_line(error)
+    if any(kind.__name__ == "ClickException" for kind in type(error).__mro__):
+        return UserError(found)  # a provider of ours, which has said what to do; Inspect brings click along
     return UserError(f"{model}: expected a model that can be asked, found: {found}; {_advice(found)}")
 
 

@@ -32,7 +32,7 @@ PRESETS = {
 }  # fmt: skip
 COSTS = {
     "smoke": "under a minute on two cores",
-    "laptop": "under 8 min on two quiet cores",
+    "laptop": "three to eight min on two quiet cores",
     "workstation": "about 2 h on two quiet cores, most of it for reading",
     "paper": "8 models of 12 layers; made for a GPU",
 }

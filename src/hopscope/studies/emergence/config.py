@@ -99,7 +99,7 @@ PRESETS = {
 }  # fmt: skip
 COSTS = {
     "smoke": "under a minute on two cores",
-    "laptop": "under 8 min on two quiet cores",
+    "laptop": "five to eight min on two quiet cores",
     "workstation": "about 1 h on two quiet cores",
     "two-steps": "about 10 min on two cores",
     "paper": "20 models of 24 layers; made for a GPU",
