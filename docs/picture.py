@@ -1,6 +1,6 @@
 """The README's picture: a circuit on the page of a run, with a path chosen, drawn by headless Chromium.
 
-`hopscope run circuits`, then `python docs/picture.py runs/circuits/0d0c2160b65f --circuit "seed 4"` writes
+`hopscope run emergence`, then `python docs/picture.py runs/emergence/3a8e0ee12b07 --circuit "seed 3"` writes
 docs/circuit.png.  The run must be whole: a slim run folder has no attention maps.
 """
 
@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("run", type=Path, help="run folder of a study of circuits")
+    parser.add_argument("run", type=Path, help="run folder of a study whose page shows circuits")
     parser.add_argument("--circuit", help="name of the circuit on the page; by default the first")
     parser.add_argument("--path", type=int, help="number of the chosen path; by default the most needed one")
     parser.add_argument("--to", type=Path, default=TO)
