@@ -11,7 +11,7 @@ from hopscope.studies.diagnosis import LEARNED, diagnoses
 from hopscope.words import symbol
 
 DOCS = Path(__file__).resolve().parent
-RUN, TO = DOCS / "results" / "depth" / "laptop-gpt2-base", DOCS / "failures.png"
+RUN, TO = DOCS / "results" / "depth" / "laptop", DOCS / "failures.png"
 SHOWN = ["learned", "early plateau", "only induction heads", "long chains fail"]
 
 
@@ -32,11 +32,11 @@ def chart(frame: pd.DataFrame) -> altair.FacetChart:
     """A small chart for each signature: a line for each member and symbol, and the level that counts as learned."""
     lines = (
         altair.Chart()
-        .mark_line(opacity=0.55, strokeWidth=1.4)
+        .mark_line(opacity=0.55, strokeWidth=1.4, clip=True)
         .encode(
             x=altair.X("step:Q", title="training step", axis=altair.Axis(tickCount=3)),
             y=altair.Y("loss:Q", title="held-out loss", scale=altair.Scale(domain=[0, 1])),
-            color=altair.Color("symbol:N", title=None, scale=altair.Scale(range=["#d55e00", "#0072b2"])),
+            color=altair.Color("symbol:N", title=None, scale=altair.Scale(range=["#d55e00", "#0072b2", "#009e73"])),
             strokeDash=altair.StrokeDash("symbol:N", title=None),
             detail="curve:N",
         )
