@@ -39,7 +39,7 @@ def other(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     if request.param == "committed":
         return shutil.copytree(OLD, tmp_path / "run")
     version = 1 if request.param == "the first" else RESULTS_VERSION + 1
-    return remade(RESULTS / "first-steps" / "laptop-gpt2-base", tmp_path, version)
+    return remade(RESULTS / "first-steps" / "laptop", tmp_path, version)
 
 
 def test_it_is_read(other: Path, capsys: pytest.CaptureFixture[str]) -> None:
