@@ -36,7 +36,9 @@ def chart(frame: pd.DataFrame) -> altair.FacetChart:
         .encode(
             x=altair.X("step:Q", title="training step", axis=altair.Axis(tickCount=3)),
             y=altair.Y("loss:Q", title="held-out loss", scale=altair.Scale(domain=[0, 1])),
-            color=altair.Color("symbol:N", title=None, scale=altair.Scale(range=["#d55e00", "#0072b2", "#009e73"])),
+            color=altair.Color(
+                "symbol:N", title=None, scale=altair.Scale(range=["#d55e00", "#0072b2", "#009e73"])
+            ),
             strokeDash=altair.StrokeDash("symbol:N", title=None),
             detail="curve:N",
         )
