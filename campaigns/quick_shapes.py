@@ -4,8 +4,9 @@ One thing at a time around one shape: chains of three steps (`hopscope run campa
 hour on two cores), of two (`campaigns/quick_shapes.py:two`, three minutes), of four (`:four`), and of three once more
 around what came out, a position code per pair (`:pairs`), and in 12 layers of one head (`:one_head`).  The rule, fixed
 before the first run: of the shapes whose every seed learns the last step (held-out loss under 0.25 at the end), take
-the one with the least mean work until that step is under 0.5.  Eight more seeds of it (`:check`) say how long to train.
-The search has seeds of its own; studies train seeds 0, 1, …
+the one with the least mean work until that step is under 0.5.  Eight more seeds of it (`:check`, `:one_head_check`) say
+how long to train: the fewest steps with which seven of eight learn the last step, or the most if none does.  The
+search has seeds of its own; studies train seeds 0, 1, …
 """
 
 from collections.abc import Iterator
@@ -124,6 +125,17 @@ pairs = hs.Study(
     figures=study.figures,
 )
 
+
+def durations(*counts: int) -> Any:
+    """The same model, trained for several numbers of steps."""
+    return lambda options: [
+        hs.Configuration(
+            label=f"{steps:,} steps", overrides={"training.steps": steps}, seeds=tuple(range(200, 208))
+        )
+        for steps in counts
+    ]
+
+
 check = hs.Study(
     name="quick-shapes-check",
     question="How long must the quickest model train, so that nearly every seed learns three steps?",
@@ -131,12 +143,7 @@ check = hs.Study(
     completion="torch-schedule",
     model=study.model.model_copy(update={"layers": 4}),
     training=study.training,
-    configurations=lambda options: [
-        hs.Configuration(
-            label=f"{steps:,} steps", overrides={"training.steps": steps}, seeds=tuple(range(200, 208))
-        )
-        for steps in (600, 800, 1_000)
-    ],
+    configurations=durations(600, 800, 1_000),
     held_out=256,
     measures=study.measures,
     figures=study.figures,
@@ -157,6 +164,19 @@ one_head = hs.Study(
     model=hs.Model(layers=12, heads=1, width=128, head_dim=32, mlp_ratio=0.0),
     training=study.training.model_copy(update={"learning_rate": 2e-3}),
     configurations=grid(CHANGES_OF_ONE_HEAD, {}),
+    held_out=256,
+    measures=study.measures,
+    figures=study.figures,
+)
+
+one_head_check = hs.Study(
+    name="quick-shapes-one-head-check",
+    question="How long must a model of 12 layers with one head train, so that nearly every seed learns three steps?",
+    task=pairs.task,
+    completion="torch-schedule",
+    model=one_head.model,
+    training=study.training,
+    configurations=durations(1_000, 1_500, 2_000),
     held_out=256,
     measures=study.measures,
     figures=study.figures,

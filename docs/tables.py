@@ -25,6 +25,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "formation-order": training.formation_order,
     "quick-shapes": training.quick_shapes,
     "details": training.details,
+    "recipes": training.recipes,
     "verdicts": verdicts.verdicts,
     "judged-anew": verdicts.judged_anew,
     "two-proofs": circuits.two_proofs,

@@ -42,6 +42,20 @@ def details(run: str) -> str:
     return markdown(["detail", *columns], rows)
 
 
+def recipes(run: str) -> str:
+    """Of each recipe and shape: how many steps were learned, and by when, as the grid on the run's page says it."""
+    import pandas as pd
+
+    grid = pd.read_csv(RESULTS / run / "figures" / "recipes.csv")
+    shapes = list(grid["shape"].unique())
+    rows = [
+        [str(recipe), *cells["words"]]
+        for recipe, of_recipe in grid.groupby("recipe", sort=False)
+        for cells in [of_recipe.set_index("shape").loc[shapes]]
+    ]
+    return markdown(["recipe", *shapes], rows)
+
+
 def _partial_losses(run: str) -> "pd.DataFrame":
     """Rows of the held-out loss of each symbol of a chain."""
     import pandas as pd
