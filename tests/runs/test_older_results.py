@@ -27,6 +27,7 @@ def remade(run: Path, to: Path, version: int) -> Path:
     copy = shutil.copytree(run, to / record["study"] / name)
     changed = record | {"results_version": version, "hash": name}
     (copy / "config.json").write_text(json.dumps(changed, indent=1), encoding="utf-8")
+    (copy / "seals.jsonl").unlink(missing_ok=True)  # of what the file said
     return copy
 
 
