@@ -336,7 +336,7 @@ PRESETS = {
 }  # fmt: skip
 COSTS = {
     "smoke": "under a minute on two cores",
-    "laptop": "under 15 min on two cores: 39 models",
+    "laptop": "15 to 30 min on two cores: 39 models",
     "workstation": "about 1 h 30 min on two cores: 128 models",
     "completions": "about 20 min on two cores: 32 models",
     "details": "about 1 h on two cores: 96 models",

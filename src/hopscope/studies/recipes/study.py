@@ -72,7 +72,7 @@ study = hs.Study(
     costs={
         "smoke": "under half a minute on two cores",
         "laptop": "under 20 min on two cores: 36 models",
-        "workstation": "about 3 h on two cores: 424 models",
+        "workstation": "three to five hours on two cores: 424 models",
     },
     page="page.md.j2",
     page_names=page_names,
