@@ -4,9 +4,10 @@ One thing at a time around one shape: chains of three steps (`hopscope run campa
 hour on two cores), of two (`campaigns/quick_shapes.py:two`, three minutes), of four (`:four`), and of three once more
 around what came out, a position code per pair (`:pairs`), and in 12 layers of one head (`:one_head`).  The rule, fixed
 before the first run: of the shapes whose every seed learns the last step (held-out loss under 0.25 at the end), take
-the one with the least mean work until that step is under 0.5.  Eight more seeds of it (`:check`, `:one_head_check`) say
-how long to train: the fewest steps with which seven of eight learn the last step, or the most if none does.  The
-search has seeds of its own; studies train seeds 0, 1, …
+the one with the least mean work until that step is under 0.5.  Eight more seeds of it (`:check`) say how long to train.
+For 12 layers of one head `:one_head_check` says so, by a rule that was added before its own run: the fewest steps with
+which seven of eight learn the last step, or the most if none does.  The search has seeds of its own; studies train
+seeds 0, 1, …
 """
 
 from collections.abc import Iterator

@@ -48,12 +48,8 @@ def recipes(run: str) -> str:
 
     grid = pd.read_csv(RESULTS / run / "figures" / "recipes.csv")
     shapes = list(grid["shape"].unique())
-    rows = [
-        [str(recipe), *cells["words"]]
-        for recipe, of_recipe in grid.groupby("recipe", sort=False)
-        for cells in [of_recipe.set_index("shape").loc[shapes]]
-    ]
-    return markdown(["recipe", *shapes], rows)
+    cells = grid.pivot(index="recipe", columns="shape", values="words").loc[grid["recipe"].unique(), shapes]
+    return markdown(["recipe", *shapes], cells.reset_index().to_numpy().tolist())
 
 
 def _partial_losses(run: str) -> "pd.DataFrame":
