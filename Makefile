@@ -52,8 +52,8 @@ coverage: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak" --cov --cov-report=term
 
 lint: $(VENV)/installed
-	$(BIN)/ruff check src tests benchmarks campaigns docs examples notebooks release
-	$(BIN)/ruff format --check src tests benchmarks campaigns docs examples notebooks release
+	$(BIN)/ruff check src tests tests_next benchmarks campaigns docs examples notebooks release
+	$(BIN)/ruff format --check src tests tests_next benchmarks campaigns docs examples notebooks release
 	$(BIN)/mypy
 
 # The documentation as a site; a link that leads nowhere, or a page that the contents do not list, fails.

@@ -1,0 +1,1 @@
+"""Hopscope's second house, built beside the first from the ground up; see docs/architecture.md."""

@@ -1,0 +1,146 @@
+"""When a curve first crosses a level, if ever, and which of two events came first."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+Order = Literal["before", "after", "tie", "unknown"]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """When a curve crossed a level, or the fact that it did not.
+
+    Attributes:
+        time: linear interpolation between the two evaluations around the crossing, in the unit of the times given;
+            None if the curve never crossed.
+        low: last evaluation before the crossing; equal to `high` if the first evaluation was already across.
+        high: first evaluation across; None if the curve never crossed.
+        censored_at: last evaluation of a curve that never crossed; None for one that did.
+    """
+
+    time: float | None
+    low: float | None
+    high: float | None
+    censored_at: float | None
+
+
+@dataclass(frozen=True)
+class Rise:
+    """The way of a curve between two levels, as its crossings of 10 %, 50 % and 90 % of it."""
+
+    start: Crossing
+    half: Crossing
+    end: Crossing
+
+    @property
+    def width(self) -> float | None:
+        """Time from 10 % to 90 % by interpolation; None if 90 % was never reached."""
+        return None if self.start.time is None or self.end.time is None else self.end.time - self.start.time
+
+    @property
+    def widest(self) -> float | None:
+        """Longest time from 10 % to 90 % that the evaluations allow; None if 90 % was never reached."""
+        return None if self.start.low is None or self.end.high is None else self.end.high - self.start.low
+
+    @property
+    def relative_width(self) -> float | None:
+        """`width` as a fraction of the time to 50 %; None if 90 % was never reached or 50 % came at 0."""
+        return None if self.width is None or not self.half.time else self.width / self.half.time
+
+
+def first_crossing(
+    times: Sequence[float], values: Sequence[float], level: float, *, rising: bool = True
+) -> Crossing:
+    """Return when a curve first reaches a level, linear between evaluations; touching it counts.
+
+    Args:
+        times: times of the evaluations, strictly increasing.
+        values: the curve at these times.
+        level: what it must reach.
+        rising: whether the curve starts below the level, or above it.
+
+    Raises:
+        ValueError: there is no evaluation, lengths differ, times do not increase, or a number is not finite.
+    """
+    increasing = len(times) > 0 and all(earlier < later for earlier, later in pairwise(times))
+    if not increasing or len(times) != len(values) or not all(map(math.isfinite, (*times, *values))):
+        raise ValueError(
+            f"curve: expected one finite value for each of some increasing times, found times {list(times)} and values "
+            f"{list(values)}; leave out what was not measured"
+        )
+    sign = 1.0 if rising else -1.0
+    place = next((at for at, value in enumerate(values) if sign * value >= sign * level), None)
+    if place is None:
+        return Crossing(None, None, None, float(times[-1]))
+    later = float(times[place])
+    if place == 0:
+        return Crossing(later, later, later, None)
+    earlier, before, after = float(times[place - 1]), values[place - 1], values[place]
+    time = earlier + (level - before) / (after - before) * (later - earlier)
+    return Crossing(min(time, later), earlier, later, None)
+
+
+def last_crossing(
+    times: Sequence[float], values: Sequence[float], level: float, *, rising: bool = True
+) -> Crossing:
+    """Return when a curve reaches a level for good: it does not leave it again before the last evaluation.
+
+    Arguments and errors as of `first_crossing`.
+    """
+    first_crossing(times, values, level)  # refuses what is no curve
+    sign = 1.0 if rising else -1.0
+    start = max((at for at, value in enumerate(values) if sign * value < sign * level), default=0)
+    return first_crossing(times[start:], values[start:], level, rising=rising)
+
+
+def rise(times: Sequence[float], values: Sequence[float], *, start: float = 0.0, end: float = 1.0) -> Rise:
+    """Return the first crossings of 10 %, 50 % and 90 % of the way from one level to another.
+
+    Raises:
+        ValueError: as in `first_crossing`.
+    """
+    levels = (start + share * (end - start) for share in (0.1, 0.5, 0.9))
+    return Rise(*(first_crossing(times, values, level, rising=end > start) for level in levels))
+
+
+def order(first: Crossing, second: Crossing) -> Order:
+    """Say whether `first` came before or after `second`.
+
+    Crossings inside one evaluation interval, or inside overlapping ones, are a tie.  A censored crossing came after
+    everything seen until it was censored; otherwise the order is unknown.
+    """
+    if first.high is None or first.low is None:
+        seen = second.high is not None and first.censored_at is not None and second.high <= first.censored_at
+        return "after" if seen else "unknown"
+    if second.high is None or second.low is None:
+        return "before" if order(second, first) == "after" else "unknown"
+    if (first.low, first.high) == (second.low, second.high):
+        return "tie"
+    if first.high <= second.low:
+        return "before"
+    return "after" if second.high <= first.low else "tie"
+
+
+def earliest(crossings: Sequence[Crossing]) -> Crossing:
+    """Return the first of several crossings; a censored one if none of them happened."""
+    return min(crossings, key=_or_never)
+
+
+def latest(crossings: Sequence[Crossing]) -> Crossing:
+    """Return the latest of several crossings; a censored one if one of them never happened."""
+    return max(crossings, key=_or_never)
+
+
+def median(crossings: Sequence[Crossing]) -> float | None:
+    """Return the time by which at least half of the curves have crossed; None if more than half are censored.
+
+    Censored curves count as later than all others.  Of an even number of curves it is the lower of the two middle ones.
+    """
+    return sorted(crossings, key=_or_never)[(len(crossings) - 1) // 2].time
+
+
+def _or_never(crossing: Crossing) -> float:
+    return math.inf if crossing.time is None else crossing.time

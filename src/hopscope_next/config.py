@@ -1,0 +1,69 @@
+"""The base of every configuration: frozen, strict about unknown fields, free of torch."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from hopscope_next.errors import UserError
+
+MOST_SEEDS = 10_000
+"""Seeds of a configuration in one run: every member of a run is planned, and listed, before anything is trained."""
+
+
+class Config(BaseModel):
+    """A frozen value that refuses unknown fields and NaN, and turns into canonical JSON."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
+
+
+def check_seeds(name: str, seeds: int) -> None:
+    """Refuse more seeds than one run can hold.
+
+    Raises:
+        UserError: there are too many.
+    """
+    if seeds > MOST_SEEDS:
+        raise UserError(
+            f"{name}: expected at most {MOST_SEEDS:,} seeds in one run, found {seeds}; take fewer, or several runs"
+        )
+
+
+def values_of(model: BaseModel) -> dict[str, Any]:
+    """Field → value.  `dict(model)` fails where a field is called `keys`: it takes the model for a mapping."""
+    return {name: getattr(model, name) for name in type(model).model_fields}
+
+
+def given_of(model: BaseModel) -> dict[str, Any]:
+    """Field → value, of the fields that were given; the others follow from their defaults, or from these."""
+    return {name: value for name, value in values_of(model).items() if name in model.model_fields_set}
+
+
+def unknown_field(name: str, known: Iterable[str]) -> str:
+    """Error words for a field that does not exist: the name that was probably meant, or all fields."""
+    known = list(known)
+    if close := difflib.get_close_matches(name, known, n=1):
+        return f"no field {name!r}; did you mean {close[0]!r}?"
+    return f"no field {name!r}" + (f"; expected one of the fields {', '.join(known)}" if known else "")
+
+
+def validation_line(error: ValidationError, known: Iterable[str] = ()) -> str:
+    """The first fault of a configuration: field, expected, found; `known` are the fields that there are."""
+    first = error.errors(include_url=False)[0]
+    words = first["msg"].removeprefix("Value error, ")
+    field = ".".join(map(str, first["loc"]))
+    if not field:
+        return " ".join(words.split())
+    if first["type"] == "missing":
+        return f"{field}: expected a value, found none"
+    if first["type"] == "extra_forbidden":
+        return unknown_field(field, known)
+    return f"{field}: expected {words.removeprefix('Input should be ')}, found {first['input']!r}"
+
+
+def in_words(error: BaseException) -> str:
+    """Type and message of any error, in one line; of a configuration's errors the first, with its field."""
+    if isinstance(error, ValidationError):
+        return f"{error.title}: {validation_line(error)}"
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,0 +1,155 @@
+"""The configuration of a transformer, without and with the task that it is for.  Loads no torch."""
+
+import math
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from hopscope_next.config import Config
+from hopscope_next.tasks.task import Shape
+
+STARTS: Final = ("gpt2", "linear", "encoder", "mimetic")
+LARGEST_GAMMA = 4.0
+"""Weights that start smaller than fan_in^-4 are nothing beside rounding."""
+
+Size = Annotated[int, Field(ge=1, lt=2**31)]
+Norm = Literal["pre", "post", "none"]
+
+
+def _start(init: Any) -> Any:
+    number = isinstance(init, int | float) and not isinstance(init, bool)
+    if number and math.isfinite(init) and 0.0 < init <= LARGEST_GAMMA:
+        return float(init)
+    if init not in STARTS:
+        raise ValueError(
+            f"{', '.join(STARTS)}, or a number γ with 0 < γ <= {LARGEST_GAMMA:g} (weights start at fan_in^-γ)"
+        )
+    return init
+
+
+Init = Annotated[float | Literal["gpt2", "linear", "encoder", "mimetic"], BeforeValidator(_start)]
+"""How weights start: see `Model`."""
+
+
+class Model(Config):
+    """A transformer as a study declares it: everything but what the task decides (public name `hs.Model`).
+
+    Attributes:
+        layers, heads, width: number of layers, heads of a layer, and size of the residual stream.
+        head_dim: size of one head; by default width / heads, which must then be whole.
+        mlp_ratio: hidden size of the MLP in widths; 0 means no MLP.
+        activation: of the MLP.
+        norm: layer norm before each block, after each residual sum, or nowhere.
+        causal: whether a position is kept from attending to later ones.
+        positions: a learned code for each position, one for each pair, none, or carried by the input vectors; by
+            default carried where the task says so, and learned where it does not.
+        init: how weights start.  `"linear"`: every linear map, weights and biases, as `torch.nn.Linear` draws it,
+            uniform within ±1/√fan_in; embeddings as `torch.nn.Embedding`.  `"encoder"`: as
+            `torch.nn.TransformerEncoderLayer` draws them (queries, keys and values as one Glorot matrix).  `"gpt2"`:
+            N(0, 0.02), projections into the residual stream divided by √(2·layers), no biases.  A number γ: N(0, σ)
+            with σ = fan_in^-γ, no biases.  `"mimetic"`: as `"encoder"`, but keys start with the weights of queries, so
+            that equal tokens attend to each other, and learned position codes as sines (after Trockman and Kolter
+            2023, Mimetic initialization of self-attention layers).
+    """
+
+    layers: Size = 1
+    heads: Size = 1
+    width: Size = 16
+    head_dim: Size | None = None
+    mlp_ratio: float = Field(4.0, ge=0.0, le=1e6)
+    activation: Literal["relu", "gelu"] = "gelu"
+    norm: Norm = "pre"
+    causal: bool = True
+    positions: Literal["learned", "pair", "none", "carried"] | None = None
+    init: Init = "linear"
+
+    def for_task(self, shape: Shape) -> "TransformerConfig":
+        """The whole configuration of a transformer for a task of this shape.
+
+        Raises:
+            ValidationError: the two do not fit (such as a position code where the inputs are tokens).
+        """
+        carried = bool(shape.position_size) and self.positions in (None, "carried")
+        return TransformerConfig(
+            **self.model_dump(include=set(Model.model_fields) - {"positions"}),
+            positions="carried" if carried else self.positions or "learned",
+            position_size=shape.position_size if carried else 0,
+            length=shape.positions,
+            input_kind=shape.inputs,
+            input_size=shape.input_size,
+            output_size=shape.output_size,
+            readout=shape.readout,
+        )
+
+
+class TransformerConfig(Model):
+    """A transformer whose task is known: everything that decides its shape and its starting point.
+
+    Attributes:
+        positions: as of a `Model`, decided.
+        position_size: how many of an input vector's last features are its position code (`"carried"` only).
+        length: number of positions.
+        input_kind, input_size: `"tokens"` and the vocabulary, or `"vectors"` and the number of features.
+        output_size: size of a prediction.
+        readout: positions whose predictions are wanted; `None` means all.
+    """
+
+    positions: Literal["learned", "pair", "none", "carried"] = "learned"
+    position_size: int = Field(0, ge=0, lt=2**31)
+    length: Size
+    input_kind: Literal["tokens", "vectors"] = "tokens"
+    input_size: Size
+    output_size: Size
+    readout: tuple[int, ...] | None = None
+
+    @property
+    def head_size(self) -> int:
+        """Features of one attention head."""
+        return self.head_dim if self.head_dim is not None else self.width // self.heads
+
+    @property
+    def mlp_size(self) -> int:
+        """Hidden size of the MLP, 0 where there is none."""
+        return round(self.mlp_ratio * self.width)
+
+    @property
+    def position_codes(self) -> tuple[int, ...]:
+        """Number of the learned code that each position is given; zeros where none is learned."""
+        if self.positions == "pair":
+            return tuple(position // 2 for position in range(self.length))
+        return tuple(range(self.length)) if self.positions == "learned" else (0,) * self.length
+
+    @property
+    def position_count(self) -> int:
+        """Number of learned position codes."""
+        return {"learned": self.length, "pair": (self.length + 1) // 2}.get(self.positions, 0)
+
+    @property
+    def readout_positions(self) -> tuple[int, ...]:
+        """Positions whose predictions are wanted."""
+        return self.readout if self.readout is not None else tuple(range(self.length))
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.head_dim is None and self.width % self.heads:
+            raise ValueError(
+                f"width: expected a multiple of heads = {self.heads}, found {self.width}; "
+                f"change one of them or give head_dim"
+            )
+        if self.positions == "carried" and self.input_kind != "vectors":
+            raise ValueError("positions: 'carried' expects input_kind 'vectors', found 'tokens'")
+        if self.position_size and (self.positions != "carried" or self.position_size >= self.input_size):
+            raise ValueError(
+                f"position_size: expected 0, or with positions 'carried' less than input_size = {self.input_size}, "
+                f"found {self.position_size} with positions {self.positions!r}"
+            )
+        inside = all(0 <= position < self.length for position in self.readout_positions)
+        if (
+            not inside
+            or list(self.readout_positions) != sorted({*self.readout_positions})
+            or self.readout == ()
+        ):
+            raise ValueError(
+                f"readout: expected ascending positions from 0 to {self.length - 1}, found {self.readout}"
+            )
+        return self

@@ -1,0 +1,272 @@
+"""The parts of a transformer.  Every weight may have a leading member axis: then many models are one tensor program.
+
+Shapes are written for both cases: `*member` is one axis, or none.  Everything is computed in float32, or with the
+factors of matrix products rounded to bfloat16; residual stream, norms, softmax and weights are float32 always.  This is
+written out rather than left to `torch.autocast`, whose list of rounded operations depends on torch's version.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hopscope_next.models.config import TransformerConfig
+
+Stream = Float[Tensor, "*member batch position model"]
+Rows = Float[Tensor, "*member batch row model"]
+Heads = Float[Tensor, "*member batch head position head_dim"]
+Pattern = Float[Tensor, "*member batch head row key"]
+
+At = Callable[[str, Tensor], Tensor]
+"""Called at a site with its name and tensor; the pass goes on with the tensor that it returns."""
+
+Precision = Literal["float32", "bfloat16"]
+"""To which the factors of a matrix product are rounded."""
+
+
+def unchanged(name: str, tensor: Tensor) -> Tensor:
+    """What is called at the sites of a pass that nobody looks into."""
+    return tensor
+
+
+class Linear(nn.Module):
+    """A linear map: weight `[*member, in, out]` and bias `[*member, out]`.
+
+    Attributes:
+        dtype: to which factors are rounded.
+    """
+
+    def __init__(self, members: int | None, fan_in: int, fan_out: int, precision: Precision = "float32"):
+        super().__init__()
+        lead = () if members is None else (members,)
+        self.weight = nn.Parameter(torch.empty(*lead, fan_in, fan_out))
+        self.bias = nn.Parameter(torch.empty(*lead, fan_out))
+        self.dtype: torch.dtype = getattr(torch, precision)
+
+    def forward(
+        self, x: Float[Tensor, "*member batch position a"], features: slice | Tensor | None = None
+    ) -> Float[Tensor, "*member batch position b"]:
+        """Apply the map: one matrix product for all members; of its outputs only some `features`, if that is asked."""
+        if features is None:
+            return affine(x, self.weight, self.bias, self.dtype)
+        return affine(x, self.weight[..., features], self.bias[..., features], self.dtype)
+
+
+def affine(
+    x: Float[Tensor, "*member batch position a"],
+    weight: Float[Tensor, "*member a b"],
+    bias: Float[Tensor, "*member b"],
+    dtype: torch.dtype,
+) -> Float[Tensor, "*member batch position b"]:
+    """`x @ weight + bias`."""
+    rows = x.flatten(-3, -2)
+    if dtype != torch.float32:
+        found = (rows.to(dtype) @ weight.to(dtype)).float() + bias[..., None, :]
+    elif weight.ndim == 2:
+        found = torch.addmm(bias, rows, weight)
+    else:
+        found = torch.baddbmm(bias[:, None], rows, weight)
+    return found.unflatten(-2, x.shape[-3:-1])
+
+
+class Norm(nn.Module):
+    """Layer norm over the last axis, with weight and bias `[*member, model]`."""
+
+    def __init__(self, members: int | None, width: int):
+        super().__init__()
+        lead = () if members is None else (members,)
+        self.weight = nn.Parameter(torch.empty(*lead, width))
+        self.bias = nn.Parameter(torch.empty(*lead, width))
+
+    def forward(self, x: Stream) -> Stream:
+        """The stream, normed."""
+        weight, bias = self.weight[..., None, None, :], self.bias[..., None, None, :]
+        return torch.addcmul(bias, functional.layer_norm(x, x.shape[-1:]), weight)
+
+
+class Table(nn.Module):
+    """Vectors that are looked up by number, `[*member, number, model]`."""
+
+    def __init__(self, members: int | None, count: int, width: int):
+        super().__init__()
+        lead = () if members is None else (members,)
+        self.weight = nn.Parameter(torch.empty(*lead, count, width))
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention."""
+
+    def __init__(self, config: TransformerConfig, members: int | None, mask: Tensor, precision: Precision):
+        super().__init__()
+        inner, width = config.heads * config.head_size, config.width
+        self.config, self.precision = config, precision
+        self.query, self.key, self.value = (Linear(members, width, inner, precision) for _ in range(3))
+        self.output = Linear(members, inner, width, precision)
+        self.register_buffer("mask", mask, persistent=False)
+        self.mask: Tensor
+
+    def pattern(
+        self,
+        queries: Stream,
+        keys: Stream,
+        rows: slice | Tensor | None = None,
+        heads: Sequence[int] | None = None,
+        at: At = unchanged,
+    ) -> Pattern:
+        """Softmax of the scaled scores; of some rows or heads only, if that is asked."""
+        features = None if heads is None else self._features(heads)
+        asking = queries if rows is None else queries[..., rows, :]
+        query, key = self.split(self.query(asking, features)), self.split(self.key(keys, features))
+        query, key = at_heads(at, "attn.hook_q", query), at_heads(at, "attn.hook_k", key)
+        scores = self._product(query, key.transpose(-1, -2)) * self.config.head_size**-0.5
+        seen = self.mask[: keys.shape[-2], : keys.shape[-2]]
+        scores = scores + (seen if rows is None else seen[rows])
+        return at("attn.hook_attn_scores", scores).softmax(-1)
+
+    def values(self, stream: Stream, heads: Sequence[int] | None = None) -> Heads:
+        """Values of all heads, or of some."""
+        return self.split(self.value(stream, None if heads is None else self._features(heads)))
+
+    def mixed(self, pattern: Pattern, values: Heads) -> Float[Tensor, "*member batch head row head_dim"]:
+        """What heads read under their patterns."""
+        return self._product(pattern, values)
+
+    def joined(self, heads: Float[Tensor, "*member batch head row head_dim"]) -> Rows:
+        """What attention adds to the stream, from the outputs of its heads."""
+        return self.output(heads.transpose(-3, -2).flatten(-2))
+
+    def forward(self, stream: Stream, rows: slice | Tensor | None, at: At | None) -> Rows:
+        """What attention adds to the wanted rows of the stream; `at` is called at every site on the way."""
+        explicit = stream.device.type == "cpu" and self.precision == "float32"
+        if at is None and not explicit:
+            return self.joined(self._fused(stream, rows))
+        at = unchanged if at is None else at
+        pattern = self.pattern(stream, stream, rows, at=at)
+        value = at_heads(at, "attn.hook_v", self.values(stream))
+        out = self.mixed(at("attn.hook_pattern", pattern), value)
+        return self.joined(at_heads(at, "attn.hook_z", out))
+
+    def _fused(self, stream: Tensor, rows: slice | Tensor | None) -> Tensor:
+        """By torch's kernels, which never write patterns to memory; they take one axis of batches."""
+        dtype = self.query.dtype
+        asking = stream if rows is None else stream[..., rows, :]
+        parts = (self.query(asking), self.key(stream), self.value(stream))
+        query, key, value = (self.split(part).flatten(0, -4).to(dtype) for part in parts)
+        masked = self.config.causal and rows is not None
+        out = functional.scaled_dot_product_attention(
+            query, key, value,
+            attn_mask=self.mask[rows].to(dtype) if masked else None,
+            is_causal=self.config.causal and not masked,
+        )  # fmt: skip
+        return out.unflatten(0, stream.shape[:-2]).float()
+
+    def _product(self, a: Tensor, b: Tensor) -> Tensor:
+        dtype = self.query.dtype
+        return (a.to(dtype) @ b.to(dtype)).float()
+
+    def split(self, x: Float[Tensor, "*member batch position inner"]) -> Heads:
+        """Features of heads apart."""
+        return x.unflatten(-1, (-1, self.config.head_size)).transpose(-3, -2)
+
+    def _features(self, heads: Sequence[int]) -> Tensor:
+        size = self.config.head_size
+        return torch.cat([torch.arange(head * size, (head + 1) * size) for head in heads]).to(
+            self.mask.device
+        )
+
+
+def at_heads(at: At, name: str, heads: Heads) -> Heads:
+    """Call `at` where a site has the position before the head."""
+    return heads if at is unchanged else at(name, heads.transpose(-3, -2)).transpose(-3, -2)
+
+
+class MLP(nn.Module):
+    """Two linear maps with a nonlinearity between them."""
+
+    def __init__(self, config: TransformerConfig, members: int | None, precision: Precision):
+        super().__init__()
+        self.inner = Linear(members, config.width, config.mlp_size, precision)
+        self.outer = Linear(members, config.mlp_size, config.width, precision)
+        self.activation = functional.relu if config.activation == "relu" else functional.gelu
+
+    def forward(self, x: Stream, at: At) -> Stream:
+        """What the MLP adds to the stream."""
+        hidden = at("mlp.hook_pre", self.inner(x))
+        return self.outer(at("mlp.hook_post", self.activation(hidden)))
+
+
+class Layer(nn.Module):
+    """One layer: attention, then the MLP if there is one.  It knows nothing of the other layers."""
+
+    def __init__(self, config: TransformerConfig, members: int | None, mask: Tensor, precision: Precision):
+        super().__init__()
+        self.config = config
+        self.attention = Attention(config, members, mask, precision)
+        if config.norm != "none":
+            self.attention_norm = Norm(members, config.width)
+        if config.mlp_size:
+            self.mlp = MLP(config, members, precision)
+            if config.norm != "none":
+                self.mlp_norm = Norm(members, config.width)
+
+    def forward(self, stream: Stream, rows: slice | Tensor | None = None, at: At | None = None) -> Rows:
+        """The stream after this layer.
+
+        Args:
+            stream: the stream before it.
+            rows: positions that are wanted; `None` means all.
+            at: called at every site of this layer, with its short name such as `attn.hook_pattern`.
+        """
+        stream = stream if at is None else at("hook_resid_pre", stream)
+        attended = self.attention(self.read(stream), rows, at)
+        return self._after(
+            stream if rows is None else stream[..., rows, :], attended, unchanged if at is None else at
+        )
+
+    def read(self, stream: Stream) -> Stream:
+        """The stream as attention reads it."""
+        return self.attention_norm(stream) if self.config.norm == "pre" else stream
+
+    def pattern(
+        self,
+        queries: Stream,
+        keys: Stream | None = None,
+        rows: slice | Tensor | None = None,
+        heads: Sequence[int] | None = None,
+    ) -> Pattern:
+        """Attention patterns; of some rows or heads only, and with keys of another stream, if that is asked."""
+        normed = self.read(queries)
+        return self.attention.pattern(normed, normed if keys is None else self.read(keys), rows, heads)
+
+    def heads_under(
+        self, stream: Stream, pattern: Pattern, heads: Sequence[int] | None = None
+    ) -> Float[Tensor, "*member batch head row head_dim"]:
+        """Outputs of all heads, or of some, under given patterns, with values from `stream`."""
+        return self.attention.mixed(pattern, self.attention.values(self.read(stream), heads))
+
+    def after_heads(
+        self,
+        stream: Stream,
+        heads: Float[Tensor, "*member batch head row head_dim"],
+        rows: slice | Tensor | None = None,
+    ) -> Rows:
+        """The stream after this layer, from the stream before it and the outputs of the heads at the wanted rows."""
+        return self._after(stream if rows is None else stream[..., rows, :], self.attention.joined(heads))
+
+    def under(self, stream: Stream, pattern: Pattern, rows: slice | Tensor | None = None) -> Rows:
+        """The stream after this layer under given patterns of the wanted rows; no query or key is computed."""
+        return self.after_heads(stream, self.heads_under(stream, pattern), rows)
+
+    def _after(self, stream: Tensor, attended: Tensor, at: At = unchanged) -> Tensor:
+        place = self.config.norm
+        stream = stream + at("hook_attn_out", attended)
+        stream = self.attention_norm(stream) if place == "post" else stream
+        if self.config.mlp_size:
+            stream = at("hook_resid_mid", stream)
+            out = self.mlp(self.mlp_norm(stream) if place == "pre" else stream, at)
+            stream = stream + at("hook_mlp_out", out)
+            stream = self.mlp_norm(stream) if place == "post" else stream
+        return at("hook_resid_post", stream)

@@ -1,0 +1,136 @@
+"""Named sites of a forward pass: what they are called, what they hold, and functions that are called at them.
+
+Names and shapes are those of TransformerLens, without its hooks: a pass calls one function at every site and goes on
+with what it returns.  An ensemble's tensors have a leading member axis.  A *stream* is `[batch, position, width]`,
+*heads* are `[batch, position, head, head_dim]`, and a *pattern* is `[batch, head, query, key]`.
+
+| site | what it holds | shape |
+| --- | --- | --- |
+| `hook_embed` | embedded token or vector | stream |
+| `hook_pos_embed` | position code; absent where it cannot be told apart from the vector | stream |
+| `blocks.L.hook_resid_pre` | stream before layer L | stream |
+| `blocks.L.attn.hook_q`, `hook_k`, `hook_v` | queries, keys, values | heads |
+| `blocks.L.attn.hook_attn_scores` | scaled scores, -∞ where a key is hidden | pattern |
+| `blocks.L.attn.hook_pattern` | attention pattern: the softmax of the scores | pattern |
+| `blocks.L.attn.hook_z` | head outputs before the output projection | heads |
+| `blocks.L.hook_attn_out` | what attention adds to the stream | stream |
+| `blocks.L.hook_resid_mid` | stream between attention and MLP; absent without an MLP | stream |
+| `blocks.L.mlp.hook_pre`, `hook_post` | MLP before and after its nonlinearity | `[batch, position, mlp]` |
+| `blocks.L.hook_mlp_out` | what the MLP adds to the stream | stream |
+| `blocks.L.hook_resid_post` | stream after layer L | stream |
+| `ln_final.hook_normalized` | last stream after the final norm; only in pre-norm models | stream |
+| `predictions` | predictions at the readout positions | `[batch, readout, output]` |
+
+A post-norm model norms the stream itself, after each sum: there `hook_resid_mid` is the stream after the norm that
+follows attention, and `hook_resid_post` the one after the last norm of the layer, which is what the next layer reads.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+
+from hopscope_next.errors import UserError
+from hopscope_next.models.config import TransformerConfig
+from hopscope_next.models.layers import At
+
+SiteFunction = Callable[[Tensor], Tensor]
+"""Any function of the tensor at a site; it returns one of the same shape."""
+
+PREDICTIONS = "predictions"
+
+_ATTENTION = (
+    "hook_resid_pre", "attn.hook_q", "attn.hook_k", "attn.hook_attn_scores", "attn.hook_v", "attn.hook_pattern",
+    "attn.hook_z", "hook_attn_out",
+)  # fmt: skip
+_MLP = ("hook_resid_mid", "mlp.hook_pre", "mlp.hook_post", "hook_mlp_out")
+_CLOSE_NAMES = 4
+
+
+def site_names(config: TransformerConfig) -> list[str]:
+    """Names of all sites of a model, in the order of the forward pass."""
+    layer = [*_ATTENTION, *(_MLP if config.mlp_size else ()), "hook_resid_post"]
+    return [
+        "hook_embed",
+        *(["hook_pos_embed"] if config.position_count or config.position_size else []),
+        *(f"blocks.{number}.{name}" for number in range(config.layers) for name in layer),
+        *(["ln_final.hook_normalized"] if config.norm == "pre" else []),
+        PREDICTIONS,
+    ]
+
+
+def check_sites(names: Iterable[object], config: TransformerConfig) -> None:
+    """Refuse a name that is no site of a model.
+
+    Raises:
+        UserError: with the names that come close.
+    """
+    known = site_names(config)
+    for name in names:
+        if name not in known:
+            raise _unknown_site(name, known)
+
+
+def _unknown_site(name: object, known: Sequence[str]) -> UserError:
+    close = difflib.get_close_matches(str(name), known, _CLOSE_NAMES, 0.6)
+    if not close:
+        close = list(dict.fromkeys(re.sub(r"^blocks\.\d+\.", "blocks.L.", each) for each in known))
+    return UserError(f"site: expected a site of this model, found {name!r}; close to it: {', '.join(close)}")
+
+
+class Cache(dict[str, Tensor]):
+    """The tensors of named sites of one forward pass: `cache["blocks.0.attn.hook_pattern"]`.
+
+    It is what a pass calls at its sites to keep them.  A site that was not kept is a `UserError`.
+    """
+
+    def __init__(self, names: Iterable[str] | None = None):
+        """Keep these sites; by default all."""
+        super().__init__()
+        self._names = None if names is None else frozenset(names)
+
+    def __call__(self, name: str, tensor: Tensor) -> Tensor:
+        """Keep the tensor of a site, if it is wanted."""
+        if self._names is None or name in self._names:
+            self[name] = tensor
+        return tensor
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise _unknown_site(name, list(self))
+
+    def __repr__(self) -> str:
+        longest = max(map(len, self), default=0)
+        lines = [f"{name:<{longest}}  {list(tensor.shape)}" for name, tensor in self.items()]
+        return "\n".join([f"Cache of {len(self)} sites", *lines])
+
+
+def calling(functions: Mapping[str, Sequence[SiteFunction]]) -> At:
+    """What calls functions at their sites, one after another; each is given a copy, which it may change in place."""
+
+    def at(name: str, tensor: Tensor) -> Tensor:
+        for function in functions.get(name, ()):
+            found = function(tensor.clone())
+            if not isinstance(found, Tensor) or (found.shape, found.dtype) != (tensor.shape, tensor.dtype):
+                raise UserError(
+                    f"{name}: expected a function that returns a tensor like the one it is given, "
+                    f"{described(tensor)}, found {described(found)}; return the tensor, changed or not"
+                )
+            tensor = found
+        return tensor
+
+    return at
+
+
+def at_layer(at: At, layer: int) -> At:
+    """The same, called with the short names of one layer's sites."""
+    return lambda name, tensor: at(f"blocks.{layer}.{name}", tensor)
+
+
+def described(value: object) -> str:
+    """What a value is, in an error."""
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+    return "None" if value is None else type(value).__name__

@@ -1,0 +1,173 @@
+"""A task: a frozen configuration, its shape, how samples are drawn, and what its losses are.  Without torch.
+
+A subclass needs torch only inside `sample`, `parts` and what else computes, so that listing studies stays quick.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from hopscope_next.config import Config
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from hopscope_next.tasks.batch import Batch
+    from hopscope_next.tasks.draws import Draws
+
+Use = Literal["train", "held-out", "probe"]
+"""What samples are for."""
+
+Floors = Mapping[str, float | Mapping[str, float]]
+"""Values that a metric has without learning: of the loss by name, of another metric under that metric's name."""
+
+
+class Shape(Config):
+    """The sizes of a task's inputs and predictions, which a model must fit.
+
+    Attributes:
+        inputs: `"tokens"` (ids below `input_size`) or `"vectors"` (of `input_size` features).
+        input_size: vocabulary or number of features.
+        positions: length of the input.
+        readout: positions whose predictions are asked for, ascending.
+        output_size: number of classes, or dimensions of a target vector.
+        outputs: `"classes"` or `"vectors"`; by default classes for tokens and vectors for vectors.
+        position_size: how many of an input vector's last features are a position code, which a model carries along.
+    """
+
+    inputs: Literal["tokens", "vectors"]
+    input_size: int = Field(ge=1)
+    positions: int = Field(ge=1)
+    readout: tuple[int, ...] = Field(min_length=1)
+    output_size: int = Field(ge=1)
+    outputs: Literal["classes", "vectors"]
+    position_size: int = Field(0, ge=0)
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            inputs: Literal["tokens", "vectors"],
+            input_size: int,
+            positions: int,
+            readout: tuple[int, ...],
+            output_size: int,
+            outputs: Literal["classes", "vectors"] | None = None,
+            position_size: int = 0,
+        ) -> None: ...
+
+    @model_validator(mode="before")
+    @classmethod
+    def _outputs_like_inputs(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and given.get("outputs") is None:
+            return {**given, "outputs": "classes" if given.get("inputs") == "tokens" else "vectors"}
+        return given
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        inside = all(0 <= position < self.positions for position in self.readout)
+        if not inside or list(self.readout) != sorted(set(self.readout)):
+            raise ValueError(
+                f"readout: expected ascending positions from 0 to {self.positions - 1}, found {self.readout}"
+            )
+        if self.position_size and (self.inputs != "vectors" or self.position_size >= self.input_size):
+            raise ValueError(
+                f"position_size: expected 0, or with inputs 'vectors' less than input_size = {self.input_size}, "
+                f"found {self.position_size} with inputs {self.inputs!r}"
+            )
+        return self
+
+
+class Task(Config):
+    """A task: its fields are its configuration.  A subclass gives `shape` and `sample`; the rest is optional.
+
+    Attributes:
+        standard_loss: whether `"loss"` of one's own `parts` is the default one; engines without autograd ask.
+        row_roles: roles by which the circuit reader tells rows apart; none: it finds out.
+    """
+
+    standard_loss: ClassVar[bool] = False
+    row_roles: ClassVar[tuple[str, ...]] = ()
+
+    def shape(self) -> Shape:
+        """Sizes of inputs and predictions."""
+        raise NotImplementedError(
+            f"{type(self).__name__}: expected a method shape(self) -> hs.Shape, found none"
+        )
+
+    def sample(self, draws: "Draws") -> "Batch":
+        """Draw samples.  All randomness comes from `draws`; every tensor begins with the axes `[member, batch]`."""
+        raise NotImplementedError(
+            f"{type(self).__name__}: expected a method sample(self, draws) -> hs.Batch, found none"
+        )
+
+    def parts(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
+        """Losses by name, each `[member]`; `"loss"` is minimised, the others are recorded.
+
+        By default cross-entropy in nats for classes and squared error for vectors: the sum of weight · term over
+        samples, readouts (and dimensions), divided by their number.
+
+        Args:
+            predictions: `[member, batch, readout, output]`.
+            batch: what was asked; its member axis may be 1.
+        """
+        from hopscope_next.tasks.loss import default_parts
+
+        return default_parts(predictions, batch)
+
+    def scores(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
+        """Further numbers of a model, each `[member]`; by default the accuracy where targets are classes."""
+        from hopscope_next.tasks.loss import accuracy
+
+        return {} if batch.targets.is_floating_point() else {"accuracy": accuracy(predictions, batch)}
+
+    def floors(self) -> Floors:
+        """Values without learning: of the loss (name → value), and of other metrics (metric → name → value)."""
+        return {}
+
+    def cases(self, use: Use) -> "Batch | None":
+        """An exhaustive set that is measured instead of samples, with a member axis of 1; `None`: there is none."""
+        return None
+
+    def counterfactuals(self, batch: "Batch") -> "Mapping[str, Tensor] | None":
+        """Inputs with one thing exchanged, by the name of that thing, for the circuit reader.
+
+        By default (`None`) the reader takes the inputs of one role from another sample.
+        """
+        return None
+
+    def skills(self, batch: "Batch") -> "Mapping[str, Tensor]":
+        """Answers that show a skill: name → `[1, batch, readout]` booleans.
+
+        A circuit must keep the learned skills; of a task without any (the default) it must keep the learned parts of
+        the loss.
+        """
+        return {}
+
+    @property
+    def words(self) -> Mapping[str, Any]:
+        """How the task is written: `"roles"` (role → words of its integers) and `"token"` (function of a token id)."""
+        return {}
+
+    @property
+    def held_out_seed(self) -> int:
+        """Data seed of held-out samples, so that all members answer the same."""
+        return int(getattr(self, "split_seed", 0))
+
+
+def token_words(task: Task) -> Callable[[int], str]:
+    """The function that writes a token: the one in the task's `words`, or `str`."""
+    return _words(task).get("token", str)
+
+
+def role_words(task: Task) -> dict[str, tuple[str, ...]]:
+    """Words of a task's roles; a role that is a plain number has no entry."""
+    return {name: tuple(words) for name, words in _words(task).get("roles", {}).items()}
+
+
+def _words(task: Task) -> Mapping[str, Any]:
+    words: Any = task.words
+    # An author may write `words` as a method, like the rest of a task.
+    return words() if callable(words) else words

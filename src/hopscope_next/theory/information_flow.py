@@ -1,0 +1,131 @@
+"""How far the symbols of a retrieval chain can travel in t layers of attention (paper, section 5 and appendix B).
+
+The model.  A chain x₀ … x_D is shown as D pairs (x_{k-1}, x_k) and a query x₀.  *Position* 0 is the query, 2k − 1 and
+2k are the first and second token of pair k.  *Piece* 2k is the symbol x_k, 2k − 1 the position code that both tokens of
+pair k have.  So position i begins with the pieces i − 1 and i, the query with piece 0 alone.  In a layer, a position
+may read any positions that it sees and that hold a piece it holds; it keeps what it has and gets all they had before.
+What it holds is always a span of consecutive pieces (appendix B, lemma 2).  The numbers bound this model, not every
+network; docs/theory.md has the formulas and their proofs.  All functions raise `UserError` for what is no chain.
+"""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal
+
+from hopscope_next.errors import UserError
+
+Mask = Literal["causal", "none"]
+"""Which positions a position sees: itself and earlier ones, or all."""
+
+Order = Literal["deepest-first", "shallowest-first"] | Sequence[int]
+"""In which order the pairs come: from pair D to pair 1, from pair 1 to pair D, or their numbers in time order."""
+
+Span = tuple[int, int]
+"""The first and the last of consecutive pieces."""
+
+
+def theorem_bound(steps: int) -> float:
+    """Return log₃(2D): with fewer layers the query cannot hold x_D (paper, theorem 1)."""
+    return math.log(2 * _checked(steps)) / math.log(3)
+
+
+def bound_layers(steps: int) -> int:
+    """Return the least number of layers that theorem 1 allows: the least t with 3^t ≥ 2D."""
+    return next(layers for layers in range(_checked(steps) + 1) if 3**layers >= 2 * steps)
+
+
+def exact_layers(steps: int, mask: Mask, order: Order) -> int:
+    """Return the least number of layers after which the query can hold x_D, whatever each position reads."""
+    return len(held_pieces(steps, mask, order)) - 1
+
+
+def exact_layers_single_target(steps: int) -> int:
+    """Return the same if a position reads at most one other in a layer: 1 + ⌈log₂(D + 1)⌉ for every mask and order.
+
+    So many layers of one head solve k hops in Sanford, Hsu and Telgarsky (2024, arXiv:2402.09268): ⌊log₂ k⌋ + 2.
+    """
+    return 1 + _checked(steps).bit_length()
+
+
+def layers_per_step(steps: int, mask: Mask, order: Order) -> dict[int, int]:
+    """Return, for k = 1 … D, the least number of layers after which the query can hold x_k."""
+    reached = [held[0][1] for held in held_pieces(steps, mask, order)]
+    return {k: bisect_left(reached, 2 * k) for k in range(1, steps + 1)}
+
+
+def held_pieces(steps: int, mask: Mask, order: Order) -> list[list[Span]]:
+    """Return the most that every position can hold after each layer, until the query holds x_D: [layer][position].
+
+    Layer 0 is the input.  Holding more never hinders, so all reach their most at once, by reading whatever they may.
+    """
+    if mask not in ("causal", "none"):
+        raise UserError(f"mask: expected causal or none, found {mask!r}; write one of them")
+    in_time = _time_order(steps, order)
+    layers: list[list[Span]] = [[(max(0, i - 1), i) for i in range(2 * steps + 1)]]
+    while layers[-1][0][1] < 2 * steps:
+        layers.append(_after_one_layer(layers[-1], in_time, mask))
+    return layers
+
+
+def two_target_plan(steps: int, mask: Mask, order: Order) -> list[list[tuple[int, ...]]]:
+    """Return targets with which every position gets all of `held_pieces`: [layer][position], from the first layer on.
+
+    Two are always enough: one to get further left, one further right.
+    """
+    moment = {position: time for time, position in enumerate(_time_order(steps, order))}
+    plan = []
+    for before, after in pairwise(held_pieces(steps, mask, order)):
+        targets = []
+        for i, ((first, last), (left, right)) in enumerate(zip(before, after, strict=True)):
+            near = sorted(range(2 * steps + 1), key=lambda j: abs(j - i))
+            seen = [j for j in near if mask == "none" or moment[j] <= moment[i]]
+            to_left = [j for j in seen if before[j][0] == left < first <= before[j][1]]
+            to_right = [j for j in seen if before[j][0] <= last < right == before[j][1]]
+            targets.append(tuple(dict.fromkeys(to_left[:1] + to_right[:1])))
+        plan.append(targets)
+    return plan
+
+
+def pair_order(steps: int, order: Order) -> tuple[int, ...]:
+    """Return the numbers of the pairs in time order."""
+    pairs = tuple(range(1, _checked(steps) + 1))
+    named = {"deepest-first": pairs[::-1], "shallowest-first": pairs}
+    found = named.get(order, ()) if isinstance(order, str) else tuple(order)
+    if tuple(sorted(found)) != pairs:
+        raise UserError(
+            f"order: expected deepest-first, shallowest-first or each of the pair numbers 1 to {steps} once, in time "
+            f"order, found {order if isinstance(order, str) else ','.join(map(str, order))}; write deepest-first"
+        )
+    return found
+
+
+def _time_order(steps: int, order: Order) -> list[int]:
+    return [token for pair in pair_order(steps, order) for token in (2 * pair - 1, 2 * pair)] + [0]
+
+
+def _after_one_layer(held: list[Span], in_time: list[int], mask: Mask) -> list[Span]:
+    # first[p] and last[p]: how far the spans seen so far that hold p reach; both rise with p.
+    first, last = list(range(len(held))), list(range(len(held)))
+
+    def see(span: Span) -> None:
+        a, b = span
+        end, start = bisect_left(last, b, a, b), bisect_right(first, a, a, b + 1)
+        last[a:end] = [b] * (end - a)
+        first[start : b + 1] = [a] * (b + 1 - start)
+
+    for span in held if mask == "none" else ():
+        see(span)
+    after = list(held)
+    for position in in_time:
+        see(held[position])
+        # A span that shares a piece with this one and reaches further left holds its first piece too; so on the right.
+        after[position] = (first[held[position][0]], last[held[position][1]])
+    return after
+
+
+def _checked(steps: int) -> int:
+    if not 1 <= steps <= 1024:
+        raise UserError(f"steps: expected 1 to 1024, found {steps}; docs/theory.md has the formulas for more")
+    return steps

@@ -1,0 +1,94 @@
+"""Questions and floors against counting over every mapping."""
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hopscope_next import theory
+from hopscope_next.errors import UserError
+
+
+def posterior(xs, ys, x, mappings, values):
+    fitting = [each for each in mappings if all(each[i - 1] == y for i, y in zip(xs, ys, strict=True))]
+    return [sum(each[x - 1] == value for each in fitting) / len(fitting) for value in range(1, values + 1)]
+
+
+def mean_loss(mappings, predict, values, repeats):
+    losses = [
+        -math.log(predict(xs[:at], [mapping[x - 1] for x in xs[:at]], xs[at])[mapping[xs[at] - 1] - 1])
+        for mapping in mappings
+        for order in itertools.permutations(range(1, values + 1))
+        for xs in [(*order[:-1], last) for last in (order[:-1] if repeats else order[-1:])]
+        for at in range(values)
+    ]
+    return sum(losses) / len(losses)
+
+
+def test_floors_are_the_losses_of_their_observers():
+    values, ratio = 4, 0.3
+    every = list(itertools.permutations(range(1, values + 1)))
+    some = every[::3]
+
+    def known(mappings):
+        return lambda xs, ys, x: posterior(xs, ys, x, mappings, values)
+
+    def blind(xs, ys, x):
+        if len(xs) < values - 1:
+            return known(every)(xs, ys, x)
+        return [ratio / (values - 1) if y in ys else 1 - ratio for y in range(1, values + 1)]
+
+    def unbound(xs, ys, x):
+        return [(y in ys) / len(ys) for y in range(1, values + 1)] if x in xs else known(every)(xs, ys, x)
+
+    def both(predict):
+        plain, repeats = (mean_loss(every, predict, values, each) for each in (False, True))
+        return (1 - ratio) * plain + ratio * repeats
+
+    assert both(known(every)) == pytest.approx(theory.elimination_floor(values))
+    assert both(blind) == pytest.approx(theory.blind_to_repeats_floor(values, ratio))
+    assert both(unbound) == pytest.approx(theory.unbound_repeats_floor(values, ratio))
+    assert mean_loss(some, known(some), values, False) == pytest.approx(
+        theory.training_floor(values, len(some))
+    )
+    assert theory.blind_to_repeats_floor(5, 0.0) == theory.elimination_floor(5)
+    assert theory.elimination_floor(5) == pytest.approx(0.9575, abs=5e-5)  # published, as the next
+    assert theory.training_floor(5, 96) == pytest.approx(0.9129, abs=5e-5)
+
+
+@given(st.permutations([1, 2, 3, 4]), st.lists(st.integers(1, 4), min_size=4, max_size=4), st.booleans())
+def test_questions_are_answered_as_counting_answers_them(mapping, xs, whole):
+    every = list(itertools.permutations([1, 2, 3, 4]))
+    tokens = [token for x in xs for token in (x, mapping[x - 1])][: None if whole else -1]
+    questions, found = theory.read_sequence(tokens, 4)
+    shown = set(xs if whole else xs[:-1])
+    assert found == (tuple(mapping) if len(shown) >= 3 else None)
+    for at, question in enumerate(questions):
+        ys = [mapping[x - 1] for x in xs[:at]]
+        assert question.seen == tuple(tokens[: 2 * at + 1]) and question.x == xs[at]
+        assert question.used == tuple(dict.fromkeys(ys))
+        assert question.ideal == pytest.approx(posterior(xs[:at], ys, xs[at], every, 4))
+        known = whole or at < 3 or len(shown) >= 3 or xs[at] in shown
+        assert question.target == (mapping[xs[at] - 1] if known else None)
+        assert question.recall == (mapping[xs[at] - 1] if xs[at] in xs[:at] else None)
+        unused = {1, 2, 3, 4} - set(ys)
+        assert question.elimination == (unused.pop() if len(unused) == 1 else None)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        ([1, 2, 2, 1], "expected 3 pairs x y x y … of whole numbers from 1 to 3, .*found 1 2 2 1; give 6"),
+        ([1, 4, 2, 1, 3, 3], "found 1 4 2 1 3 3;"),
+        ([1, 1.5, 2, 1, 3, 3], "found 1 1.5"),
+        ("112233", "found 1 1 2 2 3 3;"),
+        ([], "found nothing;"),
+        ([1, 2, 1, 3, 2, 1], "found 1→2 and then 1→3; change one"),
+        ([1, 2, 2, 1, 3, 2], "found 1→2 and then 3→2; change one"),
+    ],
+)
+def test_what_is_no_sequence_is_one_line(tokens, words):
+    with pytest.raises(UserError, match=words):
+        theory.read_sequence(tokens, 3)
