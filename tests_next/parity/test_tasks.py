@@ -5,11 +5,12 @@ import torch
 
 from hopscope.studies.loading import BUILT_IN, find_study
 from hopscope.tasks import Conditional
+from hopscope.tasks import Equations as OldEquations
 from hopscope.tasks import Permutation as OldPermutation
 from hopscope.tasks import Retrieval as OldRetrieval
 from hopscope.tasks.device import TaskOnDevice
 from hopscope.tasks.draws import Draws as OldDraws
-from hopscope_next.tasks import Permutation, Retrieval, check_task, draw, held_out, losses
+from hopscope_next.tasks import Equations, Permutation, Retrieval, check_task, draw, held_out, losses
 
 SEEDS = torch.tensor([1, 2, 5])
 STEPS = range(2, 5)
@@ -30,7 +31,14 @@ PERMUTATIONS = [
     {}, {"repeat_ratio": 0.3}, {"values": 9, "repeat_ratio": 1.0}, {"values": 3, "held_out_share": 0.5}, {"values": 12},
     {"values": 6, "repeat_ratio": 0.5, "repeat_slots": (3, 5), "split_seed": 11},
 ]  # fmt: skip
+EQUATIONS = [
+    {},
+    {"depths": (1, 3), "mixture": "zipf", "repeated": False, "asked": "last", "lines": "paper"},
+    {"chains": 3, "depths": (2,), "split_seed": 5},
+    {"chains": 2, "depths": (1, 2, 4), "mixture": (1.0, 0.0, 3.0), "held_out_share": 0.5},
+]
 PAIRS = [
+    *((Equations(**fields), OldEquations(**fields)) for fields in EQUATIONS),
     *((Retrieval(**fields), OldRetrieval(**fields)) for fields in RETRIEVALS),
     *((Retrieval(**fields), Conditional(**fields)) for fields in GRAPHS),
     *((Permutation(**fields), OldPermutation(**fields)) for fields in PERMUTATIONS),
@@ -46,6 +54,7 @@ def of_presets():
             for job in program.jobs(program.configured(preset, {})):
                 fields = job.task.model_dump()
                 kind = {"retrieval": Retrieval, "conditional": Retrieval, "permutation": Permutation}
+                kind["equations"] = Equations
                 if fields.get("kind") in kind:
                     key = repr(sorted(fields.items()))
                     found[key] = kind[fields.pop("kind")], fields, job.task
@@ -114,3 +123,10 @@ def test_all_presets():
         equal(held_out(task, 5), TaskOnDevice(old).evaluation(5))
         checked += 1
     assert checked > 50
+
+
+@pytest.mark.parametrize("familiar", [False, True])
+def test_questions_of_a_depth(familiar):
+    task, old = Equations(depths=(1, 2, 3)), OldEquations(depths=(1, 2, 3)).on()
+    theirs = old.questions(0, "evaluate", 2, 11, 2, familiar=familiar)
+    equal(task.questions(11, 2, familiar=familiar, step=2), theirs)

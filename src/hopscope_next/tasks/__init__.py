@@ -1,8 +1,8 @@
 """What is asked: tasks whose batches carry roles and relations.
 
-`Permutation` and `Retrieval` are the tasks of this package.  Installed packages bring others through entry points of
-the group `hopscope.tasks`, under their names.  Names are loaded when they are first used: tasks themselves need no
-torch, batches and draws do.
+`Permutation`, `Retrieval` and `Equations` are the tasks of this package.  Installed packages bring others through entry
+points of the group `hopscope.tasks`, under their names.  Names are loaded when they are first used: tasks themselves
+need no torch, batches and draws do.
 """
 
 from importlib import import_module
@@ -18,6 +18,7 @@ from hopscope_next.tasks.task import Floors as Floors
 from hopscope_next.tasks.task import Shape as Shape
 from hopscope_next.tasks.task import Task as Task
 from hopscope_next.tasks.task import Use as Use
+from hopscope_next.tasks.text import Equations as Equations
 
 if TYPE_CHECKING:
     from hopscope_next.tasks.batch import NO_RELATION as NO_RELATION
