@@ -38,9 +38,9 @@ $(VENV)/installed-extras: $(VENV)/installed
 demo: $(VENV)/installed
 	$(BIN)/hopscope run permutation --out $(OUT)
 
-# The heart of every room, in about a minute; nothing in these files is compiled.
+# The heart of every room, in about two minutes.
 quick: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras" @tests/quick.txt
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras" @tests/quick.txt tests_next
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras" --durations=40 --durations-min=5
