@@ -134,14 +134,14 @@ class TransformerConfig(Model):
         if self.head_dim is None and self.width % self.heads:
             raise ValueError(
                 f"width: expected a multiple of heads = {self.heads}, found {self.width}; "
-                f"change one of them or give head_dim"
+                "change one of them or give head_dim"
             )
         if self.positions == "carried" and self.input_kind != "vectors":
-            raise ValueError("positions: 'carried' expects input_kind 'vectors', found 'tokens'")
-        if self.position_size and (self.positions != "carried" or self.position_size >= self.input_size):
+            raise ValueError("positions: expected 'carried' with vectors only, found it with tokens")
+        if self.position_size >= (self.input_size if self.positions == "carried" else 1):
             raise ValueError(
-                f"position_size: expected 0, or with positions 'carried' less than input_size = {self.input_size}, "
-                f"found {self.position_size} with positions {self.positions!r}"
+                f"position_size: expected less than input_size = {self.input_size} where positions are 'carried', else "
+                f"0, found {self.position_size} with positions {self.positions!r}"
             )
         inside = all(0 <= position < self.length for position in self.readout_positions)
         if (
