@@ -1,0 +1,384 @@
+"""Running one model under rules: the forward passes that the reader does by the thousand.
+
+An *assignment* says for every row role of every head (a *slot*) by what rule it reads.  In mode *rules* every attention
+pattern is given (a slot without rule keeps that of the unedited model), so that only values flow; in mode *recomputed*
+rows that read something in particular use their own softmax over the streams as they have become.  A pass is a change
+of another one, its base: only positions whose patterns are changed are computed, and above them those that see them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from typing import Any, Literal, NamedTuple, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from hopscope_next.circuits.grammar import Grammar
+from hopscope_next.circuits.rules import Learned, Rule, reads_nothing
+from hopscope_next.models.layers import Layer, Linear, Norm
+from hopscope_next.models.transformer import Transformer
+
+Slot = tuple[int, int, int]
+"""Layer, head and number of the row role."""
+
+Mode = Literal["rules", "recomputed"]
+
+Stream = Float[Tensor, "position batch model"]  # positions that follow one another lie together in memory
+Heads = Float[Tensor, "position batch head head_dim"]
+Pattern = Float[Tensor, "batch head query key"]
+Predictions = Float[Tensor, "1 batch readout output"]
+Positions = np.ndarray  # booleans [position]
+
+_EPSILON = 1e-5  # of a norm, as in torch
+_READS, _UNIFORM, _IDENTITY = range(3)
+_KINDS = {"uniform": _UNIFORM, "identity": _IDENTITY}
+
+
+class Passed(NamedTuple):
+    """A finished pass: streams before each layer (after the last one at the readout positions alone), the same as
+    attention reads them (in mode rules those of the base), values, and predictions."""
+
+    streams: Sequence[Stream]
+    normed: Sequence[Stream]
+    values: Sequence[Heads]
+    predictions: Predictions
+
+    def first(self, samples: int) -> "Passed":
+        """The pass on the first samples only."""
+        parts = ([each[:, :samples] for each in part] for part in self[:3])
+        return Passed(*parts, self.predictions[:, :samples])
+
+
+class Reads(NamedTuple):
+    """What the rows of one layer read: patterns, and `kinds` `[head, role]`, whether rows read something, uniformly, or
+    themselves (the last role is that of rows without one)."""
+
+    given: Pattern
+    kinds: np.ndarray
+
+
+class Assignment(NamedTuple):
+    """A rule for every slot, and what the rows of each layer read under it."""
+
+    rules: Mapping[Slot, Rule]
+    layers: Sequence[Reads]
+
+    @property
+    def circuit(self) -> list[Slot]:
+        """Slots whose rule reads something in particular."""
+        return [slot for slot, rule in self.rules.items() if not reads_nothing(rule)]
+
+    def first(self, samples: int) -> "Assignment":
+        """The same on the first samples only."""
+        return Assignment(self.rules, [Reads(given[:samples], kinds) for given, kinds in self.layers])
+
+
+class _Maps:
+    # The linear maps of one layer, into which norms are folded.  Where norms stand before the blocks, nothing but the
+    # stream less its mean is ever read: what is added to it has a mean of 0 then, and to norm it is to divide it by its
+    # length.
+    def __init__(self, layer: Layer):
+        config, attention, self.before = layer.config, layer.attention, layer.config.norm == "pre"
+        norm, self._layer, self.size = layer.attention_norm if self.before else None, layer, config.head_size
+        self.query = _folded(attention.query, norm, config.head_size**-0.5)
+        self.key, self.value = _folded(attention.key, norm), _folded(attention.value, norm)
+        self.output = _folded(attention.output, centred=self.before)
+        if config.mlp_size:
+            self.inner = _folded(layer.mlp.inner, layer.mlp_norm if self.before else None)
+            self.outer = _folded(layer.mlp.outer, centred=self.before)
+
+    def read(self, stream: Tensor) -> Tensor:
+        if not self.before:
+            return stream
+        length = torch.linalg.vector_norm(stream, dim=-1, keepdim=True)
+        return stream * length.square_().div_(stream.shape[-1]).add_(_EPSILON).rsqrt_()
+
+    def of_heads(self, name: str, x: Tensor, heads: Tensor) -> Heads:
+        maps = (
+            each.unflatten(0, (-1, self.size)).index_select(0, heads).flatten(0, 1)
+            for each in getattr(self, name)
+        )
+        return _affine(x, *maps).unflatten(-1, (-1, self.size))
+
+    def after(self, stream: Tensor, heads: Heads) -> Tensor:
+        # The stream after this layer, from some rows of that before it and what their heads brought home.
+        layer, post = self._layer, self._layer.config.norm == "post"
+        stream = _affine(heads.flatten(2), *self.output, stream)
+        stream = layer.attention_norm(stream) if post else stream
+        if layer.config.mlp_size:
+            hidden = layer.mlp.activation(_affine(self.read(stream), *self.inner))
+            stream = _affine(hidden, *self.outer, stream)
+            stream = layer.mlp_norm(stream) if post else stream
+        return stream
+
+
+def _folded(
+    map_: Linear, norm: Norm | None = None, scale: float = 1.0, centred: bool = False
+) -> tuple[Tensor, Tensor]:
+    weight, bias = map_.weight.detach(), map_.bias.detach()
+    if norm is not None:
+        weight, bias = norm.weight.detach()[:, None] * weight, bias + norm.bias.detach() @ weight
+    if centred:
+        weight, bias = (each - each.mean(-1, keepdim=True) for each in (weight, bias))
+    return (scale * weight).t().contiguous(), scale * bias
+
+
+def _affine(x: Tensor, weight: Tensor, bias: Tensor, to: Tensor | None = None) -> Tensor:
+    if x.device.type != "cpu" or x.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
+        found = functional.linear(x, weight, bias)
+        return found if to is None else found + to
+    # oneDNN's product is twice as quick on many processors as the one that `linear` takes.
+    product = torch.ops.mkldnn._linear_pointwise
+    if to is None:
+        return product(x.contiguous(), weight, bias, "none", [], "")
+    return product.binary(x.contiguous(), to.contiguous(), weight, bias, "add")
+
+
+class Execution:
+    """One model on one batch.
+
+    Attributes:
+        model, grammar: a single transformer, and the rules on the batch; `samples` is its size.
+        clean: the pass of the unedited model; `own` are its attention patterns, `untouched` its assignment.
+        positions: of the rows of each role; `asked`: those that are read out.
+        slots: every row role of every head, layer by layer.
+    """
+
+    @torch.no_grad()
+    def __init__(self, model: Transformer, grammar: Grammar):
+        self.model, self.grammar, inputs = model, grammar, grammar.batch.inputs
+        self._maps = [_Maps(layer) for layer in cast(Iterable[Layer], model.layers)]
+        roles = torch.full(inputs.shape[1:3], len(grammar.roles))
+        for number, rows in enumerate(grammar.rows.cpu()):
+            roles[rows] = number
+        self._roles = roles.numpy() if (roles != roles[:1]).any() else roles[:1].numpy()
+        self.positions: list[Positions] = [rows.any(0).cpu().numpy() for rows in grammar.rows]
+        self.samples, length = inputs.shape[1:3]
+        self.asked = np.isin(np.arange(length), model.config.readout_positions)
+        seen = torch.ones(length, length, device=inputs.device)
+        seen = seen.tril() if model.config.causal else seen
+        self._uniform, self._hidden = seen / seen.sum(-1, keepdim=True), seen.log()
+        self._itself = torch.eye(length, device=inputs.device)
+        self._patterns: dict[tuple[Slot, str], Tensor] = {}
+        self._heads, self._whole = torch.arange(model.config.heads, device=inputs.device), self
+        self.slots: list[Slot] = [
+            (layer, head, role)
+            for layer in range(model.config.layers)
+            for head in range(model.config.heads)
+            for role in range(len(grammar.roles))
+        ]
+        streams, normed, values, self.own = (
+            [self.embedded(inputs)],
+            list[Tensor](),
+            list[Tensor](),
+            list[Tensor](),
+        )
+        for layer, maps in enumerate(self._maps):
+            normed.append(maps.read(streams[-1]))
+            values.append(self._split(_affine(normed[-1], *maps.value)))
+            self.own.append(self.pattern(layer, normed[-1], normed[-1], self._heads))
+            rows = _index(self._wanted(layer))
+            streams.append(maps.after(streams[-1][rows], _mixed(self.own[-1][:, :, rows], values[-1])))
+        self.clean = Passed(streams, normed, values, self._read_out(streams[-1]))
+        kinds = np.full((model.config.heads, len(grammar.roles) + 1), _READS)
+        self.untouched = Assignment(
+            dict.fromkeys(self.slots, Learned()), [Reads(own, kinds) for own in self.own]
+        )
+
+    def first(self, samples: int) -> "Execution":
+        """The same on the first samples; what rules mean is what they mean on all."""
+        found = copy(self)
+        found.samples, found.clean, found._roles = samples, self.clean.first(samples), self._roles[:samples]
+        found.own, found.untouched = [own[:samples] for own in self.own], self.untouched.first(samples)
+        return found
+
+    @torch.no_grad()
+    def embedded(self, inputs: Tensor) -> Stream:
+        """The stream before the first layer, of inputs with a member axis of 1."""
+        stream = self.model.embedded(inputs[0]).transpose(0, 1).contiguous()
+        return stream - stream.mean(-1, keepdim=True) if self.model.config.norm == "pre" else stream
+
+    def _read_out(self, stream: Tensor) -> Predictions:
+        return self.model.read_out(stream).transpose(0, 1)[None]
+
+    def _split(self, x: Tensor) -> Heads:
+        return x.unflatten(-1, (-1, self.model.config.head_size))
+
+    def _wanted(self, layer: int) -> Positions:
+        return self.asked if layer == len(self._maps) - 1 else np.ones_like(self.asked)
+
+    def pattern(self, layer: int, queries: Stream, keys: Stream, heads: Tensor, rows: Any = None) -> Pattern:
+        """Attention patterns of some heads, from streams as attention reads them; of some rows, if that is asked."""
+        maps, rows = self._maps[layer], slice(None) if rows is None else rows
+        query = maps.of_heads("query", queries[rows], heads).permute(1, 2, 0, 3)
+        key = maps.of_heads("key", keys, heads).permute(1, 2, 3, 0)
+        return (query @ key).add_(self._hidden[rows]).softmax(-1)
+
+    # Assignments.
+
+    def assigned(self, base: Assignment, changes: Mapping[Slot, Rule]) -> Assignment:
+        """Some slots under other rules; layers without a change are shared."""
+        layers = list(base.layers)
+        for layer in {slot[0] for slot in changes}:
+            given, kinds = layers[layer].given.clone(), layers[layer].kinds.copy()
+            here = {slot: rule for slot, rule in changes.items() if slot[0] == layer}
+            for slot, rule in here.items():
+                kinds[slot[1:]] = _KINDS.get(rule.kind, _READS)
+            # Mostly many read nothing, and the pattern of that is the same for all.
+            for kind, pattern in ((_UNIFORM, self._uniform), (_IDENTITY, self._itself)):
+                of = (kinds == kind) & (layers[layer].kinds != kind)
+                for head in of.any(1).nonzero()[0]:
+                    rows = torch.from_numpy(of[head][self._roles])[..., None].to(given.device)
+                    given[:, head] = torch.where(rows, pattern, given[:, head])
+            for slot, rule in here.items():
+                if not reads_nothing(rule):
+                    rows = self.grammar.rows[slot[2], : self.samples, :, None]
+                    given[:, slot[1]] = torch.where(rows, self.rule_pattern(slot, rule), given[:, slot[1]])
+            layers[layer] = Reads(given, kinds)
+        return Assignment({**base.rules, **changes}, layers)
+
+    def rule_pattern(self, slot: Slot, rule: Rule) -> Float[Tensor, "batch query key"]:
+        """The pattern of a rule, for a given head where that matters."""
+        layer, head, role = slot
+        if isinstance(rule, Learned):
+            return self.own[layer][:, head]
+        key = slot, rule.model_dump_json()
+        if key not in self._patterns:
+            self._patterns[key] = self.grammar.pattern(role, rule, self._whole.own[layer][:, head])
+        return self._patterns[key][: self.samples]
+
+    def changed(self, slots: Iterable[Slot]) -> dict[int, Positions]:
+        """Positions of the rows of some slots, by layer."""
+        found: dict[int, Positions] = {}
+        for layer, _, role in slots:
+            found[layer] = found.get(layer, False) | self.positions[role]
+        return found
+
+    # Passes.
+
+    @torch.no_grad()
+    def run(
+        self,
+        assignment: Assignment,
+        mode: Mode,
+        base: Passed | None = None,
+        changed: Mapping[int, Positions] | None = None,
+        start: Stream | None = None,
+        patch: tuple[Slot, Float[Tensor, "position batch head_dim"]] | None = None,
+    ) -> Passed:
+        """Run an assignment.
+
+        Args:
+            assignment: what every slot does.
+            mode: what becomes of attention patterns, see the module.
+            base: a pass in the same mode; by default that of the unedited model.
+            changed: layer → positions of rows that differ from it; all by default.
+            start: another stream before the first layer.
+            patch: what the rows of one slot, which are among those that differ, bring home instead.
+        """
+        base, none = base or self.clean, np.zeros_like(self.asked)
+        changed, dirty = {0: ~none} if changed is None else changed, none
+        streams, normed, values = list(base.streams), list(base.normed), list(base.values)
+        if start is not None:
+            streams[0], dirty = start, ~none
+        for layer, maps in enumerate(self._maps):
+            if dirty.any():
+                x = maps.read(streams[layer][_index(dirty)])
+                values[layer] = _put(values[layer], dirty, self._split(_affine(x, *maps.value)))
+                normed[layer] = _put(normed[layer], dirty, x) if mode == "recomputed" else normed[layer]
+            # A row sees those before it, or all.
+            seeing = np.logical_or.accumulate(dirty) if self.model.config.causal else dirty | dirty.any()
+            dirty = (seeing | changed.get(layer, none)) & self._wanted(layer)
+            if dirty.any():
+                at, given = _index(dirty), assignment.layers[layer]
+                heads = self._brought(
+                    given, dirty, layer, normed[layer] if mode == "recomputed" else None, values[layer]
+                )
+                if patch and patch[0][0] == layer:
+                    (_, head, role), read = patch
+                    rows = self.grammar.rows[role, : self.samples].t()[at, :, None]
+                    heads[:, :, head] = torch.where(rows, read[at], heads[:, :, head])
+                after = maps.after(streams[layer][at], heads)
+                streams[layer + 1] = _put(streams[layer + 1], dirty[self._wanted(layer)], after)
+        predictions = self._read_out(streams[-1]) if dirty.any() else base.predictions
+        return Passed(streams, normed, values, predictions)
+
+    def _brought(
+        self, reads: Reads, rows: Positions, layer: int, normed: Stream | None, values: Heads
+    ) -> Heads:
+        # What all heads of a layer bring home at some rows; with a stream to attend over, by their own softmax.
+        kinds = reads.kinds[:, self._roles[:, rows]]  # [head, batch, row]
+        some = torch.from_numpy((kinds != _UNIFORM).any((1, 2)).nonzero()[0]).to(values.device)
+        given, whole = reads.given[:, :, _index(rows)], len(some) == len(kinds)
+        if not len(some):
+            return (self._uniform[_index(rows)] @ values.flatten(1)).unflatten(1, values.shape[1:])
+        if not whole:
+            given, kinds = given.index_select(1, some), kinds[some.cpu().numpy()]
+        places = (kinds == _READS).any((0, 1)).nonzero()[0]
+        if normed is not None and len(places):
+            here = torch.from_numpy((kinds[:, :, places] == _READS).swapaxes(0, 1))[..., None].to(
+                given.device
+            )
+            own = self.pattern(layer, normed, normed, some, torch.from_numpy(rows.nonzero()[0][places]))
+            if len(places) == given.shape[2]:
+                given = torch.where(here, own, given)
+            else:
+                at = torch.from_numpy(places).to(given.device)
+                given = given.index_copy(2, at, torch.where(here, own, given.index_select(2, at)))
+        read = _mixed(given, values if whole else values.index_select(2, some))
+        if whole:
+            return read
+        found = (self._uniform[_index(rows)] @ values.flatten(1)).unflatten(1, values.shape[1:])
+        for number, head in enumerate(some.tolist()):
+            found[:, :, head] = read[:, :, number]
+        return found
+
+    # Parts of passes.
+
+    @torch.no_grad()
+    def held(self, assignment: Assignment, passed: Passed) -> Assignment:
+        """An assignment with all patterns given as they are in its recomputed pass."""
+        layers = []
+        for layer, ((given, kinds), normed) in enumerate(zip(assignment.layers, passed.normed, strict=True)):
+            own = torch.from_numpy((kinds == _READS)[:, self._roles].swapaxes(0, 1))[..., None].to(
+                given.device
+            )
+            pattern = self.pattern(layer, normed, normed, self._heads)
+            layers.append(Reads(torch.where(own, pattern, given), kinds))
+        return Assignment(assignment.rules, layers)
+
+    def brought(self, assignment: Assignment, passed: Passed, layer: int) -> Heads:
+        """What all heads of a layer bring home at the rows that are wanted: given patterns, and values of a pass."""
+        return _mixed(assignment.layers[layer].given[:, :, _index(self._wanted(layer))], passed.values[layer])
+
+    @torch.no_grad()
+    def onward(self, passed: Passed, layer: int, heads: Sequence[Heads]) -> Predictions:
+        """Predictions from a layer on, where its heads and all later ones bring home this."""
+        stream = passed.streams[layer]
+        for number, brought in enumerate(heads, layer):
+            stream = self._maps[number].after(stream[_index(self._wanted(number))], brought)
+        return self._read_out(stream)
+
+
+def _mixed(pattern: Pattern, values: Heads) -> Heads:
+    return (pattern @ values.permute(1, 2, 0, 3)).permute(2, 0, 1, 3).contiguous()
+
+
+def _index(rows: Positions) -> Any:
+    # Some positions as an index: a slice where they follow one another.
+    places = rows.nonzero()[0]
+    if len(places) and places[-1] - places[0] == len(places) - 1:
+        return slice(int(places[0]), int(places[-1]) + 1)
+    return torch.from_numpy(places)
+
+
+def _put(x: Tensor, rows: Positions, new: Tensor) -> Tensor:
+    # A tensor with some positions replaced.
+    if rows.all():
+        return new
+    x = x.clone()
+    x[_index(rows)] = new
+    return x

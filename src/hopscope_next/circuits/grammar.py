@@ -1,0 +1,298 @@
+"""What rows there are in the samples of a task, which rules they could follow, and how both are said in words.
+
+A task may say by which roles its rows are told apart (`Task.row_roles`).  Where it does not, they are told apart by all
+roles that do so in few enough ways, by whether they are read out, and by whether they have a partner under a relation;
+without any role, every position is a row of its own.  No rows are told apart by their chain: what a row does may not
+depend on which of several equal chains it is on.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from hopscope_next.circuits import rules
+from hopscope_next.circuits.rules import Roles, Rule
+from hopscope_next.tasks import Batch, Task
+from hopscope_next.tasks.task import role_words
+
+POSITION, ASKED, PREVIOUS, CHAIN = "position", "asked", "previous", "chain"
+
+_MOST = 2  # rows are told apart into at most so many roles for each position, if the task does not say how
+_MOST_SYMBOLS = (
+    64  # vocabulary up to which mean weights are told apart by symbol: each must be seen often enough
+)
+_LEAST_EXISTING = (
+    0.9  # share of a role's rows on which a rule leads somewhere; the first token has no previous one
+)
+_LEAST_ROWS = (
+    8  # rows with each symbol from which on weights may depend on it: with few, any pattern would follow
+)
+_CANDIDATES, _SHARES = 4, 20  # single targets, of which two are mixed; steps of their shares
+
+
+class Rows(NamedTuple):
+    """How rows are told apart, the same on all batches.
+
+    Attributes:
+        told: whether the task says by which roles.
+        named: roles of the task that do it; `position` where it has none.
+        made: further ones that are worked out: `asked`, and `with RELATION`.
+        roles: of the rows that there are, in the order of their first row.
+        readout: positions that are read out.
+    """
+
+    told: bool
+    named: tuple[str, ...]
+    made: tuple[str, ...]
+    roles: tuple[Roles, ...]
+    readout: tuple[int, ...]
+
+    @classmethod
+    def of(cls, task: Task, batch: Batch) -> "Rows":
+        """How the rows of a task are told apart, from some samples of one member."""
+        readout, every = task.shape().readout, {name: batch.roles[name] for name in batch.roles}
+        told = [name for name in task.row_roles if name in every]
+        if told:
+            return cls(True, tuple(told), (), tuple(_found(every, told)), readout)
+        most = _MOST * batch.inputs.shape[2]
+        own = [name for name in every if name != CHAIN and len(_found(every, [name])) <= most]
+        if not own:
+            every[POSITION], own = _positions(batch), [POSITION]
+        named = _telling(every, own[:1], own[1:], most)
+        made = {name: each for name, each in _made(batch, readout).items() if name not in every}
+        names = _telling(every | made, named, list(made), most)
+        roles = _found(every | made, names)
+        return cls(False, tuple(named), tuple(names[len(named) :]), tuple(roles), readout)
+
+    def annotated(self, batch: Batch) -> Batch:
+        """The samples with the roles that were worked out, and the token before as a relation."""
+        roles: dict[str, Any] = {name: batch.roles[name] for name in batch.roles}
+        made = _made(batch, self.readout) | {POSITION: _positions(batch)}
+        roles |= {name: made[name] for name in (*self.made, *self.named) if name not in roles}
+        relations: dict[str, Any] = {name: batch.relations[name] for name in batch.relations}
+        return replace(batch, roles=roles, relations={PREVIOUS: _positions(batch) - 1, **relations})
+
+
+def _telling(every: Mapping[str, Tensor], names: list[str], further: list[str], most: int) -> list[str]:
+    # Some names, and of further ones those that tell rows apart which are alike so far, into so many roles at most.
+    for name in further:
+        if len(_found(every, names)) < len(_found(every, [*names, name])) <= most:
+            names = [*names, name]
+    return names
+
+
+def _found(every: Mapping[str, Tensor], names: Sequence[str]) -> list[Roles]:
+    # Combinations of roles that rows have, in the order of their first row.
+    values = torch.stack([every[name][0] for name in names], -1)
+    rows, inverse = values.transpose(0, 1).flatten(0, 1).unique(dim=0, return_inverse=True)
+    return [
+        dict(zip(names, rows[number].tolist(), strict=True)) for number in dict.fromkeys(inverse.tolist())
+    ]
+
+
+def _positions(batch: Batch) -> Tensor:
+    return torch.arange(batch.inputs.shape[2], device=batch.inputs.device).expand(batch.inputs.shape[:3])
+
+
+def _made(batch: Batch, readout: Sequence[int]) -> dict[str, Tensor]:
+    position = _positions(batch)
+    asked = torch.isin(position, torch.tensor(readout, device=position.device)).long()
+    names = [name for name in batch.relations if name != PREVIOUS]
+    return {ASKED: asked} | {f"with {name}": (batch.relations[name] >= 0).long() for name in names}
+
+
+class Candidate(NamedTuple):
+    """A rule for the rows of a role, and its pattern there."""
+
+    rule: Rule
+    pattern: Float[Tensor, "row key"]
+
+
+class Grammar:
+    """The rules on one batch of samples.
+
+    Attributes:
+        batch: samples with a member axis of 1.
+        roles: of the rows; `rows`: which rows have each of them.
+        weighs: whether mean weights are rules like others: not where chains tell the tokens of one kind apart.
+    """
+
+    def __init__(self, task: Task, rows: Rows, batch: Batch, *, causal: bool):
+        self.batch, self.causal, self.roles, self._how = rows.annotated(batch), causal, rows.roles, rows
+        self._own, self._words = set(batch.relations), role_words(task)
+        self.weighs = not (rows.told and CHAIN in batch.roles)
+        self.rows: Bool[Tensor, "role batch query"] = torch.stack(
+            [rules.selected(self.batch, roles)[0] for roles in self.roles]
+        )
+        self._of_role: dict[int, list[Candidate]] = {}
+        self._known: dict[str, tuple[Tensor, Tensor]] = {}
+
+    # Patterns.
+
+    def pattern(
+        self, role: int, rule: Rule, own: Float[Tensor, "batch query key"]
+    ) -> Float[Tensor, "batch query key"]:
+        """The pattern of a rule for the rows of a role of a head, whose own patterns are given."""
+        if isinstance(rule, rules.MeanMap | rules.History):
+            return rules.patterns(rule, self.batch, self.causal, own[None], self.rows[role][None])[0][0]
+        return self._resolved(rule)[0]
+
+    def _resolved(self, rule: Rule) -> tuple[Tensor, Tensor]:
+        name = rule.model_dump_json()
+        if name not in self._known:
+            pattern, exists = rules.patterns(rule, self.batch, self.causal)
+            self._known[name] = pattern[0], exists[0]
+        return self._known[name]
+
+    # Candidates.
+
+    def candidates(self, role: int) -> list[Candidate]:
+        """Rules of one target for the rows of a role: each read once, the task's own relations before all else."""
+        if role not in self._of_role:
+            rows, kept = self.rows[role], list[Candidate]()
+            for rule in self._conceivable:
+                pattern, exists = self._resolved(rule)
+                here = pattern[rows]
+                new = not any(torch.equal(here, other) for _, other in kept)
+                if new and exists[rows].float().mean() >= _LEAST_EXISTING:
+                    kept.append(Candidate(rule, here))
+            self._of_role[role] = kept
+        return self._of_role[role]
+
+    @cached_property
+    def _conceivable(self) -> list[Rule]:
+        kinds, relations = (
+            [*self.roles, *self._kinds],
+            [rules.Related(relation=each) for each in self.batch.relations],
+        )
+        conceivable: list[Rule] = [*relations, *(rules.OverRole(keys=roles) for roles in kinds)]
+        if CHAIN in self.batch.roles:
+            conceivable += [rules.OwnChain(keys=roles) for roles in kinds if self._once_a_chain(roles)]
+
+        def rank(rule: Rule) -> tuple[bool, tuple[int, ...]]:
+            return not (
+                isinstance(rule, rules.Related) and rule.relation in self._own
+            ), rules.description_length(rule)
+
+        return [rules.Uniform(), rules.Identity(), *sorted(conceivable, key=rank)]
+
+    @cached_property
+    def _kinds(self) -> list[Roles]:
+        # Tokens that can be read as one: those alike in a single role, or in the first few.
+        if not self.weighs:
+            return []
+        named = self._how.named
+        singles = named[:1] if self._how.told else named
+        alike = dict.fromkeys(
+            [*((name,) for name in singles), *(named[:count] for count in range(2, len(named) + 1))]
+        )
+        every = [[tuple((name, roles[name]) for name in names) for roles in self.roles] for names in alike]
+        return [dict(pairs) for kinds in every for pairs in dict.fromkeys(kinds)]
+
+    def _once_a_chain(self, roles: Roles) -> bool:
+        has = rules.selected(self.batch, roles)[0]
+        return bool(((rules.same_chain(self.batch)[0] & has[:, None]).sum(-1)[has] == 1).all())
+
+    def _single(self, roles: Roles) -> bool:
+        return bool((rules.selected(self.batch, roles).sum(-1) <= 1).all())
+
+    def weighted(self, role: int) -> list[Rule]:
+        """Rules with a head's mean weights: histories and mean maps, by position, symbol and match; see `weighs`."""
+        if not self.weighs:
+            return []
+        inputs, by = self.batch.inputs[0], list[rules.By](("position",))
+        if not inputs.is_floating_point() and int(inputs.max()) < _MOST_SYMBOLS:
+            alike = inputs[self.rows[role]].unique(return_counts=True)[1]
+            by += ["symbol", "match"] if alike.min() >= _LEAST_ROWS else ["symbol"]
+        several = [
+            roles
+            for roles in self._kinds
+            if not self._single(roles)
+            and self._resolved(rules.OverRole(keys=roles))[1][self.rows[role]].all()
+        ]
+        return [
+            rule
+            for each in by
+            for rule in (*(rules.History(keys=roles, by=each) for roles in several), rules.MeanMap(by=each))
+        ]
+
+    def two_targets(self, role: int, own: Float[Tensor, "row key"]) -> rules.TwoTargets | None:
+        """The best mixture of two single targets for a head's pattern, or `None` if it has no two.
+
+        One may be the row itself, where a head leaves what it does not need.
+        """
+        singles = [each for each in self.candidates(role) if not isinstance(each.rule, rules.Uniform)]
+        singles.sort(key=lambda each: -float((own * (each.pattern > 0)).sum()))
+        found: dict[float, rules.TwoTargets] = {}
+        for pair in combinations(singles[:_CANDIDATES], 2):
+            first, second = sorted(pair, key=lambda each: rules.description_length(each.rule))
+            one, other = first.pattern > 0, second.pattern > 0
+            mass = [float((own * wanted).sum()) for wanted in (one, other)]
+            share = round(_SHARES * mass[0] / max(sum(mass), 1e-9)) / _SHARES
+            alike = rules.description_length(first.rule) == rules.description_length(second.rule)
+            if 0.0 < share < 1.0 and not alike and not (one & other).any():
+                far = distance(share * first.pattern + (1.0 - share) * second.pattern, own)
+                both = {"first": first.rule, "second": second.rule, "share": share}
+                found.setdefault(far, rules.TwoTargets.model_validate(both))
+        return found[min(found)] if found else None
+
+    # Words.
+
+    def words(self, roles: Roles) -> str:
+        """A role in words, such as `second 2`, `query`, `item 3`, `position 7` or `token with copy`."""
+        named = {name: value for name, value in roles.items() if name in self._how.named}
+        said = filter(None, (self._word(name, value) for name, value in named.items()))
+        # An author may leave a value without a word; a row needs some.
+        plain = " ".join(said) or " ".join(f"{name} {value}" for name, value in named.items())
+        alike = [each for each in self.roles if named.items() <= each.items()]
+        made = [name for name in self._how.made if roles.get(name) and not all(each[name] for each in alike)]
+        return " ".join([plain, *made])
+
+    def _word(self, name: str, value: int) -> str:
+        words = self._words.get(name, ())
+        if 0 <= value < len(words):
+            return words[value]
+        return f"{name} {value}" if not self._how.told else str(value) if value else ""
+
+    def target(self, role: int, rule: Rule) -> str:
+        """What the rows of a role read under a rule, in words: by roles, if the task tells them; else by the name of a
+        relation, and what it leads to."""
+        told = self._how.told
+        if isinstance(rule, rules.TwoTargets):
+            both = [self.target(role, each) for each in (rule.first, rule.second)]
+            return " + ".join(both[::-1] if isinstance(rule.first, rules.Identity) else both)
+        if isinstance(rule, rules.OverRole | rules.History):
+            alone = not told and self._single(rule.keys)
+            return self.words(rule.keys) if alone else f"all {self.words(rule.keys)}"
+        if isinstance(rule, rules.OwnChain) and not told:
+            return f"own {self.words(rule.keys)}"
+        if not isinstance(rule, rules.Related | rules.OwnChain):
+            return {"uniform": "all", "identity": "itself"}.get(rule.kind, "")
+        led = self._led_to(role, rule)
+        if told:
+            return self.words(led) if len(led) == len(self._how.named) else "any"
+        relation = getattr(rule, "relation", "")
+        return f"{relation} ({self.words(led)})" if led else relation
+
+    def _led_to(self, role: int, rule: Rule) -> Roles:
+        # What the keys that a rule leads to have in common: all of the task's roles, or the first few of them.
+        pattern, exists = self._resolved(rule)
+        rows = self.rows[role] if self._how.told else self.rows[role] & exists
+        keys, sample = pattern[rows].argmax(-1), rows.nonzero()[:, 0]
+        for count in range(len(self._how.named), 0, -1):
+            named = self._how.named[:count]
+            led = torch.stack([self.batch.roles[name][0][sample, keys] for name in named], -1).unique(dim=0)
+            if len(led) == 1:
+                return dict(zip(named, led[0].tolist(), strict=True))
+        return {}
+
+
+def distance(one: Float[Tensor, "row key"], other: Float[Tensor, "row key"]) -> float:
+    """Total variation between two patterns, mean over rows: 0 … 1."""
+    return float((one - other).abs().sum(-1).mean()) / 2.0

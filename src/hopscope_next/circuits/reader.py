@@ -1,0 +1,394 @@
+"""Reading the circuit of a trained model: appendix E of the paper, without the human.
+
+1.  Rows are grouped by role.  Every row role of every head is a *slot*.
+2.  The search (`search`) lets as many slots as possible read nothing and finds the simplest rule for each of the
+    others, several times: in the order of importance, in random orders, and once without each path of the smallest
+    circuit (how often, `ReaderConfig` says).  All minimal circuits are kept.
+3.  The smallest is validated on fresh samples: every path is taken away once more, in three modes; everything but the
+    circuit is kept; random circuits of the same size stand beside it.
+
+Modes: *rules* (the paper's): every pattern is its rule, a removed path reads uniformly.  *clean*: one path reads
+uniformly, all other patterns are the sample's own.  *recomputed*: paths use their own softmax over the streams as they
+have become, rows outside of the circuit read nothing.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Literal
+
+import torch
+from pydantic import Field
+
+from hopscope_next import rng
+from hopscope_next.circuits.circuit import Circuit
+from hopscope_next.circuits.criterion import Criterion, criterion_of
+from hopscope_next.circuits.execution import Assignment, Execution, Mode, Passed, Predictions, Slot
+from hopscope_next.circuits.grammar import Grammar, Rows
+from hopscope_next.circuits.path_patching import Carried, PathPatching, Use, exchanged
+from hopscope_next.circuits.rules import NOTHING, Identity, Learned, MeanMap, Rule, Uniform, reads_nothing
+from hopscope_next.circuits.search import Search
+from hopscope_next.config import Config
+from hopscope_next.models.transformer import Transformer
+from hopscope_next.tasks import Batch, Task, draw
+
+NOT_LEARNED, READ, UNEXPLAINED = "no circuit: above plateau", "read", "unexplained"
+"""Verdicts on a model; the last with the reason behind it."""
+
+HELD = 0.75
+"""Share of what may be lost, that a circuit may use up on further samples of the kind that it was searched on, to count
+as one that holds (what its search could use up, if that is more): those for the report can be harder."""
+
+_STEPS = {"search": 0, "report": 1, "check": 3, "look": 4}
+"""Step at which samples are drawn for each use: to search on; for everything that is reported; to see whether what was
+found holds on others; to look which rows there are."""
+
+_LOOKED_AT, _PATCHED = 256, 2
+_MOST_WEIGHTS, _FEWEST, _MOST, _TIMES = 32_000, 32, 512, 4
+"""Attention weights of a head over all samples that are searched on, as far as these are not too few or too many; and
+how many times as many are reported on."""
+
+
+class ReaderConfig(Config):
+    """How a model is read.
+
+    Attributes:
+        threshold: τ; by default that of the criterion.
+        proof: what a circuit must hold under: `both`, its rules and its own softmax recomputed; or `rules` alone, as in
+            the paper (appendix E).  Rules alone keep no head that only shapes the keys of later ones.
+        samples: that the search uses; by default as many as suit the number of positions.
+        validation: fresh samples for everything that is reported; by default four times as many.
+        orders: random orders of elimination.
+        further_orders: at most so many more, as long as no circuit that was found is explained and holds on samples
+            drawn anew; the circuit is then chosen among those that do.
+        most_circuits: searches, those of all orders among them, after which none is begun for a circuit without a path
+            of the smallest one.
+        random_circuits: of equal size, for comparison.
+        searched: share of what may be lost that a search may use up, so that what it finds holds for fresh samples too.
+        seed: of orders, random circuits and samples.
+    """
+
+    threshold: float | None = None
+    proof: Literal["both", "rules"] = "both"
+    samples: int | None = None
+    validation: int | None = None
+    orders: int = 4
+    further_orders: int = 0
+    most_circuits: int = 12
+    random_circuits: int = 20
+    searched: float = Field(0.75, gt=0.0, le=1.0)
+    seed: int = 0
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """The ways to run a circuit under which it must hold, by `proof`."""
+        return ("rules",) if self.proof == "rules" else ("rules", "recomputed")
+
+    def again(self, number: int) -> "ReaderConfig":
+        """The same for a further reading, from 1: with other orders and samples, and without random circuits."""
+        return self.model_copy(update={"seed": self.seed + number, "random_circuits": 0})
+
+
+class Evidence(Config):
+    """What the removal of one path does.
+
+    Attributes:
+        mean_attention: on the rule's keys, in the unedited model; of a mean map, the share that follows it.
+        removed: loss without it, by mode.
+        needed_for: the first target that is lost without this read, in whatever heads of the circuit it is done, and
+            whether its rows then read uniformly or themselves; `None` if none is.
+        carries: what it could bring, and what becomes of the answers if that alone is exchanged.
+        composition: its uses, the strongest first.
+    """
+
+    mean_attention: float
+    removed: dict[str, float]
+    needed_for: str | None
+    carries: tuple[Carried, ...]
+    composition: tuple[Use, ...]
+
+
+class Reading(Config):
+    """What was found in one model.
+
+    Attributes:
+        verdict: `READ`, `NOT_LEARNED`, or `UNEXPLAINED` with the reason.
+        learned: names of the learned targets.
+        threshold: τ.
+        least_effect: rise of the loss from which on something counts as carried.
+        circuit: the smallest; `evidence` has an entry for each of its paths.
+        minimal: all that were found, and how often.
+        loss: of the model (`full`), of the circuit by mode, and of everything but the circuit (`complement`).
+        random: losses of random circuits of the same size.
+        worst: of what was learned that which stands worst when recomputed, as a share of its floor or accuracy lost.
+        merges: pairs of heads (layer, head) of which the second could do what both do (paper, section 8.2, ii).
+    """
+
+    model_config = {"ser_json_inf_nan": "strings", "allow_inf_nan": True}
+
+    verdict: str
+    learned: tuple[str, ...]
+    threshold: float
+    least_effect: float
+    circuit: Circuit = Circuit()
+    evidence: tuple[Evidence, ...] = ()
+    minimal: tuple[tuple[Circuit, int], ...] = ()
+    loss: dict[str, float] = {}
+    random: tuple[float, ...] = ()
+    worst: float = 0.0
+    merges: tuple[tuple[tuple[int, int], tuple[int, int]], ...] = ()
+
+
+def read(
+    model: Transformer,
+    task: Task,
+    config: ReaderConfig | None = None,
+    *,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Reading:
+    """Read the circuit of a model (see the module).
+
+    Args:
+        model: a single one, or an ensemble of one member.
+        task: what it was trained on, as it is.
+        config: how.
+        progress: told what is being done.
+
+    Raises:
+        UserError: the threshold is below the loss of the unablated model.
+    """
+    return Reader(model, task, config or ReaderConfig()).read(progress)
+
+
+class Reader:
+    """One model on the samples that it is read on.
+
+    Attributes:
+        rows: how rows are told apart.
+        fresh, criterion: the model on the samples that are reported on, and what a circuit must reach there.
+    """
+
+    def __init__(self, model: Transformer, task: Task, config: ReaderConfig):
+        self.model = model.member(0) if model.members is not None else model
+        self.task, self.config, positions = task, config, model.config.length
+        self._samples = config.samples or min(_MOST, max(_FEWEST, _MOST_WEIGHTS // positions**2))
+        self.rows = Rows.of(task, self._drawn("look", _LOOKED_AT))
+        self.fresh = self._execution("report")
+        self.criterion = criterion_of(
+            task, self.fresh.grammar.batch, self.fresh.clean.predictions, config.threshold
+        )
+
+    def _drawn(self, use: str, samples: int) -> Batch:
+        device = self.model.readout.weight.device
+        seeds, stream = (
+            torch.tensor([self.config.seed], device=device),
+            "held-out" if use == "report" else "circuit",
+        )
+        return draw(self.task, seeds, stream, _STEPS[use], samples)
+
+    def _execution(self, use: str) -> Execution:
+        fresh = self.config.validation or _TIMES * self._samples
+        batch = self._drawn(use, self._samples if use == "search" else fresh)
+        return Execution(self.model, Grammar(self.task, self.rows, batch, causal=self.model.config.causal))
+
+    def _on(self, execution: Execution) -> Criterion:
+        return self.criterion.on(execution.clean.predictions, execution.grammar.batch)
+
+    def read(self, progress: Callable[[str], None]) -> Reading:
+        """See `read` of the module."""
+        if not self.criterion.names:
+            return self._reading(NOT_LEARNED)
+        execution = self._execution("search")
+        self.search = Search(execution, self._on(execution), self.config.modes, self.config.searched)
+        found = self._minimal(progress)
+        progress("validation")
+        return self._validated(self._best(found), found)
+
+    def _reading(self, verdict: str, **found: object) -> Reading:
+        about = {"threshold": self.criterion.threshold, "least_effect": self.criterion.least_effect}
+        return Reading.model_validate({"verdict": verdict, "learned": self.criterion.names, **about, **found})
+
+    # Search.
+
+    def _minimal(self, progress: Callable[[str], None]) -> list[Circuit]:
+        """The circuits of all searches, in their order."""
+        config, grammar, found = self.config, self.search.execution.grammar, list[Circuit]()
+
+        def look(name: str, order: Sequence[Slot]) -> None:
+            progress(name)
+            found.append(Circuit.of(self.search.circuit(order).assignment, grammar))
+
+        progress("importance")
+        by_importance = self.search.by_importance()
+        look("order by importance", by_importance)
+        for number in range(config.orders + config.further_orders):
+            if number >= config.orders and any(map(self._holds, found)):
+                break
+            look(f"order {number}", self.search.ordered(self._shuffled(self.search.reachable, number)))
+        # Circuits without each path of the best one: other ways to do the same.
+        for slot, rule in self._best(found).rules(self.search.execution).items():
+            sharp = not isinstance(rule, Uniform | Identity | MeanMap)
+            if sharp and len(found) < config.most_circuits and self.search.can_go(slot):
+                look(f"order without {slot}", [slot, *(other for other in by_importance if other != slot)])
+        return found
+
+    def _best(self, circuits: Iterable[Circuit]) -> Circuit:
+        """The smallest, of those that are explained if there are any, and hold if that is asked for."""
+
+        def rank(circuit: Circuit) -> tuple[bool, bool, int, int]:
+            holds = not self.config.further_orders or self._holds(circuit)
+            return not holds, not circuit.explained, len(circuit.reads), len(circuit.paths)
+
+        return min(circuits, key=rank)
+
+    def _holds(self, circuit: Circuit) -> bool:
+        """Whether a circuit is explained, and uses up at most `HELD` of what may be lost on samples drawn anew."""
+        anew, criterion = self._anew
+        return circuit.explained and all(
+            criterion.excess(mode, circuit.run(anew, mode).predictions) <= max(HELD, self.config.searched)
+            for mode in self.config.modes
+        )
+
+    @cached_property
+    def _anew(self) -> tuple[Execution, Criterion]:
+        execution = self._execution("check")
+        return execution, self._on(execution)
+
+    def _shuffled(self, slots: Iterable[Slot], number: int) -> list[Slot]:
+        slots = list(slots)
+        words = rng.bits(self.config.seed, "circuit", 2 + number, torch.arange(len(slots)))[:, 0]
+        return [slots[place] for place in words.argsort().tolist()]
+
+    # Validation.
+
+    def _validated(self, circuit: Circuit, found: Sequence[Circuit]) -> Reading:
+        fresh, criterion = self.fresh, self.criterion
+        rules = circuit.rules(fresh)
+        assignment = fresh.assigned(fresh.untouched, rules)
+        passed: dict[Mode, Passed] = {mode: fresh.run(assignment, mode) for mode in ("rules", "recomputed")}
+        inside = sorted(assignment.circuit)
+        few = min(_PATCHED * self._samples, fresh.samples)
+        patching = PathPatching(
+            fresh.first(few),
+            criterion.on(fresh.clean.predictions[:, :few], fresh.grammar.batch.take(slice(few))),
+            assignment.first(few),
+        )
+        carried = patching.carries(
+            exchanged(self.task, self.rows, fresh.grammar.batch.take(slice(few)), fresh)
+        )
+        needed = self._needed_for(assignment, passed[self.config.modes[-1]])
+        evidence = [
+            Evidence(
+                mean_attention=self._mean_attention(slot, assignment.rules[slot]),
+                removed=self._removed(assignment, passed, slot),
+                needed_for=needed[slot],
+                carries=carried[slot],
+                composition=patching.composition(slot),
+            )
+            for slot in inside
+        ]
+        # By paths, not by reads: the same reads by other heads are another way to do them.
+        counted = Counter(each.model_dump_json() for each in found)
+        predictions = {mode: each.predictions for mode, each in passed.items()}
+        complement = fresh.assigned(fresh.untouched, dict.fromkeys(inside, Uniform()))
+        return self._reading(
+            self._verdict(circuit, predictions),
+            circuit=circuit,
+            evidence=evidence,
+            minimal=[(Circuit.model_validate_json(each), times) for each, times in counted.items()],
+            loss={
+                "full": criterion.full,
+                **{mode: criterion.loss(each) for mode, each in predictions.items()},
+                "complement": criterion.loss(fresh.run(complement, "rules").predictions),
+            },
+            random=self._random(len(inside)),
+            worst=criterion.worst(predictions["recomputed"]),
+            merges=self._merges(circuit),
+        )
+
+    def _verdict(self, circuit: Circuit, predictions: Mapping[Mode, Predictions]) -> str:
+        unexplained = [str(path) for path in circuit.paths if isinstance(path.rule, Learned)]
+        if unexplained:
+            return f"{UNEXPLAINED}: no rule for {'; '.join(unexplained)}"
+        fault = self.criterion.fault({mode: predictions[mode] for mode in self.config.modes})
+        return READ if fault is None else f"{UNEXPLAINED}: {fault}"
+
+    def _random(self, size: int) -> list[float]:
+        """Losses under random circuits: other rows, other rules, the same number of them."""
+        fresh, losses = self.fresh, list[float]()
+        nothing = fresh.assigned(fresh.untouched, dict.fromkeys(fresh.slots, Uniform()))
+        passed = fresh.run(nothing, "rules")
+        for number in range(self.config.random_circuits):
+            slots = self._shuffled(self.search.reachable, 1000 + number)[:size]
+            words = rng.bits(self.config.seed, "circuit", 5000 + number, torch.arange(len(slots)))[:, 0]
+            rules: dict[Slot, Rule] = {}
+            for slot, word in zip(slots, words.tolist(), strict=True):
+                choices = [
+                    each.rule for each in fresh.grammar.candidates(slot[2]) if not reads_nothing(each.rule)
+                ]
+                rules |= {slot: choices[word % len(choices)]} if choices else {}
+            random = fresh.run(fresh.assigned(nothing, rules), "rules", passed, fresh.changed(rules))
+            losses.append(self.criterion.loss(random.predictions))
+        return losses
+
+    def _removed(self, assignment: Assignment, passed: Mapping[Mode, Passed], slot: Slot) -> dict[str, float]:
+        fresh, rows = self.fresh, self.fresh.changed([slot])
+        without, alone = (fresh.assigned(each, {slot: Uniform()}) for each in (assignment, fresh.untouched))
+        runs = {
+            "rules": fresh.run(without, "rules", passed["rules"], rows),
+            "clean": fresh.run(alone, "rules", fresh.clean, rows),
+            "recomputed": fresh.run(without, "recomputed", passed["recomputed"], rows),
+        }
+        return {mode: self.criterion.loss(each.predictions) for mode, each in runs.items()}
+
+    def _mean_attention(self, slot: Slot, rule: Rule) -> float:
+        layer, head, role = slot
+        rows = self.fresh.grammar.rows[role]
+        own, wanted = self.fresh.own[layer][:, head][rows], self.fresh.rule_pattern(slot, rule)[rows]
+        # A mean map is everywhere above zero: of it, what both have in common.
+        shared = own.minimum(wanted) if isinstance(rule, MeanMap) else own * (wanted > 0)
+        return float(shared.sum(-1).mean())
+
+    def _needed_for(self, assignment: Assignment, intact: Passed) -> dict[Slot, str | None]:
+        fresh, reads = self.fresh, dict[tuple[int, str], list[Slot]]()
+        for slot in assignment.circuit:
+            target = fresh.grammar.target(slot[2], assignment.rules[slot]) or str(slot)
+            reads.setdefault((slot[2], target), []).append(slot)
+        found: dict[Slot, str | None] = {}
+        for slots in reads.values():
+            lost = []
+            for nothing in NOTHING:
+                without = fresh.assigned(assignment, dict.fromkeys(slots, nothing))
+                passed = fresh.run(without, self.config.modes[-1], intact, fresh.changed(slots))
+                lost.append(self.criterion.lost(passed.predictions, intact.predictions))
+            # To read uniformly may do harm of its own: what is needed is lost however nothing is read.
+            both = [name for name in lost[0] if all(name in other for other in lost)]
+            found |= dict.fromkeys(slots, both[0] if both else None)
+        return found
+
+    def _merges(self, circuit: Circuit) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        execution = self.search.execution
+        rules = circuit.rules(execution)
+        base = execution.assigned(execution.untouched, rules)
+        passed = execution.run(base, "rules")
+
+        def kept(changes: Mapping[Slot, Rule]) -> bool:
+            now = execution.run(
+                execution.assigned(base, changes), "rules", passed, execution.changed(changes)
+            )
+            return self.search.criterion.excess("rules", now.predictions) <= self.config.searched
+
+        reads: dict[tuple[int, int], dict[int, Rule]] = {}
+        for (layer, head, role), rule in rules.items():
+            if not isinstance(rule, Uniform | Identity | MeanMap):
+                reads.setdefault((layer, head), {})[role] = rule
+        merges = []
+        for one, theirs in reads.items():
+            gone: dict[Slot, Rule] = {(*one, role): Uniform() for role in theirs}
+            if kept(gone):
+                continue  # nobody needs its values, so to move them would prove nothing
+            for other, mine in reads.items():
+                moved = {(*other, role): rule for role, rule in theirs.items()}
+                if not set(theirs) & set(mine) and kept(gone | moved):
+                    merges.append((one, other))
+        return merges

@@ -1,0 +1,220 @@
+"""The search for a circuit: as many rows as possible read nothing, and the others read by rules.
+
+A change is kept while the loss stays under the threshold in both modes: with every pattern given by its rule, and with
+the patterns of the circuit recomputed from what is left.  The first alone would drop a head that only shapes later
+*keys*, because under given patterns only values flow; the second alone would not say what the rows read.  A search may
+ask for the first alone even so, as the paper does.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from functools import cached_property
+from typing import NamedTuple
+
+from hopscope_next.circuits import rules
+from hopscope_next.circuits.criterion import Criterion
+from hopscope_next.circuits.execution import Assignment, Execution, Mode, Passed, Slot
+from hopscope_next.circuits.grammar import distance
+from hopscope_next.circuits.rules import NOTHING, Learned, Rule, description_length, reads_nothing
+
+_NEAR = 0.1  # rules are tried that are at most this much farther from a head's pattern than the nearest
+_SHARP = 0.5  # no rule describes a pattern that is farther from it than this; it may still be a mean map
+_CLEAR = (
+    0.25  # a row whose pattern is nearer than this to a rule is given the rule before anything is taken away
+)
+_AT_FIRST = 0.8  # share of what may be lost that the first removals may use up
+_ON_FEW = 0.75  # share of that, where they are tried on the first quarter of the samples
+_LEAST_FEW = 8  # samples in a quarter, if there is to be one
+_CLEARLY = 3.0  # a change that adds so many times more on these than may be added has failed
+_TOO_MUCH = 1.5  # slots that by themselves cost so many times more than may be lost are not tried together
+
+
+class State(NamedTuple):
+    """An assignment under the threshold, its passes in every mode that is asked for, and changes known to fail."""
+
+    assignment: Assignment
+    passed: Mapping[Mode, Passed]
+    failed: set[tuple[float, frozenset[tuple[Slot, int]]]]
+
+
+class Search:
+    """Searches on one batch.
+
+    Attributes:
+        execution, criterion: what is run, and what it must reach, in all `modes`.
+        searched: share of what may be lost that changes may use up; `share` of that now.
+        start: the model as it is; `reachable`: slots that can matter at all.
+    """
+
+    def __init__(self, execution: Execution, criterion: Criterion, modes: Sequence[Mode], searched: float):
+        self.execution, self.criterion, self.modes, self.searched = execution, criterion, modes, searched
+        self.start = State(execution.untouched, dict.fromkeys(modes, execution.clean), set())
+        self.share, self._whole, self._costs = 1.0, execution, dict[Slot, float]()
+        # In the last layer, only the rows that are read out.
+        last, asked = execution.model.config.layers - 1, execution.asked
+        wanted = [bool((rows & asked).any()) for rows in execution.positions]
+        self.reachable = [slot for slot in execution.slots if slot[0] < last or wanted[slot[2]]]
+        self._rules: dict[Slot, tuple[list[Rule], list[Rule]]] = {}
+        self._few: Search | None = None
+        if (samples := execution.samples // 4) >= _LEAST_FEW:
+            self._few = copy(self)  # what rules and distances are, all samples tell
+            self._few.execution = few = execution.first(samples)
+            self._few.criterion = criterion.on(
+                few.clean.predictions, execution.grammar.batch.take(slice(samples))
+            )
+            self._few.start = State(few.untouched, dict.fromkeys(modes, few.clean), set())
+
+    def changed(self, state: State, changes: Mapping[Slot, Rule]) -> State | None:
+        """The state with some changes, or `None` if that is over the threshold in any mode."""
+        known = self.share, frozenset((slot, id(rule)) for slot, rule in changes.items())
+        if known in state.failed:
+            return None
+        modes, rows, now = self.modes, self.execution.changed(changes), state.assignment.rules
+        if not any(reads_nothing(rule) or reads_nothing(now[slot]) for slot, rule in changes.items()):
+            modes = ("rules",)
+        assignment, passed = self.execution.assigned(state.assignment, changes), dict(state.passed)
+        for mode in modes:
+            base, most = state.passed[mode], self.share * self.searched
+            if self._few is not None and len(changes) == 1:
+                few, samples = self._few, self._few.execution.samples
+                found = few.execution.run(
+                    assignment.first(samples), mode, base.first(samples), rows
+                ).predictions
+                before = few.criterion.excess(mode, base.predictions[:, :samples])
+                room = max(0.0, most - self.criterion.excess(mode, base.predictions))
+                if not few.criterion.excess(mode, found) - before <= _CLEARLY * room:
+                    break
+            passed[mode] = self.execution.run(assignment, mode, base, rows)
+            if not self.criterion.excess(mode, passed[mode].predictions) <= most:
+                break
+        else:
+            return State(assignment, passed, set())
+        state.failed.add(known)
+        return None
+
+    # Steps of the search.
+
+    def _first_that_do(
+        self,
+        state: State,
+        slots: Sequence[Slot],
+        choices: Callable[[State, Slot], Sequence[Rule]],
+        failed: bool = False,
+    ) -> State:
+        # Each slot, in this order, is given the first of its choices that does: many their first at once where many can.
+        # `failed`: it is known that not all slots can have their first choice.
+        slots = [slot for slot in slots if choices(state, slot)]
+        if not slots:
+            return state
+        first = {slot: choices(state, slot)[0] for slot in slots}
+        hopeless = len(slots) > 1 and choices is _nothing and self._cost_too_much(state, slots)
+        if not failed and not hopeless and (changed := self.changed(state, first)) is not None:
+            return changed
+        if len(slots) > 1:
+            half = len(slots) // 2
+            state = self._first_that_do(state, slots[:half], choices)
+            # If all of these have it, to give it to the others too is what has failed.
+            failed = all(state.assignment.rules[slot] == first[slot] for slot in slots[:half])
+            return self._first_that_do(state, slots[half:], choices, failed and not hopeless)
+        for rule in choices(state, slots[0])[1:]:
+            if (changed := self.changed(state, {slots[0]: rule})) is not None:
+                return changed
+        return state
+
+    def _cost_too_much(self, state: State, slots: Sequence[Slot]) -> bool:
+        cost = sum(max(0.0, self._costs.get(slot, 0.0)) for slot in slots)
+        used = self.criterion.excess("rules", state.passed["rules"].predictions)
+        return cost > _TOO_MUCH * max(0.0, self.share * self.searched - used)
+
+    def _remove(self, state: State, slots: Sequence[Slot]) -> State:
+        now = state.assignment.rules
+        return self._first_that_do(state, [slot for slot in slots if not reads_nothing(now[slot])], _nothing)
+
+    def _simpler(self, state: State, slot: Slot) -> list[Rule]:
+        now, (near, far) = state.assignment.rules[slot], self._described(slot)
+        tried = [*near, *(far if isinstance(now, Learned) else [])]
+        return [rule for rule in tried if description_length(rule) < description_length(now)]
+
+    def _described(self, slot: Slot) -> tuple[list[Rule], list[Rule]]:
+        # Rules that could be what a head's row does: those near to its pattern, the simplest first, and farther ones.
+        if slot not in self._rules:
+            (layer, head, role), grammar = slot, self._whole.grammar
+            rows, own, found = grammar.rows[role], self._whole.own[layer][:, head], self._distances(slot)
+            two = grammar.two_targets(role, own[rows])
+            for rule in [*([two] if two else []), *grammar.weighted(role)]:
+                found.append((rule, distance(grammar.pattern(role, rule, own)[rows], own[rows])))
+            farthest = min(min((far for _, far in found), default=1.0) + _NEAR, _SHARP)
+            found.sort(key=lambda pair: description_length(pair[0]))
+            near = [rule for rule, far in found if far <= farthest]
+            # Where there are chains a mean map says the least that can be said: it may be far.  Elsewhere mean weights
+            # are near to everything: a rule that a row needs can be farther than they are.
+            farther = [rule for rule, far in found if farthest < far <= _SHARP]
+            self._rules[slot] = (near, farther) if grammar.weighs else ([*near, rules.MeanMap()], [])
+        return self._rules[slot]
+
+    def _distances(self, slot: Slot) -> list[tuple[Rule, float]]:
+        layer, head, role = slot
+        own = self._whole.own[layer][:, head][self._whole.grammar.rows[role]]
+        reading = (each for each in self._whole.grammar.candidates(role) if not reads_nothing(each.rule))
+        return [(each.rule, distance(each.pattern, own)) for each in reading]
+
+    @cached_property
+    def _nearest(self) -> dict[Slot, float]:
+        return {slot: min((far for _, far in self._distances(slot)), default=1.0) for slot in self.reachable}
+
+    # Orders, and what is found in them.
+
+    def ordered(self, slots: Sequence[Slot]) -> list[Slot]:
+        """Diffuse rows first: what would remain of them is no read that anybody could name."""
+        return sorted(slots, key=lambda slot: self._nearest[slot] < _SHARP)
+
+    def by_importance(self) -> list[Slot]:
+        """Slots by the loss with one of them uniform and all other patterns as they are (mode *clean*)."""
+        losses = dict[Slot, float]()
+        for slot in self.reachable:
+            assignment = self.execution.assigned(self.start.assignment, {slot: NOTHING[0]})
+            found = self.execution.run(
+                assignment, "rules", changed=self.execution.changed([slot])
+            ).predictions
+            losses[slot], self._costs[slot] = (
+                self.criterion.loss(found),
+                self.criterion.excess("rules", found),
+            )
+        return self.ordered(sorted(self.reachable, key=losses.__getitem__))
+
+    def can_go(self, slot: Slot) -> bool:
+        """Whether a slot may read nothing in the model as it is."""
+        self.share = 1.0
+        return reads_nothing(self._remove(self.start, [slot]).assignment.rules[slot])
+
+    def circuit(self, order: Sequence[Slot]) -> Assignment:
+        """A minimal circuit: slots are taken away in this order, and what stays is given rules.
+
+        Taking away stops short of the threshold at first, or nothing would be left for the rules to cost.  It begins on
+        a quarter of the samples; what these allow is tried on all, and everything after that.
+        """
+        if self._few is None:
+            state = self._begun(order, _AT_FIRST)
+        else:
+            wanted = self._few._begun(order, _ON_FEW * _AT_FIRST).assignment.rules
+            given = [slot for slot in self.execution.slots if slot not in order]
+            given += [slot for slot in order if not isinstance(wanted[slot], Learned)]
+            self.share = _AT_FIRST
+            state = self._first_that_do(self.start, given, lambda _, slot: [wanted[slot]])
+        self.share, unnamed = 1.0, Learned | rules.MeanMap | rules.History | rules.TwoTargets
+        while True:
+            before = state.assignment.rules
+            some = [slot for slot in order if isinstance(before[slot], unnamed)]
+            state = self._remove(self._first_that_do(state, some, self._simpler), order)
+            if state.assignment.rules == before:
+                return state.assignment
+
+    def _begun(self, order: Sequence[Slot], share: float) -> State:
+        self.share = share
+        state = self._remove(self.start, [slot for slot in self.execution.slots if slot not in order])
+        clear = [slot for slot in order if self._nearest[slot] < _CLEAR]
+        return self._remove(self._first_that_do(state, clear, self._simpler), order)
+
+
+def _nothing(_state: State, _slot: Slot) -> Sequence[Rule]:
+    return NOTHING
