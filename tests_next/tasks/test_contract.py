@@ -1,4 +1,7 @@
-"""What every task keeps, ours and a user's: samples are functions of their addresses, and annotations are true."""
+"""What every task keeps, ours and a user's: samples are functions of their addresses, annotations and floors true."""
+
+import random
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from hopscope_next.errors import UserError
 from hopscope_next.tasks import (
     Batch,
+    Equations,
     Permutation,
     Retrieval,
     Shape,
@@ -50,6 +54,7 @@ GRAPH = (*GRAPH, {"name": "z", "parents": ["x", "y"]})
 TASKS = [
     Copy(), Retrieval(), Retrieval(position="pair", steps=2, targets="last", schedule=((2, "ic"),)),
     Retrieval(nodes=GRAPH, chains=3, order="random"), Permutation(values=4, repeat_ratio=0.5), Permutation(values=9),
+    Retrieval(shares=(0.3, 0.3, 0.4), emphasis="one"), Equations(), Equations(depths=(1, 3), repeated=False),
 ]  # fmt: skip
 SEEDS = torch.tensor([2, 3, 5])
 
@@ -61,7 +66,7 @@ def equal(first, second):
         assert set(one) == set(other) and all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.fixture(params=TASKS, ids=repr)
+@pytest.fixture(params=TASKS, ids=lambda task: repr(task)[:40])
 def task(request):
     return request.param
 
@@ -76,7 +81,9 @@ def test_samples_are_functions_of_their_addresses(task):
         equal(joined(list(together.pieces(5))), together)
         uses = [draw(task, SEEDS, other, 1, 7) for other in ("train", "held-out", "probe") if other != use]
         assert not any(torch.equal(together.inputs[:, :7], other.inputs) for other in uses)
-    assert len(held_out(task, 11).inputs) == 1
+    first = held_out(task, 5)
+    assert first.inputs.shape[0] == 1 and first.inputs.shape[2] == task.shape().positions
+    equal(first.take(slice(5)), held_out(task, 7).take(slice(5)))
     pool = draw(task, SEEDS, "train", 0, 64, examples=2)
     assert all(len(member.unique(dim=0)) <= 2 for member in pool.inputs.flatten(2))
 
@@ -111,10 +118,25 @@ def test_annotations_are_true(task):
             there = inputs.gather(2, partner.clamp(min=0)[..., None].expand_as(inputs))
             assert (there == inputs)[partner >= 0].all()
             assert (partner >= 0).any() == (getattr(task, "repeat_ratio", 1.0) > 0.0)
-        if "chain" in batch.roles and name.startswith(("hop", "to_", "pair")):
+        if "chain" in batch.roles and name.startswith(("hop", "to_", "pair", "query")):
             chain, mate = batch.roles["chain"], batch.roles["chain"].gather(2, partner.clamp(min=0))
             on_one = (chain < task.chains) & (partner >= 0)
-            assert (chain == mate)[on_one].all()
+            assert (chain == mate)[on_one].all() and on_one.any()
+
+
+def test_exchanges_change_one_thing_and_skills_are_asked(task):
+    batch = draw(task, SEEDS[:1], "probe", 3, 17)
+    for name, inputs in (task.counterfactuals(batch) or {}).items():
+        changed = (inputs != batch.inputs).reshape(*batch.inputs.shape[:3], -1).any(-1)
+        assert inputs.shape == batch.inputs.shape and changed.any()
+        words = {task.words["roles"]["kind"][each] for each in batch.roles["kind"][changed].tolist()}
+        assert not isinstance(task, Permutation) or words == {name}
+        assert not isinstance(task, Equations) or words <= {"given", "found", "query"}
+        assert not name.startswith("x_") or (batch.roles["holds"][changed] == int(name[2:])).all()
+    skills = task.skills(batch)
+    asked = torch.ones_like(batch.targets) > 0 if batch.weights is None else batch.weights > 0
+    assert all(mask.any() and not (mask & ~asked).any() for mask in skills.values())
+    assert not skills or (sum(mask.int() for mask in skills.values()) <= 1).all()
 
 
 def test_answers_follow_the_chain():
@@ -128,35 +150,60 @@ def test_answers_follow_the_chain():
             assert torch.equal(symbols.gather(2, here)[:, :, 0], answer)
 
 
-@settings(max_examples=25)
-@given(
-    chains=st.integers(2, 4),
-    data=st.data(),
-    order=st.sampled_from(["deepest-first", "shallowest-first", "random"]),
-)
+def only(classes, task, batch):
+    """Predictions that give some classes the same probability, and all others none."""
+    allowed = torch.zeros(*batch.targets.shape, task.shape().output_size).scatter(-1, classes, 1.0)
+    return (allowed - 1.0) * 1e4
+
+
+@settings(max_examples=20)
+@given(values=st.integers(3, 12), ratio=st.sampled_from([0.0, 0.3, 1.0]), chains=st.integers(2, 5))
+def test_floors_of_classes_are_reached_by_what_they_name(values, ratio, chains):
+    task, questions = Permutation(values=values, repeat_ratio=ratio), Equations(chains=chains, depths=(2, 3))
+    batch, floors = draw(task, SEEDS, "probe", 0, 5), task.floors()
+    found = task.parts(only(torch.arange(1, values + 1).expand(3, 5, values, -1), task, batch), batch)
+    assert all(value.allclose(torch.tensor(floors["guess"])) for value in found.values())
+    if ratio == 0.0:
+        unseen = torch.ones(values, values).triu() > 0
+        left = torch.where(unseen, batch.targets[:, :, None], batch.targets[..., None])
+        found = task.parts(only(left, task, batch), batch)["loss"]
+        assert found.allclose(torch.tensor(floors["elimination"]))
+    batch, tokens = (
+        draw(questions, SEEDS, "held-out", 0, 5),
+        [*map(questions.vocabulary.index, map(str, range(chains)))],
+    )
+    predictions = only(torch.tensor(tokens).expand(*batch.targets.shape, -1), questions, batch)
+    found = questions.parts(predictions, batch)["loss_answer"]
+    assert found.allclose(torch.tensor(questions.floors()["loss_answer"]["guess"]))
+
+
+@settings(max_examples=20)
+@given(chains=st.integers(2, 4), data=st.data(), order=st.sampled_from(["deepest-first", "random"]))
 def test_floors_of_graphs_are_reached_by_what_they_name(chains, data, order):
     nodes = [{"name": "n0"}]
     for number in range(1, data.draw(st.integers(2, 4))):
-        earlier = [node["name"] for node in nodes]
-        nodes.append(
-            {
-                "name": f"n{number}",
-                "parents": data.draw(st.sets(st.sampled_from(earlier), min_size=1, max_size=2)),
-            }
-        )
+        earlier = st.sets(st.sampled_from([node["name"] for node in nodes]), min_size=1, max_size=2)
+        nodes.append({"name": f"n{number}", "parents": sorted(data.draw(earlier))})
     task = Retrieval(nodes=nodes, chains=chains, order=order)
-    batch = draw(task, torch.tensor([3]), "probe", 0, 700)
+    check_task(task)
+    batch, floors = draw(task, torch.tensor([3]), "probe", 0, 700), task.floors()
     zero = task.parts(torch.zeros_like(batch.targets), batch)
-    assert zero["loss"].item() == pytest.approx(task.floors()["zero"], rel=0.1)
-    holds, kind = batch.roles["holds"], batch.roles["kind"]
-    values = [task.layout.kinds.index(word) for word in ("value", "second") if word in task.layout.kinds]
-    symbols = batch.inputs[..., : task.symbol_dim]
-    for number, (name, node) in enumerate(task.asked.items()):
-        is_value = torch.isin(kind, torch.tensor(values)) & (holds == node) & (batch.roles["node"] == node)
-        mean = (symbols * is_value[..., None]).sum(2) / is_value.sum(-1, keepdim=True)
-        right = batch.targets.unflatten(-1, (len(task.asked), -1))[..., number, :]
-        floor = task.floors()[f"loss_{name}"]["position"]
-        assert (right - mean[:, :, None]).square().mean().item() == pytest.approx(floor, rel=0.15)
+    assert zero["loss"].item() == pytest.approx(floors["zero"], rel=0.1)
+    kinds, symbols = task.words["roles"]["kind"], batch.inputs[..., : task.symbol_dim]
+    of_value = [kinds.index(word) for word in ("value", "second") if word in kinds]
+    is_value = torch.isin(batch.roles["kind"], torch.tensor(of_value))
+    mate = batch.relations["pair_mate"].clamp(min=0)[..., None].expand_as(symbols)
+    first_keys, sizes = symbols.gather(2, mate), (len(task.asked), -1)
+    right = dict(zip(task.asked, batch.targets.unflatten(-1, sizes).unbind(-2), strict=True))
+    for name, node in task.asked.items():
+        here = (is_value & (batch.roles["node"] == node))[:, :, None]
+        known, parents = {"position": here}, nodes[node]["parents"]
+        if parents[0] in right and len(parents) == 2:
+            known["keys_1"] = here & (first_keys[:, :, None] == right[parents[0]][:, :, :, None]).all(-1)
+        for floor, values in known.items():
+            mean = (symbols[:, :, None] * values[..., None]).sum(3) / values.sum(3)[..., None]
+            error = (right[name] - mean).square().mean().item()
+            assert error == pytest.approx(floors[f"loss_{name}"][floor], rel=0.15)
 
 
 @settings(max_examples=25)
@@ -186,22 +233,24 @@ class Bad(Copy):
 
     def sample(self, draws):
         batch = super().sample(draws)
+        inputs, targets = batch.inputs, batch.targets
         match self.fault:
-            case "global":
-                return Batch(torch.randint_like(batch.inputs, 7), batch.targets)
+            case "torch":
+                return Batch(torch.randint_like(inputs, 7), targets)
             case "numpy":
-                number = int(np.random.randint(0, 7))  # noqa: NPY002
-                return Batch(batch.inputs, torch.full_like(batch.targets, number))
+                return Batch(inputs, torch.full_like(targets, np.random.randint(0, 7)))  # noqa: NPY002
+            case "random":
+                return Batch(inputs, targets, weights=torch.full(targets.shape, random.random()))
             case "shape":
-                return Batch(batch.inputs[..., 1:], batch.targets)
+                return Batch(inputs[..., 1:], targets)
             case "range":
-                return Batch(batch.inputs + 1, batch.targets)
+                return Batch(inputs + 7, targets)
             case "role":
-                return Batch(batch.inputs, batch.targets, roles={"kind": batch.inputs.float()})
+                return Batch(inputs, targets, roles={"kind": inputs.float()})
+            case "relation":
+                return Batch(inputs, targets, relations={"source": lambda: inputs + self.length})
             case "weights":
-                return Batch(
-                    batch.inputs, batch.targets, weights=torch.ones(2, 5, 1, dtype=torch.float64) - 2.0
-                )
+                return Batch(inputs, targets, weights=torch.full(targets.shape, -1.0))
             case "twice":
                 draws.uniform("tokens")
         return 3
@@ -210,36 +259,66 @@ class Bad(Copy):
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("global", "none from torch or numpy"),
-        ("numpy", "none from torch or numpy"),
-        ("shape", "inputs: expected shape"),
-        ("range", "ids from 0 to 6"),
-        ("role", r"roles\['kind'\]"),
-        ("weights", "numbers from 0"),
+        *((name, "none from torch, numpy or random") for name in ("torch", "numpy", "random")),
+        ("shape", r"inputs: expected torch.int64 \[2, 5, 11\] on cpu, found torch.int64 \[2, 5, 10\] on cpu"),
+        ("range", "inputs: expected numbers from 0 to 6"),
+        ("role", r"roles\['kind'\]: .* found torch.float32"),
+        ("relation", r"relations\['source'\]: expected numbers from -1 to 10"),
+        ("weights", "weights: expected numbers from 0"),
         ("twice", "twice"),
-        ("none", "expected an hs.Batch"),
+        ("none", "an hs.Batch, found int"),
     ],
 )
-def test_a_task_that_breaks_the_contract_is_told(fault, words):
-    before = torch.random.get_rng_state()
-    with pytest.raises(UserError, match=words):
-        check_task(Bad(fault=fault))
-    assert torch.equal(torch.random.get_rng_state(), before)
+def test_a_task_that_breaks_the_contract_is_refused_when_it_is_drawn(fault, words):
+    np.random.seed(3)  # noqa: NPY002
+    states = torch.random.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    for _ in range(2):
+        with pytest.raises(UserError, match=words):
+            draw(Bad(fault=fault), SEEDS, "train", 0, 3)
+    assert torch.equal(torch.random.get_rng_state(), states[0])
+    assert np.random.get_state()[1].tolist() == states[1]  # noqa: NPY002
+
+
+def test_samples_of_a_type_and_a_use_are_checked_once():
+    class Counted(Copy):
+        uses: ClassVar[list[str]] = []
+
+        def sample(self, draws):
+            self.uses.append(draws.use)
+            return super().sample(draws)
+
+    for _ in range(3):
+        draw(Counted(), SEEDS, "train", 0, 3)
+    looked_at = len(Counted.uses) - 3
+    assert looked_at > 1 and {*Counted.uses} == {"train"}
+    held_out(Counted(back=1), 3)
+    assert Counted.uses.count("held-out") == looked_at + 1
+
+
+def test_a_loss_of_ones_own_is_not_the_standard_one():
+    class Own(Permutation):
+        def parts(self, predictions, batch):
+            return {"loss": predictions.square().mean((1, 2, 3))}
+
+    assert not has_standard_loss(Own())
 
 
 @pytest.mark.parametrize(
     ("kind", "fields", "words"),
     [
-        (Retrieval, {"symbol_dim": 5}, "even"),
-        (Retrieval, {"order": (1, 2)}, "permutation of 1 to 3"),
+        (Retrieval, {"symbol_dim": 5}, "multiple of 2"),
+        (Retrieval, {"order": (1, 2)}, r"permutation of \[1, 2, 3\]"),
         (Retrieval, {"targets": (4,)}, "different ones"),
         (Retrieval, {"schedule": ((0, "ic"),)}, "ascending"),
-        (Retrieval, {"shares": (0.5,)}, "for each step"),
+        (Retrieval, {"shares": (0.5,)}, "a number for each of"),
         (Retrieval, {"nodes": GRAPH[1:]}, "nodes before it"),
         (Retrieval, {"nodes": GRAPH, "chains": 40}, "at most 4096 positions"),
         (Retrieval, {"nodes": GRAPH[:1]}, "with parents"),
         (Permutation, {"repeat_slots": (6,)}, "slots from 1 to 5"),
         (Permutation, {"repeat_sources": (5,)}, "before a slot"),
+        (Equations, {"depths": (2, 1)}, "ascending"),
+        (Equations, {"mixture": (1.0, 0.0)}, "the last above"),
+        (Equations, {"chains": 2, "depths": (400,)}, "take less"),
     ],
 )
 def test_bad_fields_are_told(kind, fields, words):

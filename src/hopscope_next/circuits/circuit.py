@@ -1,8 +1,5 @@
 """A circuit as a value: which rows of which heads read what, while all other rows read nothing in particular."""
 
-from collections.abc import Iterable
-from html import escape
-
 from hopscope_next.circuits.execution import Assignment, Execution, Mode, Passed, Slot
 from hopscope_next.circuits.grammar import Grammar
 from hopscope_next.circuits.interventions import ReplacePattern
@@ -12,11 +9,11 @@ from hopscope_next.errors import UserError
 
 
 class Path(Config):
-    """One read: the rows of a role, at one head.
+    """What the rows of a role do at one head.
 
     Attributes:
         layer, head: where, from 0.
-        roles: of the rows that read; `query` says them in words, such as `second 2`.
+        roles: of the rows; `query` says them in words, such as `second 2`.
         rule: what they read; `target` says it in words, such as `first 2`, where words tell more than the rule.
     """
 
@@ -42,14 +39,6 @@ class Path(Config):
         return f"layer {self.layer}, head {self.head}: {self.query} → {self.read}"
 
 
-class Place(Config):
-    """The rows of a role at one head, outside of the circuit."""
-
-    layer: int
-    head: int
-    roles: Roles
-
-
 class Circuit(Config):
     """Paths, and what all other rows do.  It can be printed, compared, run, and written as JSON (`model_dump_json`).
 
@@ -61,19 +50,20 @@ class Circuit(Config):
     """
 
     paths: tuple[Path, ...] = ()
-    identities: tuple[Place, ...] = ()
+    identities: tuple[Path, ...] = ()
 
     @classmethod
     def of(cls, assignment: Assignment, grammar: Grammar) -> "Circuit":
         """The circuit of an assignment."""
-        paths, identities = list[Path](), list[Place]()
-        for (layer, head, role), rule in sorted(assignment.rules.items(), key=lambda item: item[0]):
-            roles = grammar.roles[role]
-            if not reads_nothing(rule):
+        found = []
+        for layer, head, role in sorted(assignment.rules):
+            rule, roles = assignment.rules[layer, head, role], grammar.roles[role]
+            if not isinstance(rule, Uniform):
                 words = {"query": grammar.words(roles), "target": grammar.target(role, rule)}
-                paths.append(Path(layer=layer, head=head, roles=roles, rule=rule, **words))
-            elif isinstance(rule, Identity):
-                identities.append(Place(layer=layer, head=head, roles=roles))
+                found.append(Path(layer=layer, head=head, roles=roles, rule=rule, **words))
+        paths, identities = (
+            [path for path in found if reads_nothing(path.rule) == out] for out in (False, True)
+        )
         return cls(paths=tuple(paths), identities=tuple(identities))
 
     @property
@@ -83,17 +73,12 @@ class Circuit(Config):
         A read comes after those of lower layers that its rows, or what it reads, have done before.  Rows that follow a
         mean map are left out: they read by position alone.
         """
-        paths = [path for path in self.paths if not isinstance(path.rule, MeanMap)]
-        depth: list[int] = []
-        for path in paths:
-            before = zip(depth, paths, strict=False)
-            below = [
-                deep
-                for deep, other in before
-                if other.layer < path.layer and other.query in (path.query, *path.targets)
-            ]
-            depth.append(1 + max(below, default=0))
-        return tuple(sorted({(deep, path.query, path.read) for deep, path in zip(depth, paths, strict=True)}))
+        depth: list[tuple[int, Path]] = []
+        for path in (path for path in self.paths if not isinstance(path.rule, MeanMap)):
+            seen = path.query, *path.targets
+            below = [deep for deep, other in depth if other.layer < path.layer and other.query in seen]
+            depth.append((1 + max(below, default=0), path))
+        return tuple(sorted({(deep, path.query, path.read) for deep, path in depth}))
 
     @property
     def heads(self) -> list[tuple[int, int]]:
@@ -114,34 +99,22 @@ class Circuit(Config):
     def __str__(self) -> str:
         return "\n".join(map(str, self.paths)) or "no path"
 
-    def _repr_html_(self) -> str:
-        columns = ("layer", "head", "rows", "read")
-        head = "".join(f"<th>{column}</th>" for column in columns)
-        cells = ((path.layer, path.head, path.query, path.read) for path in self.paths)
-        rows = ("".join(f"<td>{escape(str(cell))}</td>" for cell in row) for row in cells)
-        return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
-
     def rules(self, execution: Execution) -> dict[Slot, Rule]:
         """The rule of every slot, uniform where no path names one.
 
         Raises:
             UserError: the model has no such head, or the task no such rows.
         """
-        grammar = execution.grammar
-        found: dict[Slot, Rule] = {slot: Uniform() for slot in execution.slots}
-        every: Iterable[tuple[Path | Place, Rule]] = (
-            *((place, Identity()) for place in self.identities),
-            *((path, path.rule) for path in self.paths),
-        )
-        for at, rule in every:
-            role = grammar.roles.index(at.roles) if at.roles in grammar.roles else -1
-            if (at.layer, at.head, role) not in found:
-                config = execution.model.config
+        found: dict[Slot, Rule] = dict.fromkeys(execution.slots, Uniform())
+        for path in (*self.identities, *self.paths):
+            roles, config = execution.grammar.roles, execution.model.config
+            slot = path.layer, path.head, roles.index(path.roles) if path.roles in roles else -1
+            if slot not in found:
                 raise UserError(
                     f"circuit: expected rows and heads of a model of {config.layers} layers with {config.heads} heads, "
-                    f"found {at}; take a circuit of a model of the same shape and task"
+                    f"found {path}; take a circuit of a model of the same shape and task"
                 )
-            found[at.layer, at.head, role] = rule
+            found[slot] = path.rule
         return found
 
     def run(self, execution: Execution, mode: Mode = "rules") -> Passed:
@@ -150,15 +123,11 @@ class Circuit(Config):
 
     def interventions(self, execution: Execution, mode: Mode = "rules") -> list[ReplacePattern]:
         """This circuit as interventions: a model under them predicts what `run` does, more slowly."""
-        found: list[ReplacePattern] = []
-        if mode == "rules":  # rows of no role keep the pattern of the model as it is
-            layers = range(execution.model.config.layers)
-            found += [ReplacePattern(layer=layer, by=Learned()) for layer in layers]
+        # Rows of no role keep the pattern of the model as it is, and one on which a rule leads nowhere reads itself.
+        layers = range(execution.model.config.layers) if mode == "rules" else ()
+        found = [ReplacePattern(layer=layer, by=Learned()) for layer in layers]
         for (layer, head, role), rule in self.rules(execution).items():
-            if mode == "rules" or reads_nothing(rule):
-                # A row on which a rule leads nowhere reads itself.
-                rows = execution.grammar.roles[role]
-                found += [
-                    ReplacePattern(layer=layer, heads=(head,), rows=rows, by=by) for by in (Identity(), rule)
-                ]
+            rows = execution.grammar.roles[role]
+            for by in (Identity(), rule) if mode == "rules" or reads_nothing(rule) else ():
+                found.append(ReplacePattern(layer=layer, heads=(head,), rows=rows, by=by))
         return found

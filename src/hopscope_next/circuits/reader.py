@@ -1,9 +1,9 @@
 """Reading the circuit of a trained model: appendix E of the paper, without the human.
 
 1.  Rows are grouped by role.  Every row role of every head is a *slot*.
-2.  The search (`search`) lets as many slots as possible read nothing and finds the simplest rule for each of the
-    others, several times: in the order of importance, in random orders, and once without each path of the smallest
-    circuit (how often, `ReaderConfig` says).  All minimal circuits are kept.
+2.  The search lets as many slots as possible read nothing and finds the simplest rule for each of the others, several
+    times: in the order of importance, in random orders, and once without each path of the smallest circuit.  All
+    minimal circuits are kept.
 3.  The smallest is validated on fresh samples: every path is taken away once more, in three modes; everything but the
     circuit is kept; random circuits of the same size stand beside it.
 
@@ -23,10 +23,10 @@ from pydantic import Field
 from hopscope_next import rng
 from hopscope_next.circuits.circuit import Circuit
 from hopscope_next.circuits.criterion import Criterion, criterion_of
-from hopscope_next.circuits.execution import Assignment, Execution, Mode, Passed, Predictions, Slot
+from hopscope_next.circuits.execution import Assignment, Execution, Mode, Passed, Slot
 from hopscope_next.circuits.grammar import Grammar, Rows
-from hopscope_next.circuits.path_patching import Carried, PathPatching, Use, exchanged
-from hopscope_next.circuits.rules import NOTHING, Identity, Learned, MeanMap, Rule, Uniform, reads_nothing
+from hopscope_next.circuits.path_patching import PathPatching, Use, exchanged
+from hopscope_next.circuits.rules import NOTHING, Identity, MeanMap, Rule, Uniform, reads_nothing
 from hopscope_next.circuits.search import Search
 from hopscope_next.config import Config
 from hopscope_next.models.transformer import Transformer
@@ -39,14 +39,13 @@ HELD = 0.75
 """Share of what may be lost, that a circuit may use up on further samples of the kind that it was searched on, to count
 as one that holds (what its search could use up, if that is more): those for the report can be harder."""
 
-_STEPS = {"search": 0, "report": 1, "check": 3, "look": 4}
-"""Step at which samples are drawn for each use: to search on; for everything that is reported; to see whether what was
-found holds on others; to look which rows there are."""
-
-_LOOKED_AT, _PATCHED = 256, 2
-_MOST_WEIGHTS, _FEWEST, _MOST, _TIMES = 32_000, 32, 512, 4
-"""Attention weights of a head over all samples that are searched on, as far as these are not too few or too many; and
-how many times as many are reported on."""
+_STEPS = {"search": 0, "check": 1, "look": 2, "report": 1}  # of the draws; the last is of held-out samples
+_MOST_WEIGHTS, _FEWEST, _MOST = 32_000, 32, 512  # attention weights of a head that are searched on; samples
+_LOOKED_AT, _REPORTED, _PATCHED = (
+    256,
+    4,
+    2,
+)  # samples to tell rows by; how many times as many as for the search
 
 
 class ReaderConfig(Config):
@@ -61,8 +60,7 @@ class ReaderConfig(Config):
         orders: random orders of elimination.
         further_orders: at most so many more, as long as no circuit that was found is explained and holds on samples
             drawn anew; the circuit is then chosen among those that do.
-        most_circuits: searches, those of all orders among them, after which none is begun for a circuit without a path
-            of the smallest one.
+        most_circuits: searches after which none is begun for a circuit without a path of the smallest one.
         random_circuits: of equal size, for comparison.
         searched: share of what may be lost that a search may use up, so that what it finds holds for fresh samples too.
         seed: of orders, random circuits and samples.
@@ -97,15 +95,18 @@ class Evidence(Config):
         removed: loss without it, by mode.
         needed_for: the first target that is lost without this read, in whatever heads of the circuit it is done, and
             whether its rows then read uniformly or themselves; `None` if none is.
-        carries: what it could bring, and what becomes of the answers if that alone is exchanged.
+        carries: what it could bring, and the rise of the loss if that alone is exchanged.
         composition: its uses, the strongest first.
     """
 
     mean_attention: float
     removed: dict[str, float]
     needed_for: str | None
-    carries: tuple[Carried, ...]
+    carries: dict[str, float]
     composition: tuple[Use, ...]
+
+
+Merge = tuple[tuple[int, int], tuple[int, int]]
 
 
 class Reading(Config):
@@ -114,17 +115,14 @@ class Reading(Config):
     Attributes:
         verdict: `READ`, `NOT_LEARNED`, or `UNEXPLAINED` with the reason.
         learned: names of the learned targets.
-        threshold: τ.
-        least_effect: rise of the loss from which on something counts as carried.
+        threshold: τ; `least_effect`: rise of the loss from which on something counts as carried.
         circuit: the smallest; `evidence` has an entry for each of its paths.
         minimal: all that were found, and how often.
         loss: of the model (`full`), of the circuit by mode, and of everything but the circuit (`complement`).
         random: losses of random circuits of the same size.
-        worst: of what was learned that which stands worst when recomputed, as a share of its floor or accuracy lost.
+        worst: what stands worst when recomputed, as a share of its floor, or accuracy that is lost.
         merges: pairs of heads (layer, head) of which the second could do what both do (paper, section 8.2, ii).
     """
-
-    model_config = {"ser_json_inf_nan": "strings", "allow_inf_nan": True}
 
     verdict: str
     learned: tuple[str, ...]
@@ -136,21 +134,20 @@ class Reading(Config):
     loss: dict[str, float] = {}
     random: tuple[float, ...] = ()
     worst: float = 0.0
-    merges: tuple[tuple[tuple[int, int], tuple[int, int]], ...] = ()
+    merges: tuple[Merge, ...] = ()
 
 
 def read(
     model: Transformer,
     task: Task,
     config: ReaderConfig | None = None,
-    *,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Reading:
     """Read the circuit of a model (see the module).
 
     Args:
         model: a single one, or an ensemble of one member.
-        task: what it was trained on, as it is.
+        task: what it was trained on.
         config: how.
         progress: told what is being done.
 
@@ -164,32 +161,28 @@ class Reader:
     """One model on the samples that it is read on.
 
     Attributes:
-        rows: how rows are told apart.
         fresh, criterion: the model on the samples that are reported on, and what a circuit must reach there.
     """
 
     def __init__(self, model: Transformer, task: Task, config: ReaderConfig):
-        self.model = model.member(0) if model.members is not None else model
-        self.task, self.config, positions = task, config, model.config.length
-        self._samples = config.samples or min(_MOST, max(_FEWEST, _MOST_WEIGHTS // positions**2))
-        self.rows = Rows.of(task, self._drawn("look", _LOOKED_AT))
+        self._model = model.member(0) if model.members is not None else model
+        self._task, self._config = task, config
+        usual = min(_MOST, max(_FEWEST, _MOST_WEIGHTS // model.config.length**2))
+        self._samples = config.samples or usual
+        self._rows = Rows.of(task, self._drawn("look", _LOOKED_AT))
         self.fresh = self._execution("report")
-        self.criterion = criterion_of(
-            task, self.fresh.grammar.batch, self.fresh.clean.predictions, config.threshold
-        )
+        batch, clean = self.fresh.grammar.batch, self.fresh.clean
+        self.criterion = criterion_of(task, batch, clean.predictions, config.threshold)
 
     def _drawn(self, use: str, samples: int) -> Batch:
-        device = self.model.readout.weight.device
-        seeds, stream = (
-            torch.tensor([self.config.seed], device=device),
-            "held-out" if use == "report" else "circuit",
-        )
-        return draw(self.task, seeds, stream, _STEPS[use], samples)
+        seeds = torch.tensor([self._config.seed], device=self._model.readout.weight.device)
+        return draw(self._task, seeds, "held-out" if use == "report" else "circuit", _STEPS[use], samples)
 
     def _execution(self, use: str) -> Execution:
-        fresh = self.config.validation or _TIMES * self._samples
+        fresh = self._config.validation or _REPORTED * self._samples
         batch = self._drawn(use, self._samples if use == "search" else fresh)
-        return Execution(self.model, Grammar(self.task, self.rows, batch, causal=self.model.config.causal))
+        causal = self._model.config.causal
+        return Execution(self._model, Grammar(self._task, self._rows, batch, causal=causal))
 
     def _on(self, execution: Execution) -> Criterion:
         return self.criterion.on(execution.clean.predictions, execution.grammar.batch)
@@ -199,7 +192,7 @@ class Reader:
         if not self.criterion.names:
             return self._reading(NOT_LEARNED)
         execution = self._execution("search")
-        self.search = Search(execution, self._on(execution), self.config.modes, self.config.searched)
+        self._search = Search(execution, self._on(execution), self._config.modes, self._config.searched)
         found = self._minimal(progress)
         progress("validation")
         return self._validated(self._best(found), found)
@@ -211,42 +204,38 @@ class Reader:
     # Search.
 
     def _minimal(self, progress: Callable[[str], None]) -> list[Circuit]:
-        """The circuits of all searches, in their order."""
-        config, grammar, found = self.config, self.search.execution.grammar, list[Circuit]()
+        config, search, found = self._config, self._search, list[Circuit]()
 
         def look(name: str, order: Sequence[Slot]) -> None:
             progress(name)
-            found.append(Circuit.of(self.search.circuit(order).assignment, grammar))
+            found.append(Circuit.of(search.circuit(order), search.execution.grammar))
 
-        progress("importance")
-        by_importance = self.search.by_importance()
+        by_importance = search.by_importance()
         look("order by importance", by_importance)
         for number in range(config.orders + config.further_orders):
             if number >= config.orders and any(map(self._holds, found)):
                 break
-            look(f"order {number}", self.search.ordered(self._shuffled(self.search.reachable, number)))
+            look(f"order {number}", search.ordered(self._shuffled(search.reachable, 2 + number)))
         # Circuits without each path of the best one: other ways to do the same.
-        for slot, rule in self._best(found).rules(self.search.execution).items():
+        for slot, rule in self._best(found).rules(search.execution).items():
             sharp = not isinstance(rule, Uniform | Identity | MeanMap)
-            if sharp and len(found) < config.most_circuits and self.search.can_go(slot):
+            if sharp and len(found) < config.most_circuits and search.can_go(slot):
                 look(f"order without {slot}", [slot, *(other for other in by_importance if other != slot)])
         return found
 
     def _best(self, circuits: Iterable[Circuit]) -> Circuit:
-        """The smallest, of those that are explained if there are any, and hold if that is asked for."""
-
+        # The smallest, of those that are explained if there are any, and hold if that is asked for.
         def rank(circuit: Circuit) -> tuple[bool, bool, int, int]:
-            holds = not self.config.further_orders or self._holds(circuit)
+            holds = not self._config.further_orders or self._holds(circuit)
             return not holds, not circuit.explained, len(circuit.reads), len(circuit.paths)
 
         return min(circuits, key=rank)
 
     def _holds(self, circuit: Circuit) -> bool:
-        """Whether a circuit is explained, and uses up at most `HELD` of what may be lost on samples drawn anew."""
         anew, criterion = self._anew
         return circuit.explained and all(
-            criterion.excess(mode, circuit.run(anew, mode).predictions) <= max(HELD, self.config.searched)
-            for mode in self.config.modes
+            criterion.excess(mode, circuit.run(anew, mode).predictions) <= max(HELD, self._config.searched)
+            for mode in self._config.modes
         )
 
     @cached_property
@@ -254,75 +243,65 @@ class Reader:
         execution = self._execution("check")
         return execution, self._on(execution)
 
-    def _shuffled(self, slots: Iterable[Slot], number: int) -> list[Slot]:
-        slots = list(slots)
-        words = rng.bits(self.config.seed, "circuit", 2 + number, torch.arange(len(slots)))[:, 0]
-        return [slots[place] for place in words.argsort().tolist()]
+    def _words(self, number: int, count: int) -> list[int]:
+        return rng.bits(self._config.seed, "circuit", number, torch.arange(count))[:, 0].tolist()
+
+    def _shuffled(self, slots: Sequence[Slot], number: int) -> list[Slot]:
+        words = self._words(number, len(slots))
+        return [slots[place] for place in sorted(range(len(slots)), key=words.__getitem__)]
 
     # Validation.
 
     def _validated(self, circuit: Circuit, found: Sequence[Circuit]) -> Reading:
-        fresh, criterion = self.fresh, self.criterion
+        fresh, criterion, few = self.fresh, self.criterion, min(self.fresh.samples, _PATCHED * self._samples)
         rules = circuit.rules(fresh)
         assignment = fresh.assigned(fresh.untouched, rules)
         passed: dict[Mode, Passed] = {mode: fresh.run(assignment, mode) for mode in ("rules", "recomputed")}
+        predictions = {mode: each.predictions for mode, each in passed.items()}
+        some = fresh.grammar.batch.take(slice(few))
+        on_few = criterion.on(fresh.clean.predictions[:, :few], some)
+        patching = PathPatching(fresh.first(few), on_few, assignment.first(few))
+        carried = patching.carries(exchanged(self._task, self._rows, some, fresh))
+        needed = self._needed_for(assignment, passed[self._config.modes[-1]])
         inside = sorted(assignment.circuit)
-        few = min(_PATCHED * self._samples, fresh.samples)
-        patching = PathPatching(
-            fresh.first(few),
-            criterion.on(fresh.clean.predictions[:, :few], fresh.grammar.batch.take(slice(few))),
-            assignment.first(few),
-        )
-        carried = patching.carries(
-            exchanged(self.task, self.rows, fresh.grammar.batch.take(slice(few)), fresh)
-        )
-        needed = self._needed_for(assignment, passed[self.config.modes[-1]])
-        evidence = [
-            Evidence(
-                mean_attention=self._mean_attention(slot, assignment.rules[slot]),
-                removed=self._removed(assignment, passed, slot),
-                needed_for=needed[slot],
-                carries=carried[slot],
-                composition=patching.composition(slot),
-            )
-            for slot in inside
-        ]
+        complement = fresh.assigned(fresh.untouched, dict.fromkeys(inside, Uniform()))
+        fault = criterion.fault({mode: predictions[mode] for mode in self._config.modes})
+        if not circuit.explained:
+            fault = f"no rule for {'; '.join(str(path) for path in circuit.paths if path.read == 'learned')}"
         # By paths, not by reads: the same reads by other heads are another way to do them.
         counted = Counter(each.model_dump_json() for each in found)
-        predictions = {mode: each.predictions for mode, each in passed.items()}
-        complement = fresh.assigned(fresh.untouched, dict.fromkeys(inside, Uniform()))
         return self._reading(
-            self._verdict(circuit, predictions),
+            READ if fault is None else f"{UNEXPLAINED}: {fault}",
             circuit=circuit,
-            evidence=evidence,
+            evidence=[
+                Evidence(
+                    mean_attention=self._mean_attention(slot, rules[slot]),
+                    removed=self._removed(assignment, passed, slot),
+                    needed_for=needed[slot],
+                    carries=carried[slot],
+                    composition=patching.composition(slot),
+                )
+                for slot in inside
+            ],
             minimal=[(Circuit.model_validate_json(each), times) for each, times in counted.items()],
             loss={
                 "full": criterion.full,
                 **{mode: criterion.loss(each) for mode, each in predictions.items()},
-                "complement": criterion.loss(fresh.run(complement, "rules").predictions),
-            },
+            }
+            | {"complement": criterion.loss(fresh.run(complement, "rules").predictions)},
             random=self._random(len(inside)),
             worst=criterion.worst(predictions["recomputed"]),
             merges=self._merges(circuit),
         )
 
-    def _verdict(self, circuit: Circuit, predictions: Mapping[Mode, Predictions]) -> str:
-        unexplained = [str(path) for path in circuit.paths if isinstance(path.rule, Learned)]
-        if unexplained:
-            return f"{UNEXPLAINED}: no rule for {'; '.join(unexplained)}"
-        fault = self.criterion.fault({mode: predictions[mode] for mode in self.config.modes})
-        return READ if fault is None else f"{UNEXPLAINED}: {fault}"
-
     def _random(self, size: int) -> list[float]:
-        """Losses under random circuits: other rows, other rules, the same number of them."""
         fresh, losses = self.fresh, list[float]()
         nothing = fresh.assigned(fresh.untouched, dict.fromkeys(fresh.slots, Uniform()))
         passed = fresh.run(nothing, "rules")
-        for number in range(self.config.random_circuits):
-            slots = self._shuffled(self.search.reachable, 1000 + number)[:size]
-            words = rng.bits(self.config.seed, "circuit", 5000 + number, torch.arange(len(slots)))[:, 0]
+        for number in range(self._config.random_circuits):
+            slots = self._shuffled(self._search.reachable, 1000 + number)[:size]
             rules: dict[Slot, Rule] = {}
-            for slot, word in zip(slots, words.tolist(), strict=True):
+            for slot, word in zip(slots, self._words(5000 + number, len(slots)), strict=True):
                 choices = [
                     each.rule for each in fresh.grammar.candidates(slot[2]) if not reads_nothing(each.rule)
                 ]
@@ -342,9 +321,8 @@ class Reader:
         return {mode: self.criterion.loss(each.predictions) for mode, each in runs.items()}
 
     def _mean_attention(self, slot: Slot, rule: Rule) -> float:
-        layer, head, role = slot
-        rows = self.fresh.grammar.rows[role]
-        own, wanted = self.fresh.own[layer][:, head][rows], self.fresh.rule_pattern(slot, rule)[rows]
+        rows = self.fresh.grammar.rows[slot[2]]
+        own, wanted = self.fresh.own[slot[0]][:, slot[1]][rows], self.fresh.rule_pattern(slot, rule)[rows]
         # A mean map is everywhere above zero: of it, what both have in common.
         shared = own.minimum(wanted) if isinstance(rule, MeanMap) else own * (wanted > 0)
         return float(shared.sum(-1).mean())
@@ -359,15 +337,15 @@ class Reader:
             lost = []
             for nothing in NOTHING:
                 without = fresh.assigned(assignment, dict.fromkeys(slots, nothing))
-                passed = fresh.run(without, self.config.modes[-1], intact, fresh.changed(slots))
+                passed = fresh.run(without, self._config.modes[-1], intact, fresh.changed(slots))
                 lost.append(self.criterion.lost(passed.predictions, intact.predictions))
             # To read uniformly may do harm of its own: what is needed is lost however nothing is read.
-            both = [name for name in lost[0] if all(name in other for other in lost)]
+            both = [name for name in lost[0] if name in lost[1]]
             found |= dict.fromkeys(slots, both[0] if both else None)
         return found
 
-    def _merges(self, circuit: Circuit) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-        execution = self.search.execution
+    def _merges(self, circuit: Circuit) -> list[Merge]:
+        execution, reads = self._search.execution, dict[tuple[int, int], dict[int, Rule]]()
         rules = circuit.rules(execution)
         base = execution.assigned(execution.untouched, rules)
         passed = execution.run(base, "rules")
@@ -376,18 +354,16 @@ class Reader:
             now = execution.run(
                 execution.assigned(base, changes), "rules", passed, execution.changed(changes)
             )
-            return self.search.criterion.excess("rules", now.predictions) <= self.config.searched
+            return self._search.criterion.excess("rules", now.predictions) <= self._config.searched
 
-        reads: dict[tuple[int, int], dict[int, Rule]] = {}
         for (layer, head, role), rule in rules.items():
             if not isinstance(rule, Uniform | Identity | MeanMap):
                 reads.setdefault((layer, head), {})[role] = rule
         merges = []
         for one, theirs in reads.items():
             gone: dict[Slot, Rule] = {(*one, role): Uniform() for role in theirs}
-            if kept(gone):
-                continue  # nobody needs its values, so to move them would prove nothing
-            for other, mine in reads.items():
+            # Where nobody needs its values, to move them would prove nothing.
+            for other, mine in () if kept(gone) else reads.items():
                 moved = {(*other, role): rule for role, rule in theirs.items()}
                 if not set(theirs) & set(mine) and kept(gone | moved):
                     merges.append((one, other))

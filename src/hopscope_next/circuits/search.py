@@ -8,7 +8,6 @@ ask for the first alone even so, as the paper does.
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from functools import cached_property
 from typing import NamedTuple
 
 from hopscope_next.circuits import rules
@@ -37,6 +36,9 @@ class State(NamedTuple):
     failed: set[tuple[float, frozenset[tuple[Slot, int]]]]
 
 
+Choices = Callable[[State, Slot], Sequence[Rule]]
+
+
 class Search:
     """Searches on one batch.
 
@@ -55,6 +57,9 @@ class Search:
         wanted = [bool((rows & asked).any()) for rows in execution.positions]
         self.reachable = [slot for slot in execution.slots if slot[0] < last or wanted[slot[2]]]
         self._rules: dict[Slot, tuple[list[Rule], list[Rule]]] = {}
+        self._nearest = {
+            slot: min((far for _, far in self._distances(slot)), default=1.0) for slot in self.reachable
+        }
         self._few: Search | None = None
         if (samples := execution.samples // 4) >= _LEAST_FEW:
             self._few = copy(self)  # what rules and distances are, all samples tell
@@ -101,8 +106,8 @@ class Search:
         choices: Callable[[State, Slot], Sequence[Rule]],
         failed: bool = False,
     ) -> State:
-        # Each slot, in this order, is given the first of its choices that does: many their first at once where many can.
-        # `failed`: it is known that not all slots can have their first choice.
+        # Each slot, in this order, is given the first of its choices that does: many their first at once where many
+        # can.  `failed`: it is known that not all slots can have their first choice.
         slots = [slot for slot in slots if choices(state, slot)]
         if not slots:
             return state
@@ -114,8 +119,9 @@ class Search:
             half = len(slots) // 2
             state = self._first_that_do(state, slots[:half], choices)
             # If all of these have it, to give it to the others too is what has failed.
-            failed = all(state.assignment.rules[slot] == first[slot] for slot in slots[:half])
-            return self._first_that_do(state, slots[half:], choices, failed and not hopeless)
+            have = all(state.assignment.rules[slot] == first[slot] for slot in slots[:half])
+            failed = have and (failed or not hopeless)
+            return self._first_that_do(state, slots[half:], choices, failed)
         for rule in choices(state, slots[0])[1:]:
             if (changed := self.changed(state, {slots[0]: rule})) is not None:
                 return changed
@@ -157,10 +163,6 @@ class Search:
         own = self._whole.own[layer][:, head][self._whole.grammar.rows[role]]
         reading = (each for each in self._whole.grammar.candidates(role) if not reads_nothing(each.rule))
         return [(each.rule, distance(each.pattern, own)) for each in reading]
-
-    @cached_property
-    def _nearest(self) -> dict[Slot, float]:
-        return {slot: min((far for _, far in self._distances(slot)), default=1.0) for slot in self.reachable}
 
     # Orders, and what is found in them.
 

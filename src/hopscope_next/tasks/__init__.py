@@ -1,8 +1,7 @@
 """What is asked: tasks whose batches carry roles and relations.
 
 `Permutation`, `Retrieval` and `Equations` are the tasks of this package.  Installed packages bring others through entry
-points of the group `hopscope.tasks`, under their names.  Names are loaded when they are first used: tasks themselves
-need no torch, batches and draws do.
+points of the group `hopscope.tasks`.  What needs torch is loaded when it is first used.
 """
 
 from importlib import import_module
@@ -36,29 +35,25 @@ if TYPE_CHECKING:
     from hopscope_next.tasks.samples import losses as losses
 
 _WITH_TORCH = {
-    "batch": ("NO_RELATION", "Batch", "joined"),
-    "draws": ("Draws",),
-    "loss": ("accuracy", "counted", "default_gradient", "default_parts"),
-    "samples": ("check_task", "draw", "has_standard_loss", "held_out", "losses"),
+    "batch": "NO_RELATION Batch joined",
+    "draws": "Draws",
+    "loss": "accuracy counted default_gradient default_parts",
+    "samples": "check_task draw has_standard_loss held_out losses",
 }
-_GROUP = "hopscope.tasks"
 
 
 def __getattr__(name: str) -> Any:
     for module, names in _WITH_TORCH.items():
-        if name in names:
+        if name in names.split():
             return getattr(import_module(f"{__name__}.{module}"), name)
-    found = [] if name.startswith("_") else [*entry_points(group=_GROUP, name=name)]
-    if not found:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    where = f"entry point {name!r} of {_GROUP} ({found[0].value})"
-    try:
-        task = found[0].load()
-    except Exception as error:
-        words = in_words(error)
-        raise UserError(
-            f"{where}: expected a task that can be loaded, found {words}; mend or uninstall it"
-        ) from None
-    if not (isinstance(task, type) and issubclass(task, Task)):
-        raise UserError(f"{where}: expected a subclass of hopscope.Task, found {task!r}")
-    return task
+    for found in () if name.startswith("_") else entry_points(group="hopscope.tasks", name=name):
+        where = f"entry point {name!r} of hopscope.tasks ({found.value})"
+        try:
+            task = found.load()
+        except Exception as error:
+            words = f"found {in_words(error)}; mend or uninstall it"
+            raise UserError(f"{where}: expected a task that can be loaded, {words}") from None
+        if not (isinstance(task, type) and issubclass(task, Task)):
+            raise UserError(f"{where}: expected a subclass of hopscope.Task, found {task!r}")
+        return task
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

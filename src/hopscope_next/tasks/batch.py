@@ -36,13 +36,6 @@ class Lazy(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._given)
 
-    def __repr__(self) -> str:
-        return f"Lazy({', '.join(self._given)})"
-
-    def ready(self) -> dict[str, Any]:
-        """The tensors that are there already; no function is called."""
-        return {name: value for name, value in self._given.items() if not callable(value)}
-
 
 @dataclass(frozen=True)
 class Batch:
@@ -56,8 +49,7 @@ class Batch:
             Normalised by a constant of the task, never by the batch.  `None`: everything counts alike.
         groups: subgroups of the samples; name → `[member, batch]` booleans.  Every measure reports each apart.
         roles: what each position is; name → `[member, batch, position]` integers (the task's words may name them).
-        relations: name → key position that is the row's partner, `[member, batch, position]`; `NO_RELATION` where there
-            is none.
+        relations: name → key position that is the row's partner, `[member, batch, position]`, or `NO_RELATION`.
 
     A group, role or relation may be given as a function without arguments, which is called when somebody reads it.
     The samples of a single model (`member.batch(64)`) have no member axis.
@@ -73,10 +65,10 @@ class Batch:
     relations: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
-        for name in _NAMED:
-            given = getattr(self, name)
-            if given and not isinstance(given, Lazy):
-                object.__setattr__(self, name, Lazy(given))
+        for kind in _NAMED:
+            named = getattr(self, kind)
+            if named and not isinstance(named, Lazy):
+                object.__setattr__(self, kind, Lazy(named))
 
     @property
     def batch_axis(self) -> int:
@@ -90,20 +82,12 @@ class Batch:
 
     def take(self, samples: slice | Tensor) -> "Batch":
         """Some samples (a slice, indices, or a mask over the batch axis), the same ones of every member."""
-        axis = self.batch_axis
-        where = (slice(None),) * axis + (samples,)
-        weights = self.weights
-        if weights is not None and weights.shape[axis] == self.inputs.shape[axis]:
-            weights = weights[where]
-        return self._with(lambda tensor: tensor[where], weights)
+        where = (slice(None),) * self.batch_axis + (samples,)
+        return self._whole().changed(lambda tensor: tensor[where])
 
     def member(self, number: int) -> "Batch":
         """The samples of one member, with a member axis of 1."""
-        one = slice(number, number + 1)
-        weights = self.weights
-        if weights is not None and len(weights) > 1:
-            weights = weights[one]
-        return self._with(lambda tensor: tensor[one], weights)
+        return self._whole().changed(lambda tensor: tensor[number : number + 1])
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same samples on a device."""
@@ -112,41 +96,38 @@ class Batch:
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """A batch in which every tensor is changed; a named one is changed when somebody reads it."""
-        return self._with(change, None if self.weights is None else change(self.weights))
+
+        def later(kind: str, name: str) -> Tensor:
+            return change(getattr(self, kind)[name])
+
+        named = {kind: {name: partial(later, kind, name) for name in getattr(self, kind)} for kind in _NAMED}
+        weights = None if self.weights is None else change(self.weights)
+        return Batch(change(self.inputs), change(self.targets), weights=weights, **named)
 
     def plain(self) -> "Batch":
         """The same samples without groups, roles and relations."""
         return Batch(self.inputs, self.targets, weights=self.weights)
 
-    def _with(self, change: Callable[[Tensor], Tensor], weights: Tensor | None) -> "Batch":
-        def later(named: Mapping[str, Tensor], name: str) -> Tensor:
-            return change(named[name])
-
-        every = {kind: getattr(self, kind) for kind in _NAMED}
-        return Batch(
-            change(self.inputs),
-            change(self.targets),
-            weights=weights,
-            **{kind: {name: partial(later, named, name) for name in named} for kind, named in every.items()},
-        )
+    def _whole(self) -> "Batch":
+        """The same samples, with weights for every member and sample."""
+        if self.weights is None:
+            return self
+        axes = self.batch_axis + 1
+        lead, rest = self.inputs.shape[:axes], self.weights.shape[axes:]
+        return replace(self, weights=self.weights.expand(*lead, *rest))
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
     """The samples of several batches with a member axis, one after another; names are those of the first."""
     first = batches[0]
+    weights = [batch.weights for batch in map(Batch._whole, batches) if batch.weights is not None]
 
     def together(kind: str, name: str) -> Tensor:
         return torch.cat([getattr(batch, kind)[name] for batch in batches], 1)
 
-    def whole(batch: Batch) -> Tensor:
-        assert batch.weights is not None
-        members, _, *rest = batch.weights.shape
-        return batch.weights.expand(members, batch.inputs.shape[1], *rest)
-
-    return replace(
-        first,
-        inputs=torch.cat([batch.inputs for batch in batches], 1),
-        targets=torch.cat([batch.targets for batch in batches], 1),
-        weights=None if first.weights is None else torch.cat([whole(batch) for batch in batches], 1),
+    return Batch(
+        torch.cat([batch.inputs for batch in batches], 1),
+        torch.cat([batch.targets for batch in batches], 1),
+        weights=torch.cat(weights, 1) if weights else None,
         **{kind: {name: partial(together, kind, name) for name in getattr(first, kind)} for kind in _NAMED},
     )

@@ -26,30 +26,32 @@ def default_parts(predictions: Predictions, batch: Batch) -> dict[str, Float[Ten
     else:
         targets = batch.targets.expand(len(predictions), -1, -1)
         terms = functional.cross_entropy(predictions.movedim(-1, 1), targets, reduction="none")
-    if batch.weights is not None:
-        terms = terms * _aligned(batch.weights, terms)
-    return {"loss": terms.flatten(1).mean(1)}
+    return {"loss": _weighted(terms, batch).flatten(1).mean(1)}
 
 
 def default_gradient(predictions: Predictions, batch: Batch) -> Predictions:
     """Derivative of the sum of the members' losses of `default_parts` by the predictions."""
     if batch.targets.is_floating_point():
-        gradient = (predictions - batch.targets) * (2.0 / math.prod(predictions.shape[1:]))
-        return gradient if batch.weights is None else gradient * _aligned(batch.weights, gradient)
-    targets = batch.targets.expand(len(predictions), -1, -1)
-    gradient = predictions.softmax(-1)
-    gradient.scatter_add_(-1, targets[..., None], torch.full_like(gradient[..., :1], -1.0))
-    gradient *= 1.0 / math.prod(predictions.shape[1:-1])
-    return gradient if batch.weights is None else gradient * batch.weights[..., None]
+        slope = (predictions - batch.targets) * (2.0 / math.prod(predictions.shape[1:]))
+        return _weighted(slope, batch)
+    targets = batch.targets.expand(len(predictions), -1, -1)[..., None]
+    slope = predictions.softmax(-1)
+    slope.scatter_add_(-1, targets, torch.full_like(slope[..., :1], -1.0))
+    return _weighted(slope.mul_(1.0 / math.prod(predictions.shape[1:-1])), batch)
+
+
+def _weighted(terms: Tensor, batch: Batch) -> Tensor:
+    if batch.weights is None:
+        return terms
+    # Weights may lack the axis of dimensions or classes.
+    return terms * (batch.weights[..., None] if batch.weights.dim() < terms.dim() else batch.weights)
 
 
 def accuracy(predictions: Predictions, batch: Batch) -> Float[Tensor, " member"]:
     """Share of the readouts that count at which the most probable class is the right one; NaN where none counts."""
-    right = predictions.argmax(-1) == batch.targets
-    if batch.weights is None:
-        return right.flatten(1).float().mean(1)
-    counts = counted(batch).expand(right.shape)
-    return (right & counts).flatten(1).sum(1) / counts.flatten(1).sum(1)
+    counts = counted(batch).expand(predictions.shape[:3])
+    right = (predictions.argmax(-1) == batch.targets) & counts
+    return right.flatten(1).sum(1) / counts.flatten(1).sum(1)
 
 
 def counted(batch: Batch) -> Bool[Tensor, "#member batch readout"]:
@@ -58,11 +60,5 @@ def counted(batch: Batch) -> Bool[Tensor, "#member batch readout"]:
     if batch.weights is None:
         return torch.ones(1, samples, readouts, dtype=torch.bool, device=batch.targets.device)
     counts = batch.weights > 0.0
-    if counts.dim() > 3:
-        counts = counts.any(-1)
+    counts = counts if counts.dim() == 3 else counts.any(-1)
     return counts.expand(len(counts), samples, readouts)
-
-
-def _aligned(weights: Tensor, terms: Tensor) -> Tensor:
-    """Weights with an axis for the dimensions of vectors, where they have none."""
-    return weights[..., None] if weights.dim() < terms.dim() else weights

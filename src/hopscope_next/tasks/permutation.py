@@ -7,30 +7,27 @@ and predicts each y at its x.  With repeats, one x copies an earlier one: elimin
 
 import math
 from collections.abc import Mapping
-from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from hopscope_next.tasks.task import Floors, Shape, Task, Use
 
 if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
+    from torch import Tensor, device
 
     from hopscope_next.tasks.batch import Batch
     from hopscope_next.tasks.draws import Draws
 
+Data = Literal["plain", "repeats"]
+"""Sequences without repeats, or each with one."""
+
 LARGEST_LISTED = 50_000
 """Sequences of a held-out set that is listed in full."""
 
-_LARGEST_DRAW = 2**31
-"""Bound of one random integer: up to V = 8 mapping and order are drawn as one number, which halves the work."""
-
 _LARGEST_TABLE = 8
 """Up to this V all V! mappings (40,320 at 8) are kept in a table."""
-
-_ROUNDS = 8
 
 
 class Permutation(Task):
@@ -57,14 +54,9 @@ class Permutation(Task):
 
     def shape(self) -> Shape:
         """V tokens and one that is none; the x's are asked for their y."""
-        positions = 2 * self.values - 1
-        return Shape(
-            inputs="tokens",
-            input_size=self.values + 1,
-            positions=positions,
-            readout=tuple(range(0, positions, 2)),
-            output_size=self.values + 1,
-        )
+        size, length = self.values + 1, 2 * self.values - 1
+        readout = tuple(range(0, length, 2))
+        return Shape(inputs="tokens", input_size=size, positions=length, readout=readout, output_size=size)
 
     @property
     def repeat_pairs(self) -> list[tuple[int, int]]:
@@ -80,7 +72,26 @@ class Permutation(Task):
         return held if held_out else total - held
 
     def sample(self, draws: "Draws") -> "Batch":
-        """Sequences of training mappings, or held-out ones of held-out mappings.
+        """Sequences of training mappings, or held-out ones of held-out mappings; see `sequences`."""
+        from hopscope_next import rng
+
+        held_out, orders = draws.use == "held-out", math.factorial(self.values)
+        (high, low, whether, which), count = draws.bits().unbind(-1), self.mappings(held_out)
+        if count * orders < 1 << 31:  # one random number for both, which halves the work up to V = 8
+            number = rng.integers(high, low, count * orders)
+            mapping, order = number // orders, number % orders
+        else:
+            more = draws.bits(1)
+            mapping = rng.integers(high, low, count)
+            order = rng.integers(more[..., 0], more[..., 1], orders)
+        xs = self.order(order)
+        if self.repeat_ratio > 0.0:
+            copied = self._repeated(xs, rng.integers(which, which * 0, len(_pairs(self, draws.device))))
+            xs = copied.where((rng.uniform(whether) < self.repeat_ratio)[..., None], xs)
+        return self.sequences(xs, self.mapping(mapping, held_out))
+
+    def sequences(self, xs: "Tensor", mapping: "Tensor") -> "Batch":
+        """Sequences of given x (repeats allowed) under given mappings, both `[member, batch, V]` of 1…V.
 
         Roles: `kind` (x or y), `step` (1…V, the pair of a position), `repeat` (1 where the x of the pair appeared
         before).  Relations: `previous`, `pair_mate`, `same_symbol` (from a repeated x to its earlier copy) and `recall`
@@ -88,73 +99,39 @@ class Permutation(Task):
         """
         import torch
 
-        from hopscope_next import rng
-
-        words, held_out, orders = draws.bits(), draws.use == "held-out", math.factorial(self.values)
-        count = self.mappings(held_out)
-        if count * orders < _LARGEST_DRAW:
-            number = rng.integers(words[..., 0], words[..., 1], count * orders)
-            mapping, order = number // orders, number % orders
-        else:
-            more = draws.bits(1)
-            mapping = rng.integers(words[..., 0], words[..., 1], count)
-            order = rng.integers(more[..., 0], more[..., 1], orders)
-        xs = _order(self, order)
-        if self.repeat_ratio > 0.0:
-            pairs = torch.tensor(self.repeat_pairs, device=draws.device)
-            which = rng.integers(words[..., 3], torch.zeros_like(words[..., 3]), len(pairs))
-            slot, source = pairs[which].unbind(-1)
-            copied = xs.gather(-1, source[..., None] - 1)
-            happens = rng.uniform(words[..., 2]) < self.repeat_ratio
-            here = torch.arange(1, self.values + 1, device=draws.device) == slot[..., None]
-            xs = torch.where(here & happens[..., None], copied, xs)
-        return self.sequences(xs, _mapping(self, mapping, held_out))
-
-    def sequences(self, order: "Tensor", mapping: "Tensor") -> "Batch":
-        """Sequences of given x orders (repeats allowed) under given mappings, both `[member, batch, V]` of 1…V."""
-        import torch
-
         from hopscope_next.tasks.batch import NO_RELATION, Batch
 
-        answers = mapping.gather(-1, order - 1)
-        inputs = torch.stack((order, answers), dim=-1).flatten(-2)[..., :-1]
-        position = torch.arange(inputs.shape[-1], device=inputs.device).expand(inputs.shape)
+        def flat(of_x: "Tensor", of_y: "Tensor") -> "Tensor":
+            return torch.stack((of_x, of_y), dim=-1).flatten(-2)[..., :-1]
 
-        @cache
-        def earlier() -> "Tensor":
-            """Position of the first earlier x with the same value, for every x."""
-            equal = (order[..., :, None] == order[..., None, :]).tril(-1)
-            found = torch.full_like(inputs, NO_RELATION)
-            found[..., ::2] = torch.where(equal.any(-1), 2 * equal.int().argmax(-1), NO_RELATION)
-            return found
+        def place() -> "Tensor":
+            return torch.arange(inputs.shape[-1], device=xs.device).expand(inputs.shape)
 
-        def pair_mate() -> "Tensor":
-            mate = torch.where(position % 2 == 0, position + 1, position - 1)
-            return torch.where(mate < position.shape[-1], mate, NO_RELATION)
+        def copy(shift: int = 0) -> "Tensor":
+            """Position of the first earlier copy of every x, or one that stands at this distance from it."""
+            equal = (xs[..., :, None] == xs[..., None, :]).tril(-1)
+            return torch.where(equal.any(-1), 2 * equal.int().argmax(-1) + shift, NO_RELATION)
 
-        def of_pair(of_x: "Tensor") -> "Tensor":
-            return of_x[..., ::2].repeat_interleave(2, dim=-1)[..., : position.shape[-1]]
+        def mate() -> "Tensor":
+            return torch.where(place() < inputs.shape[-1] - 1, place() + 1 - place() % 2 * 2, NO_RELATION)
 
-        mixed = 0.0 < self.repeat_ratio < 1.0
+        answers = mapping.gather(-1, xs - 1)
+        inputs = flat(xs, answers)
+        groups = {"plain": lambda: (copy() < 0).all(-1), "repeat": lambda: (copy() >= 0).any(-1)}
         return Batch(
             inputs,
             answers,
-            groups={
-                "plain": lambda: (earlier() < 0).all(-1),
-                "repeat": lambda: (earlier() >= 0).any(-1),
-            }
-            if mixed
-            else {},
+            groups=groups if 0.0 < self.repeat_ratio < 1.0 else {},
             roles={
-                "kind": lambda: position % 2,
-                "step": lambda: position // 2 + 1,
-                "repeat": lambda: (of_pair(earlier()) >= 0).long(),
+                "kind": lambda: place() % 2,
+                "step": lambda: place() // 2 + 1,
+                "repeat": lambda: flat(copy() >= 0, copy() >= 0).long(),
             },
             relations={
-                "previous": lambda: position - 1,
-                "pair_mate": pair_mate,
-                "same_symbol": earlier,
-                "recall": lambda: torch.where(earlier() >= 0, earlier() + 1, NO_RELATION),
+                "previous": lambda: place() - 1,
+                "pair_mate": mate,
+                "same_symbol": lambda: flat(copy(), torch.full_like(xs, NO_RELATION)),
+                "recall": lambda: flat(copy(1), torch.full_like(xs, NO_RELATION)),
             },
         )
 
@@ -169,100 +146,103 @@ class Permutation(Task):
 
     def skills(self, batch: "Batch") -> "Mapping[str, Tensor]":
         """Elimination, at the last step of sequences without a repeat; recall, at the repeat."""
-        import torch
-
         repeats = batch.roles["repeat"][..., ::2] == 1
-        last = torch.zeros_like(repeats)
+        last = repeats.new_zeros(repeats.shape)
         last[..., -1] = ~repeats.any(-1)
         return {"elimination": last, **({"recall": repeats} if self.repeat_ratio else {})}
 
     def counterfactuals(self, batch: "Batch") -> "Mapping[str, Tensor]":
         """The symbols x, or y, exchanged for the next larger one, V for 1."""
-        import torch
-
         kind, following = batch.roles["kind"], batch.inputs % self.values + 1
-        pairs = enumerate(("x", "y"))
-        return {name: torch.where(kind == number, following, batch.inputs) for number, name in pairs}
+        return {name: following.where(kind == number, batch.inputs) for number, name in enumerate("xy")}
 
     def cases(self, use: Use) -> "Batch | None":
         """All held-out sequences, where all have a repeat or none has, and there are not too many."""
-        if use != "held-out" or 0.0 < self.repeat_ratio < 1.0:
+        data: Data = "repeats" if self.repeat_ratio else "plain"
+        mixed = 0.0 < self.repeat_ratio < 1.0
+        if use != "held-out" or mixed or self.listed_count(data) > LARGEST_LISTED:
             return None
-        data = "repeats" if self.repeat_ratio else "plain"
-        return self.listed(data) if self.listed_count(data) <= LARGEST_LISTED else None
+        return self.listed(data)
 
-    def listed_count(self, data: str, held_out: bool = True) -> int:
+    def listed_count(self, data: Data, held_out: bool = True) -> int:
         """Size of the exhaustive set: orders × mappings (× allowed repeats for `"repeats"`)."""
-        plain = math.factorial(self.values) * self.mappings(held_out)
-        return plain * (len(self.repeat_pairs) if data == "repeats" else 1)
+        pairs = len(self.repeat_pairs) if data == "repeats" else 1
+        return math.factorial(self.values) * self.mappings(held_out) * pairs
 
     def listed(
-        self,
-        data: str,
-        *,
-        held_out: bool = True,
-        limit: int = LARGEST_LISTED,
-        device: "torch.device | str" = "cpu",
+        self, data: Data, held_out: bool = True, limit: int = LARGEST_LISTED, device: "device | str" = "cpu"
     ) -> "Batch":
         """All sequences, or a fixed random part of them where there are more than `limit`; `member == 1`.
 
         Args:
-            data: `"plain"` (no repeats) or `"repeats"` (every sequence has one).
+            data: without repeats, or each with one.
             held_out: of held-out mappings, or of training ones.
             limit: largest set that is listed in full.
             device: of the tensors.
         """
         import torch
 
-        total, orders = self.listed_count(data, held_out), math.factorial(self.values)
-        pairs = torch.tensor(self.repeat_pairs, device=device)
-        number = torch.arange(min(total, limit), device=device)
-        if total > limit:
-            mapping, order, pair = self._some(number, held_out)
-        else:
-            each = total // (orders * self.mappings(held_out))
-            mapping, order, pair = number // each // orders, number // each % orders, number % each
-        xs = _order(self, order)
-        if data == "repeats":
-            slot, source = pairs[pair].unbind(-1)
-            xs = xs.scatter(-1, slot[:, None] - 1, xs.gather(-1, source[:, None] - 1))
-        return self.sequences(xs[None], _mapping(self, mapping, held_out)[None])
-
-    def _some(self, number: "Tensor", held_out: bool) -> "tuple[Tensor, Tensor, Tensor]":
         from hopscope_next import rng
 
-        first, second = (rng.bits(self.split_seed, "evaluate", 0, number, block) for block in (0, 1))
-        return (
-            rng.integers(first[:, 0], first[:, 1], self.mappings(held_out)),
-            rng.integers(first[:, 2], first[:, 3], math.factorial(self.values)),
-            rng.integers(second[:, 0], second[:, 1], len(self.repeat_pairs)),
-        )
+        total, pairs = self.listed_count(data, held_out), len(self.repeat_pairs)
+        orders, mappings = math.factorial(self.values), self.mappings(held_out)
+        number = torch.arange(min(total, limit), device=device)
+        if total > limit:
+            first, second = (rng.bits(self.split_seed, "evaluate", 0, number, block) for block in (0, 1))
+            mapping = rng.integers(first[:, 0], first[:, 1], mappings)
+            order = rng.integers(first[:, 2], first[:, 3], orders)
+            pair = rng.integers(second[:, 0], second[:, 1], pairs)
+        else:
+            each = total // (orders * mappings)
+            mapping, order, pair = number // each // orders, number // each % orders, number % each
+        xs = self.order(order)
+        xs = self._repeated(xs, pair) if data == "repeats" else xs
+        return self.sequences(xs[None], self.mapping(mapping, held_out)[None])
 
     def floors(self) -> Floors:
         """Of the loss: a guess among V values, and, without repeats, among those not yet shown."""
         guess = math.log(self.values)
-        floors: dict[str, float | Mapping[str, float]] = {"guess": guess}
-        if self.repeat_ratio == 0.0:
-            floors["elimination"] = math.log(math.factorial(self.values)) / self.values
+        left = {"elimination": math.log(math.factorial(self.values)) / self.values}
         steps = {f"loss_step_{step}": {"guess": guess} for step in range(1, self.values + 1)}
-        return {**floors, **steps, "accuracy": {"guess": 1.0 / self.values}}
+        shown = {} if self.repeat_ratio else left
+        return {"guess": guess, **shown, **steps, "accuracy": {"guess": 1.0 / self.values}}
 
     @property
     def words(self) -> Mapping[str, Any]:
         """Tokens are written as numbers."""
         return {"roles": {"kind": ("x", "y"), "repeat": ("", "repeat")}, "token": str}
 
+    def order(self, rank: "Tensor") -> "Tensor":
+        """The x values 1…V in the order of a lexicographic rank."""
+        import torch
+
+        from hopscope_next import rng
+
+        if self.values > _LARGEST_TABLE:
+            return rng.permutation_from_index(rank, self.values) + 1
+        return torch.embedding(_tables(self.values, self.split_seed, rank.device)[0], rank)
+
+    def mapping(self, number: "Tensor", held_out: bool) -> "Tensor":
+        """Training or held-out mappings by number, as the images of 1…V."""
+        import torch
+
+        number = number + self.mappings(False) if held_out else number
+        if self.values > _LARGEST_TABLE:
+            return self.order(_mixed(math.factorial(self.values), self.split_seed, number))
+        return torch.embedding(_tables(self.values, self.split_seed, number.device)[1], number)
+
+    def _repeated(self, xs: "Tensor", pair: "Tensor") -> "Tensor":
+        slot, source = _pairs(self, xs.device)[pair].unbind(-1)
+        return xs.scatter(-1, slot[..., None] - 1, xs.gather(-1, source[..., None] - 1))
+
     @model_validator(mode="after")
     def _slots_exist(self) -> Self:
         for name, slots in (("repeat_slots", self.repeat_slots), ("repeat_sources", self.repeat_sources)):
-            outside = [slot for slot in slots if not 1 <= slot <= self.values]
-            if outside:
+            if outside := [slot for slot in slots if not 1 <= slot <= self.values]:
                 raise ValueError(f"{name}: expected slots from 1 to {self.values}, found {outside}")
         if not self.repeat_pairs:
-            raise ValueError(
-                f"repeat_slots and repeat_sources: expected at least one source before a slot, "
-                f"found slots {self.repeat_slots} and sources {self.repeat_sources}"
-            )
+            found = f"slots {self.repeat_slots} and sources {self.repeat_sources}"
+            raise ValueError(f"repeat_sources: expected at least one before a slot, found {found}")
         return self
 
 
@@ -272,52 +252,33 @@ class Permutation(Task):
 
 
 @lru_cache(maxsize=32)
-def _orders(values: int, device: "torch.device") -> "Tensor":
+def _tables(values: int, seed: int, device: "device") -> "tuple[Tensor, Tensor]":
+    """All V! permutations by rank, and in the order of 63-bit random keys; equal ones, should there be any, by rank."""
     import torch
 
     from hopscope_next import rng
 
-    return rng.permutation_from_index(torch.arange(math.factorial(values), device=device), values) + 1
+    every = torch.arange(math.factorial(values))
+    words = rng.bits(seed, "split", 0, every)
+    shuffled = torch.argsort((words[:, 0] << 31) | (words[:, 1] >> 1), stable=True)
+    orders = rng.permutation_from_index(every, values) + 1
+    return orders.to(device), orders[shuffled].to(device)
 
 
 @lru_cache(maxsize=32)
-def _shuffled(values: int, seed: int, device: "torch.device") -> "Tensor":
-    """All mappings in the order of 63-bit random keys; ties, should there be any, keep their order."""
+def _pairs(task: Permutation, device: "device") -> "Tensor":
     import torch
 
+    return torch.tensor(task.repeat_pairs, device=device)
+
+
+def _mixed(total: int, seed: int, number: "Tensor") -> "Tensor":
     from hopscope_next import rng
 
-    words = rng.bits(seed, "split", 0, torch.arange(math.factorial(values)))
-    ranks = torch.argsort((words[:, 0] << 31) | (words[:, 1] >> 1), stable=True)
-    return rng.permutation_from_index(ranks.to(device), values) + 1
-
-
-def _order(task: Permutation, index: "Tensor") -> "Tensor":
-    from hopscope_next import rng
-
-    if task.values <= _LARGEST_TABLE:
-        return _orders(task.values, index.device)[index]
-    return rng.permutation_from_index(index, task.values) + 1
-
-
-def _mapping(task: Permutation, index: "Tensor", held_out: bool) -> "Tensor":
-    from hopscope_next import rng
-
-    index = index + task.mappings(False) if held_out else index
-    if task.values <= _LARGEST_TABLE:
-        return _shuffled(task.values, task.split_seed, index.device)[index]
-    return rng.permutation_from_index(_mixed(task, index), task.values) + 1
-
-
-def _mixed(task: Permutation, index: "Tensor") -> "Tensor":
-    from hopscope_next import rng
-
-    total = math.factorial(task.values)
     highs = next(a for a in range(math.isqrt(total), 0, -1) if total % a == 0)
     lows = total // highs
-    word = partial(rng.bits, task.split_seed, "split")
-    high, low = index // lows, index % lows
-    for number in range(0, _ROUNDS, 2):
-        high = (high + word(number, low)[..., 0]) % highs
-        low = (low + word(number + 1, high)[..., 0]) % lows
+    high, low = number // lows, number % lows
+    for round_ in range(0, 8, 2):
+        high = (high + rng.bits(seed, "split", round_, low)[..., 0]) % highs
+        low = (low + rng.bits(seed, "split", round_ + 1, high)[..., 0]) % lows
     return high * lows + low

@@ -9,7 +9,8 @@ x₀.  With `nodes` it is any graph: the conditional retrieval problem (section 
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -19,26 +20,22 @@ from hopscope_next.tasks.layout import Layout
 from hopscope_next.tasks.task import Floors, Shape, Task
 
 if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
+    from torch import Tensor, device
 
     from hopscope_next.tasks.batch import Batch
     from hopscope_next.tasks.draws import Draws
-    from hopscope_next.tasks.vectors import Sampler
 
 Order = Literal["deepest-first", "shallowest-first", "random"] | tuple[int, ...] | tuple[str, ...]
 Targets = Literal["ic", "last"] | tuple[int, ...] | tuple[str, ...]
 
 _MOST, _MOST_POSITIONS = 64, 4096
 
+_SYMBOLS, _SHUFFLES = range(2)
+"""Blocks of the random words of one sample; the next one says which example of a pool it is."""
+
 
 class Node(Config):
-    """One symbol of every chain.
-
-    Attributes:
-        name: what it is called, such as x.
-        parents: nodes whose symbols together are its key; none for a query symbol.
-    """
+    """One symbol of every chain: its name, such as x, and the nodes whose symbols together are its key."""
 
     name: str = Field(min_length=1)
     parents: tuple[str, ...] = ()
@@ -74,7 +71,7 @@ class Retrieval(Task):
     steps: int = Field(3, ge=1, le=_MOST)
     nodes: tuple[Node, ...] = Field((), max_length=_MOST + 1)
     chains: int = Field(4, ge=1, le=_MOST)
-    symbol_dim: int = Field(4, ge=2)
+    symbol_dim: int = Field(4, ge=2, multiple_of=2)
     position: Literal["token", "pair"] = "token"
     frequencies: Literal["harmonic", "geometric"] = "harmonic"
     frequency_base: float = Field(10_000.0, gt=1.0)
@@ -93,54 +90,40 @@ class Retrieval(Task):
     @property
     def parents(self) -> tuple[tuple[int, ...], ...]:
         """Parents of every node, as numbers."""
-        if not self.nodes:
-            return ((), *((step,) for step in range(self.steps)))
-        return tuple(tuple(self.names.index(parent) for parent in node.parents) for node in self.nodes)
-
-    @property
-    def layout(self) -> Layout:
-        """The tokens of a sample before anything is shuffled."""
-        return Layout(self.parents, self.chains)
+        path = ((), *((step,) for step in range(self.steps)))
+        return tuple(tuple(map(self.names.index, node.parents)) for node in self.nodes) or path
 
     @property
     def tables(self) -> tuple[int, ...]:
         """Numbers of the nodes with parents, each of which is shown as a table."""
         return tuple(number for number, parents in enumerate(self.parents) if parents)
 
-    def chosen(self, targets: Targets) -> tuple[int, ...]:
-        """Numbers of the nodes that a choice of targets means, ascending."""
-        named: dict[Any, tuple[int, ...]] = {"ic": self.tables, "last": self.tables[-1:]}
-        known = {name: number for number, name in enumerate(self.names)}
-        return named[targets] if isinstance(targets, str) else tuple(sorted(known[name] for name in targets))
-
     @property
-    def stages(self) -> tuple[tuple[int, Targets], ...]:
-        """First training step of every choice of targets, and the choice."""
-        return ((0, self.targets), *self.schedule)
+    def stages(self) -> dict[int, tuple[int, ...]]:
+        """From which training step on which nodes are the targets, ascending."""
+        named: dict[Any, tuple[int, ...]] = {"ic": self.tables, "last": self.tables[-1:]}
+        every = {0: self.targets, **dict(self.schedule)}.items()
+        return {start: named.get(each) or tuple(sorted(map(self.names.index, each))) for start, each in every}
 
     @property
     def asked(self) -> dict[str, int]:
         """Name and node of every symbol that a prediction holds, ascending: all that are a target at some time."""
-        numbers = sorted({number for _, targets in self.stages for number in self.chosen(targets)})
+        numbers = sorted({*chain.from_iterable(self.stages.values())})
         return {str(self.names[each]) if self.nodes else f"step_{each}": each for each in numbers}
 
     @property
-    def in_time(self) -> tuple[int, ...] | None:
-        """Nodes with parents in the order in which their tables are shown; `None` where every sample has its own."""
-        named = {"shallowest-first": self.tables, "deepest-first": self.tables[::-1], "random": None}
-        return named[self.order] if isinstance(self.order, str) else tuple(map(self.names.index, self.order))
+    def length(self) -> int:
+        """Positions: N^p tuples of p + 1 tokens for each node with p parents, N queries for one without."""
+        return sum(self.chains ** max(1, len(keys)) * (len(keys) + 1) for keys in self.parents)
 
     def shape(self) -> Shape:
         """Symbols with position codes; the last symbol of each query is asked."""
-        layout = self.layout
-        positions, query = len(layout.tokens), len(layout.roots)
+        query, length = len(self.parents) - len(self.tables), self.length
         return Shape(
             inputs="vectors",
             input_size=2 * self.symbol_dim,
-            positions=positions,
-            readout=tuple(
-                positions - query * (self.chains - place) + query - 1 for place in range(self.chains)
-            ),
+            positions=length,
+            readout=tuple(range(length - query * (self.chains - 1) - 1, length, query)),
             output_size=len(self.asked) * self.symbol_dim,
             position_size=self.symbol_dim,
         )
@@ -158,21 +141,38 @@ class Retrieval(Task):
 
     def parts(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
         """Mean squared error per dimension, in which weights count, and of each symbol apart (section 7)."""
-        from hopscope_next.tasks.vectors import parts
-
-        return parts([*self.asked], predictions, batch)
+        squared = (predictions - batch.targets).square()
+        of_symbols = squared.unflatten(-1, (len(self.asked), -1)).mean((1, 2, 4))
+        loss = of_symbols.mean(-1) if batch.weights is None else (squared * batch.weights).mean((1, 2, 3))
+        parts = zip(self.asked, of_symbols.unbind(1), strict=True)
+        return {"loss": loss, **{f"loss_{name}": part for name, part in parts}}
 
     def scores(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
         """How often the right symbol is the nearest of the N that the chains have there; a guess has 1/N."""
-        from hopscope_next.tasks.vectors import accuracies
+        import torch
 
-        return accuracies([*self.asked], predictions, batch)
+        sizes, both = (len(self.asked), -1), (predictions, batch.targets)
+        predicted, right = (each.unflatten(-1, sizes).movedim(3, 2) for each in both)
+        # |p - c|² without |p|², which is the same for all candidates of a prediction.
+        distance = right.square().sum(-1)[..., None, :] - 2.0 * predicted @ right.transpose(-1, -2)
+        own = torch.arange(right.shape[-2], device=right.device)
+        found = (distance.argmin(-1) == own).double().mean((1, 3))
+        return {f"accuracy_{name}": share for name, share in zip(self.asked, found.unbind(1), strict=True)}
 
     def counterfactuals(self, batch: "Batch") -> "Mapping[str, Tensor]":
         """Symbols of each node, `x_NODE`, exchanged for those of another sample; `position`: codes moved by two."""
-        from hopscope_next.tasks.vectors import exchanged
+        import torch
 
-        return exchanged(self.symbol_dim, self.chains, batch)
+        symbols, codes = batch.inputs[..., : self.symbol_dim], batch.inputs[..., self.symbol_dim :]
+        holds, chain, found = batch.roles["holds"], batch.roles["chain"], dict[str, torch.Tensor]()
+        for node in holds.unique().tolist():
+            changed = symbols
+            for number in range(self.chains):
+                here = ((holds == node) & (chain == number))[..., None]
+                symbol = symbols.take_along_dim(here.int().argmax(2, keepdim=True), 2)
+                changed = torch.where(here, symbol.roll(1, 1), changed)
+            found[f"x_{node}"] = torch.cat((changed, codes), -1)
+        return {**found, "position": torch.cat((symbols, codes.roll(2, 2)), -1)}
 
     def floors(self) -> Floors:
         """Mean squared errors by what a prediction makes use of; of accuracies the guess.
@@ -180,109 +180,175 @@ class Retrieval(Task):
         The mean of n independent symbols, of which one is right, misses it by 1 - 1/n.  `zero` predicts 0; `position`
         the mean of a whole table, which needs no key; `keys_j` that of the values beside j of the p right keys.
         """
-        by_name = {name: self._floors_of(len(self.parents[node])) for name, node in self.asked.items()}
-        floors: dict[str, float | Mapping[str, float]] = {
-            name: sum(each[name] for each in by_name.values()) / len(by_name) for name in ("zero", "position")
-        }
-        floors |= {f"loss_{name}": each for name, each in by_name.items()}
-        return floors | {f"accuracy_{name}": {"guess": 1.0 / self.chains} for name in by_name}
-
-    def _floors_of(self, keys: int) -> dict[str, float]:
-        names = ["position", *(f"keys_{known}" for known in range(1, keys))]
-        return {
-            "zero": 1.0,
-            **{name: 1.0 - self.chains ** float(known - keys) for known, name in enumerate(names)},
-        }
-
-    @property
-    def plateau(self) -> float:
-        """Mean squared error that attention by position alone can reach; a model that is "stuck" is stuck there."""
-        floors = [self._floors_of(len(self.parents[node]))["position"] for node in self.asked.values()]
-        return sum(floors) / len(floors)
+        floors, guess = dict[str, Mapping[str, float]](), {"guess": 1.0 / self.chains}
+        for name, node in self.asked.items():
+            keys = len(self.parents[node])
+            known = {f"keys_{known}": 1.0 - self.chains ** float(known - keys) for known in range(keys)}
+            floors[f"loss_{name}"] = {"zero": 1.0, "position": known.pop("keys_0"), **known}
+        position = sum(each["position"] for each in floors.values()) / len(floors)
+        accuracies = {f"accuracy_{name}": guess for name in self.asked}
+        return {"zero": 1.0, "position": position, **floors, **accuracies}
 
     @property
     def words(self) -> Mapping[str, Any]:
         """Words of the roles `kind` and `node`."""
-        return {"roles": {"kind": self.layout.kinds, **({"node": self.names} if self.nodes else {})}}
+        kinds = Layout(self.parents, 1).kinds
+        return {"roles": {"kind": kinds, **({"node": self.names} if self.nodes else {})}}
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        if self.symbol_dim % 2:
-            raise ValueError(
-                f"symbol_dim: expected an even number, half cosines and half sines of the position code, "
-                f"found {self.symbol_dim}"
-            )
-        self._check_nodes()
-        every = self.names[1:] if not self.nodes else tuple(self.names[number] for number in self.tables)
-        words = f"1 to {self.steps}" if not self.nodes else ", ".join(map(str, every))
-        if isinstance(self.order, tuple) and sorted(map(str, self.order)) != sorted(map(str, every)):
-            raise ValueError(f"order: expected a permutation of {words}, found {list(self.order)}")
-        for targets in (targets for _, targets in self.stages if not isinstance(targets, str)):
-            if not targets or len({*targets}) < len(targets) or not {*targets} <= {*every}:
-                raise ValueError(
-                    f"targets: expected 'ic', 'last' or different ones of {words}, found {targets}"
+        for number, node in enumerate(self.nodes):
+            before = [each.name for each in self.nodes[:number]]
+            if node.name in before:
+                raise ValueError(f"nodes: expected different names, found {node.name} twice")
+            if not {*node.parents} <= {*before} or len({*node.parents}) < len(node.parents):
+                wanted = (
+                    f"as parents of {node.name} different nodes before it ({', '.join(before) or 'none'})"
                 )
-        starts = [start for start, _ in self.schedule]
-        if starts != sorted(set(starts)) or any(start < 1 for start in starts):
-            raise ValueError(f"schedule: expected ascending training steps from 1, found {starts}")
-        self._check_shares()
+                raise ValueError(f"nodes: expected {wanted}, found {[*node.parents]}")
+        every = [self.names[number] for number in self.tables]
+        if not every:
+            raise ValueError("nodes: expected at least one with parents, found none")
+        if self.nodes and self.length > _MOST_POSITIONS:
+            wanted = f"at most {_MOST_POSITIONS} positions (N^p tuples of p + 1 tokens for p parents)"
+            raise ValueError(f"nodes: expected {wanted}, found {self.length}; take fewer chains or parents")
+        if isinstance(self.order, tuple) and sorted(map(str, self.order)) != sorted(map(str, every)):
+            raise ValueError(f"order: expected a permutation of {every}, found {[*self.order]}")
+        for targets in (self.targets, *(targets for _, targets in self.schedule)):
+            if not isinstance(targets, str) and (not targets or len({*targets} & {*every}) < len(targets)):
+                wanted = f"'ic', 'last' or different ones of {every}"
+                raise ValueError(f"targets: expected {wanted}, found {[*targets]}")
+        starts = [0, *(start for start, _ in self.schedule)]
+        if starts != sorted({*starts}):
+            raise ValueError(f"schedule: expected ascending training steps from 1, found {starts[1:]}")
+        if self.shares or self.emphasis != "weights":
+            if len(self.shares) != len(self.asked) or not any(self.shares):
+                wanted = f"a number for each of {[*self.asked]}, not all 0"
+                raise ValueError(f"shares: expected {wanted}, found {[*self.shares]}")
+            if self.schedule:
+                raise ValueError(f"schedule: expected none beside shares, found {[*self.schedule]}")
+            if self.emphasis == "one" and not math.isclose(sum(self.shares), 1.0, abs_tol=1e-6):
+                raise ValueError(f"shares: expected probabilities whose sum is 1, found {[*self.shares]}")
         return self
 
-    def _check_nodes(self) -> None:
-        names = [node.name for node in self.nodes]
-        if len(set(names)) < len(names):
-            raise ValueError(f"nodes: expected different names, found {', '.join(names)}")
-        for number, node in enumerate(self.nodes):
-            before = names[:number]
-            if not set(node.parents) <= set(before) or len(set(node.parents)) < len(node.parents):
-                raise ValueError(
-                    f"nodes: expected as parents of {node.name} different nodes before it "
-                    f"({', '.join(before) or 'none'}), found {', '.join(node.parents)}"
-                )
-        if not self.tables:
-            raise ValueError(f"nodes: expected at least one with parents, found {', '.join(names) or 'none'}")
-        positions = sum(self.chains ** max(1, len(keys)) * (len(keys) + 1) for keys in self.parents)
-        if positions > _MOST_POSITIONS and self.nodes:
-            raise ValueError(
-                f"nodes: expected at most {_MOST_POSITIONS} positions (N^p tuples of p + 1 tokens for each node "
-                f"with p parents), found {positions}; take fewer chains or fewer parents"
-            )
 
-    def _check_shares(self) -> None:
-        if not self.shares and self.emphasis == "weights":
-            return
-        if len(self.shares) != len(self.asked) or not any(self.shares):
-            raise ValueError(
-                f"shares: expected a number for each step that is asked for ({len(self.asked)}), not all 0, "
-                f"found {list(self.shares)}"
-            )
-        if self.schedule:
-            raise ValueError(f"schedule: expected none beside shares, found {list(self.schedule)}")
-        if self.emphasis == "one" and not math.isclose(sum(self.shares), 1.0, abs_tol=1e-6):
-            raise ValueError(
-                f"shares: expected probabilities of the one step that is asked for, whose sum is 1, "
-                f"found {list(self.shares)}"
-            )
+class _Sampler:
+    """Draws samples on a device: the position that each token of the layout is given.  All else stands in tables."""
+
+    def __init__(self, task: Retrieval, device: "device"):
+        import torch
+
+        from hopscope_next.tasks.vectors import position_codes
+
+        table, layout = partial(torch.tensor, device=device), Layout(task.parents, task.chains)
+        tokens, blocks, symbols = layout.tokens, layout.blocks, layout.symbols
+        self.task, self.count, self.query = task, len(symbols), blocks[0][1]
+        # Where a token goes: its block, its tuple, its place in the tuple.
+        self.block, self.row, self.slot = (table([token[field] for token in tokens]) for field in range(3))
+        self.tuples, widths = (table(sizes) for sizes in zip(*blocks, strict=True))
+        self.lengths, self.width = self.tuples * widths, widths[self.block]
+        named = {"shallowest-first": task.tables, "deepest-first": task.tables[::-1], "random": ()}
+        order = named[task.order] if isinstance(task.order, str) else [*map(task.names.index, task.order)]
+        self.in_time = table([order.index(node) for node in task.tables]) if order else None
+        self.groups = [tuples for tuples, _ in blocks] + [len(task.tables)] * (not order)
+        # What it is.  Who has no partner has one beyond the last token, which is given the position NO_RELATION.
+        self.holds = table([symbols[token.holds] for token in tokens])
+        self.roles = {"kind": table([*map(layout.kind, tokens)])}
+        for name in ("node", "slot", "chain") if task.nodes else ("step", "chain"):
+            field = "node" if name == "step" else name
+            self.roles[name] = table([getattr(token, field) for token in tokens])
+        self.roles["holds"] = table([token.holds[0] for token in tokens])
+        self.partners: dict[str, Tensor] = {}
+        for name, numbers in layout.relations([node.name for node in task.nodes]).items():
+            self.partners[name] = table([len(tokens) if each is None else each for each in numbers])
+        # What is asked, and how much it counts.  However many targets do, the loss is a mean over those.
+        asked, on_chain = [*task.asked.values()], layout.on_chain
+        self.answers = table(
+            [[symbols[on_chain(node, chain)] for node in asked] for chain in range(task.chains)]
+        )
+        self.starts, self.shares = table([*task.stages]), table(task.shares)
+        stages = [task.shares or [float(node in nodes) for node in asked] for nodes in task.stages.values()]
+        weights = table(stages).repeat_interleave(task.symbol_dim, -1)
+        self.alike = not task.shares and bool((weights == 1.0).all())
+        self.weights = weights / weights.mean(-1, keepdim=True)
+        count = len(tokens) if task.position == "token" else sum(tuples for tuples, _ in blocks)
+        base = task.frequency_base if task.frequencies == "geometric" else None
+        self.codes = position_codes(count, task.symbol_dim, base).to(device)
+
+    def __call__(self, draws: "Draws") -> "Batch":
+        import torch
+
+        from hopscope_next import rng
+        from hopscope_next.tasks.batch import NO_RELATION, Batch
+        from hopscope_next.tasks.vectors import inverse, ranks, selected
+
+        count, dim = self.count, self.task.symbol_dim
+        numbers = rng.normal(draws.words(count * dim, _SYMBOLS)).flatten(-2)
+        symbols = numbers[..., : count * dim].unflatten(-1, (count, dim))
+        found = ranks(draws.words(sum(self.groups), _SHUFFLES).flatten(-2), self.groups)
+        in_time = found[..., -self.groups[-1] :] if self.in_time is None else self.in_time
+        rank = found.index_select(-1, self.row)
+        place = _starts(in_time, self.lengths).index_select(-1, self.block) + rank * self.width + self.slot
+        token, codes = inverse(place), self.codes
+        if self.task.position == "pair":
+            first = _starts(in_time, self.tuples).index_select(-1, self.block)
+            codes = codes[(first + rank).gather(-1, token)]
+        held = selected(symbols, _of(self.holds, token))
+        # The queries are the first tokens of the layout, chain by chain.
+        chain = token[..., -self.task.chains * self.query :: self.query] // self.query
+        right = selected(symbols, self.answers[chain].flatten(2))
+
+        def before() -> "Tensor":
+            return torch.arange(-1, token.shape[-1] - 1, device=token.device).expand(token.shape)
+
+        def partner(name: str) -> "Tensor":
+            positions = torch.nn.functional.pad(place, (0, 1), value=NO_RELATION)
+            return positions.gather(-1, _of(self.partners[name], token))
+
+        return Batch(
+            torch.cat((held, codes.expand(*held.shape[:2], -1, -1)), -1),
+            right.unflatten(2, (*chain.shape[2:], -1)).flatten(3),
+            weights=self._weights(draws),
+            roles={
+                **{name: partial(_of, role, token) for name, role in self.roles.items()},
+                "place": lambda: rank.gather(-1, token),
+            },
+            relations={"previous": before, **{name: partial(partner, name) for name in self.partners}},
+        )
+
+    def _weights(self, draws: "Draws") -> "Tensor | None":
+        import torch
+
+        if self.alike:
+            return None
+        if draws.stream != "train":
+            return self.weights[None, :1, None]
+        if self.task.emphasis == "weights":
+            stage = (draws.step[:, None] >= self.starts).sum(-1) - 1
+            return self.weights[stage][None, :, None]
+        # What a sample asks for is drawn anew when an example of a finite pool comes again.
+        if self.task.emphasis == "subsets":
+            asked = draws.fresh.uniform("asked", (len(self.shares),)) < self.shares
+        else:
+            until = self.shares.cumsum(0)[:-1]
+            one = (draws.fresh.uniform("asked")[..., None] >= until).sum(-1, keepdim=True)
+            asked = one == torch.arange(len(self.shares), device=draws.device)
+        return (asked / self.shares.mean()).repeat_interleave(self.task.symbol_dim, -1)[:, :, None]
 
 
-@lru_cache(maxsize=32)
-def _sampler(task: Retrieval, device: "torch.device") -> "Sampler":
-    from hopscope_next.tasks.vectors import Sampler, position_codes
+def _of(table: "Tensor", token: "Tensor") -> "Tensor":
+    """The entry of a table for the token at every position."""
+    return table.expand(*token.shape[:-1], -1).gather(-1, token)
 
-    layout = task.layout
-    count = sum(tuples for tuples, _ in layout.blocks) if task.position == "pair" else len(layout.tokens)
-    base = None if task.frequencies == "harmonic" else task.frequency_base
-    wanted = ((start, task.chosen(targets)) for start, targets in task.stages)
-    return Sampler(
-        layout,
-        device,
-        asked=[*task.asked.values()],
-        in_time=task.in_time,
-        codes=position_codes(count, task.symbol_dim, base),
-        stages=[
-            (start, task.shares or [float(each in nodes) for each in task.asked.values()])
-            for start, nodes in wanted
-        ],
-        emphasis=task.emphasis,
-        node_names=[node.name for node in task.nodes],
-    )
+
+def _starts(in_time: "Tensor", sizes: "Tensor") -> "Tensor":
+    """First position of every block: the tables by their rank in time, then the queries, which are block 0."""
+    import torch
+
+    tables = sizes[1:]
+    earlier = in_time[..., None, :] < in_time[..., :, None]
+    queries = tables.sum().expand(*in_time.shape[:-1], 1)
+    return torch.cat((queries, (earlier * tables).sum(-1)), -1)
+
+
+_sampler = lru_cache(maxsize=32)(_Sampler)

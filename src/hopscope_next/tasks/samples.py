@@ -1,28 +1,33 @@
-"""Samples of a task, and what a model is worth on them: what training and measuring need of any task."""
+"""Samples of any task, the check that it keeps what it promises, and what a model is worth on them."""
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int, Int64
+from jaxtyping import Float
 from torch import Tensor
 
 from hopscope_next.errors import UserError
-from hopscope_next.tasks.batch import Batch
-from hopscope_next.tasks.draws import STREAMS, Draws
+from hopscope_next.tasks.batch import NO_RELATION, Batch
+from hopscope_next.tasks.draws import STREAMS, Draws, Seeds, Step
 from hopscope_next.tasks.loss import Predictions
 from hopscope_next.tasks.task import Shape, Task
 
-GROUP = "@"
-"""Separator between the name of a metric and the name of a group of samples."""
+_KNOWN = set[tuple[type, str]]()
+"""Types of tasks, and uses, of which some samples were looked at in this process; `cases` is one of these uses."""
+
+_End = bool | int | float
+_MOST = torch.finfo(torch.float32).max
 
 
 def draw(
     task: Task,
-    seeds: Int[Tensor, " member"],
+    seeds: Seeds,
     use: str,
-    step: int | range | Int64[Tensor, ""],
+    step: Step,
     batch: int,
     *,
     start: int = 0,
@@ -32,9 +37,14 @@ def draw(
     """Samples of a task on the device of the seeds; arguments as of `Draws`.
 
     Args:
-        task: one that `check_task` has looked at, if it is a user's.
+        task: goes through `check_task` when samples of its type are drawn for a use for the first time.
         annotate: whether groups, roles and relations are kept.
+
+    Raises:
+        UserError: the task breaks its promises.
     """
+    if (type(task), use) not in _KNOWN and not torch.compiler.is_compiling():
+        check_task(task, seeds.device, (use,))
     drawn = task.sample(Draws(seeds, use, step, batch, start=start, examples=examples))
     return drawn if annotate else drawn.plain()
 
@@ -45,161 +55,116 @@ def held_out(task: Task, count: int, device: torch.device | str = "cpu", *, anno
     The task's exhaustive set, where it has one (then of another size than `count`); else `count` samples.
 
     Raises:
-        UserError: what the task returns does not have the task's shape.
+        UserError: the task breaks its promises.
     """
     found = task.cases("held-out")
     if found is None:
         seeds = torch.tensor([task.held_out_seed], device=device)
         return draw(task, seeds, "held-out", 0, count, annotate=annotate)
-    found = _checked(found, f"{type(task).__name__}.cases('held-out')", task.shape()).to(device)
-    return found if annotate else found.plain()
+    if (type(task), "cases") not in _KNOWN:
+        _check(f"{type(task).__name__}.cases('held-out')", found, task.shape(), None)
+        _KNOWN.add((type(task), "cases"))
+    return found.to(device) if annotate else found.to(device).plain()
 
 
-def has_standard_loss(task: Task) -> bool:
-    """Whether a task's loss is the default one, whose derivative is known without autograd."""
-    return type(task).parts is Task.parts or task.standard_loss
-
-
-def losses(task: Task, predictions: Predictions, batch: Batch) -> dict[str, Float[Tensor, " member"]]:
-    """The task's parts and scores; of each group of the batch besides as `metric@group`, NaN of an empty one."""
-    found = _measured(task, predictions, batch)
-    names = list(found)
-    for group in batch.groups:
-        here = batch.groups[group]
-        if len(here) == 1 < len(predictions):
-            of_group = _on_some(task, predictions, batch, here[0], names)
-        else:
-            each = [
-                _on_some(task, predictions[one : one + 1], batch.member(one), chosen, names)
-                for one, chosen in enumerate(here)
-            ]
-            of_group = {name: torch.cat([values[name] for values in each]) for name in names}
-        found |= {f"{name}{GROUP}{group}": values for name, values in of_group.items()}
-    return found
-
-
-def _measured(task: Task, predictions: Tensor, batch: Batch) -> dict[str, Tensor]:
-    return {**task.scores(predictions.detach(), batch), **task.parts(predictions, batch)}
-
-
-def _on_some(
-    task: Task, predictions: Tensor, batch: Batch, here: Bool[Tensor, " batch"], names: list[str]
-) -> dict[str, Tensor]:
-    if not here.any():
-        return {name: predictions.new_full((len(predictions),), torch.nan) for name in names}
-    return _measured(task, predictions[:, here], batch.take(here))
-
-
-# The contract.
-
-
-def check_task(task: Task, device: torch.device | str = "cpu") -> None:
-    """Draw a few samples of every use, twice, and refuse a task that breaks its promises.
+def check_task(task: Task, device: torch.device | str = "cpu", uses: Sequence[str] = tuple(STREAMS)) -> None:
+    """Draw the same few samples of some uses several times, and refuse a task that breaks its promises.
 
     Raises:
         UserError: a batch does not have the task's shape, or samples depend on a generator that is not `draws`.
     """
-    shape = task.shape()
+    shape, seeds, name = task.shape(), torch.tensor([3, 7], device=device), type(task).__name__
     if not isinstance(shape, Shape):
-        raise UserError(f"{type(task).__name__}.shape: expected an hs.Shape, found {type(shape).__name__}")
-    seeds = torch.tensor([3, 7], device=device)
-    for use in STREAMS:
-        maker = f"{type(task).__name__}.sample"
-        pair = []
-        for seed in (11, 13):
-            with _global_generators(seed):
-                drawn = task.sample(Draws(seeds, use, 1, 5))
-                pair.append(_checked(drawn, maker, shape, (2, 5), torch.device(device)))
-        first, second = pair
-        if not (torch.equal(first.inputs, second.inputs) and torch.equal(first.targets, second.targets)):
-            raise UserError(
-                f"{maker}: expected the same samples for the same draws, found others the second time; take all random "
-                "numbers from `draws`, none from torch or numpy"
-            )
+        raise UserError(f"{name}.shape: expected an hs.Shape, found {type(shape).__name__}")
+    for use in uses:
+        with _generators_put_back(seeds.device):
+            draws = (Draws(seeds, use, 1, 5) for _ in range(4))
+            first, *again = (_check(f"{name}.sample", task.sample(each), shape, each) for each in draws)
+        if any(not torch.equal(*pair) for each in again for pair in zip(first, each, strict=True)):
+            words = "take all random numbers from `draws`, none from torch, numpy or random"
+            raise UserError(f"{name}.sample: expected equal samples for equal draws, found others; {words}")
+        _KNOWN.add((type(task), use))
+
+
+def has_standard_loss(task: Task) -> bool:
+    """Whether a task's loss is the default one, whose derivative is known without autograd."""
+    # Whoever overrides `parts` must say so anew.
+    own = next(each for each in type(task).__mro__ if {"parts", "standard_loss"} & {*vars(each)})
+    return own is Task or bool(vars(own).get("standard_loss", False))
+
+
+def losses(task: Task, predictions: Predictions, batch: Batch) -> dict[str, Float[Tensor, " member"]]:
+    """The task's parts and scores; of each group of the batch besides as `metric@group`, NaN of an empty one."""
+
+    def measured(some: Tensor, of: Batch) -> dict[str, Tensor]:
+        return {**task.scores(some.detach(), of), **task.parts(some, of)}
+
+    whole = measured(predictions, batch)
+    found = dict(whole)
+    for group in batch.groups:
+        here = batch.groups[group]
+        # Members that answer the same are measured together.
+        each = [(predictions[one : one + 1], batch.member(one)) for one in range(len(here))]
+        units, values = [(predictions, batch)] if len(here) == 1 else each, list[dict[str, Tensor]]()
+        for (some, of), chosen in zip(units, here, strict=True):
+            empty = dict.fromkeys(whole, some.new_full((len(some),), torch.nan))
+            values.append(measured(some[:, chosen], of.take(chosen)) if chosen.any() else empty)
+        found |= {f"{name}@{group}": torch.cat([each[name] for each in values]) for name in whole}
+    return found
+
+
+# The check.
 
 
 @contextmanager
-def _global_generators(seed: int) -> Iterator[None]:
-    """Other states of torch's and numpy's global generators, which are put back."""
-    before = np.random.get_state()  # noqa: NPY002
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        np.random.seed(seed)  # noqa: NPY002
-        try:
+def _generators_put_back(device: torch.device) -> Iterator[None]:
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
             yield
-        finally:
-            np.random.set_state(before)  # noqa: NPY002
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
 
 
-def _checked(
-    batch: object,
-    maker: str,
-    shape: Shape,
-    size: tuple[int, int] | None = None,
-    device: torch.device | None = None,
-) -> Batch:
-    """A batch that has the shape of its task; functions of groups, roles and relations are called here."""
+def _check(maker: str, batch: object, shape: Shape, draws: Draws | None) -> list[Tensor]:
+    """All tensors of a batch, if they are what the task's shape says; functions are called here."""
     if not isinstance(batch, Batch):
         raise UserError(f"{maker}: expected an hs.Batch, found {type(batch).__name__}")
-    vectors, classes, position = shape.inputs == "vectors", shape.outputs == "classes", (shape.positions,)
-    size = size or (1, batch.inputs.shape[1] if batch.inputs.ndim > 1 else 0)
-    targets = (len(shape.readout), *(() if classes else (shape.output_size,)))
-    wanted: dict[str, tuple[object, tuple[int, ...], torch.dtype, int | None]] = {
-        "inputs": (
-            batch.inputs,
-            (*position, shape.input_size)[: 1 + vectors],
-            *_kind(vectors, shape.input_size),
-        ),
-        "targets": (batch.targets, targets, *_kind(not classes, shape.output_size)),
-    }
-    for kind, named in (("roles", batch.roles), ("relations", batch.relations)):
-        wanted |= {f"{kind}[{name!r}]": (named[name], position, torch.int64, None) for name in named}
-    wanted |= {f"groups[{name!r}]": (batch.groups[name], (), torch.bool, None) for name in batch.groups}
-    if batch.weights is not None:
+    size, device = (draws.size, draws.device) if draws else ((1, len(batch.inputs[0])), batch.inputs.device)
+    rows, asked, look = (*size, shape.positions), (*size, len(shape.readout)), partial(_look, maker, device)
+    classes, weights = shape.outputs == "classes", batch.weights
+    found = [
+        look("inputs", batch.inputs, *_numbers(rows, shape.input_size, shape.inputs == "tokens")),
+        look("targets", batch.targets, *_numbers(asked, shape.output_size, classes)),
+        *(look(f"groups[{name!r}]", batch.groups[name], size, False, True) for name in batch.groups),
+        *(look(f"roles[{name!r}]", batch.roles[name], rows, -(1 << 63), 1 << 63) for name in batch.roles),
+    ]
+    for name in batch.relations:
+        found.append(look(f"relations[{name!r}]", batch.relations[name], rows, NO_RELATION, rows[-1] - 1))
+    if weights is not None:
         # An axis may be 1, and weights of vectors may leave out the axis of their dimensions.
-        free = tuple(batch.weights.shape)
-        fits = len(free) in (3, 2 + len(targets)) and all(
-            one in (1, whole) for one, whole in zip(free, (*size, *targets), strict=False)
-        )
-        _check(fits, maker, "weights", f"weights that broadcast to {[*size, *targets]}", f"shape {[*free]}")
-        _check(bool((batch.weights >= 0.0).all()), maker, "weights", "numbers from 0", "some below, or NaN")
-        wanted["weights"] = batch.weights, free[2:], torch.float32, None
-    for field, (value, trailing, dtype, limit) in wanted.items():
-        lead = (
-            tuple(batch.weights.shape[:2]) if batch.weights is not None and value is batch.weights else size
-        )
-        _check_tensor(maker, field, value, (*lead, *trailing), dtype, limit, device)
-    return batch
+        whole, own = (*asked, shape.output_size)[: 3 if classes else max(3, weights.ndim)], (*weights.shape,)
+        fits = len(own) == len(whole) and all(one in (1, size) for one, size in zip(own, whole, strict=True))
+        found.append(look("weights", weights, own if fits else whole, 0.0, _MOST))
+    return found
 
 
-def _kind(floating: bool, size: int) -> tuple[torch.dtype, int | None]:
-    return (torch.float32, None) if floating else (torch.int64, size)
+def _numbers(sizes: tuple[int, ...], many: int, ids: bool) -> tuple[tuple[int, ...], _End, _End]:
+    return (sizes, 0, many - 1) if ids else ((*sizes, many), -_MOST, _MOST)
 
 
-def _check_tensor(
-    maker: str,
-    field: str,
-    value: object,
-    shape: tuple[int, ...],
-    dtype: torch.dtype,
-    limit: int | None,
-    device: torch.device | None,
-) -> None:
-    if not isinstance(value, Tensor):
-        raise UserError(
-            f"{maker}: {field}: expected a tensor of shape {[*shape]}, found {type(value).__name__}"
-        )
-    _check(tuple(value.shape) == shape, maker, field, f"shape {[*shape]}", f"{[*value.shape]}")
-    _check(value.dtype == dtype, maker, field, str(dtype), str(value.dtype))
-    here = device is None or (value.device.type == device.type and device.index in (None, value.device.index))
-    _check(here, maker, field, f"it on {device} (see draws.device)", f"it on {value.device}")
-    if value.is_floating_point():
-        _check(bool(value.isfinite().all()), maker, field, "finite numbers", "NaN or infinity")
-    elif limit is not None and value.numel():
-        low, high = (int(end) for end in value.aminmax())
-        _check(low >= 0 and high < limit, maker, field, f"ids from 0 to {limit - 1}", f"{low} to {high}")
-
-
-def _check(fine: bool, maker: str, field: str, expected: str, found: str) -> None:
-    if not fine:
-        raise UserError(f"{maker}: {field}: expected {expected}, found {found}")
+def _look(
+    maker: str, device: torch.device, field: str, value: object, sizes: Sequence[int], low: _End, high: _End
+) -> Tensor:
+    """A tensor of these sizes, whose numbers are from `low` to `high`, and of their type."""
+    kind = {bool: torch.bool, int: torch.int64, float: torch.float32}[type(low)]
+    expected, found = f"{kind} {[*sizes]} on {device}", type(value).__name__
+    if isinstance(value, Tensor):
+        found = f"{value.dtype} {[*value.shape]} on {value.device}"
+        if found == expected:
+            smallest, largest = (end.item() for end in value.aminmax())
+            if low <= smallest <= largest <= high:
+                return value
+            expected, found = f"numbers from {low:g} to {high:g}", f"{smallest:g} to {largest:g}"
+    raise UserError(f"{maker}: {field}: expected {expected}, found {found}")

@@ -1,14 +1,15 @@
 """A task: a frozen configuration, its shape, how samples are drawn, and what its losses are.  Without torch.
 
-A subclass needs torch only inside `sample`, `parts` and what else computes, so that listing studies stays quick.
+A subclass needs torch only inside the methods that compute, so that listing studies stays quick.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from hopscope_next.config import Config
+from hopscope_next.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,42 +42,19 @@ class Shape(Config):
     positions: int = Field(ge=1)
     readout: tuple[int, ...] = Field(min_length=1)
     output_size: int = Field(ge=1)
-    outputs: Literal["classes", "vectors"]
+    outputs: Literal["classes", "vectors"] = Field(
+        default_factory=lambda given: "classes" if given.get("inputs") == "tokens" else "vectors"
+    )
     position_size: int = Field(0, ge=0)
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            *,
-            inputs: Literal["tokens", "vectors"],
-            input_size: int,
-            positions: int,
-            readout: tuple[int, ...],
-            output_size: int,
-            outputs: Literal["classes", "vectors"] | None = None,
-            position_size: int = 0,
-        ) -> None: ...
-
-    @model_validator(mode="before")
-    @classmethod
-    def _outputs_like_inputs(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and given.get("outputs") is None:
-            return {**given, "outputs": "classes" if given.get("inputs") == "tokens" else "vectors"}
-        return given
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        inside = all(0 <= position < self.positions for position in self.readout)
-        if not inside or list(self.readout) != sorted(set(self.readout)):
-            raise ValueError(
-                f"readout: expected ascending positions from 0 to {self.positions - 1}, found {self.readout}"
-            )
-        if self.position_size and (self.inputs != "vectors" or self.position_size >= self.input_size):
-            raise ValueError(
-                f"position_size: expected 0, or with inputs 'vectors' less than input_size = {self.input_size}, "
-                f"found {self.position_size} with inputs {self.inputs!r}"
-            )
+        last, size = self.positions - 1, self.position_size
+        if list(self.readout) != sorted({*self.readout} & {*range(self.positions)}):
+            raise ValueError(f"readout: expected ascending positions from 0 to {last}, found {self.readout}")
+        if size and (self.inputs != "vectors" or size >= self.input_size):
+            most = "0 with tokens" if self.inputs == "tokens" else f"less than input_size = {self.input_size}"
+            raise ValueError(f"position_size: expected {most}, found {size}")
         return self
 
 
@@ -93,13 +71,11 @@ class Task(Config):
 
     def shape(self) -> Shape:
         """Sizes of inputs and predictions."""
-        raise NotImplementedError(
-            f"{type(self).__name__}: expected a method shape(self) -> hs.Shape, found none"
-        )
+        raise UserError(f"{type(self).__name__}: expected a method shape(self) -> hs.Shape, found none")
 
     def sample(self, draws: "Draws") -> "Batch":
         """Draw samples.  All randomness comes from `draws`; every tensor begins with the axes `[member, batch]`."""
-        raise NotImplementedError(
+        raise UserError(
             f"{type(self).__name__}: expected a method sample(self, draws) -> hs.Batch, found none"
         )
 
@@ -132,17 +108,13 @@ class Task(Config):
         return None
 
     def counterfactuals(self, batch: "Batch") -> "Mapping[str, Tensor] | None":
-        """Inputs with one thing exchanged, by the name of that thing, for the circuit reader.
-
-        By default (`None`) the reader takes the inputs of one role from another sample.
-        """
+        """Inputs with one thing exchanged, by its name; `None`: the circuit reader exchanges the inputs of a role."""
         return None
 
     def skills(self, batch: "Batch") -> "Mapping[str, Tensor]":
         """Answers that show a skill: name → `[1, batch, readout]` booleans.
 
-        A circuit must keep the learned skills; of a task without any (the default) it must keep the learned parts of
-        the loss.
+        A circuit must keep the accuracy of learned skills; of a task without any, the learned parts of the loss.
         """
         return {}
 
@@ -157,17 +129,9 @@ class Task(Config):
         return int(getattr(self, "split_seed", 0))
 
 
-def token_words(task: Task) -> Callable[[int], str]:
-    """The function that writes a token: the one in the task's `words`, or `str`."""
-    return _words(task).get("token", str)
-
-
 def role_words(task: Task) -> dict[str, tuple[str, ...]]:
     """Words of a task's roles; a role that is a plain number has no entry."""
-    return {name: tuple(words) for name, words in _words(task).get("roles", {}).items()}
-
-
-def _words(task: Task) -> Mapping[str, Any]:
     words: Any = task.words
     # An author may write `words` as a method, like the rest of a task.
-    return words() if callable(words) else words
+    roles = (words() if callable(words) else words).get("roles", {})
+    return {name: tuple(values) for name, values in roles.items()}

@@ -1,45 +1,46 @@
 """Questions in equations as tokens (paper, section 4 and Appendix A.1): what a small language model is trained on.
 
 D rounds of N lines such as "b = a", the question sentence, and in training the answer and the lines once more.  The
-model answers at the last token of the question.  Names are a … z, then aa … zz.  No torch.
+model answers at the last token of the question.  No torch.
 """
 
 import hashlib
 import itertools
 import math
-import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from hopscope_next.tasks.task import Floors, Shape, Task
 
 if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
+    from torch import Tensor, device
 
     from hopscope_next.tasks.batch import Batch
     from hopscope_next.tasks.draws import Draws
-    from hopscope_next.tasks.texts import Texts
 
 PADDING, END = "<pad>", "<end>"
 """Tokens 0 and 1: behind the end of a text, and behind an answer."""
-
-TOKEN_PATTERN = r"[A-Za-z]+|\d+|[^\sA-Za-z\d]"
-"""Regular expression of one token: a word, a number or a sign."""
 
 KINDS = ("padding", "given", "equals", "found", "word", "query", "answer", "end", "repeated")
 """What a token is: of a line its left name, the sign, its right name or value; of the question sentence a word, or the
 name that is asked about; the answer and the mark behind it; a token of a repeated line."""
 
+_PADDING, _GIVEN, _EQUALS, _FOUND, _WORD, _QUERY, _ANSWER, _END, _REPEATED = range(len(KINDS))
+
+BEFORE, BEHIND = (
+    half.split()
+    for half in ("What is the value of", "? Say directly only the numeric value , without any other words .")
+)
+"""Tokens of the question sentence before and behind the name that is asked about."""
+
+_ROLES = ("kind", "step", "round", "slot", "chain")
+
 LINE = 3
 """Tokens of a line: a name, the sign, a name or value."""
-
-SENTENCE = "What is the value of ", "? Say directly only the numeric value, without any other words."
-"""What stands before and behind the name that is asked about."""
 
 _NAMES = (*ascii_lowercase, *map("".join, itertools.product(ascii_lowercase, repeat=2)))
 
@@ -80,41 +81,31 @@ class Equations(Task):
     @property
     def probabilities(self) -> tuple[float, ...]:
         """Of each depth in the mixture."""
-        if isinstance(self.mixture, tuple):
-            weights = self.mixture
-        else:
-            weights = tuple(1.0 if self.mixture == "uniform" else 1.0 / depth for depth in self.depths)
+        named = {"uniform": [1.0] * len(self.depths), "zipf": [1.0 / depth for depth in self.depths]}
+        weights = named[self.mixture] if isinstance(self.mixture, str) else self.mixture
         return tuple(weight / sum(weights) for weight in weights)
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """Words of the values, then of the names of each round."""
+        """Words of the values 0 … N - 1, then of the N names of each round: a … z, then aa … zz."""
         return (*map(str, range(self.chains)), *_NAMES[: self.chains * self.depths[-1]])
-
-    @property
-    def sentence(self) -> tuple[list[str], list[str]]:
-        """Tokens of the question sentence before and behind the name that is asked about."""
-        before, behind = (re.findall(TOKEN_PATTERN, half) for half in SENTENCE)
-        return before, behind
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
         """All tokens, in the order of their numbers; a name such as "a" may be a word of the question too."""
-        before, behind = self.sentence
         values, names = self.symbols[: self.chains], self.symbols[self.chains :]
-        return tuple(dict.fromkeys((PADDING, END, *values, "=", *names, *before, *behind)))
+        return tuple(dict.fromkeys((PADDING, END, *values, "=", *names, *BEFORE, *BEHIND)))
 
     @property
-    def held_out_mappings(self) -> tuple[tuple[int, ...], ...]:
+    def held_out_mappings(self) -> list[tuple[int, ...]]:
         """Those whose hash ranks first: of each name of the last round its value; the same on any machine."""
-        every = list(itertools.permutations(range(self.chains)))
+        every = [*itertools.permutations(range(self.chains))]
         every.sort(key=lambda mapping: hashlib.sha256(f"{self.split_seed}/{mapping}".encode()).digest())
-        return tuple(sorted(every[: min(max(1, round(self.held_out_share * len(every))), len(every) - 1)]))
+        return sorted(every[: min(max(1, round(self.held_out_share * len(every))), len(every) - 1)])
 
     def prompt_length(self, depth: int) -> int:
         """Tokens of a question with so many rounds: lines, and the question sentence."""
-        before, behind = self.sentence
-        return LINE * self.chains * depth + len(before) + 1 + len(behind)
+        return LINE * self.chains * depth + len(BEFORE) + 1 + len(BEHIND)
 
     def answered(self, depth: int) -> tuple[int, ...]:
         """Positions where something is to be predicted: the question's last, the answer, the = of repeated lines."""
@@ -124,14 +115,9 @@ class Equations(Task):
 
     def shape(self) -> Shape:
         """Tokens; asked are the answer, the end mark, and the right side of every repeated line."""
-        size, readout = len(self.vocabulary), {each for depth in self.depths for each in self.answered(depth)}
-        return Shape(
-            inputs="tokens",
-            input_size=size,
-            positions=self.answered(self.depths[-1])[-1] + 1,
-            readout=tuple(sorted(readout)),
-            output_size=size,
-        )
+        size, readout = len(self.vocabulary), sorted({*itertools.chain(*map(self.answered, self.depths))})
+        length, rows = readout[-1] + 1, tuple(readout)
+        return Shape(inputs="tokens", input_size=size, positions=length, readout=rows, output_size=size)
 
     def sample(self, draws: "Draws") -> "Batch":
         """Training texts; held-out ones are the paper's questions.
@@ -143,55 +129,51 @@ class Equations(Task):
         from the query, to the left of the line that tells what it is), `query` (from the words behind it), and `hop_k`
         (what stands on the right after following k lines; words behind the query count as the query).
         """
-        texts = _texts(self, draws.device)
-        return texts.questions(draws.address) if draws.use == "held-out" else texts.training(draws.address)
+        if draws.use == "held-out":
+            return self.questions(draws)
+        return _texts(self, draws.device).training(draws)
 
-    def questions(
-        self,
-        count: int,
-        depth: int,
-        *,
-        familiar: bool = False,
-        step: int = 0,
-        device: "torch.device | str" = "cpu",
-    ) -> "Batch":
-        """The paper's questions of one depth, with padding behind them and a member axis of 1.
+    def questions(self, draws: "Draws", depth: int | None = None, *, familiar: bool = False) -> "Batch":
+        """The paper's questions, of one depth or mixed as in training; what stands behind them is padding.
 
-        Args:
-            count, step: how many, and where they are drawn.
-            depth: number of rounds, one of `depths`.
-            familiar: with mappings that training may see, in place of held-out ones.
-            device: of the tensors.
+        With mappings that are held out, or, `familiar`, with those that training may see.
         """
-        import torch
-
-        seed = torch.tensor([[self.split_seed]], device=device)
-        address = (seed, "evaluate", step, torch.arange(count, device=device))
-        return _texts(self, seed.device).questions(address, self.depths.index(depth), familiar=familiar)
+        return _texts(self, draws.device).questions(draws, depth, familiar)
 
     def parts(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
         """Cross-entropy in nats: over all tokens that are to be predicted, and mean over the answers."""
-        from hopscope_next.tasks.loss import default_parts
-        from hopscope_next.tasks.texts import answer_loss
+        from torch.nn.functional import cross_entropy
 
-        return {**default_parts(predictions, batch), "loss_answer": answer_loss(predictions, batch)}
+        from hopscope_next.tasks.loss import counted
+
+        targets = batch.targets.expand(predictions.shape[:-1])
+        terms = cross_entropy(predictions.movedim(-1, 1), targets, reduction="none")
+        first = counted(batch).int().argmax(-1)[..., None].expand(len(terms), -1, 1)
+        loss = terms if batch.weights is None else terms * batch.weights
+        return {"loss": loss.mean((1, 2)), "loss_answer": terms.gather(-1, first).mean((1, 2))}
 
     def skills(self, batch: "Batch") -> "Mapping[str, Tensor]":
-        """The answer at each depth."""
+        """The answer at each depth, which is the first that a text is asked for."""
         import torch
 
         from hopscope_next.tasks.loss import counted
 
-        asked, readout = counted(batch), self.shape().readout
-        found = {}
-        for depth in self.depths:
-            end = readout.index(self.prompt_length(depth) - 1)
-            here = torch.zeros_like(asked)
-            of_depth = (
-                batch.groups[f"D = {depth}"] if len(self.depths) > 1 else torch.ones_like(asked[..., 0])
-            )
-            here[..., end] = asked[..., end] & of_depth
-            found[f"D = {depth}"] = here
+        asked, readout = counted(batch), torch.tensor(self.shape().readout, device=batch.inputs.device)
+        first = asked & (asked.cumsum(-1) == 1)
+        return {f"D = {depth}": first & (readout == self.prompt_length(depth) - 1) for depth in self.depths}
+
+    def counterfactuals(self, batch: "Batch") -> "Mapping[str, Tensor]":
+        """Each `value`, or `name K` of round K, exchanged for the next one of these, the last for the first."""
+        import torch
+
+        kind, vocabulary, found = batch.roles["kind"], self.vocabulary, dict[str, torch.Tensor]()
+        symbols = torch.tensor([*map(vocabulary.index, self.symbols)], device=kind.device)
+        is_symbol = (kind == _GIVEN) | (kind == _FOUND) | (kind == _QUERY)
+        for number, of_round in enumerate(symbols.split(self.chains)):
+            following = torch.arange(len(vocabulary), device=kind.device)
+            following[of_round] = of_round.roll(-1)
+            name = f"name {number}" if number else "value"
+            found[name] = torch.where(is_symbol, following[batch.inputs], batch.inputs)
         return found
 
     def floors(self) -> Floors:
@@ -205,42 +187,218 @@ class Equations(Task):
 
     @model_validator(mode="after")
     def _can_be_drawn(self) -> Self:
-        if not self.depths or list(self.depths) != sorted(set(self.depths)) or self.depths[0] < 1:
-            raise ValueError(f"depths: expected ascending numbers from 1, found {list(self.depths)}")
-        deepest, weights = self.depths[-1], self.mixture
-        if isinstance(weights, tuple) and (
-            len(weights) != len(self.depths) or min(weights) < 0.0 or weights[-1] == 0.0
-        ):
-            raise ValueError(
-                f"mixture: expected a weight for each depth of {list(self.depths)}, none below 0 and the last above, "
-                f"found {list(weights)}"
-            )
-        if (deepest * self.chains) ** self.chains >= 1 << 31:
-            raise ValueError(
-                f"depths: expected (depth · chains)^chains below 2^31, found ({deepest} · {self.chains})^"
-                f"{self.chains}; take a smaller depth or fewer chains"
-            )
+        depths = [*self.depths]
+        if not depths or depths != sorted({*depths}) or depths[0] < 1:
+            raise ValueError(f"depths: expected ascending numbers from 1, found {depths}")
+        # Texts of a task without its deepest questions would be drawn otherwise.
+        weights = [1.0] * len(depths) if isinstance(self.mixture, str) else [*self.mixture]
+        if len(weights) != len(depths) or min(weights) < 0.0 or weights[-1] == 0.0:
+            wanted = f"a weight for each depth of {depths}, none below 0 and the last above"
+            raise ValueError(f"mixture: expected {wanted}, found {weights}")
+        names = depths[-1] * self.chains
+        if names > len(_NAMES) or names**self.chains >= 1 << 31:
+            wanted = f"depth · chains at most {len(_NAMES)}, and to the power of chains below 2^31"
+            raise ValueError(f"depths: expected {wanted}, found {depths[-1]} · {self.chains}; take less")
         return self
 
 
-@lru_cache(maxsize=32)
-def _texts(task: Equations, device: "torch.device") -> "Texts":
-    from hopscope_next.tasks.texts import Texts
+class _Drawn(NamedTuple):
+    """The random choices of questions, for all rounds of the deepest; shallower questions have the first rounds.
 
-    number = {token: place for place, token in enumerate(task.vocabulary)}
-    before, behind = task.sentence
-    mappings = [*itertools.permutations(range(task.chains))]
-    return Texts(
-        device,
-        chains=task.chains,
-        depths=task.depths,
-        probabilities=task.probabilities,
-        earlier=task.lines == "earlier",
-        any_name=task.asked == "any",
-        answered=[task.answered(depth) for depth in task.depths],
-        symbols=[number[word] for word in task.symbols],
-        sentence=([number[word] for word in before], [number[word] for word in behind]),
-        equals=number["="],
-        held_out=task.held_out_mappings,
-        trained=[each for each in mappings if each not in {*task.held_out_mappings}],
-    )
+    Names and values are numbers: values 0 … N - 1, the names of round r from r·N to r·N + N - 1.
+    """
+
+    depth: "Tensor"  # number of the depth in `depths`, [member, batch, 1]
+    found: "Tensor"  # of each name: what stands on the right of its line
+    given: "Tensor"  # of each line: the name on its left
+    again: "Tensor"  # the same of each repeated line; those that a question has come first
+    asked: "Tensor"  # name that is asked about, [member, batch, 1]
+
+
+class _Texts:
+    """Draws texts on a device; whatever is the same in all of them stands in tables.
+
+    A text of any depth is a selection of *sources*: the lines of all rounds, the query, the words of the question
+    sentence, the answer, the end mark, all lines once more, padding.
+    """
+
+    def __init__(self, task: Equations, device: "device"):
+        import torch
+
+        table, number, shape = partial(torch.tensor, device=device), task.vocabulary.index, task.shape()
+        self.task, self.chains, self.deepest = task, task.chains, task.depths[-1]
+        self.places, self.lines = torch.arange(self.chains, device=device), self.chains * self.deepest
+        # Symbols are the values, the names, and whatever has a token of its own; `tokens` are those of all.
+        words, line = [*map(number, (*BEFORE, *BEHIND))], [_GIVEN, _EQUALS, _FOUND] * self.lines
+        self.named, self.depths = len(task.symbols), table([*task.depths])
+        self.equals, self.end, self.padding = range(self.named, self.named + 3)
+        self.tokens = table([*map(number, task.symbols), number("="), number(END), number(PADDING), *words])
+        self.sentence = torch.arange(len(words), device=device) + self.padding + 1
+        self.until = table([*itertools.accumulate(task.probabilities)][:-1])
+        kinds = [*line, _QUERY, *[_WORD] * len(words), _ANSWER, _END]
+        self.kinds = table([*kinds, *[_REPEATED] * len(line), _PADDING, _PADDING])
+        texts, query, again = list[list[int]](), len(line), len(kinds)
+        behind = query + 1 + len(BEFORE)
+        for depth in task.depths:
+            own = range(LINE * self.chains * depth)
+            text = [*own, *range(query + 1, behind), query, *range(behind, again)]
+            text += [again + place for place in own] if task.repeated else []
+            # One more than the input: the last is only ever predicted.
+            texts.append(text + [again + len(line)] * (shape.positions + 1 - len(text)))
+        self.sources, self.readout = table(texts), table([*shape.readout])
+        answered = [task.answered(depth) for depth in task.depths]
+        self.asked = table([[position in each for position in shape.readout] for each in answered])
+        # Divided by how many readouts a text has on average, not those of this batch: a loss is a mean over samples.
+        average = sum(share * len(each) for share, each in zip(task.probabilities, answered, strict=True))
+        self.weight = len(shape.readout) / average
+        self.ends = table([each[0] + 1 for each in answered])
+        every, held = itertools.permutations(range(self.chains)), task.held_out_mappings
+        self.held, self.trained = table(held), table([each for each in every if each not in held])
+        # A held-out mapping that was drawn in training gives way to another one.
+        self.digits = self.chains**self.places
+        self.instead = torch.full((self.chains**self.chains,), -1, device=device)
+        instead = table([number % len(self.trained) for number in range(len(held))])
+        self.instead[(self.held * self.digits).sum(-1)] = instead
+        self.blocks = self.deepest + 1 + -(-self.lines // 4)
+        hops = (f"hop_{hop}" for hop in range(1, self.deepest + 1))
+        self.relations = ("previous", "pair_mate", "query", "same_symbol", *hops)
+
+    def training(self, draws: "Draws") -> "Batch":
+        """Training texts."""
+        drawn = self._draw(draws, self.task.lines == "paper", self.task.asked == "last", None)
+        mapping = self._value(drawn, self._last_names(drawn))
+        instead = self.instead[(mapping * self.digits).sum(-1)]
+        mapping = self.trained[instead].where((instead >= 0)[..., None], mapping)
+        return self._batch(self._with_mapping(drawn, mapping))
+
+    def questions(self, draws: "Draws", depth: int | None, familiar: bool) -> "Batch":
+        """See `Equations.questions`."""
+        from hopscope_next import rng
+
+        drawn, mappings = self._draw(draws, True, True, depth), self.trained if familiar else self.held
+        words = draws.bits(self.blocks)
+        mapping = mappings[rng.integers(words[..., 0], words[..., 1], len(mappings))]
+        return self._batch(self._with_mapping(drawn, mapping), self.ends[drawn.depth])
+
+    def _draw(self, draws: "Draws", paper: bool, last: bool, of_depth: int | None) -> _Drawn:
+        import torch
+
+        from hopscope_next import rng
+
+        chains, blocks, found, orders = self.chains, [*map(draws.bits, range(self.blocks))], [], []
+        for number, words in enumerate(blocks[: self.deepest]):
+            choices = chains * (number + 1)
+            if paper:
+                rank = rng.permutation_index(words[..., 0], words[..., 1], chains)
+                found.append(rng.permutation_from_index(rank, chains) + choices - chains)
+            else:
+                tie = rng.integers(words[..., 0], words[..., 1], choices**chains)
+                found.append(tie[..., None] // choices**self.places % choices)
+            orders.append(rng.permutation_index(words[..., 2], words[..., 3], chains))
+        words = blocks[self.deepest]
+        depth = (rng.uniform(words[..., 2:3]) >= self.until).sum(-1, keepdim=True)
+        if of_depth is not None:
+            depth = torch.full_like(depth, self.task.depths.index(of_depth))
+        names = chains * self.depths[depth]
+        among = torch.full_like(names, chains) if last else names
+        asked = chains + names - 1 - rng.integers(words[..., :1], words[..., 1:2], among)
+        # Equal words, which hardly ever come, are told apart by their place.
+        ranks = torch.cat(blocks[self.deepest + 1 :], -1)[..., : self.lines].argsort(dim=-1, stable=True)
+        every = torch.arange(self.lines, device=draws.device)
+        again = (ranks.argsort(-1) + self.lines * (every >= names)).argsort(-1) + chains
+        shuffled = rng.permutation_from_index(torch.stack(orders, -1), chains).flatten(-2)
+        return _Drawn(depth, torch.cat(found, -1), every - every % chains + chains + shuffled, again, asked)
+
+    def _with_mapping(self, drawn: _Drawn, mapping: "Tensor") -> _Drawn:
+        """Other values where the chains of the last round's names end, so that the names have these."""
+        line = self._last_names(drawn)
+        for _ in range(self.deepest - 1):
+            following = self._follow(drawn, line)
+            line = following.where(following >= self.chains, line)
+        return drawn._replace(found=drawn.found.scatter(-1, line - self.chains, mapping))
+
+    def _batch(self, drawn: _Drawn, ends: "Tensor | None" = None) -> "Batch":
+        """Whole texts, or what stands before some ends, with padding behind it."""
+        import torch
+
+        from hopscope_next.tasks.batch import Batch
+
+        depth = drawn.depth[..., 0]
+        equals, end, padding = (
+            torch.full_like(drawn.asked, each) for each in (self.equals, self.end, self.padding)
+        )
+
+        def written(names: "Tensor") -> "Tensor":
+            return torch.stack((names, equals.expand_as(names), self._follow(drawn, names)), -1).flatten(-2)
+
+        sentence, answer = self.sentence.expand(*depth.shape, -1), self._value(drawn, drawn.asked)
+        pieces = written(drawn.given), drawn.asked, sentence, answer, end, written(drawn.again), padding
+        source, asked = self.sources[depth], self.asked[depth]
+        symbol = torch.cat(pieces, -1).gather(-1, source)
+        tokens = self.tokens[symbol]
+        inputs, source, following = tokens[..., :-1], source[..., :-1], tokens[..., 1:]
+        if ends is not None:
+            behind = torch.arange(inputs.shape[-1], device=inputs.device) >= ends
+            inputs, source = torch.where(behind, 0, inputs), torch.where(behind, len(self.kinds) - 1, source)
+            asked = asked & ~behind[..., self.readout]
+        notes = cache(lambda: self._annotations(drawn, source, symbol[..., :-1]))
+        several = enumerate(self.task.depths if len(self.task.depths) > 1 else ())
+        return Batch(
+            inputs,
+            torch.where(asked, following[..., self.readout], 0),
+            weights=asked * self.weight,
+            groups={f"D = {rounds}": partial(depth.eq, number) for number, rounds in several},
+            roles={name: lambda name=name: notes()[name] for name in _ROLES},
+            relations={name: lambda name=name: notes()[name] for name in self.relations},
+        )
+
+    def _follow(self, drawn: _Drawn, symbols: "Tensor") -> "Tensor":
+        """What stands on the right of each name's line; values stay as they are."""
+        found = drawn.found.gather(-1, (symbols - self.chains).clamp(min=0))
+        return found.where(symbols >= self.chains, symbols)
+
+    def _value(self, drawn: _Drawn, symbols: "Tensor") -> "Tensor":
+        for _ in range(self.deepest):
+            symbols = self._follow(drawn, symbols)
+        return symbols
+
+    def _last_names(self, drawn: _Drawn) -> "Tensor":
+        return self.chains * self.depths[drawn.depth] + self.places
+
+    def _annotations(self, drawn: _Drawn, source: "Tensor", symbol: "Tensor") -> "dict[str, Tensor]":
+        """Roles and relations; see `Equations.sample`."""
+        import torch
+
+        from hopscope_next.tasks.batch import NO_RELATION
+
+        kind, depth, rounds = self.kinds[source], self.depths[drawn.depth], source // (LINE * self.chains)
+        place = torch.arange(source.shape[-1], device=source.device).expand(source.shape)
+        query, in_lines = (kind == _QUERY).int().argmax(-1, keepdim=True), source < LINE * self.lines
+        behind = (kind == _WORD) & (place > query)
+        # What each position speaks of.
+        spoken = (symbol < self.named) & (in_lines | (kind == _QUERY))
+        symbol = torch.where(behind, drawn.asked, torch.where(spoken, symbol, NO_RELATION))
+        chain = torch.where(symbol >= 0, self._value(drawn, symbol.clamp(min=0)), NO_RELATION)
+        mate = torch.where(kind == _GIVEN, place + 2, place - 2)
+        found = {
+            "kind": kind,
+            "step": torch.where(in_lines, depth - rounds, 0),
+            "round": torch.where(in_lines, rounds + 1, depth) * (source < len(self.kinds) - 1),
+            "slot": torch.where(kind == _WORD, source - LINE * self.lines, 0),
+            "chain": torch.where(kind == _EQUALS, chain.roll(1, -1), chain),  # the sign is its line's
+            "previous": place - 1,
+            "pair_mate": torch.where((kind == _GIVEN) | (kind == _FOUND), mate, NO_RELATION),
+            "query": torch.where(behind, query, NO_RELATION),
+        }
+        line_of = drawn.given.argsort(-1)
+        for hop in range(1, self.deepest + 1):
+            line = line_of.gather(-1, (symbol - self.chains).clamp(min=0))
+            line = torch.where(symbol >= self.chains, LINE * line, NO_RELATION)
+            if hop == 1:
+                found["same_symbol"] = torch.where((kind == _GIVEN) | behind, NO_RELATION, line)
+            found[f"hop_{hop}"] = torch.where(line >= 0, line + 2, NO_RELATION)
+            symbol = torch.where(line >= 0, self._follow(drawn, symbol.clamp(min=0)), NO_RELATION)
+        return found
+
+
+_texts = lru_cache(maxsize=32)(_Texts)
