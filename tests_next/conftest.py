@@ -9,14 +9,8 @@ from hypothesis import settings
 
 PACKAGE = "hopscope_next"
 
-collect_ignore = [
-    "training",
-    "circuits",
-    "parity/test_plants.py",
-    "parity/test_training.py",
-    "parity/test_reader.py",
-]
-"""Tests of rooms that are drafts."""
+collect_ignore = ["circuits", "parity/test_plants.py", "parity/test_reader.py"]
+"""Tests of a room that is a draft."""
 
 
 def _annotated() -> list[str]:

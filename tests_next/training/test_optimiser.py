@@ -106,7 +106,7 @@ def test_freezes_the_bad_member_and_nobody_else(where, value, fields):
 
 @pytest.mark.parametrize(("warmup", "final"), [(0, 0.0), (3, 0.0), (3, 0.1), (0, 1.0)])
 def test_a_cosine_falls_to_its_final_rate_after_the_last_step(warmup, final):
-    """As torch's own schedule; on the device and off it."""
+    """As torch's own schedule."""
     steps = 11
     settings = config(warmup_steps=warmup, steps=steps, schedule="cosine", final_rate=final)
     optimiser, weight = Optimiser(weights(), MASK, settings), torch.zeros(1, requires_grad=True)
@@ -114,7 +114,6 @@ def test_a_cosine_falls_to_its_final_rate_after_the_last_step(warmup, final):
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(theirs, T_max=steps - warmup, eta_min=0.02 * final)
     for step in range(steps + 1):
         rate = optimiser.rate(step)
-        assert optimiser.rate(torch.tensor(step)).item() == pytest.approx(rate, abs=1e-8)
         if step < warmup:
             assert rate == pytest.approx(0.02 * (step + 1) / warmup)
         else:

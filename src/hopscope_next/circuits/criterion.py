@@ -9,6 +9,7 @@ cross-entropy over the sequences of learned skills, and lose a little of each.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -18,16 +19,16 @@ from hopscope_next.errors import UserError
 from hopscope_next.tasks import Batch, Floors, Task, counted
 
 LEARNED, KEPT, STILL_LEARNED = 1 / 4, 1 / 3, 2 / 3
-"""Shares of its lowest floor: below the first a part counts as learned; where patterns are recomputed, a search keeps it
-under the second, and on fresh samples it must be under the third (0.5 for the paper's four chains, section 7.2)."""
+"""Shares of its lowest floor: below the first a part counts as learned; where patterns are recomputed, a search keeps
+it under the second, and on fresh samples it must be under the third (0.5 for the paper's chains, section 7.2)."""
 
 LEAST_THRESHOLD, SLACK, LEAST_EFFECT = 1 / 15, 1.5, 0.4
 """τ is the larger of the first, as a share of the floor, and the second times the model's own loss; a rise of the loss
 counts as an effect from the third on, as a share of the least τ."""
 
-ACCURATE, EXCESS, MOST_LOST, RECOMPUTED_SLACK = 0.9, 0.02, 0.01, 2.0
-"""Accuracy from which on a skill is learned; nats that a circuit may add, accuracy that it may lose of each, and how
-many times as much where patterns are recomputed: rows that follow their rules exactly can make up for others."""
+WRONG, EXCESS, MOST_LOST, RECOMPUTED_SLACK = 0.1, 0.02, 0.01, 2.0
+"""Share of wrong answers up to which a skill is learned; nats that a circuit may add, accuracy that it may lose of
+each, and how many times as much where patterns are recomputed: rows that follow rules can make up for others."""
 
 _CERTAIN = 30.0  # logit of an answer that is beyond doubt
 
@@ -53,7 +54,7 @@ class Criterion:
         self.threshold = max(LEAST_THRESHOLD * self._scale, SLACK * self.full)
 
     def _prepare(self) -> None:
-        self._some = {}
+        self._some: dict[str, tuple[Any, Batch]] = {"": (slice(None), self._batch)}
         for group in {name.partition("@")[2] for name in self._learned} - {""}:
             here = self._batch.groups[group][0]
             self._some |= {group: (here, self._batch.take(here))} if here.any() else {}
@@ -66,14 +67,13 @@ class Criterion:
 
     def parts(self, predictions: Predictions) -> dict[str, float]:
         """How badly every part stands: as a share of its lowest floor; without groups that have no samples here."""
-        found = {"": self._task.parts(predictions, self._batch)}
-        found |= {
-            group: self._task.parts(predictions[:, at], some) for group, (at, some) in self._some.items()
-        }
-        split = ((name, *name.partition("@")[::2], floor) for name, floor in self._learned.items())
-        return {
-            name: float(found[group][part]) / floor for name, part, group, floor in split if group in found
-        }
+        found, of_group = {}, {}
+        for group, (at, some) in self._some.items():
+            of_group[group] = self._task.parts(predictions[:, at], some)
+        for name, floor in self._learned.items():
+            part, _, group = name.partition("@")
+            found |= {name: float(of_group[group][part]) / floor} if group in of_group else {}
+        return found
 
     def loss(self, predictions: Predictions) -> float:
         """Mean over what was learned; where floors differ, each part counts in proportion to its own."""
@@ -108,7 +108,7 @@ class Criterion:
 
 
 class SkillCriterion(Criterion):
-    """The accuracies of the skills that were learned, and the cross-entropy over their sequences, each counting alike."""
+    """The accuracies of the learned skills, and the cross-entropy over their sequences, each skill counting alike."""
 
     def _prepare(self) -> None:
         self._asked = {name: mask[0] for name, mask in self._task.skills(self._batch).items()}
@@ -116,18 +116,18 @@ class SkillCriterion(Criterion):
 
     def parts(self, predictions: Predictions) -> dict[str, float]:
         """Share of wrong answers of each skill; 1 where no sequence asks for it."""
-        right, asked = predictions[0].argmax(-1) == self._batch.targets[0], self._asked
-        return {
-            name: 1.0 - float(right[asked[name]].sum() / max(1, int(asked[name].sum())))
-            for name in self._learned
-        }
+        right, found = predictions[0].argmax(-1) == self._batch.targets[0], dict[str, float]()
+        for name in self._learned:
+            found[name] = 1.0 - float(right[self._asked[name]].sum() / max(1, int(self._asked[name].sum())))
+        return found
 
     def loss(self, predictions: Predictions) -> float:
         """Mean cross-entropy in nats over what counts in the sequences that ask for a learned skill."""
         logits, targets = predictions[0].transpose(1, 2), self._batch.targets[0]
         terms = functional.cross_entropy(logits, targets, reduction="none") * self._counted
         each = terms.sum(-1) / self._counted.sum(-1).clamp(min=1)
-        losses = [float(each[self._asked[name].any(-1)].mean()) for name in self._learned]
+        asked = (self._asked[name].any(-1) for name in self._learned)
+        losses = [float(each[here].mean()) for here in asked if here.any()]
         return sum(losses) / max(1, len(losses))
 
     def worst(self, predictions: Predictions) -> float:
@@ -135,9 +135,9 @@ class SkillCriterion(Criterion):
         return max(now - self._own[name] for name, now in self.parts(predictions).items())
 
     def lost(self, predictions: Predictions, intact: Predictions) -> list[str]:
-        """Skills whose accuracy falls by 1 - `ACCURATE` or more from an intact pass."""
+        """Skills of which `WRONG` or more is lost from an intact pass."""
         now, before = self.parts(predictions), self.parts(intact)
-        return [name for name in now if now[name] - before[name] >= 1.0 - ACCURATE]
+        return [name for name in now if now[name] - before[name] >= WRONG]
 
     def excess(self, mode: Mode, predictions: Predictions) -> float:
         """See `Criterion.excess`."""
@@ -167,12 +167,11 @@ def criterion_of(task: Task, batch: Batch, predictions: Predictions, threshold: 
         UserError: the model itself does not meet the threshold.
     """
     skills = dict.fromkeys(task.skills(batch), 1.0)
-    kind, most = (SkillCriterion, 1.0 - ACCURATE) if skills else (Criterion, LEARNED)
+    kind, most = (SkillCriterion, WRONG) if skills else (Criterion, LEARNED)
     floors = skills or lowest_floors(task, batch)
     parts = kind(task, batch, floors, predictions).parts(predictions)
-    found = kind(
-        task, batch, {name: floors[name] for name, part in parts.items() if part < most}, predictions
-    )
+    learned = {name: floors[name] for name, part in parts.items() if part <= most}
+    found = kind(task, batch, learned, predictions)
     if skills:
         found.threshold, found.least_effect = found.full + EXCESS, EXCESS
     if threshold is not None and found.names:
@@ -192,23 +191,24 @@ def lowest_floors(task: Task, batch: Batch) -> dict[str, float]:
     `"loss"` itself where there are no others; where all samples are of groups, each part of every group.  A part for
     which the task tells no floor has those of the loss, and where it tells none, the loss of the guess.
     """
-    right = batch.targets
+    right = guess = batch.targets
     if right.is_floating_point():
         guess = right.mean(1, keepdim=True).expand_as(right)
     else:
-        right = _CERTAIN * functional.one_hot(batch.targets, task.shape().output_size).float()
+        right = _CERTAIN * functional.one_hot(right, task.shape().output_size).float()
         guess = torch.zeros_like(right)
     guessed, best = task.parts(guess, batch), task.parts(right, batch)
-    names = [name for name in guessed if name != "loss" and float(best[name]) < float(guessed[name])] or [
-        "loss"
-    ]
-    members = {name: batch.groups[name][0] for name in batch.groups if batch.groups[name].any()}
-    covered = bool(members) and bool(torch.stack([*members.values()]).any(0).all())
+    names = [name for name in guessed if name != "loss" and best[name] < guessed[name]] or ["loss"]
+    groups: dict[str, Any] = {
+        name: batch.groups[name][0] for name in batch.groups if batch.groups[name].any()
+    }
+    if not groups or not torch.stack([*groups.values()]).any(0).all():
+        groups = {"": slice(None), **groups}
     told, found = task.floors(), dict[str, float]()
-    for group, here in ([] if covered else [("", slice(None))]) + [*members.items()]:
+    for group, here in groups.items():
         of_guess = task.parts(guess[:, here], batch.take(here))
         for name in names:
-            part = f"{name}@{group}" if group else name
+            part = f"{name}@{group}".removesuffix("@")
             floor = _lowest(told, (part, name, "loss")) or float(of_guess[name])
             found |= {part: floor} if floor > 0.0 else {}
     return found
@@ -216,10 +216,9 @@ def lowest_floors(task: Task, batch: Batch) -> dict[str, float]:
 
 def _lowest(told: Floors, names: Iterable[str]) -> float | None:
     # The lowest floor above zero of the first of some metrics that has one, or else of the loss.
-    by_metric = {name: values for name, values in told.items() if isinstance(values, Mapping)}
     of_loss = {name: value for name, value in told.items() if not isinstance(value, Mapping)}
-    every = (
-        [value for value in of.values() if value > 0.0]
-        for of in (*(by_metric.get(n, {}) for n in names), of_loss)
-    )
-    return next((min(values) for values in every if values), None)
+    for of in (*(told.get(name) for name in names), of_loss):
+        above = [value for value in of.values() if value > 0.0] if isinstance(of, Mapping) else []
+        if above:
+            return min(above)
+    return None

@@ -8,6 +8,7 @@ of another one, its base: only positions whose patterns are changed are computed
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from itertools import product
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -27,8 +28,9 @@ Slot = tuple[int, int, int]
 Mode = Literal["rules", "recomputed"]
 
 Stream = Float[Tensor, "position batch model"]  # positions that follow one another lie together in memory
-Heads = Float[Tensor, "position batch head head_dim"]
-Pattern = Float[Tensor, "batch head query key"]
+Heads = Float[Tensor, "row batch head size"]
+Values = Float[Tensor, "key batch head size"]
+Pattern = Float[Tensor, "batch head row key"]
 Predictions = Float[Tensor, "1 batch readout output"]
 Positions = np.ndarray  # booleans [position]
 
@@ -38,12 +40,12 @@ _KINDS = {"uniform": _UNIFORM, "identity": _IDENTITY}
 
 
 class Passed(NamedTuple):
-    """A finished pass: streams before each layer (after the last one at the readout positions alone), the same as
-    attention reads them (in mode rules those of the base), values, and predictions."""
+    """A finished pass: streams before each layer (after the last one at the readout positions alone), one over the
+    lengths that attention divides them by, values, and predictions."""
 
-    streams: Sequence[Stream]
-    normed: Sequence[Stream]
-    values: Sequence[Heads]
+    streams: list[Stream]
+    inverse: list[Float[Tensor, "position batch 1"]]
+    values: list[Values]
     predictions: Predictions
 
     def first(self, samples: int) -> "Passed":
@@ -78,39 +80,43 @@ class Assignment(NamedTuple):
 
 class _Maps:
     # The linear maps of one layer, into which norms are folded.  Where norms stand before the blocks, nothing but the
-    # stream less its mean is ever read: what is added to it has a mean of 0 then, and to norm it is to divide it by its
-    # length.
+    # stream less its mean is ever read: what is added to it has a mean of 0 then, and it is normed by its length.
     def __init__(self, layer: Layer):
-        config, attention, self.before = layer.config, layer.attention, layer.config.norm == "pre"
-        norm, self._layer, self.size = layer.attention_norm if self.before else None, layer, config.head_size
+        config, attention, self._before = layer.config, layer.attention, layer.config.norm == "pre"
+        norm, self._layer, self._size = (
+            layer.attention_norm if self._before else None,
+            layer,
+            config.head_size,
+        )
         self.query = _folded(attention.query, norm, config.head_size**-0.5)
         self.key, self.value = _folded(attention.key, norm), _folded(attention.value, norm)
-        self.output = _folded(attention.output, centred=self.before)
+        self.output = _folded(attention.output, centred=self._before)
         if config.mlp_size:
-            self.inner = _folded(layer.mlp.inner, layer.mlp_norm if self.before else None)
-            self.outer = _folded(layer.mlp.outer, centred=self.before)
+            self.inner = _folded(layer.mlp.inner, layer.mlp_norm if self._before else None)
+            self.outer = _folded(layer.mlp.outer, centred=self._before)
 
-    def read(self, stream: Tensor) -> Tensor:
-        if not self.before:
-            return stream
+    def inverse(self, stream: Tensor) -> Tensor:
+        if not self._before:
+            return stream.new_ones(*stream.shape[:-1], 1)
         length = torch.linalg.vector_norm(stream, dim=-1, keepdim=True)
-        return stream * length.square_().div_(stream.shape[-1]).add_(_EPSILON).rsqrt_()
+        return length.square_().div_(stream.shape[-1]).add_(_EPSILON).rsqrt_()
 
-    def of_heads(self, name: str, x: Tensor, heads: Tensor) -> Heads:
-        maps = (
-            each.unflatten(0, (-1, self.size)).index_select(0, heads).flatten(0, 1)
-            for each in getattr(self, name)
-        )
-        return _affine(x, *maps).unflatten(-1, (-1, self.size))
+    def of_heads(self, name: str, stream: Tensor, inverse: Tensor, heads: Tensor | None = None) -> Heads:
+        weight, bias = getattr(self, name)
+        if heads is not None and len(heads) * self._size < len(bias):
+            parts = (each.unflatten(0, (-1, self._size)).index_select(0, heads) for each in (weight, bias))
+            weight, bias = (each.flatten(0, 1) for each in parts)
+        found = _product(stream, weight)
+        return torch.addcmul(bias, found, inverse, out=found).unflatten(-1, (-1, self._size))
 
     def after(self, stream: Tensor, heads: Heads) -> Tensor:
         # The stream after this layer, from some rows of that before it and what their heads brought home.
         layer, post = self._layer, self._layer.config.norm == "post"
-        stream = _affine(heads.flatten(2), *self.output, stream)
+        stream = _product(heads.flatten(2), *self.output, stream)
         stream = layer.attention_norm(stream) if post else stream
         if layer.config.mlp_size:
-            hidden = layer.mlp.activation(_affine(self.read(stream), *self.inner))
-            stream = _affine(hidden, *self.outer, stream)
+            hidden = torch.addcmul(self.inner[1], _product(stream, self.inner[0]), self.inverse(stream))
+            stream = _product(layer.mlp.activation(hidden), *self.outer, stream)
             stream = layer.mlp_norm(stream) if post else stream
         return stream
 
@@ -118,6 +124,7 @@ class _Maps:
 def _folded(
     map_: Linear, norm: Norm | None = None, scale: float = 1.0, centred: bool = False
 ) -> tuple[Tensor, Tensor]:
+    # Weight [out, in] and bias.
     weight, bias = map_.weight.detach(), map_.bias.detach()
     if norm is not None:
         weight, bias = norm.weight.detach()[:, None] * weight, bias + norm.bias.detach() @ weight
@@ -126,15 +133,14 @@ def _folded(
     return (scale * weight).t().contiguous(), scale * bias
 
 
-def _affine(x: Tensor, weight: Tensor, bias: Tensor, to: Tensor | None = None) -> Tensor:
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None, to: Tensor | None = None) -> Tensor:
+    # By oneDNN, which is twice as quick on many processors as the library that `linear` takes.
     if x.device.type != "cpu" or x.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
         found = functional.linear(x, weight, bias)
         return found if to is None else found + to
-    # oneDNN's product is twice as quick on many processors as the one that `linear` takes.
-    product = torch.ops.mkldnn._linear_pointwise
     if to is None:
-        return product(x.contiguous(), weight, bias, "none", [], "")
-    return product.binary(x.contiguous(), to.contiguous(), weight, bias, "add")
+        return torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, bias, "none", [], "")
+    return torch.ops.mkldnn._linear_pointwise.binary(x.contiguous(), to.contiguous(), weight, bias, "add")
 
 
 class Execution:
@@ -143,50 +149,38 @@ class Execution:
     Attributes:
         model, grammar: a single transformer, and the rules on the batch; `samples` is its size.
         clean: the pass of the unedited model; `own` are its attention patterns, `untouched` its assignment.
-        positions: of the rows of each role; `asked`: those that are read out.
-        slots: every row role of every head, layer by layer.
+        slots: every row role of every head; `positions`: of the rows of each role; `asked`: those that are read out.
     """
 
     @torch.no_grad()
     def __init__(self, model: Transformer, grammar: Grammar):
         self.model, self.grammar, inputs = model, grammar, grammar.batch.inputs
         self._maps = [_Maps(layer) for layer in cast(Iterable[Layer], model.layers)]
-        roles = torch.full(inputs.shape[1:3], len(grammar.roles))
+        roles, heads, (_, self.samples, length) = len(grammar.roles), model.config.heads, inputs.shape[:3]
+        role_of = torch.full((self.samples, length), roles)
         for number, rows in enumerate(grammar.rows.cpu()):
-            roles[rows] = number
-        self._roles = roles.numpy() if (roles != roles[:1]).any() else roles[:1].numpy()
+            role_of[rows] = number
+        self._roles = role_of.numpy() if (role_of != role_of[:1]).any() else role_of[:1].numpy()
         self.positions: list[Positions] = [rows.any(0).cpu().numpy() for rows in grammar.rows]
-        self.samples, length = inputs.shape[1:3]
         self.asked = np.isin(np.arange(length), model.config.readout_positions)
         seen = torch.ones(length, length, device=inputs.device)
         seen = seen.tril() if model.config.causal else seen
-        self._uniform, self._hidden = seen / seen.sum(-1, keepdim=True), seen.log()
-        self._itself = torch.eye(length, device=inputs.device)
-        self._patterns: dict[tuple[Slot, str], Tensor] = {}
-        self._heads, self._whole = torch.arange(model.config.heads, device=inputs.device), self
-        self.slots: list[Slot] = [
-            (layer, head, role)
-            for layer in range(model.config.layers)
-            for head in range(model.config.heads)
-            for role in range(len(grammar.roles))
-        ]
-        streams, normed, values, self.own = (
-            [self.embedded(inputs)],
-            list[Tensor](),
-            list[Tensor](),
-            list[Tensor](),
-        )
+        self._hidden, self._uniform = seen.log(), seen / seen.sum(-1, keepdim=True)
+        self._itself, self._heads = torch.eye(length).to(seen), torch.arange(heads, device=inputs.device)
+        self.slots: list[Slot] = list(product(range(model.config.layers), range(heads), range(roles)))
+        self._patterns, self._whole, self.own = dict[tuple[Slot, str], Tensor](), self, list[Tensor]()
+        passed = Passed([self.embedded(inputs)], [], [], torch.empty(0))
         for layer, maps in enumerate(self._maps):
-            normed.append(maps.read(streams[-1]))
-            values.append(self._split(_affine(normed[-1], *maps.value)))
-            self.own.append(self.pattern(layer, normed[-1], normed[-1], self._heads))
-            rows = _index(self._wanted(layer))
-            streams.append(maps.after(streams[-1][rows], _mixed(self.own[-1][:, :, rows], values[-1])))
-        self.clean = Passed(streams, normed, values, self._read_out(streams[-1]))
-        kinds = np.full((model.config.heads, len(grammar.roles) + 1), _READS)
-        self.untouched = Assignment(
-            dict.fromkeys(self.slots, Learned()), [Reads(own, kinds) for own in self.own]
-        )
+            stream, rows = passed.streams[-1], _index(self._wanted(layer))
+            passed.inverse.append(maps.inverse(stream))
+            passed.values.append(maps.of_heads("value", stream, passed.inverse[-1]))
+            self.own.append(self.pattern(layer, passed, passed, self._heads))
+            passed.streams.append(
+                maps.after(stream[rows], _mixed(self.own[-1][:, :, rows], passed.values[-1]))
+            )
+        self.clean = passed._replace(predictions=self._read_out(passed.streams[-1]))
+        reads = [Reads(own, np.full((heads, roles + 1), _READS)) for own in self.own]
+        self.untouched = Assignment(dict.fromkeys(self.slots, Learned()), reads)
 
     def first(self, samples: int) -> "Execution":
         """The same on the first samples; what rules mean is what they mean on all."""
@@ -204,17 +198,14 @@ class Execution:
     def _read_out(self, stream: Tensor) -> Predictions:
         return self.model.read_out(stream).transpose(0, 1)[None]
 
-    def _split(self, x: Tensor) -> Heads:
-        return x.unflatten(-1, (-1, self.model.config.head_size))
-
     def _wanted(self, layer: int) -> Positions:
         return self.asked if layer == len(self._maps) - 1 else np.ones_like(self.asked)
 
-    def pattern(self, layer: int, queries: Stream, keys: Stream, heads: Tensor, rows: Any = None) -> Pattern:
-        """Attention patterns of some heads, from streams as attention reads them; of some rows, if that is asked."""
-        maps, rows = self._maps[layer], slice(None) if rows is None else rows
-        query = maps.of_heads("query", queries[rows], heads).permute(1, 2, 0, 3)
-        key = maps.of_heads("key", keys, heads).permute(1, 2, 3, 0)
+    def pattern(self, layer: int, queries: Passed, keys: Passed, heads: Tensor, rows: Any = ...) -> Pattern:
+        """Attention patterns of some heads, from the streams of passes; of some rows, if that is asked."""
+        maps, (asking, inverse) = self._maps[layer], (part[layer][rows] for part in queries[:2])
+        query = maps.of_heads("query", asking, inverse, heads).permute(1, 2, 0, 3)
+        key = maps.of_heads("key", keys.streams[layer], keys.inverse[layer], heads).permute(1, 2, 3, 0)
         return (query @ key).add_(self._hidden[rows]).softmax(-1)
 
     # Assignments.
@@ -261,68 +252,61 @@ class Execution:
 
     @torch.no_grad()
     def run(
-        self,
-        assignment: Assignment,
-        mode: Mode,
-        base: Passed | None = None,
-        changed: Mapping[int, Positions] | None = None,
-        start: Stream | None = None,
-        patch: tuple[Slot, Float[Tensor, "position batch head_dim"]] | None = None,
-    ) -> Passed:
-        """Run an assignment.
+        self, assignment: Assignment, mode: Mode, base: Passed | None = None,
+        changed: Mapping[int, Positions] | None = None, start: Stream | None = None,
+        patch: tuple[Slot, Float[Tensor, "position batch size"]] | None = None,
+    ) -> Passed:  # fmt: skip
+        """Run an assignment as a change of a base, which is a pass in the same mode.
 
         Args:
-            assignment: what every slot does.
-            mode: what becomes of attention patterns, see the module.
-            base: a pass in the same mode; by default that of the unedited model.
+            assignment, mode: what every slot does, and what becomes of attention patterns.
+            base: by default the pass of the unedited model.
             changed: layer → positions of rows that differ from it; all by default.
             start: another stream before the first layer.
             patch: what the rows of one slot, which are among those that differ, bring home instead.
         """
         base, none = base or self.clean, np.zeros_like(self.asked)
         changed, dirty = {0: ~none} if changed is None else changed, none
-        streams, normed, values = list(base.streams), list(base.normed), list(base.values)
+        streams, inverse, values = list(base.streams), list(base.inverse), list(base.values)
+        passed = Passed(streams, inverse, values, base.predictions)
         if start is not None:
             streams[0], dirty = start, ~none
         for layer, maps in enumerate(self._maps):
             if dirty.any():
-                x = maps.read(streams[layer][_index(dirty)])
-                values[layer] = _put(values[layer], dirty, self._split(_affine(x, *maps.value)))
-                normed[layer] = _put(normed[layer], dirty, x) if mode == "recomputed" else normed[layer]
+                x = streams[layer][_index(dirty)]
+                lengths = maps.inverse(x)
+                inverse[layer] = _put(inverse[layer], dirty, lengths)
+                values[layer] = _put(values[layer], dirty, maps.of_heads("value", x, lengths))
             # A row sees those before it, or all.
             seeing = np.logical_or.accumulate(dirty) if self.model.config.causal else dirty | dirty.any()
             dirty = (seeing | changed.get(layer, none)) & self._wanted(layer)
             if dirty.any():
-                at, given = _index(dirty), assignment.layers[layer]
-                heads = self._brought(
-                    given, dirty, layer, normed[layer] if mode == "recomputed" else None, values[layer]
-                )
+                at = _index(dirty)
+                heads = self._brought(assignment.layers[layer], dirty, layer, passed, mode)
                 if patch and patch[0][0] == layer:
                     (_, head, role), read = patch
                     rows = self.grammar.rows[role, : self.samples].t()[at, :, None]
                     heads[:, :, head] = torch.where(rows, read[at], heads[:, :, head])
                 after = maps.after(streams[layer][at], heads)
                 streams[layer + 1] = _put(streams[layer + 1], dirty[self._wanted(layer)], after)
-        predictions = self._read_out(streams[-1]) if dirty.any() else base.predictions
-        return Passed(streams, normed, values, predictions)
+        return passed._replace(predictions=self._read_out(streams[-1])) if dirty.any() else passed
 
-    def _brought(
-        self, reads: Reads, rows: Positions, layer: int, normed: Stream | None, values: Heads
-    ) -> Heads:
-        # What all heads of a layer bring home at some rows; with a stream to attend over, by their own softmax.
-        kinds = reads.kinds[:, self._roles[:, rows]]  # [head, batch, row]
+    def _brought(self, reads: Reads, rows: Positions, layer: int, passed: Passed, mode: Mode) -> Heads:
+        # What all heads of a layer bring home at some rows.
+        values, kinds = passed.values[layer], reads.kinds[:, self._roles[:, rows]]  # [head, batch, row]
         some = torch.from_numpy((kinds != _UNIFORM).any((1, 2)).nonzero()[0]).to(values.device)
         given, whole = reads.given[:, :, _index(rows)], len(some) == len(kinds)
-        if not len(some):
-            return (self._uniform[_index(rows)] @ values.flatten(1)).unflatten(1, values.shape[1:])
         if not whole:
+            found = (self._uniform[_index(rows)] @ values.flatten(1)).unflatten(1, values.shape[1:])
+            if not len(some):
+                return found
             given, kinds = given.index_select(1, some), kinds[some.cpu().numpy()]
         places = (kinds == _READS).any((0, 1)).nonzero()[0]
-        if normed is not None and len(places):
+        if mode == "recomputed" and len(places):
+            own = self.pattern(layer, passed, passed, some, torch.from_numpy(rows.nonzero()[0][places]))
             here = torch.from_numpy((kinds[:, :, places] == _READS).swapaxes(0, 1))[..., None].to(
                 given.device
             )
-            own = self.pattern(layer, normed, normed, some, torch.from_numpy(rows.nonzero()[0][places]))
             if len(places) == given.shape[2]:
                 given = torch.where(here, own, given)
             else:
@@ -331,7 +315,6 @@ class Execution:
         read = _mixed(given, values if whole else values.index_select(2, some))
         if whole:
             return read
-        found = (self._uniform[_index(rows)] @ values.flatten(1)).unflatten(1, values.shape[1:])
         for number, head in enumerate(some.tolist()):
             found[:, :, head] = read[:, :, number]
         return found
@@ -342,11 +325,11 @@ class Execution:
     def held(self, assignment: Assignment, passed: Passed) -> Assignment:
         """An assignment with all patterns given as they are in its recomputed pass."""
         layers = []
-        for layer, ((given, kinds), normed) in enumerate(zip(assignment.layers, passed.normed, strict=True)):
+        for layer, (given, kinds) in enumerate(assignment.layers):
             own = torch.from_numpy((kinds == _READS)[:, self._roles].swapaxes(0, 1))[..., None].to(
                 given.device
             )
-            pattern = self.pattern(layer, normed, normed, self._heads)
+            pattern = self.pattern(layer, passed, passed, self._heads)
             layers.append(Reads(torch.where(own, pattern, given), kinds))
         return Assignment(assignment.rules, layers)
 
@@ -363,7 +346,7 @@ class Execution:
         return self._read_out(stream)
 
 
-def _mixed(pattern: Pattern, values: Heads) -> Heads:
+def _mixed(pattern: Pattern, values: Values) -> Heads:
     return (pattern @ values.permute(1, 2, 0, 3)).permute(2, 0, 1, 3).contiguous()
 
 

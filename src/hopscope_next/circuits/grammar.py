@@ -107,6 +107,9 @@ def _made(batch: Batch, readout: Sequence[int]) -> dict[str, Tensor]:
     return {ASKED: asked} | {f"with {name}": (batch.relations[name] >= 0).long() for name in names}
 
 
+Pattern = Float[Tensor, "batch query key"]
+
+
 class Candidate(NamedTuple):
     """A rule for the rows of a role, and its pattern there."""
 
@@ -135,9 +138,7 @@ class Grammar:
 
     # Patterns.
 
-    def pattern(
-        self, role: int, rule: Rule, own: Float[Tensor, "batch query key"]
-    ) -> Float[Tensor, "batch query key"]:
+    def pattern(self, role: int, rule: Rule, own: Pattern) -> Pattern:
         """The pattern of a rule for the rows of a role of a head, whose own patterns are given."""
         if isinstance(rule, rules.MeanMap | rules.History):
             return rules.patterns(rule, self.batch, self.causal, own[None], self.rows[role][None])[0][0]
@@ -167,33 +168,27 @@ class Grammar:
 
     @cached_property
     def _conceivable(self) -> list[Rule]:
-        kinds, relations = (
-            [*self.roles, *self._kinds],
-            [rules.Related(relation=each) for each in self.batch.relations],
-        )
-        conceivable: list[Rule] = [*relations, *(rules.OverRole(keys=roles) for roles in kinds)]
+        kinds = [*self.roles, *self._kinds]
+        related: list[Rule] = [rules.Related(relation=name) for name in self.batch.relations]
+        others: list[Rule] = [rules.OverRole(keys=roles) for roles in kinds]
         if CHAIN in self.batch.roles:
-            conceivable += [rules.OwnChain(keys=roles) for roles in kinds if self._once_a_chain(roles)]
-
-        def rank(rule: Rule) -> tuple[bool, tuple[int, ...]]:
-            return not (
-                isinstance(rule, rules.Related) and rule.relation in self._own
-            ), rules.description_length(rule)
-
-        return [rules.Uniform(), rules.Identity(), *sorted(conceivable, key=rank)]
+            others += [rules.OwnChain(keys=roles) for roles in kinds if self._once_a_chain(roles)]
+        # The token before may be no relation of the task, but one that was added.
+        own = [rule for rule in related if getattr(rule, "relation", "") in self._own]
+        others += [rule for rule in related if rule not in own]
+        parts = (sorted(part, key=rules.description_length) for part in (own, others))
+        return [rules.Uniform(), rules.Identity(), *next(parts), *next(parts)]
 
     @cached_property
     def _kinds(self) -> list[Roles]:
         # Tokens that can be read as one: those alike in a single role, or in the first few.
-        if not self.weighs:
-            return []
-        named = self._how.named
-        singles = named[:1] if self._how.told else named
-        alike = dict.fromkeys(
-            [*((name,) for name in singles), *(named[:count] for count in range(2, len(named) + 1))]
-        )
-        every = [[tuple((name, roles[name]) for name in names) for roles in self.roles] for names in alike]
-        return [dict(pairs) for kinds in every for pairs in dict.fromkeys(kinds)]
+        named, told = self._how.named, self._how.told
+        names = [(name,) for name in (named[:1] if told else named)]
+        names += [named[:count] for count in range(2, len(named) + 1)]
+        every = [
+            {name: roles[name] for name in some} for some in dict.fromkeys(names) for roles in self.roles
+        ]
+        return [roles for number, roles in enumerate(every) if self.weighs and roles not in every[:number]]
 
     def _once_a_chain(self, roles: Roles) -> bool:
         has = rules.selected(self.batch, roles)[0]
@@ -204,30 +199,24 @@ class Grammar:
 
     def weighted(self, role: int) -> list[Rule]:
         """Rules with a head's mean weights: histories and mean maps, by position, symbol and match; see `weighs`."""
-        if not self.weighs:
-            return []
-        inputs, by = self.batch.inputs[0], list[rules.By](("position",))
-        if not inputs.is_floating_point() and int(inputs.max()) < _MOST_SYMBOLS:
+        inputs, ways = self.batch.inputs[0], list[rules.By](["position"] if self.weighs else [])
+        if self.weighs and not inputs.is_floating_point() and int(inputs.max()) < _MOST_SYMBOLS:
             alike = inputs[self.rows[role]].unique(return_counts=True)[1]
-            by += ["symbol", "match"] if alike.min() >= _LEAST_ROWS else ["symbol"]
-        several = [
-            roles
-            for roles in self._kinds
-            if not self._single(roles)
-            and self._resolved(rules.OverRole(keys=roles))[1][self.rows[role]].all()
-        ]
-        return [
-            rule
-            for each in by
-            for rule in (*(rules.History(keys=roles, by=each) for roles in several), rules.MeanMap(by=each))
-        ]
+            ways += ["symbol", "match"] if alike.min() >= _LEAST_ROWS else ["symbol"]
+        seen = [self._resolved(rules.OverRole(keys=roles))[1][self.rows[role]].all() for roles in self._kinds]
+        kinds = [roles for roles, all_see in zip(self._kinds, seen, strict=True) if all_see]
+        several, found = [roles for roles in kinds if not self._single(roles)], list[Rule]()
+        for by in ways:
+            found += [*(rules.History(keys=roles, by=by) for roles in several), rules.MeanMap(by=by)]
+        return found
 
     def two_targets(self, role: int, own: Float[Tensor, "row key"]) -> rules.TwoTargets | None:
         """The best mixture of two single targets for a head's pattern, or `None` if it has no two.
 
-        One may be the row itself, where a head leaves what it does not need.
+        One may be the row itself, where a head leaves what it does not need, if the task tells no rows.
         """
-        singles = [each for each in self.candidates(role) if not isinstance(each.rule, rules.Uniform)]
+        none = rules.Uniform | rules.Identity if self._how.told else rules.Uniform
+        singles = [each for each in self.candidates(role) if not isinstance(each.rule, none)]
         singles.sort(key=lambda each: -float((own * (each.pattern > 0)).sum()))
         found: dict[float, rules.TwoTargets] = {}
         for pair in combinations(singles[:_CANDIDATES], 2):

@@ -93,10 +93,10 @@ class PathPatching:
         for reader in (other for other in self._assignment.circuit if other[0] > slot[0]):
             layer, head, role = reader
             own, values = self._held.layers[layer].given[:, head], base.values[layer][:, :, head]
-            now, then, this = base.normed[layer], ablated.normed[layer], torch.tensor([head])
+            this = torch.tensor([head])
             runs = {
-                "Q": self._with(reader, execution.pattern(layer, then, now, this)[:, 0], values),
-                "K": self._with(reader, execution.pattern(layer, now, then, this)[:, 0], values),
+                "Q": self._with(reader, execution.pattern(layer, ablated, base, this)[:, 0], values),
+                "K": self._with(reader, execution.pattern(layer, base, ablated, this)[:, 0], values),
                 "V": self._with(reader, own, ablated.values[layer][:, :, head]),
             }
             about = {"layer": layer, "head": head, "rows": grammar.words(grammar.roles[role])}

@@ -40,7 +40,10 @@ HELD = 0.75
 as one that holds (what its search could use up, if that is more): those for the report can be harder."""
 
 _STEPS = {"search": 0, "check": 1, "look": 2, "report": 1}  # of the draws; the last is of held-out samples
-_MOST_WEIGHTS, _FEWEST, _MOST = 32_000, 32, 512  # attention weights of a head that are searched on; samples
+_VECTORS = (
+    48  # samples to search on; classes say less than vectors do: of these as many as have so many weights
+)
+_MOST_WEIGHTS, _FEWEST, _MOST = 32_000, 32, 512  # of a head, but no fewer and no more samples
 _LOOKED_AT, _REPORTED, _PATCHED = (
     256,
     4,
@@ -167,7 +170,8 @@ class Reader:
     def __init__(self, model: Transformer, task: Task, config: ReaderConfig):
         self._model = model.member(0) if model.members is not None else model
         self._task, self._config = task, config
-        usual = min(_MOST, max(_FEWEST, _MOST_WEIGHTS // model.config.length**2))
+        classes = min(_MOST, max(_FEWEST, _MOST_WEIGHTS // model.config.length**2))
+        usual = classes if task.shape().outputs == "classes" else _VECTORS
         self._samples = config.samples or usual
         self._rows = Rows.of(task, self._drawn("look", _LOOKED_AT))
         self.fresh = self._execution("report")
@@ -253,7 +257,7 @@ class Reader:
     # Validation.
 
     def _validated(self, circuit: Circuit, found: Sequence[Circuit]) -> Reading:
-        fresh, criterion, few = self.fresh, self.criterion, min(self.fresh.samples, _PATCHED * self._samples)
+        fresh, criterion, few = self.fresh, self.criterion, min(self.fresh.samples, self._samples)
         rules = circuit.rules(fresh)
         assignment = fresh.assigned(fresh.untouched, rules)
         passed: dict[Mode, Passed] = {mode: fresh.run(assignment, mode) for mode in ("rules", "recomputed")}

@@ -259,6 +259,6 @@ def _weights_by_match(own: Tensor, rows: Tensor, inputs: Tensor) -> Tensor:
         cells = functional.one_hot(cells, 2 * len(seen)).double()
         logs = attention[:, seen, None].clamp(min=_LEAST_WEIGHT).log()
         given, wanted = ((each - each.mean(1, keepdim=True)).flatten(0, 1) for each in (cells, logs))
-        scores = torch.linalg.pinv(given.T @ given, hermitian=True) @ (given.T @ wanted)
+        scores = torch.linalg.pinv(given.T @ given, rtol=1e-9, hermitian=True) @ (given.T @ wanted)
         found[of[:, None], query, seen] = torch.softmax((cells @ scores)[..., 0], -1).to(own.dtype)
     return found

@@ -29,10 +29,12 @@ _TOO_MUCH = 1.5  # slots that by themselves cost so many times more than may be 
 
 
 class State(NamedTuple):
-    """An assignment under the threshold, its passes in every mode that is asked for, and changes known to fail."""
+    """An assignment under the threshold, its passes in every mode that is asked for, the shares of what may be lost
+    that these use up, and changes known to fail."""
 
     assignment: Assignment
     passed: Mapping[Mode, Passed]
+    used: Mapping[Mode, float]
     failed: set[tuple[float, frozenset[tuple[Slot, int]]]]
 
 
@@ -50,7 +52,9 @@ class Search:
 
     def __init__(self, execution: Execution, criterion: Criterion, modes: Sequence[Mode], searched: float):
         self.execution, self.criterion, self.modes, self.searched = execution, criterion, modes, searched
-        self.start = State(execution.untouched, dict.fromkeys(modes, execution.clean), set())
+        self.start = State(
+            execution.untouched, dict.fromkeys(modes, execution.clean), dict.fromkeys(modes, 0.0), set()
+        )
         self.share, self._whole, self._costs = 1.0, execution, dict[Slot, float]()
         # In the last layer, only the rows that are read out.
         last, asked = execution.model.config.layers - 1, execution.asked
@@ -67,7 +71,9 @@ class Search:
             self._few.criterion = criterion.on(
                 few.clean.predictions, execution.grammar.batch.take(slice(samples))
             )
-            self._few.start = State(few.untouched, dict.fromkeys(modes, few.clean), set())
+            self._few.start = self.start._replace(
+                assignment=few.untouched, passed=dict.fromkeys(modes, few.clean), failed=set()
+            )
 
     def changed(self, state: State, changes: Mapping[Slot, Rule]) -> State | None:
         """The state with some changes, or `None` if that is over the threshold in any mode."""
@@ -77,7 +83,8 @@ class Search:
         modes, rows, now = self.modes, self.execution.changed(changes), state.assignment.rules
         if not any(reads_nothing(rule) or reads_nothing(now[slot]) for slot, rule in changes.items()):
             modes = ("rules",)
-        assignment, passed = self.execution.assigned(state.assignment, changes), dict(state.passed)
+        assignment = self.execution.assigned(state.assignment, changes)
+        passed, used = dict(state.passed), dict(state.used)
         for mode in modes:
             base, most = state.passed[mode], self.share * self.searched
             if self._few is not None and len(changes) == 1:
@@ -86,14 +93,15 @@ class Search:
                     assignment.first(samples), mode, base.first(samples), rows
                 ).predictions
                 before = few.criterion.excess(mode, base.predictions[:, :samples])
-                room = max(0.0, most - self.criterion.excess(mode, base.predictions))
+                room = max(0.0, most - used[mode])
                 if not few.criterion.excess(mode, found) - before <= _CLEARLY * room:
                     break
             passed[mode] = self.execution.run(assignment, mode, base, rows)
-            if not self.criterion.excess(mode, passed[mode].predictions) <= most:
+            used[mode] = self.criterion.excess(mode, passed[mode].predictions)
+            if not used[mode] <= most:
                 break
         else:
-            return State(assignment, passed, set())
+            return State(assignment, passed, used, set())
         state.failed.add(known)
         return None
 
@@ -129,8 +137,7 @@ class Search:
 
     def _cost_too_much(self, state: State, slots: Sequence[Slot]) -> bool:
         cost = sum(max(0.0, self._costs.get(slot, 0.0)) for slot in slots)
-        used = self.criterion.excess("rules", state.passed["rules"].predictions)
-        return cost > _TOO_MUCH * max(0.0, self.share * self.searched - used)
+        return cost > _TOO_MUCH * max(0.0, self.share * self.searched - state.used["rules"])
 
     def _remove(self, state: State, slots: Sequence[Slot]) -> State:
         now = state.assignment.rules

@@ -9,7 +9,7 @@ finite, left as it is from then on: it has diverged.  For healthy members the up
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from hopscope_next.training.config import Training
@@ -34,54 +34,46 @@ class Optimiser:
         everywhere = training.decay == "all"
         self._decay = (torch.ones_like(decay_mask) if everywhere else decay_mask) * training.weight_decay
 
-    def rate(self, step: int | Int[Tensor, ""]) -> float | Float[Tensor, ""]:
+    def rate(self, step: int) -> float:
         """Learning rate of step number `step` (from 0)."""
         training, warmup = self.training, self.training.warmup_steps
-        full: float | Tensor = training.learning_rate
+        full = training.learning_rate
         if training.schedule == "cosine" and training.steps > warmup:
-            done = (step - warmup) / (training.steps - warmup)
-            done = done.clamp(0.0, 1.0) if isinstance(done, Tensor) else min(max(done, 0.0), 1.0)
-            angle = math.pi * done
-            left = (1.0 + (angle.cos() if isinstance(angle, Tensor) else math.cos(angle))) / 2.0
+            done = min(max((step - warmup) / (training.steps - warmup), 0.0), 1.0)
+            left = (1.0 + math.cos(math.pi * done)) / 2.0
             full = full * (training.final_rate + (1.0 - training.final_rate) * left)
-        if not warmup:
-            return full
-        share = (step + 1) / warmup
-        return full * (share.clamp(max=1.0) if isinstance(share, Tensor) else min(1.0, share))
+        return full * min(1.0, (step + 1) / warmup) if warmup else full
+
+    def scalars(self, step: int) -> tuple[float, float, float]:
+        """The rate, and Adam's corrections of means that began at zero."""
+        beta1, beta2 = self.training.betas
+        return self.rate(step), 1.0 - beta1 ** (step + 1), 1.0 - beta2 ** (step + 1)
+
+    def step(self, step: int, losses: Float[Tensor, " member"]) -> None:
+        """Take step number `step` (from 0); members whose loss or gradient is not finite have diverged."""
+        self.move(losses, *self.scalars(step))
 
     @torch.no_grad()
-    def step(self, step: int | Int[Tensor, ""], losses: Float[Tensor, " member"]) -> None:
-        """Take step number `step` (from 0); members whose loss or gradient is not finite have diverged.
-
-        Args:
-            step: number of steps taken before; a tensor where it is known on the device only.
-            losses: each member's loss.
-        """
-        gradient, training = self.gradient, self.training
+    def move(
+        self, losses: Tensor, rate: float | Tensor, first: float | Tensor, second: float | Tensor
+    ) -> None:
+        """A step by its `scalars`."""
+        training, flat, gradient = self.training, self.flat, self.gradient
         norm = torch.linalg.vector_norm(gradient, dim=1)
         self.alive &= norm.isfinite() & losses.isfinite()
         if training.clip_norm is not None:
             gradient.mul_((training.clip_norm / (norm + 1e-6)).clamp(max=1.0)[:, None])
-        count = step.double() + 1.0 if isinstance(step, Tensor) else step + 1
-        self._move(self.rate(step), gradient, count)
-
-    def _move(self, rate: float | Tensor, gradient: Tensor, count: int | Tensor) -> None:
-        training, flat, alive = self.training, self.flat, self.alive[:, None]
         decay = self._decay * flat if training.weight_decay else None
         if training.optimizer == "adam" and decay is not None:
             gradient = gradient + decay
         # A diverged member's gradient may hold NaN, which no product with zero removes.
-        gradient = torch.where(alive, gradient, 0.0)
-        beta1, beta2 = training.betas
-        moving = alive.float()
+        alive, (beta1, beta2) = self.alive[:, None], training.betas
+        gradient, moving = torch.where(alive, gradient, 0.0), alive.float()
         self.first_moment.lerp_(gradient, moving * (1.0 - beta1))
-        self.second_moment.mul_(torch.where(alive, beta2, 1.0)).addcmul_(
-            gradient, gradient, value=1.0 - beta2
-        )
+        kept = self.second_moment.mul_(torch.where(alive, beta2, 1.0))
+        kept.addcmul_(gradient, gradient, value=1.0 - beta2)
         rates = moving * rate
         if training.optimizer == "adamw" and decay is not None:
             flat.sub_(decay * rates)
-        # Adam's correction of means that began at zero.
-        first, second = 1.0 - beta1**count, 1.0 - beta2**count
         spread = self.second_moment.sqrt().div_(second**0.5).add_(training.epsilon)
         flat.sub_((self.first_moment / spread).mul_(rates / first))

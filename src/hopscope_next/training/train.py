@@ -19,25 +19,20 @@ from hopscope_next.config import check_seeds
 from hopscope_next.errors import TimeBudgetReached, UserError
 from hopscope_next.models.config import Model
 from hopscope_next.models.transformer import Transformer
-from hopscope_next.tasks import Task, check_task, draw
+from hopscope_next.tasks import Task, draw
 from hopscope_next.training import engines
 from hopscope_next.training.config import Training
 from hopscope_next.training.optimiser import Optimiser
 
 Row = Mapping[str, Any]
-"""A number of each member: `split`, `metric`, perhaps `part` and more, and `value`, `[member]`.  As it is recorded it has
-`step` and `samples` besides, and `value` is a list in which a member that has diverged has `None`."""
+"""A number of each member: `split`, `metric`, perhaps `part` and more, and `value`, `[member]`.  As it is recorded it
+has `step` and `samples` besides, and `value` is a list in which a member that has diverged has `None`."""
 
 State = tuple[dict[str, np.ndarray], dict[str, Any]]
-"""All that training goes on from, as a checkpoint holds it: `weights/…` `[member, …]` and `optimiser/…` `[member, size]`;
+"""All that training goes on from, as a checkpoint holds it: `weights/…` `[member, …]`, `optimiser/…` `[member, size]`;
 `step`, and `diverged_at`, the step at which each member was seen to have diverged, or `None`."""
 
-_NO_MEMORY = (
-    "out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "can't allocate memory",
-    "could not create a primitive",
-)
+_NO_MEMORY = ("out of memory", "STATUS_ALLOC_FAILED", "can't allocate memory", "could not create a primitive")
 _MOMENTS = ("first_moment", "second_moment")
 
 
@@ -102,7 +97,6 @@ def train(
     """
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     check_seeds("seeds", len(numbers))
-    check_task(task, device)
     drawn = torch.tensor(init_seeds or numbers)
     ensemble = Transformer.initial(model.for_task(task.shape()), drawn, device).knowing(task, numbers, 0)
     if start is not None:
@@ -180,9 +174,8 @@ def intervals(
         with torch.no_grad():  # scores of the last batch
             batch = draw(task, seeds, "train", stop - 1, size, examples=training.examples, annotate=False)
             scores = task.scores(ensemble(batch.inputs), batch)
-        record(
-            {"split": "train", "metric": name, "value": value} for name, value in {**means, **scores}.items()
-        )
+        found = {**means, **scores}
+        record({"split": "train", "metric": name, "value": value} for name, value in found.items())
         measure()
         rate = (stop - first) * size * count / max(time.monotonic() - began, 1e-9)
         gone = [index for index, sound in enumerate(diverged_at) if sound is not None]

@@ -76,8 +76,8 @@ def _check_compiler(cuda: bool) -> None:
     instead = "or use engine autograd"
     if cuda and not find_spec("triton"):
         raise UserError(
-            "engine: expected triton, with which torch.compile makes CUDA kernels, found none; install a build of torch "
-            f"with CUDA, {instead}"
+            "engine: expected triton, with which torch.compile makes CUDA kernels, found none; "
+            f"install a build of torch with CUDA, {instead}"
         )
     cplusplus = "clang++" if sys.platform == "darwin" else "g++"
     variable, usual = ("CC", ("gcc", "clang")) if cuda else ("CXX", (cplusplus,))

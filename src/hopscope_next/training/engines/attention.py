@@ -59,9 +59,9 @@ class Attention:
         positions: np.ndarray | None = None,
     ):
         length, positions = config.length, np.arange(config.length) if positions is None else positions
+        apart = (config.heads, -1, *up[0].array.shape[1:2])
         self._up, self._down = (
-            [side.array.reshape(config.heads, -1, *side.array.shape[1:]) for side in sides]
-            for sides in (up, down)
+            [x.array.reshape(*apart, *x.array.shape[2:]) for x in side] for side in (up, down)
         )
         self._visible = positions + 1 if config.causal else np.full(len(positions), length)
         shape = (up[0].array.shape[1], config.heads, len(positions), length, LANES)
@@ -76,10 +76,8 @@ class Attention:
         """Overwrite the gradients at queries, keys and values, and add to that at the queries' bias."""
         query, key, value, _ = self._up
         back_query, back_key, back_value, back_mixed = self._down
-        _attend_back(
-            query, key, value, self._visible, self._pattern, back_mixed, back_query, back_key, back_value, back_bias,
-            self._scores,
-        )  # fmt: skip
+        given = (query, key, value, self._visible, self._pattern, back_mixed)
+        _attend_back(*given, back_query, back_key, back_value, back_bias, self._scores)
 
 
 @inlined
@@ -123,9 +121,8 @@ def _products(left: Array, other: Array, right: Array, count: int, out: Array, o
 def _attend(
     query: Array, key: Array, value: Array, bias: Array, visible: Array, pattern: Array, mixed: Array
 ) -> None:
-    # query [h, j, i, r, l] gives scores to the base 2; bias [h, j] is added to it in place.  key, value: [h, j, i, p, l].
-    # visible [r]: how many keys, from the first on, each row sees; ascending.  pattern [i, h, r, p, l], overwritten:
-    # what a row does not see must be 0 before.  mixed [h, j, i, r, l], overwritten: values, mixed by the pattern.
+    # query [h, j, i, r, l] gives scores to the base 2; bias [h, j] is added to it in place.  visible [r]: how many
+    # keys, from the first on, a row sees; ascending.  What it does not see must be 0 in pattern [i, h, r, p, l] before.
     heads, size, tiles, rows = query.shape[:4]
     for i in range(tiles):
         for h in range(heads):
@@ -187,22 +184,18 @@ def _attend_back(
                 _softmax_back(pattern[i, h, r], row, visible[r], seen)
                 if n > r:
                     _softmax_back(pattern[i, h, n], next_row, seen, seen)
-                _products(
-                    row[:seen], next_row[:seen], keys, size, back_query[h, :, i, r], back_query[h, :, i, n]
-                )
+                back, next_back = back_query[h, :, i, r], back_query[h, :, i, n]
+                _products(row[:seen], next_row[:seen], keys, size, back, next_back)
             first = 0
             for k in range(0, positions, 2):
                 n = min(k + 1, positions - 1)
                 while first < rows and visible[first] <= k:
                     first += 1
-                _products(
-                    scores[first:, k], scores[first:, n], query[h, :, i, first:], size,
-                    back_key[h, :, i, k], back_key[h, :, i, n],
-                )  # fmt: skip
-                _products(
-                    pattern[i, h, first:, k], pattern[i, h, first:, n], back_mixed[h, :, i, first:], size,
-                    back_value[h, :, i, k], back_value[h, :, i, n],
-                )  # fmt: skip
+                back, next_back = back_key[h, :, i, k], back_key[h, :, i, n]
+                _products(scores[first:, k], scores[first:, n], query[h, :, i, first:], size, back, next_back)
+                back, next_back = back_value[h, :, i, k], back_value[h, :, i, n]
+                row, next_row = pattern[i, h, first:, k], pattern[i, h, first:, n]
+                _products(row, next_row, back_mixed[h, :, i, first:], size, back, next_back)
             for j in range(size):
                 total = spread(_ZERO)
                 for r in range(rows):

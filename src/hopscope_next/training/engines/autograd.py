@@ -1,7 +1,5 @@
 """Gradients by autograd: any model, any task, any device."""
 
-from collections.abc import Callable, Mapping
-
 import torch
 from torch import Tensor
 
@@ -9,16 +7,14 @@ from hopscope_next.models.transformer import Transformer
 from hopscope_next.tasks import Task
 from hopscope_next.training.config import Training
 
-from .batches import batches
+from .batches import Step, batches
 
 
-def gradient(
-    model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor
-) -> Callable[[int], Mapping[str, Tensor]]:
+def gradient(model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor) -> Step:
     """The engine."""
     weights, views, batch_of = list(model.parameters()), model.views(buffer), batches(task, training, seeds)
 
-    def of_step(step: int) -> Mapping[str, Tensor]:
+    def of_step(step: int) -> dict[str, Tensor]:
         batch = batch_of(step)
         found = task.parts(model(batch.inputs), batch)
         for view, slope in zip(

@@ -1,11 +1,14 @@
 """The batches of training steps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
 from hopscope_next.tasks import Batch, Task, draw
 from hopscope_next.training.config import Training
+
+Step = Callable[[int], Mapping[str, Tensor]]
+"""From the number of a step to each member's losses by name, `[member]`; what an engine gives."""
 
 _DRAWN_AHEAD = 1 << 14
 """Samples drawn at a time: enough that drawing is arithmetic rather than overhead, few enough to stay in cache."""

@@ -6,12 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hopscope_next.models.config import TransformerConfig
 from hopscope_next.models.transformer import Transformer
 from hopscope_next.tasks import Task, default_gradient
 from hopscope_next.training.config import Training
 
-from .batches import batches
+from .batches import Step, batches
 from .lanes import LANES
 
 _COLUMNS = 900
@@ -67,28 +66,20 @@ class Folded:
         slopes = [self.slopes[name] for name in self._graph]
         found = torch.autograd.grad(graph, leaves, slopes, allow_unused=True)
         # A key's bias has none: it moves all scores of a row alike.
-        none = torch.zeros(())
-        whole = [
-            none.expand_as(leaf) if each is None else each for each, leaf in zip(found, leaves, strict=True)
-        ]
+        pairs, none = zip(found, leaves, strict=True), torch.zeros(())
+        whole = [none.expand_as(leaf) if each is None else each for each, leaf in pairs]
         torch._foreach_copy_(list(self._back.values()), whole)
 
 
 def in_chunks(
-    make: Callable[[TransformerConfig, dict[str, Tensor]], dict[str, Tensor]],
-    kind: Callable[[TransformerConfig, Folded, int], Any],
-    model: Transformer,
-    task: Task,
-    training: Training,
-    seeds: Tensor,
-    buffer: Tensor,
-) -> Callable[[int], Mapping[str, Tensor]]:
+    make: Any, kind: Any, model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor
+) -> Step:
     """An engine that passes a few samples of a member through all layers, up and down, after others.
 
-    So what a chunk leaves on its way up is still in cache on its way down.  `make` folds the weights; `kind` makes the
-    pass for so many tiles of samples: `forward(member, inputs)` gives predictions `[output, tile, row, lane]`,
-    `backward(member, slope)` takes the gradient at these, `[sample, row, output]`, to those at the folded weights, and
-    `begin` and `end` are called after folding and before unfolding.
+    So what a chunk leaves on its way up is still in cache on its way down.  `make(config, weights)` folds the weights;
+    `kind(config, folded, tiles)` makes the pass for so many tiles of samples: `forward(member, inputs)` gives
+    predictions `[output, tile, row, lane]`, `backward(member, slope)` takes the gradient at these, `[sample, row,
+    output]`, to those at the folded weights; `begin` and `end` are called after folding and before unfolding.
     """
     config, size = model.config, training.batch_size
     needed = -(-size // LANES)
@@ -98,7 +89,7 @@ def in_chunks(
     shape = (len(seeds), size, len(config.readout_positions), config.output_size)
 
     @torch.no_grad()
-    def of_step(step: int) -> Mapping[str, Tensor]:
+    def of_step(step: int) -> dict[str, Tensor]:
         batch, predictions = batch_of(step), torch.empty(shape)
         folded.fold()
         chunk.begin()
@@ -110,12 +101,11 @@ def in_chunks(
                 found = found.permute(1, 3, 2, 0).flatten(0, 1)[: samples.stop - first]
                 predictions[member, samples] = found
                 # The loss is a mean over the batch, of which these samples are a part.
-                chunk.backward(
-                    member, default_gradient(found[None], own.take(samples))[0] * (len(found) / size)
-                )
+                slope = default_gradient(found[None], own.take(samples))[0] * (len(found) / size)
+                chunk.backward(member, slope)
         chunk.end()
         folded.unfold()
-        return task.parts(predictions, batch)
+        return dict(task.parts(predictions, batch))
 
     return of_step
 

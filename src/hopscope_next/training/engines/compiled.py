@@ -7,7 +7,7 @@ host hands on a batch and the number of the step, and waits for nothing.
 
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -20,27 +20,22 @@ from hopscope_next.tasks import Batch, Task
 from hopscope_next.training.config import Training
 from hopscope_next.training.optimiser import Optimiser
 
-from .batches import batches
+from .batches import Step, batches
 
 WARM_UP = 3
 """Steps that are taken before one is recorded: compiling, loading kernels and choosing products cannot be recorded."""
 
 
 def gradient(
-    model: Transformer,
-    task: Task,
-    training: Training,
-    seeds: Tensor,
-    buffer: Tensor,
-    backend: Any = "inductor",
-) -> Callable[[int], Mapping[str, Tensor]]:
-    """The engine; `backend` is that of torch.compile."""
+    model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor, by: Any = "inductor"
+) -> Step:
+    """The engine; `by` is the backend of torch.compile."""
     batch_of, weights = batches(task, training, seeds), list(model.parameters())
     given, names, layout = batch_of(0).changed(torch.clone), list[str](), model.layout
-    losses_of = _losses_of(model, task, given, backend)
-    starts = [start for _, start, _, _ in layout[1:]] + [buffer.shape[1]]
+    losses_of = _losses_of(model, task, given, by)
+    starts = [*(start for _, start, _, _ in layout[1:]), buffer.shape[1]]
     gaps = [
-        buffer.new_zeros(len(buffer), start - place[2]) for place, start in zip(layout, starts, strict=True)
+        buffer.new_zeros(len(buffer), start - each[2]) for each, start in zip(layout, starts, strict=True)
     ]
 
     def work() -> Tensor:
@@ -55,7 +50,7 @@ def gradient(
 
     replayed = Replayed(work, buffer.device)
 
-    def of_step(number: int) -> Mapping[str, Tensor]:
+    def of_step(number: int) -> dict[str, Tensor]:
         batch = batch_of(number)
         for field in ("inputs", "targets", "weights"):
             if getattr(given, field) is not None:
@@ -93,19 +88,20 @@ def _losses_of(model: Transformer, task: Task, given: Batch, backend: Any) -> Ca
     return losses_of
 
 
-def update(optimiser: Optimiser, backend: Any = "inductor") -> Callable[[int, Tensor], None]:
+def update(optimiser: Optimiser, by: Any = "inductor") -> Callable[[int, Tensor], None]:
     """`Optimiser.step` as a program of its own."""
-    step = torch.zeros((), dtype=torch.int64, device=optimiser.flat.device)
     losses = optimiser.flat.new_zeros(len(optimiser.flat))
+    scalars = optimiser.flat.new_zeros(3, dtype=torch.float64).unbind()
 
-    def move(step: Tensor, losses: Tensor) -> None:
-        optimiser.step(step, losses)
+    def move(losses: Tensor, rate: Tensor, first: Tensor, second: Tensor) -> None:
+        optimiser.move(losses, rate, first, second)
 
-    compiled = _compiled(move, backend)
-    replayed = Replayed(lambda: compiled(step, losses), step.device)
+    compiled = _compiled(move, by)
+    replayed = Replayed(lambda: compiled(losses, *scalars), losses.device)
 
     def of_step(number: int, of_members: Tensor) -> None:
-        step.fill_(number)
+        for place, value in zip(scalars, optimiser.scalars(number), strict=True):
+            place.fill_(value)
         losses.copy_(of_members)
         replayed()
 

@@ -40,9 +40,10 @@ def applied(vectors: Tensor, matrices: Tensor) -> Tensor:
 def made(config: TransformerConfig, leaf: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """All that the pass reads, by differentiable operations on the weights.
 
-    `source` `[m, c, d]` is the embedding, whose bias is the weight of one more input.  Over few inputs the first layer's
-    projections are not made from the stream.  With x = Eᵀu the stream, C the removal of the mean and s its deviation,
-    the normed stream is C x / s, so that projections P of it are (E C P)ᵀ u / s, and s depends on `gram`, E C Eᵀ.
+    `source` `[m, c, d]` is the embedding, whose bias is the weight of one more input.  Over few inputs the first
+    layer's projections are not made from the stream.  With x = Eᵀu the stream, C the removal of the mean and s its
+    deviation, the normed stream is C x / s, so that projections P of it are (E C P)ᵀ u / s, and s depends on `gram`,
+    E C Eᵀ.
     """
     if config.input_kind == "vectors":
         rows = [leaf["embed.vector.weight"], leaf["embed.vector.bias"][:, None]]
@@ -82,14 +83,13 @@ def made(config: TransformerConfig, leaf: Mapping[str, Tensor]) -> dict[str, Ten
 def _of_member(tensors: Mapping[str, Tensor], heads: int, member: int) -> list[Any]:
     # What each layer reads, and what the readout reads; or the gradients that they add to.
     own, found = {name: tensor[member] for name, tensor in tensors.items()}, []
-    whole = {
-        name: own[name] for name in ("source", "first", "gram", "readout", "readout_bias") if name in own
-    }
+    whole = {"source", "first", "gram", "readout", "readout_bias"} & own.keys()
     for layer in range(len(own["shift"])):
-        here: dict[str, Any] = {name: each[layer] for name, each in own.items() if layer < len(each)} | whole
-        here |= {name: here[name].numpy() for name in ("shift", "mlp_shift", "query_bias") if name in here}
+        here: dict[str, Any] = {name: each[layer] for name, each in own.items() if layer < len(each)}
+        here |= {name: own[name] for name in whole}
         if "query_bias" in here:
-            here["query_bias"] = here["query_bias"].reshape(heads, -1)
+            here["query_bias"] = here["query_bias"].view(heads, -1)
+        here |= {name: here[name].numpy() for name in {"shift", "mlp_shift", "query_bias"} & here.keys()}
         found.append(SimpleNamespace(**here))
     return found
 

@@ -39,22 +39,19 @@ def made(config: TransformerConfig, leaf: Mapping[str, Tensor]) -> dict[str, Ten
     embedding.
     """
     scale = config.head_size**-0.5 * math.log2(math.e)  # scores are to the base 2
-    gain, shift, output = (
-        leaf["attention_norm.weight"][..., None],
-        leaf["attention_norm.bias"],
-        "attention.output",
-    )
+    gain, shift = leaf["attention_norm.weight"][..., None], leaf["attention_norm.bias"]
+    output = leaf["attention.output.weight"]
     query, key, value = (leaf[f"attention.{name}.weight"] for name in ("query", "key", "value"))
     value_bias = applied(shift, value) + leaf["attention.value.bias"]
-    added = applied(value_bias, leaf[f"{output}.weight"]) + leaf[f"{output}.bias"]
-    writes = torch.cat((leaf[f"{output}.weight"], added[..., None, :]), 2)
+    added = applied(value_bias, output) + leaf["attention.output.bias"]
+    writes = torch.cat((output, added[..., None, :]), 2)
     reads = torch.cat((scale * gain * query, gain * key, gain * value, writes.transpose(2, 3)), 3)
     reads = reads - reads.mean(2, keepdim=True)
     last = leaf["final_norm.weight"][..., None] * leaf["readout.weight"]
     embedding = torch.cat((leaf["embed.vector.weight"], leaf["embed.vector.bias"][:, None]), 1)
     plain = embedding - embedding.mean(2, keepdim=True)
     return {
-        "rows": torch.cat((embedding, leaf[f"{output}.weight"].flatten(1, 2)), 1),
+        "rows": torch.cat((embedding, output.flatten(1, 2)), 1),
         "total": torch.cat((torch.zeros_like(added[:, :1]), added.cumsum(1)), 1),
         "reads": reads,
         "last": last - last.mean(1, keepdim=True),
@@ -81,13 +78,9 @@ class _Pass:
 
     def __init__(self, config: TransformerConfig, folded: Folded, tiles: int):
         self._made, self._slopes, self._heads = folded.made, folded.slopes, config.heads
-        self._inner, self._share, self._one = (
-            config.heads * config.head_size,
-            1.0 / config.width,
-            config.input_size,
-        )
-        members, rows, _ = self._made["rows"].shape
-        length, inner, sizes = config.length, self._inner, (*(self._inner,) * 3, self._inner + 1)
+        self._inner = inner = config.heads * config.head_size
+        self._share, self._one, length = 1.0 / config.width, config.input_size, config.length
+        (members, rows, _), sizes = self._made["rows"].shape, (inner, inner, inner, inner + 1)
         self._known, self._back_known = (Columns.of(rows, tiles, length) for _ in range(2))
         each = (self._one + 1, *(inner,) * config.layers)
         (self._inputs, *mixed), (_, *back_mixed) = self._known.parts(*each), self._back_known.parts(*each)
@@ -105,9 +98,8 @@ class _Pass:
         shapes = [(len(layer.below.matrix), sum(sizes)) for layer in self._layers] + [
             (rows, config.output_size)
         ]
-        self._virtual, self._back_virtual = (
-            [[torch.zeros(shape) for shape in shapes] for _ in range(members)] for _ in range(2)
-        )
+        self._virtual = [[torch.zeros(shape) for shape in shapes] for _ in range(members)]
+        self._back_virtual = [[torch.zeros(shape) for shape in shapes] for _ in range(members)]
         self._inverses = torch.zeros(config.layers + 1, tiles, length, LANES)
         self._back_square = torch.zeros(tiles, length, LANES)
         self._positions = torch.tensor(config.readout_positions)
@@ -153,13 +145,8 @@ class _Pass:
             torch.mm(self._virtual[member][number].t(), layer.below.matrix, out=layer.read.matrix)
             _scale(layer.read.array[: 3 * self._inner], square, self._inverses[number].numpy())
             layer.attention.forward(self._bias(made, member, number))
-            _grow(
-                layer.along.array,
-                layer.mixed.array,
-                made["gram"][member, number].numpy(),
-                self._share,
-                square,
-            )
+            gram = made["gram"][member, number].numpy()
+            _grow(layer.along.array, layer.mixed.array, gram, self._share, square)
         _scale(self._known.array[:0], square, self._inverses[-1].numpy())
         torch.index_select(self._known.apart, 2, self._positions, out=self._asked.apart)
         torch.mm(self._virtual[member][-1].t(), self._asked.matrix, out=out.matrix)
@@ -189,11 +176,8 @@ class _Pass:
 
     def _layer_back(self, member: int, number: int, layer: _Layer) -> None:
         # From the gradients at what the layer mixed and at the square after it to those below it.
-        slope, back, below = (
-            self._back_square.flatten() * (2.0 * self._share),
-            self._back_along,
-            layer.below.matrix,
-        )
+        slope = self._back_square.flatten() * (2.0 * self._share)
+        back, below = self._back_along, layer.below.matrix
         layer.back_mixed.matrix.addcmul_(layer.along.matrix[:-1], slope)
         torch.mul(layer.mixed.matrix, slope, out=back.matrix[:-1])
         back.matrix[-1] = slope

@@ -7,7 +7,7 @@ matrix products, which torch does best, everything is a loop over rows that stay
 derivatives written out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,12 @@ from hopscope_next.tasks import Permutation, Task
 from hopscope_next.training.config import Training
 
 from . import shallow_loops as loops
-from .batches import batches
+from .batches import Step, batches
 
 _rectify_back = torch.ops.aten.threshold_backward.grad_input
 
 
-def gradient(
-    model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor
-) -> Callable[[int], Mapping[str, Tensor]]:
+def gradient(model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor) -> Step:
     """The engine."""
     assert isinstance(task, Permutation)
     config, batch_of, size = model.config, batches(task, training, seeds), training.batch_size
@@ -46,7 +44,7 @@ def gradient(
     back_inner, back_inner_bias, back_outer, _ = _mlp(model.views(buffer))
 
     @torch.no_grad()
-    def of_step(step: int) -> Mapping[str, Tensor]:
+    def of_step(step: int) -> dict[str, Tensor]:
         batch = batch_of(step)
         inputs, targets = batch.inputs.contiguous().numpy(), batch.targets.contiguous().numpy()
         rows = loops.gather(inputs, targets, places, counted, room)
@@ -71,9 +69,8 @@ def gradient(
 
 
 def _mlp(views: Mapping[str, Tensor]) -> list[Tensor]:
-    return [
-        views[f"layers.0.mlp.{part}"] for part in ("inner.weight", "inner.bias", "outer.weight", "outer.bias")
-    ]
+    names = ("inner.weight", "inner.bias", "outer.weight", "outer.bias")
+    return [views[f"layers.0.mlp.{name}"] for name in names]
 
 
 def _weights(views: Mapping[str, Tensor], config: TransformerConfig) -> Any:
@@ -84,13 +81,8 @@ def _weights(views: Mapping[str, Tensor], config: TransformerConfig) -> Any:
 
 
 def _room(config: TransformerConfig, rows: int) -> dict[str, tuple[int, ...]]:
-    heads, head, keys, size, width = (
-        config.heads,
-        config.head_size,
-        config.length,
-        config.input_size,
-        config.width,
-    )
+    heads, head, keys = config.heads, config.head_size, config.length
+    size, width = config.input_size, config.width
     slots, sources = len(config.readout_positions), size + max(config.position_count, 1)
     table = (heads, slots, size, keys, size)
     # A row's tokens, slot, how often each target follows it (never where a row is not used), attention, stream …

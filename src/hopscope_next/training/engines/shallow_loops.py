@@ -1,8 +1,8 @@
 """The shallow engine's loops: what lies between its large matrix products, and the derivatives.
 
 Rows are prefixes of sequences, each judged at its last token.  Arrays are float32 with a leading member axis.  Letters:
-m member, n row, h head, k key, t token, d model, j dimension of a head; a slot is a readout position, a source a token's
-or a position code's embedding.
+m member, n row, h head, k key, t token, d model, j dimension of a head; a slot is a readout position, a source the
+embedding of a token or a position code.
 
 Every innermost loop writes to one array: loops with several are not vectorised, because the compiler would have to rule
 out too many overlaps, and are up to eight times slower.
