@@ -58,11 +58,7 @@ class PathPatching:
         return self._criterion.loss(predictions) - self._loss
 
     def carries(self, exchanged: Mapping[str, Stream]) -> dict[Slot, dict[str, float]]:
-        """For every path the rise of the loss if one thing is exchanged in what it reads.
-
-        Args:
-            exchanged: of each thing the stream before the first layer in which it is exchanged everywhere.
-        """
+        """For every path the rise of the loss if one thing is exchanged in what it reads; see `exchanged`."""
         found: dict[Slot, dict[str, float]] = {slot: {} for slot in self._assignment.circuit}
         for name, start in exchanged.items():
             other = self._execution.run(self._held, "rules", self._base, start=start)
@@ -73,9 +69,7 @@ class PathPatching:
                 )
         return found
 
-    def _with(
-        self, slot: Slot, pattern: Float[Tensor, "batch row key"], values: Float[Tensor, "key batch size"]
-    ) -> Predictions:
+    def _with(self, slot: Slot, pattern: Tensor, values: Float[Tensor, "key batch size"]) -> Predictions:
         # Where the slot's rows have read these values instead, and everything later is recomputed.
         patch = slot, (pattern @ values.transpose(0, 1)).transpose(0, 1)
         changed = self._execution.changed([slot])
@@ -107,18 +101,9 @@ class PathPatching:
 
 
 def exchanged(task: Task, rows: Rows, batch: Batch, execution: Execution) -> dict[str, Stream]:
-    """Streams before the first layer of the batch with one thing exchanged: what the task says, or the inputs of each
-    role for those of another sample; and position codes, moved on by one.
-
-    Raises:
-        UserError: what the task gives is not like its inputs.
-    """
-    inputs, given, size, config = (
-        batch.inputs,
-        task.counterfactuals(batch),
-        task.shape().position_size,
-        execution.model.config,
-    )
+    """Streams before the first layer of the batch with one thing exchanged: what the task says (if that is not like its
+    inputs, a `UserError`), or the inputs of each role for another sample's; and position codes, moved on by one."""
+    inputs, given, config = batch.inputs, task.counterfactuals(batch), execution.model.config
     others = _by_role(task, rows, batch) if given is None else given
     for name, other in others.items():
         if not isinstance(other, Tensor) or (other.shape, other.dtype) != (inputs.shape, inputs.dtype):
@@ -154,12 +139,8 @@ def _by_role(task: Task, rows: Rows, batch: Batch) -> dict[str, Tensor]:
 def resampled(inputs: Tensor, here: Bool[Tensor, "1 batch position"], carried: int) -> Tensor:
     """The samples with some positions' inputs from the next sample: the first such position there for the first here.
 
-    Where the next sample has fewer of them, they are used again; where it has none, nothing changes.
-
-    Args:
-        inputs: token ids or vectors.
-        here: positions that are exchanged.
-        carried: how many last features of a vector, its position code, stay.
+    Where the next sample has fewer of them, they are used again; where it has none, nothing changes.  The `carried`
+    last features of a vector, its position code, stay.
     """
     other = here.roll(-1, 1)
     count = other.sum(-1, keepdim=True)

@@ -44,11 +44,10 @@ _VECTORS = (
     48  # samples to search on; classes say less than vectors do: of these as many as have so many weights
 )
 _MOST_WEIGHTS, _FEWEST, _MOST = 32_000, 32, 512  # of a head, but no fewer and no more samples
-_LOOKED_AT, _REPORTED, _PATCHED = (
+_LOOKED_AT, _REPORTED = (
     256,
     4,
-    2,
-)  # samples to tell rows by; how many times as many as for the search
+)  # samples to tell rows by; how many times as many as for the search are reported on
 
 
 class ReaderConfig(Config):
@@ -57,9 +56,8 @@ class ReaderConfig(Config):
     Attributes:
         threshold: τ; by default that of the criterion.
         proof: what a circuit must hold under: `both`, its rules and its own softmax recomputed; or `rules` alone, as in
-            the paper (appendix E).  Rules alone keep no head that only shapes the keys of later ones.
-        samples: that the search uses; by default as many as suit the number of positions.
-        validation: fresh samples for everything that is reported; by default four times as many.
+            the paper, which keep no head that only shapes the keys of later ones.
+        samples, validation: for the search, and fresh ones for all that is reported; by default as many as suit.
         orders: random orders of elimination.
         further_orders: at most so many more, as long as no circuit that was found is explained and holds on samples
             drawn anew; the circuit is then chosen among those that do.
@@ -141,11 +139,8 @@ class Reading(Config):
 
 
 def read(
-    model: Transformer,
-    task: Task,
-    config: ReaderConfig | None = None,
-    progress: Callable[[str], None] = lambda _: None,
-) -> Reading:
+    model: Transformer, task: Task, config: ReaderConfig | None = None, progress: Callable[[str], None] = lambda _: None
+) -> Reading:  # fmt: skip
     """Read the circuit of a model (see the module).
 
     Args:
@@ -170,22 +165,21 @@ class Reader:
     def __init__(self, model: Transformer, task: Task, config: ReaderConfig):
         self._model = model.member(0) if model.members is not None else model
         self._task, self._config = task, config
-        classes = min(_MOST, max(_FEWEST, _MOST_WEIGHTS // model.config.length**2))
-        usual = classes if task.shape().outputs == "classes" else _VECTORS
-        self._samples = config.samples or usual
+        usual = min(_MOST, max(_FEWEST, _MOST_WEIGHTS // model.config.length**2))
+        vectors = task.shape().outputs == "vectors"
+        self._samples = config.samples or (_VECTORS if vectors else usual)
         self._rows = Rows.of(task, self._drawn("look", _LOOKED_AT))
         self.fresh = self._execution("report")
-        batch, clean = self.fresh.grammar.batch, self.fresh.clean
-        self.criterion = criterion_of(task, batch, clean.predictions, config.threshold)
+        clean = self.fresh.clean.predictions
+        self.criterion = criterion_of(task, self.fresh.grammar.batch, clean, config.threshold)
 
     def _drawn(self, use: str, samples: int) -> Batch:
         seeds = torch.tensor([self._config.seed], device=self._model.readout.weight.device)
         return draw(self._task, seeds, "held-out" if use == "report" else "circuit", _STEPS[use], samples)
 
     def _execution(self, use: str) -> Execution:
-        fresh = self._config.validation or _REPORTED * self._samples
+        fresh, causal = self._config.validation or _REPORTED * self._samples, self._model.config.causal
         batch = self._drawn(use, self._samples if use == "search" else fresh)
-        causal = self._model.config.causal
         return Execution(self._model, Grammar(self._task, self._rows, batch, causal=causal))
 
     def _on(self, execution: Execution) -> Criterion:
@@ -267,8 +261,22 @@ class Reader:
         patching = PathPatching(fresh.first(few), on_few, assignment.first(few))
         carried = patching.carries(exchanged(self._task, self._rows, some, fresh))
         needed = self._needed_for(assignment, passed[self._config.modes[-1]])
-        inside = sorted(assignment.circuit)
-        complement = fresh.assigned(fresh.untouched, dict.fromkeys(inside, Uniform()))
+        evidence = [
+            Evidence(
+                mean_attention=self._mean_attention(slot, rules[slot]),
+                removed=self._removed(assignment, passed, slot),
+                needed_for=needed[slot],
+                carries=carried[slot],
+                composition=patching.composition(slot),
+            )
+            for slot in sorted(assignment.circuit)
+        ]
+        complement = fresh.assigned(fresh.untouched, dict.fromkeys(assignment.circuit, Uniform()))
+        losses = {mode: criterion.loss(each) for mode, each in predictions.items()}
+        losses |= {
+            "full": criterion.full,
+            "complement": criterion.loss(fresh.run(complement, "rules").predictions),
+        }
         fault = criterion.fault({mode: predictions[mode] for mode in self._config.modes})
         if not circuit.explained:
             fault = f"no rule for {'; '.join(str(path) for path in circuit.paths if path.read == 'learned')}"
@@ -277,23 +285,10 @@ class Reader:
         return self._reading(
             READ if fault is None else f"{UNEXPLAINED}: {fault}",
             circuit=circuit,
-            evidence=[
-                Evidence(
-                    mean_attention=self._mean_attention(slot, rules[slot]),
-                    removed=self._removed(assignment, passed, slot),
-                    needed_for=needed[slot],
-                    carries=carried[slot],
-                    composition=patching.composition(slot),
-                )
-                for slot in inside
-            ],
+            evidence=evidence,
             minimal=[(Circuit.model_validate_json(each), times) for each, times in counted.items()],
-            loss={
-                "full": criterion.full,
-                **{mode: criterion.loss(each) for mode, each in predictions.items()},
-            }
-            | {"complement": criterion.loss(fresh.run(complement, "rules").predictions)},
-            random=self._random(len(inside)),
+            loss=losses,
+            random=self._random(len(evidence)),
             worst=criterion.worst(predictions["recomputed"]),
             merges=self._merges(circuit),
         )
@@ -315,14 +310,16 @@ class Reader:
         return losses
 
     def _removed(self, assignment: Assignment, passed: Mapping[Mode, Passed], slot: Slot) -> dict[str, float]:
-        fresh, rows = self.fresh, self.fresh.changed([slot])
+        fresh, rows, found = self.fresh, self.fresh.changed([slot]), dict[str, float]()
         without, alone = (fresh.assigned(each, {slot: Uniform()}) for each in (assignment, fresh.untouched))
-        runs = {
-            "rules": fresh.run(without, "rules", passed["rules"], rows),
-            "clean": fresh.run(alone, "rules", fresh.clean, rows),
-            "recomputed": fresh.run(without, "recomputed", passed["recomputed"], rows),
+        runs: dict[str, tuple[Assignment, Mode, Passed]] = {
+            "rules": (without, "rules", passed["rules"]),
+            "clean": (alone, "rules", fresh.clean),
+            "recomputed": (without, "recomputed", passed["recomputed"]),
         }
-        return {mode: self.criterion.loss(each.predictions) for mode, each in runs.items()}
+        for name, (changed, mode, base) in runs.items():
+            found[name] = self.criterion.loss(fresh.run(changed, mode, base, rows).predictions)
+        return found
 
     def _mean_attention(self, slot: Slot, rule: Rule) -> float:
         rows = self.fresh.grammar.rows[slot[2]]

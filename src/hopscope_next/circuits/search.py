@@ -8,7 +8,7 @@ ask for the first alone even so, as the paper does.
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hopscope_next.circuits import rules
 from hopscope_next.circuits.criterion import Criterion
@@ -52,28 +52,23 @@ class Search:
 
     def __init__(self, execution: Execution, criterion: Criterion, modes: Sequence[Mode], searched: float):
         self.execution, self.criterion, self.modes, self.searched = execution, criterion, modes, searched
-        self.start = State(
-            execution.untouched, dict.fromkeys(modes, execution.clean), dict.fromkeys(modes, 0.0), set()
-        )
-        self.share, self._whole, self._costs = 1.0, execution, dict[Slot, float]()
+        self.start, self.share, self._whole = self._begin(), 1.0, execution
         # In the last layer, only the rows that are read out.
         last, asked = execution.model.config.layers - 1, execution.asked
         wanted = [bool((rows & asked).any()) for rows in execution.positions]
         self.reachable = [slot for slot in execution.slots if slot[0] < last or wanted[slot[2]]]
-        self._rules: dict[Slot, tuple[list[Rule], list[Rule]]] = {}
-        self._nearest = {
-            slot: min((far for _, far in self._distances(slot)), default=1.0) for slot in self.reachable
-        }
+        self._costs, self._rules = dict[Slot, float](), dict[Slot, tuple[list[Rule], list[Rule]]]()
+        far = {slot: [each for _, each in self._distances(slot)] for slot in self.reachable}
+        self._nearest = {slot: min(each, default=1.0) for slot, each in far.items()}
         self._few: Search | None = None
         if (samples := execution.samples // 4) >= _LEAST_FEW:
-            self._few = copy(self)  # what rules and distances are, all samples tell
-            self._few.execution = few = execution.first(samples)
-            self._few.criterion = criterion.on(
-                few.clean.predictions, execution.grammar.batch.take(slice(samples))
-            )
-            self._few.start = self.start._replace(
-                assignment=few.untouched, passed=dict.fromkeys(modes, few.clean), failed=set()
-            )
+            self._few = few = copy(self)  # what rules and distances are, all samples tell
+            few.execution, batch = execution.first(samples), execution.grammar.batch.take(slice(samples))
+            few.criterion, few.start = criterion.on(few.execution.clean.predictions, batch), few._begin()
+
+    def _begin(self) -> State:
+        passed = dict.fromkeys(self.modes, self.execution.clean)
+        return State(self.execution.untouched, passed, dict.fromkeys(self.modes, 0.0), set())
 
     def changed(self, state: State, changes: Mapping[Slot, Rule]) -> State | None:
         """The state with some changes, or `None` if that is over the threshold in any mode."""
@@ -83,20 +78,12 @@ class Search:
         modes, rows, now = self.modes, self.execution.changed(changes), state.assignment.rules
         if not any(reads_nothing(rule) or reads_nothing(now[slot]) for slot, rule in changes.items()):
             modes = ("rules",)
-        assignment = self.execution.assigned(state.assignment, changes)
+        assignment, most = self.execution.assigned(state.assignment, changes), self.share * self.searched
         passed, used = dict(state.passed), dict(state.used)
         for mode in modes:
-            base, most = state.passed[mode], self.share * self.searched
-            if self._few is not None and len(changes) == 1:
-                few, samples = self._few, self._few.execution.samples
-                found = few.execution.run(
-                    assignment.first(samples), mode, base.first(samples), rows
-                ).predictions
-                before = few.criterion.excess(mode, base.predictions[:, :samples])
-                room = max(0.0, most - used[mode])
-                if not few.criterion.excess(mode, found) - before <= _CLEARLY * room:
-                    break
-            passed[mode] = self.execution.run(assignment, mode, base, rows)
+            if len(changes) == 1 and self._fails_on_few(assignment, mode, state, rows, most):
+                break
+            passed[mode] = self.execution.run(assignment, mode, state.passed[mode], rows)
             used[mode] = self.criterion.excess(mode, passed[mode].predictions)
             if not used[mode] <= most:
                 break
@@ -105,14 +92,21 @@ class Search:
         state.failed.add(known)
         return None
 
+    def _fails_on_few(
+        self, assignment: Assignment, mode: Mode, state: State, rows: Mapping[int, Any], most: float
+    ) -> bool:
+        if self._few is None:
+            return False
+        few, criterion = self._few.execution, self._few.criterion
+        base = state.passed[mode].first(few.samples)
+        now = few.run(assignment.first(few.samples), mode, base, rows).predictions
+        added = criterion.excess(mode, now) - criterion.excess(mode, base.predictions)
+        return not added <= _CLEARLY * max(0.0, most - state.used[mode])
+
     # Steps of the search.
 
     def _first_that_do(
-        self,
-        state: State,
-        slots: Sequence[Slot],
-        choices: Callable[[State, Slot], Sequence[Rule]],
-        failed: bool = False,
+        self, state: State, slots: Sequence[Slot], choices: Choices, failed: bool = False
     ) -> State:
         # Each slot, in this order, is given the first of its choices that does: many their first at once where many
         # can.  `failed`: it is known that not all slots can have their first choice.
@@ -178,18 +172,12 @@ class Search:
         return sorted(slots, key=lambda slot: self._nearest[slot] < _SHARP)
 
     def by_importance(self) -> list[Slot]:
-        """Slots by the loss with one of them uniform and all other patterns as they are (mode *clean*)."""
-        losses = dict[Slot, float]()
+        """Slots by what it costs if one of them is uniform and all other patterns are as they are (mode *clean*)."""
         for slot in self.reachable:
             assignment = self.execution.assigned(self.start.assignment, {slot: NOTHING[0]})
-            found = self.execution.run(
-                assignment, "rules", changed=self.execution.changed([slot])
-            ).predictions
-            losses[slot], self._costs[slot] = (
-                self.criterion.loss(found),
-                self.criterion.excess("rules", found),
-            )
-        return self.ordered(sorted(self.reachable, key=losses.__getitem__))
+            passed = self.execution.run(assignment, "rules", changed=self.execution.changed([slot]))
+            self._costs[slot] = self.criterion.excess("rules", passed.predictions)
+        return self.ordered(sorted(self.reachable, key=self._costs.__getitem__))
 
     def can_go(self, slot: Slot) -> bool:
         """Whether a slot may read nothing in the model as it is."""
