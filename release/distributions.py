@@ -13,7 +13,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FOLDERS = (".ci", "benchmarks", "campaigns", "docs", "examples", "notebooks", "release", "src", "tests")
+FOLDERS = (
+    ".ci",
+    "benchmarks",
+    "campaigns",
+    "docs",
+    "examples",
+    "notebooks",
+    "release",
+    "src",
+    "tests",
+    "tests_next",
+)
 """Folders of the repository that hold files of ours."""
 
 _MADE = (
@@ -85,7 +96,7 @@ def wheel_faults(wheel: Path, root: Path) -> list[str]:
         (metadata_name,) = (name for name in held if name.endswith(".dist-info/METADATA"))
         metadata = archive.read(metadata_name).decode()
     ours = {name for name in held if ".dist-info/" not in name}
-    expected = {name.removeprefix("src/") for name in tracked(root) if name.startswith("src/")}
+    expected = {name.removeprefix("src/") for name in tracked(root) if name.startswith("src/hopscope/")}
     faults = _compared("wheel", ours, expected)
     if not any(name.endswith("licenses/LICENSE") for name in held):
         faults.append("wheel: without its LICENSE")

@@ -1,12 +1,13 @@
 """Samples, held-out sets, weights, groups, roles and relations equal to the bit; parts, scores and floors equal."""
 
 from itertools import islice
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from hopscope.circuits import built_in_tasks as circuits
+from hopscope.models.config import Model as OldModel
+from hopscope.models.transformer import Transformer as OldTransformer
 from hopscope.studies.loading import BUILT_IN, find_study
 from hopscope.tasks import Conditional
 from hopscope.tasks import Equations as OldEquations
@@ -138,22 +139,33 @@ READ = [
 ]
 
 
+class Bare(OldTransformer):
+    """A model whose stream is its inputs."""
+
+    def embedded(self, inputs):
+        return inputs
+
+
 @pytest.mark.parametrize(("fields", "kind"), READ)
 def test_what_a_circuit_is_read_from(fields, kind):
     task, old, _ = pair(kind(**fields))
     reader = circuits.circuit_task_of(old.on())
     batch = task.sample(Draws(torch.tensor([7]), "held-out", 0, 13))
-    found, model = task.counterfactuals(batch), SimpleNamespace(embedded=lambda inputs: inputs)
+    found, model = (
+        task.counterfactuals(batch),
+        Bare.initial(OldModel().for_task(old.shape()), torch.tensor([0])),
+    )
+    theirs = old.sample(OldDraws.of(torch.tensor([7]), "held-out", 0, 13))
     # Those of position codes that are learned come last, and are no inputs.
-    expected = [*islice(reader.counterfactuals(model, batch), len(found))]
+    expected = [*islice(reader.counterfactuals(model, theirs), len(found))]
     assert list(found) == [each.name for each in expected]
     assert all(torch.equal(found[each.name], each.stream) for each in expected)
     assert {*task.row_roles} & {*batch.roles}
     skills = task.skills(batch)
     if kind is OldPermutation:
-        expected = {name: circuits._permutation_asked(name, batch)[None] for name in circuits.SKILLS}
+        expected = {name: circuits._permutation_asked(name, theirs)[None] for name in circuits.SKILLS}
     if kind is OldEquations:
-        asked, expected = reader.skills.asked(batch), {}
+        asked, expected = reader.skills.asked(theirs), {}
         for name, readout in zip(reader.skills.names, reader.skills.readouts, strict=True):
             only = torch.arange(asked.shape[-1]) == old.on().readout.index(reader.task.readout[readout])
             expected[name] = asked & only & batch.groups[name][..., None]

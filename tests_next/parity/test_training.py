@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from hopscope.executors.timing import Steps
+from hopscope.models.parameters import Parameters, ParameterSpec
 from hopscope.studies import find_study
 from hopscope.training.config import TrainingConfig
 from hopscope.training.engines import chosen_engine
@@ -75,15 +76,14 @@ def test_fifty_steps(study, preset, engine):
 )
 def test_the_optimiser_to_the_bit(fields):
     settings = {"steps": 23, "learning_rate": 0.01, "clip_norm": 0.7, **fields}
-
-    class Parameters:
-        flat, decay_mask = torch.linspace(-1.0, 1.0, 3 * 48).view(3, 48), (torch.arange(48) < 32).float()
-
-        def views(self, flat):
-            return {}
-
-    old = Optimizer(Parameters(), TrainingConfig(**settings))
-    new = Optimiser(Parameters.flat.clone(), Parameters.decay_mask, Training(**settings))
+    specs = [
+        ParameterSpec("map", (4, 8), "normal", 1.0, True),
+        ParameterSpec("bias", (16,), "normal", 1.0, False),
+    ]
+    parameters = Parameters(specs, 3)
+    parameters.flat.copy_(torch.linspace(-1.0, 1.0, 3 * 48).view(3, 48))
+    old = Optimizer(parameters, TrainingConfig(**settings))
+    new = Optimiser(parameters.flat.clone(), parameters.decay_mask, Training(**settings))
     for step in range(23):
         gradient = torch.randn(3, 48, generator=torch.Generator().manual_seed(step))
         for each in (old, new):
