@@ -188,6 +188,14 @@ def test_one_buffer_holds_all_weights(ensemble):
     assert rounded.weights()["readout.weight"].data_ptr() == ensemble.weights()["readout.weight"].data_ptr()
 
 
+def test_a_model_in_double_precision_is_one(ensemble):
+    inputs = inputs_of(ensemble.config, MEMBERS, BATCH)
+    single = ensemble(inputs)
+    found = ensemble.double()(inputs.double() if inputs.is_floating_point() else inputs)
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found.float(), single, rtol=1e-4, atol=1e-4)
+
+
 @given(gamma=st.floats(0.1, 2.0), layers=st.integers(1, 5))
 def test_a_start_of_a_size_has_it(gamma, layers):
     config = config_of(input_size=19, init=gamma, layers=layers, width=110, heads=2, head_dim=55)

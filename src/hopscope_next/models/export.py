@@ -48,6 +48,9 @@ def to_transformer_lens(model: Transformer) -> Any:
     return hooked.eval()
 
 
+_TOLERANCE = 1e-5
+"""How far the bias of a readout may be off in GPT-2's layout; where it exceeds 1, this share of it."""
+
 _LENS = {"attention_norm": ("ln1.w", "ln1.b"), "mlp_norm": ("ln2.w", "ln2.b")} | {
     "mlp.inner": ("mlp.W_in", "mlp.b_in"),
     "mlp.outer": ("mlp.W_out", "mlp.b_out"),
@@ -155,4 +158,10 @@ def _final_bias(weights: dict[str, Tensor]) -> Float[Tensor, " model"]:
     """The last norm's bias, so changed that the readout needs none: the least change that gives the same logits."""
     readout, bias = weights["readout.weight"].double(), weights["readout.bias"].double()
     moved = torch.linalg.pinv(readout.T) @ bias
+    off = float((readout.T @ moved - bias).abs().max())
+    if not off <= _TOLERANCE * max(1.0, float(bias.abs().max())):
+        raise UserError(
+            f"model: expected a readout whose bias the last norm can carry, found one that is off by {off:.1e}; "
+            "train a wider model"
+        )
     return weights["final_norm.bias"] + moved.float()

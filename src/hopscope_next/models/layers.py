@@ -32,6 +32,15 @@ def unchanged(name: str, tensor: Tensor) -> Tensor:
     return tensor
 
 
+def _parameter(members: int | None, *shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.empty(*(() if members is None else (members,)), *shape))
+
+
+def product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """`a @ b`, with factors rounded to `dtype`; where that is float32, as they are."""
+    return a @ b if dtype == torch.float32 else (a.to(dtype) @ b.to(dtype)).float()
+
+
 class Linear(nn.Module):
     """A linear map: weight `[*member, in, out]` and bias `[*member, out]`.
 
@@ -41,9 +50,7 @@ class Linear(nn.Module):
 
     def __init__(self, members: int | None, fan_in: int, fan_out: int, precision: Precision = "float32"):
         super().__init__()
-        lead = () if members is None else (members,)
-        self.weight = nn.Parameter(torch.empty(*lead, fan_in, fan_out))
-        self.bias = nn.Parameter(torch.empty(*lead, fan_out))
+        self.weight, self.bias = _parameter(members, fan_in, fan_out), _parameter(members, fan_out)
         self.dtype: torch.dtype = getattr(torch, precision)
 
     def forward(
@@ -64,7 +71,7 @@ def affine(
     """`x @ weight + bias`."""
     rows = x.flatten(-3, -2)
     if dtype != torch.float32:
-        found = (rows.to(dtype) @ weight.to(dtype)).float() + bias[..., None, :]
+        found = product(rows, weight, dtype) + bias[..., None, :]
     elif weight.ndim == 2:
         found = torch.addmm(bias, rows, weight)
     else:
@@ -77,9 +84,7 @@ class Norm(nn.Module):
 
     def __init__(self, members: int | None, width: int):
         super().__init__()
-        lead = () if members is None else (members,)
-        self.weight = nn.Parameter(torch.empty(*lead, width))
-        self.bias = nn.Parameter(torch.empty(*lead, width))
+        self.weight, self.bias = _parameter(members, width), _parameter(members, width)
 
     def forward(self, x: Stream) -> Stream:
         """The stream, normed."""
@@ -92,8 +97,7 @@ class Table(nn.Module):
 
     def __init__(self, members: int | None, count: int, width: int):
         super().__init__()
-        lead = () if members is None else (members,)
-        self.weight = nn.Parameter(torch.empty(*lead, count, width))
+        self.weight = _parameter(members, count, width)
 
 
 class Attention(nn.Module):
@@ -121,7 +125,7 @@ class Attention(nn.Module):
         asking = queries if rows is None else queries[..., rows, :]
         query, key = self.split(self.query(asking, features)), self.split(self.key(keys, features))
         query, key = at_heads(at, "attn.hook_q", query), at_heads(at, "attn.hook_k", key)
-        scores = self._product(query, key.transpose(-1, -2)) * self.config.head_size**-0.5
+        scores = product(query, key.transpose(-1, -2), self.query.dtype) * self.config.head_size**-0.5
         seen = self.mask[: keys.shape[-2], : keys.shape[-2]]
         scores = scores + (seen if rows is None else seen[rows])
         return at("attn.hook_attn_scores", scores).softmax(-1)
@@ -132,7 +136,7 @@ class Attention(nn.Module):
 
     def mixed(self, pattern: Pattern, values: Heads) -> Float[Tensor, "*member batch head row head_dim"]:
         """What heads read under their patterns."""
-        return self._product(pattern, values)
+        return product(pattern, values, self.value.dtype)
 
     def joined(self, heads: Float[Tensor, "*member batch head row head_dim"]) -> Rows:
         """What attention adds to the stream, from the outputs of its heads."""
@@ -162,10 +166,6 @@ class Attention(nn.Module):
             is_causal=self.config.causal and not masked,
         )  # fmt: skip
         return out.unflatten(0, stream.shape[:-2]).float()
-
-    def _product(self, a: Tensor, b: Tensor) -> Tensor:
-        dtype = self.query.dtype
-        return (a.to(dtype) @ b.to(dtype)).float()
 
     def split(self, x: Float[Tensor, "*member batch position inner"]) -> Heads:
         """Features of heads apart."""

@@ -107,6 +107,12 @@ class Transformer(nn.Module):
         hidden = torch.zeros(config.length, config.length)
         if config.causal:
             hidden.masked_fill_(torch.ones_like(hidden).triu(1).bool(), -torch.inf)
+        # Once: a copy from the host could not be recorded as a CUDA graph.
+        positions = config.readout_positions
+        steps = {after - before for before, after in itertools.pairwise(positions)}
+        self._spaced = None if len(steps) > 1 else slice(positions[0], positions[-1] + 1, *steps)
+        self.register_buffer("_readout_rows", torch.tensor(positions), persistent=False)
+        self._readout_rows: Tensor
         self.embed = Embedding(config, members, precision)
         self.layers = nn.ModuleList(Layer(config, members, hidden, precision) for _ in range(config.layers))
         if config.norm == "pre":
@@ -181,11 +187,7 @@ class Transformer(nn.Module):
     def rows(self) -> slice | Int[Tensor, " readout"]:
         """Readout positions: a slice where they are evenly spaced, since its gradient is a copy, that of an index a
         sum."""
-        positions = self.config.readout_positions
-        steps = {after - before for before, after in itertools.pairwise(positions)}
-        if len(steps) > 1:
-            return torch.tensor(positions, device=self.readout.weight.device)
-        return slice(positions[0], positions[-1] + 1, *steps)
+        return self._readout_rows if self._spaced is None else self._spaced
 
     @property
     def _batch_axis(self) -> int:
@@ -208,11 +210,7 @@ class Transformer(nn.Module):
         )
         if not fits:
             axes = ", ".join(map(str, ("batch", f"1 to {config.length} positions", *features)))
-            lead = (
-                ""
-                if self.members is None
-                else f", with or without an axis of 1 or {self.members} members before"
-            )
+            lead = f", with or without an axis of 1 or {self.members} members before" if self.members else ""
             kind = "float32 vectors" if features else "int64 token ids"
             raise UserError(f"inputs: expected {kind} [{axes}]{lead}, found {described(inputs)}")
         return inputs if self.members is None else inputs.expand(self.members, *inputs.shape[1:])

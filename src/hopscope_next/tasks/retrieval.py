@@ -9,7 +9,7 @@ x₀.  With `nodes` it is any graph: the conditional retrieval problem (section 
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -105,7 +105,7 @@ class Retrieval(Task):
         every = {0: self.targets, **dict(self.schedule)}.items()
         return {start: named.get(each) or tuple(sorted(map(self.names.index, each))) for start, each in every}
 
-    @property
+    @cached_property
     def asked(self) -> dict[str, int]:
         """Name and node of every symbol that a prediction holds, ascending: all that are a target at some time."""
         numbers = sorted({*chain.from_iterable(self.stages.values())})

@@ -1,1 +1,1 @@
-"""The study of the three first experiments (summary of the paper): ten minutes for a student."""
+"""The study of the three first experiments (summary of the paper): two minutes for a student."""

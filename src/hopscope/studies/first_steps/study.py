@@ -339,7 +339,7 @@ study = hs.Study(
         "smoke": {**SMOKE, "options.layers": (1, 4)},
         "laptop": {},
     },
-    costs={"smoke": "under a minute on two cores", "laptop": "two min on two cores"},
+    costs={"smoke": "under a minute on two cores", "laptop": "under two min on two cores"},
     page="page.md.j2",
     page_names=page_names,
     held_out=512,

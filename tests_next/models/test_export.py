@@ -1,0 +1,65 @@
+"""A model in other tools has the logits that it has here."""
+
+import pytest
+import torch
+
+from hopscope_next.errors import UserError
+from hopscope_next.models.config import TransformerConfig
+from hopscope_next.models.export import to_gpt2, to_transformer_lens
+from hopscope_next.models.transformer import Transformer
+
+SIZES = {"layers": 2, "heads": 3, "head_dim": 5, "width": 15, "length": 11, "input_size": 7, "output_size": 7}
+TOKENS = torch.randint(7, (13, 11), generator=torch.Generator().manual_seed(3))
+
+
+def model_of(members=None, **fields):
+    config = TransformerConfig(**(SIZES | fields))
+    return Transformer.initial(config, 17 if members is None else torch.arange(members))
+
+
+@pytest.mark.extras
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"norm": "none", "positions": "pair", "activation": "relu"}, {"mlp_ratio": 0.0, "causal": False}],
+    ids=str,
+)
+def test_transformer_lens(fields):
+    pytest.importorskip("transformer_lens")
+    model = model_of(**fields)
+    found = to_transformer_lens(model)(TOKENS)
+    torch.testing.assert_close(found, model(TOKENS, every_position=True), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.extras
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("fields", [{}, {"mlp_ratio": 0.0, "activation": "relu"}], ids=str)
+def test_gpt2(fields, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    model = model_of(**fields)
+    to_gpt2(model, tmp_path)
+    found = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)(TOKENS).logits
+    torch.testing.assert_close(found, model(TOKENS, every_position=True), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.extras
+def test_a_bias_that_the_norm_cannot_carry_is_told(tmp_path):
+    pytest.importorskip("transformers")
+    model = model_of()
+    model.weights()["readout.weight"].zero_()
+    with pytest.raises(UserError, match="whose bias the last norm can carry"):
+        to_gpt2(model, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"members": 2}, {"norm": "post"}, {"positions": "none"}, {"output_size": 5}], ids=str
+)
+def test_what_gpt2_has_no_place_for_is_told(fields, tmp_path):
+    with pytest.raises(UserError, match="only such a model can be told in GPT-2's layout"):
+        to_gpt2(model_of(**fields), tmp_path)
+
+
+@pytest.mark.parametrize("fields", [{"members": 2}, {"norm": "post"}], ids=str)
+def test_what_transformer_lens_lacks_is_told(fields):
+    with pytest.raises(UserError, match="which TransformerLens has"):
+        to_transformer_lens(model_of(**fields))
