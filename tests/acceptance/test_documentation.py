@@ -120,8 +120,9 @@ def test_readme_first_example_succeeds_as_the_readme_says(tmp_path: Path) -> Non
     said = printed_by(readme_examples()[0], tmp_path)
     assert said.splitlines()[0] == shown[1].splitlines()[0]
     reads = [{line.partition(": ")[2] for line in text.splitlines()[1:]} for text in (said, shown[1])]
-    hops = {"second 1 → first 1", "query → second 1", "second 2 → first 3 + second 3", "query → second 2"}
-    assert hops <= reads[0] & reads[1]
+    hops = ("second 1 → first 1", "query → .*second 1", "second 2 → .*second 3", "query → second 2")
+    for hop in hops:
+        assert all(any(re.fullmatch(hop, read) for read in each) for each in reads), (hop, said)
 
 
 def test_readme_begins_with_a_picture_that_is_small() -> None:
