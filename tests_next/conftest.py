@@ -9,9 +9,6 @@ from hypothesis import settings
 
 PACKAGE = "hopscope_next"
 
-collect_ignore = ["circuits", "parity/test_plants.py", "parity/test_reader.py"]
-"""Tests of a room that is a draft."""
-
 
 def _annotated() -> list[str]:
     source = Path(importlib.util.find_spec(PACKAGE).origin).parent

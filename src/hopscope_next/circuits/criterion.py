@@ -67,9 +67,10 @@ class Criterion:
 
     def parts(self, predictions: Predictions) -> dict[str, float]:
         """How badly every part stands: as a share of its lowest floor; without groups that have no samples here."""
-        found, of_group = {}, {}
-        for group, (at, some) in self._some.items():
-            of_group[group] = self._task.parts(predictions[:, at], some)
+        found = dict[str, float]()
+        of_group = {
+            group: self._task.parts(predictions[:, at], some) for group, (at, some) in self._some.items()
+        }
         for name, floor in self._learned.items():
             part, _, group = name.partition("@")
             found |= {name: float(of_group[group][part]) / floor} if group in of_group else {}

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from hopscope_next.circuits.grammar import Grammar
-from hopscope_next.circuits.rules import Learned, Rule, reads_nothing
+from hopscope_next.circuits.rules import Learned, MeanMap, Rule, reads_nothing
 from hopscope_next.models.layers import Layer, Linear, Norm
 from hopscope_next.models.transformer import Transformer
 
@@ -50,8 +50,8 @@ class Passed(NamedTuple):
 
     def first(self, samples: int) -> "Passed":
         """The pass on the first samples only."""
-        parts = ([each[:, :samples] for each in part] for part in self[:3])
-        return Passed(*parts, self.predictions[:, :samples])
+        streams, inverse, values = ([each[:, :samples] for each in part] for part in self[:3])
+        return Passed(streams, inverse, values, self.predictions[:, :samples])
 
 
 class Reads(NamedTuple):
@@ -241,6 +241,14 @@ class Execution:
             self._patterns[key] = self.grammar.pattern(role, rule, self._whole.own[layer][:, head])
         return self._patterns[key][: self.samples]
 
+    def attention_on(self, slot: Slot, rule: Rule) -> float:
+        """Mean attention of a slot's rows, in the unedited model, on what a rule reads."""
+        rows, (layer, head, role) = self.grammar.rows, slot
+        own, wanted = (each[rows[role]] for each in (self.own[layer][:, head], self.rule_pattern(slot, rule)))
+        # A mean map is everywhere above zero: of it, what both have in common.
+        shared = own.minimum(wanted) if isinstance(rule, MeanMap) else own * (wanted > 0)
+        return float(shared.sum(-1).mean())
+
     def changed(self, slots: Iterable[Slot]) -> dict[int, Positions]:
         """Positions of the rows of some slots, by layer."""
         found: dict[int, Positions] = {}
@@ -315,9 +323,7 @@ class Execution:
         read = _mixed(given, values if whole else values.index_select(2, some))
         if whole:
             return read
-        for number, head in enumerate(some.tolist()):
-            found[:, :, head] = read[:, :, number]
-        return found
+        return found.index_copy_(2, some, read)
 
     # Parts of passes.
 

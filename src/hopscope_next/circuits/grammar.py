@@ -183,7 +183,7 @@ class Grammar:
     def _kinds(self) -> list[Roles]:
         # Tokens that can be read as one: those alike in a single role, or in the first few.
         named, told = self._how.named, self._how.told
-        names = [(name,) for name in (named[:1] if told else named)]
+        names: list[tuple[str, ...]] = [(name,) for name in (named[:1] if told else named)]
         names += [named[:count] for count in range(2, len(named) + 1)]
         every = [
             {name: roles[name] for name in some} for some in dict.fromkeys(names) for roles in self.roles

@@ -5,7 +5,7 @@ list: of two that change the same rows the later one wins.  What no value says, 
 """
 
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Bool, Int
@@ -16,6 +16,7 @@ from hopscope_next.circuits import rules
 from hopscope_next.circuits.rules import Roles, Rule, patterns, related, selected, visible
 from hopscope_next.config import Config, validation_line
 from hopscope_next.errors import UserError
+from hopscope_next.models.layers import Layer
 from hopscope_next.models.sites import SiteFunction
 from hopscope_next.models.transformer import Transformer
 from hopscope_next.tasks import Batch
@@ -78,8 +79,9 @@ class Intervention(Config):
         if self.layer >= model.config.layers:
             raise UserError(f"layer: expected 0 to {model.config.layers - 1}, found {self.layer}")
         found = self._functions(model, _with_members(batch))
-        single = {name: partial(_on_single, function) for name, function in found.items()}
-        return found if model.members is not None else single
+        if model.members is None:
+            found = {name: partial(_on_single, function) for name, function in found.items()}
+        return found
 
     def _functions(self, model: Transformer, batch: Batch) -> Functions:
         raise NotImplementedError
@@ -255,7 +257,8 @@ class SwapValues(OfHeads):
     second: Site
 
     def _functions(self, model: Transformer, batch: Batch) -> Functions:
-        heads, layer, source = self._chosen(model, batch), model.layers[self.layer], _exchanged(self, batch)
+        heads, source = self._chosen(model, batch), _exchanged(self, batch)
+        layer = cast(Layer, model.layers[self.layer])
         moved = (source != torch.arange(source.shape[-1], device=source.device))[..., None, None]
         entering, seen = self._at("hook_resid_pre"), dict[str, Tensor]()
         part = {"symbol": "hook_embed", "position": "hook_pos_embed", "stream": entering}[self.what]

@@ -263,7 +263,7 @@ class Reader:
         needed = self._needed_for(assignment, passed[self._config.modes[-1]])
         evidence = [
             Evidence(
-                mean_attention=self._mean_attention(slot, rules[slot]),
+                mean_attention=fresh.attention_on(slot, rules[slot]),
                 removed=self._removed(assignment, passed, slot),
                 needed_for=needed[slot],
                 carries=carried[slot],
@@ -272,7 +272,7 @@ class Reader:
             for slot in sorted(assignment.circuit)
         ]
         complement = fresh.assigned(fresh.untouched, dict.fromkeys(assignment.circuit, Uniform()))
-        losses = {mode: criterion.loss(each) for mode, each in predictions.items()}
+        losses = {str(mode): criterion.loss(each) for mode, each in predictions.items()}
         losses |= {
             "full": criterion.full,
             "complement": criterion.loss(fresh.run(complement, "rules").predictions),
@@ -320,13 +320,6 @@ class Reader:
         for name, (changed, mode, base) in runs.items():
             found[name] = self.criterion.loss(fresh.run(changed, mode, base, rows).predictions)
         return found
-
-    def _mean_attention(self, slot: Slot, rule: Rule) -> float:
-        rows = self.fresh.grammar.rows[slot[2]]
-        own, wanted = self.fresh.own[slot[0]][:, slot[1]][rows], self.fresh.rule_pattern(slot, rule)[rows]
-        # A mean map is everywhere above zero: of it, what both have in common.
-        shared = own.minimum(wanted) if isinstance(rule, MeanMap) else own * (wanted > 0)
-        return float(shared.sum(-1).mean())
 
     def _needed_for(self, assignment: Assignment, intact: Passed) -> dict[Slot, str | None]:
         fresh, reads = self.fresh, dict[tuple[int, str], list[Slot]]()

@@ -8,11 +8,11 @@ ask for the first alone even so, as the paper does.
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hopscope_next.circuits import rules
 from hopscope_next.circuits.criterion import Criterion
-from hopscope_next.circuits.execution import Assignment, Execution, Mode, Passed, Slot
+from hopscope_next.circuits.execution import Assignment, Execution, Mode, Passed, Positions, Slot
 from hopscope_next.circuits.grammar import distance
 from hopscope_next.circuits.rules import NOTHING, Learned, Rule, description_length, reads_nothing
 
@@ -75,13 +75,13 @@ class Search:
         known = self.share, frozenset((slot, id(rule)) for slot, rule in changes.items())
         if known in state.failed:
             return None
-        modes, rows, now = self.modes, self.execution.changed(changes), state.assignment.rules
+        modes, now, most = self.modes, state.assignment.rules, self.share * self.searched
         if not any(reads_nothing(rule) or reads_nothing(now[slot]) for slot, rule in changes.items()):
             modes = ("rules",)
-        assignment, most = self.execution.assigned(state.assignment, changes), self.share * self.searched
+        assignment, rows = self.execution.assigned(state.assignment, changes), self.execution.changed(changes)
         passed, used = dict(state.passed), dict(state.used)
         for mode in modes:
-            if len(changes) == 1 and self._fails_on_few(assignment, mode, state, rows, most):
+            if self._few is not None and self._few._fails(assignment, mode, state, rows, most):
                 break
             passed[mode] = self.execution.run(assignment, mode, state.passed[mode], rows)
             used[mode] = self.criterion.excess(mode, passed[mode].predictions)
@@ -92,15 +92,13 @@ class Search:
         state.failed.add(known)
         return None
 
-    def _fails_on_few(
-        self, assignment: Assignment, mode: Mode, state: State, rows: Mapping[int, Any], most: float
+    def _fails(
+        self, assignment: Assignment, mode: Mode, state: State, rows: Mapping[int, Positions], most: float
     ) -> bool:
-        if self._few is None:
-            return False
-        few, criterion = self._few.execution, self._few.criterion
-        base = state.passed[mode].first(few.samples)
+        # Clearly, on fewer samples than the state's.
+        few, base = self.execution, state.passed[mode].first(self.execution.samples)
         now = few.run(assignment.first(few.samples), mode, base, rows).predictions
-        added = criterion.excess(mode, now) - criterion.excess(mode, base.predictions)
+        added = self.criterion.excess(mode, now) - self.criterion.excess(mode, base.predictions)
         return not added <= _CLEARLY * max(0.0, most - state.used[mode])
 
     # Steps of the search.
