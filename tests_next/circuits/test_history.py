@@ -39,13 +39,21 @@ def test_attention_on_a_path_rises_from_chance_to_all(plant, circuit):
 
 
 def test_controls_are_rows_of_heads_that_read_nothing(plant, circuit):
-    config = plant.model.config
-    found = controls(circuit.paths, [circuit], config.layers, config.heads)
+    execution = Reader(plant.model, plant.task, QUICK).fresh
+    found = controls(circuit.paths, [circuit], execution)
     assert found is not None
     places = [(each.layer, each.heads, tuple(each.rows.items())) for each in found]
     used = [(each.layer, (each.head,), tuple(each.roles.items())) for each in circuit.paths]
     assert len({*places, *used}) == 2 * len(circuit.paths)
-    assert controls(circuit.paths, [circuit], 1, 1) is None
+    roles, last = execution.grammar.roles, plant.model.config.layers - 1
+    read_out = {slot[2] for slot in execution.reachable if slot[0] == last}
+    assert all(each.layer < last or roles.index(each.rows) in read_out for each in found)
+    every = [
+        path.model_copy(update={"layer": layer, "head": head, "roles": roles[role]})
+        for path in circuit.paths[:1]
+        for layer, head, role in execution.reachable
+    ]
+    assert controls(circuit.paths, [Circuit(paths=tuple(every))], execution) is None
 
 
 def test_a_run_without_a_clamp_repeats_the_training_and_one_with_it_does_not():

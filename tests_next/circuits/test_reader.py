@@ -1,18 +1,19 @@
 """The reader finds what was planted: all of it, nothing else, every way that there is, and says where it cannot."""
 
+import math
 from functools import cache
 
 import pytest
 import torch
 
 from hopscope_next.circuits.circuit import Circuit, Path
-from hopscope_next.circuits.criterion import criterion_of, lowest_floors
+from hopscope_next.circuits.criterion import Criterion, criterion_of, lowest_floors
 from hopscope_next.circuits.execution import Execution
 from hopscope_next.circuits.grammar import Grammar, Rows
-from hopscope_next.circuits.path_patching import exchanged, resampled
+from hopscope_next.circuits.path_patching import PathPatching, exchanged, resampled
 from hopscope_next.circuits.permutation_plants import permutation_plants
 from hopscope_next.circuits.plants import Plant, chain_plants
-from hopscope_next.circuits.reader import NOT_LEARNED, READ, UNEXPLAINED, Reader, ReaderConfig, read
+from hopscope_next.circuits.reader import NOT_LEARNED, READ, UNEXPLAINED, Reader, ReaderConfig, Reading, read
 from hopscope_next.circuits.rules import Identity, Learned, MeanMap, OverRole, Uniform
 from hopscope_next.circuits.search import Search, State
 from hopscope_next.errors import UserError
@@ -102,8 +103,29 @@ def test_a_model_that_never_learned_has_no_circuit():
 
 def test_a_threshold_below_the_model_s_own_loss():
     plant = plants()["doubling 1"]
-    with pytest.raises(UserError, match=r"tau: expected at least the loss of the unablated model, 0\.0"):
+    with pytest.raises(
+        UserError, match=r"threshold: expected more than the loss of the unablated model, 0\.0"
+    ):
         read(plant.model, plant.task, QUICK.model_copy(update={"threshold": 1e-30}))
+
+
+def test_several_members_are_not_one():
+    plant = plants()["doubling 1"]
+    with pytest.raises(UserError, match=r"model: expected a single one, found 2 members; take .member\(i\)"):
+        read(Transformer.initial(plant.model.config, torch.tensor([3, 5])), plant.task, QUICK)
+
+
+def test_a_row_that_was_never_searched_is_told(monkeypatch):
+    plant, known = plants()["doubling 1"], Rows.drawn
+    monkeypatch.setattr(Rows, "drawn", lambda *given: known(*given)._replace(roles=known(*given).roles[1:]))
+    got = read(plant.model, plant.task, QUICK)
+    assert got.verdict == f"{UNEXPLAINED}: fresh samples have rows with roles that were never searched"
+
+
+def test_a_loss_that_is_no_number_can_be_kept():
+    got = reading("doubling 5").model_copy(update={"loss": {"rules": float("inf"), "full": float("nan")}})
+    again = Reading.model_validate_json(got.model_dump_json()).loss
+    assert again["rules"] == float("inf") and again["full"] != again["full"]
 
 
 def test_further_orders_are_tried_only_while_nothing_holds():
@@ -252,6 +274,21 @@ def test_a_patch_is_a_function_of_what_the_heads_bring_home(task, shape):
     alone = run.grammar.batch.changed(lambda tensor: tensor[0])
     functions = [*circuit.interventions(run, "recomputed"), {f"blocks.{layer}.attn.hook_z": patched}]
     torch.testing.assert_close(fast, run.model.intervene(alone, functions), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_readout_alone_misses_one_read_and_no_other(task):
+    run = execution(task, "pre-norm, causal")
+    batch, own = run.grammar.batch, run.clean.predictions
+    criterion = Criterion(TASKS[task], batch, lowest_floors(TASKS[task], batch), own)
+    criterion.least_effect = -math.inf
+    assignment = run.assigned(run.untouched, everywhere(run, 2))
+    slot = next(each for each in run.reachable[::-1] if each in assignment.circuit)
+    frozen = run.held(assignment, base := run.run(assignment, "recomputed"))
+    without = run.run(run.assigned(frozen, {slot: Uniform()}), "rules", base, run.changed([slot]))
+    (use,) = PathPatching(run, criterion, assignment).composition(slot)
+    expected = criterion.loss(without.predictions) - criterion.loss(base.predictions)
+    assert use.layer is None and use.rise == pytest.approx(expected, abs=1e-5)
 
 
 # The search.

@@ -51,7 +51,8 @@ def bounds(reader: Reader, circuit: Circuit, seed: int = 0) -> list[Bounds]:
         UserError: the circuit does not fit the model.
     """
     fresh, known = reader.fresh, dict[tuple[Slot, ...], float]()
-    outside = [slot for slot, rule in circuit.rules(fresh).items() if reads_nothing(rule)]
+    rules = circuit.rules(fresh)
+    outside = [slot for slot in fresh.reachable if reads_nothing(rules[slot])]
 
     def cost(*slots: Slot) -> float:  # each once: paths of the same rows share their others
         if slots not in known:

@@ -62,7 +62,7 @@ class Criterion:
     def on(self, predictions: Predictions, batch: Batch) -> "Criterion":
         """The same on another batch, for which the model itself predicts this: as much may be lost there."""
         found = type(self)(self._task, batch, self._learned, predictions)
-        found.threshold = found.full + self.threshold - self.full
+        found.threshold, found.least_effect = found.full + self.threshold - self.full, self.least_effect
         return found
 
     def parts(self, predictions: Predictions) -> dict[str, float]:
@@ -95,7 +95,7 @@ class Criterion:
         if mode == "rules":
             return (self.loss(predictions) - self.full) / (self.threshold - self.full)
         # A part that the model itself has barely learned leaves room too.
-        worst = max(self._own.values())
+        worst = max(self._own.values(), default=0.0)
         return (self.worst(predictions) - worst) / (max(KEPT, SLACK * worst) - worst)
 
     def fault(self, passed: Mapping[Mode, Predictions]) -> str | None:
@@ -176,10 +176,10 @@ def criterion_of(task: Task, batch: Batch, predictions: Predictions, threshold: 
     if skills:
         found.threshold, found.least_effect = found.full + EXCESS, EXCESS
     if threshold is not None and found.names:
-        if threshold < found.full:
+        if threshold <= found.full:
             raise UserError(
-                f"tau: expected at least the loss of the unablated model, {found.full:.4f}, found {threshold}; take a "
-                "larger one or leave it out"
+                f"threshold: expected more than the loss of the unablated model, {found.full:.4f}, found {threshold}; "
+                "take a larger one or leave it out"
             )
         found.threshold = threshold
     return found

@@ -149,7 +149,8 @@ class Execution:
     Attributes:
         model, grammar: a single transformer, and the rules on the batch; `samples` is its size.
         clean: the pass of the unedited model; `own` are its attention patterns, `untouched` its assignment.
-        slots: every row role of every head; `positions`: of the rows of each role; `asked`: those that are read out.
+        slots: every row role of every head; `reachable`: those that can matter at all.
+        positions: of the rows of each role; `asked`: those that are read out.
     """
 
     @torch.no_grad()
@@ -168,6 +169,9 @@ class Execution:
         self._hidden, self._uniform = seen.log(), seen / seen.sum(-1, keepdim=True)
         self._itself, self._heads = torch.eye(length).to(seen), torch.arange(heads, device=inputs.device)
         self.slots: list[Slot] = list(product(range(model.config.layers), range(heads), range(roles)))
+        # In the last layer, only the rows that are read out.
+        last, wanted = model.config.layers - 1, [(rows & self.asked).any() for rows in self.positions]
+        self.reachable = [slot for slot in self.slots if slot[0] < last or wanted[slot[2]]]
         self._patterns, self._whole, self.own = dict[tuple[Slot, str], Tensor](), self, list[Tensor]()
         passed = Passed([self.embedded(inputs)], [], [], torch.empty(0))
         for layer, maps in enumerate(self._maps):

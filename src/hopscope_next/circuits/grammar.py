@@ -18,11 +18,12 @@ from torch import Tensor
 
 from hopscope_next.circuits import rules
 from hopscope_next.circuits.rules import Roles, Rule
-from hopscope_next.tasks import Batch, Task
+from hopscope_next.tasks import Batch, Task, draw
 from hopscope_next.tasks.task import role_words
 
 POSITION, ASKED, PREVIOUS, CHAIN = "position", "asked", "previous", "chain"
 
+_STEP, _LOOKED_AT = 2, 256  # of the draw, and how many samples, by which rows are told apart
 _MOST = 2  # rows are told apart into at most so many roles for each position, if the task does not say how
 _MOST_SYMBOLS = (
     64  # vocabulary up to which mean weights are told apart by symbol: each must be seen often enough
@@ -52,6 +53,11 @@ class Rows(NamedTuple):
     made: tuple[str, ...]
     roles: tuple[Roles, ...]
     readout: tuple[int, ...]
+
+    @classmethod
+    def drawn(cls, task: Task, seed: int, device: torch.device | str) -> "Rows":
+        """How the rows of a task are told apart, from samples of their own."""
+        return cls.of(task, draw(task, torch.tensor([seed], device=device), "circuit", _STEP, _LOOKED_AT))
 
     @classmethod
     def of(cls, task: Task, batch: Batch) -> "Rows":

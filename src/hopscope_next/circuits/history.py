@@ -28,7 +28,7 @@ from hopscope_next.models.transformer import Transformer
 from hopscope_next.tasks import Batch, Task, draw, held_out, losses
 from hopscope_next.training.config import Training
 from hopscope_next.training.engines.batches import Step
-from hopscope_next.training.train import Row, State, intervals
+from hopscope_next.training.train import Row, State, arithmetic, intervals
 
 Clamps = Mapping[str, Sequence[ReplacePattern]]
 """What is replaced in each run, by its name; nothing in a run that is left alone.  No pattern may rest on the model's
@@ -52,11 +52,12 @@ def formation(
     found = [
         (path, dict[int, float]()) for path in circuit.paths if not isinstance(path.rule, MeanMap | Learned)
     ]
-    batch = draw(task, torch.tensor([0]), "probe", 0, samples)
-    rows, grammar = Rows.of(task, batch), None
+    grammar: Grammar | None = None
     for step, model in models:
-        # What rules mean on these samples is the same at every checkpoint.
-        grammar = grammar or Grammar(task, rows, batch, causal=model.config.causal)
+        if grammar is None:  # what rules mean on these samples is the same at every checkpoint
+            seeds = torch.tensor([0], device=model.readout.weight.device)
+            batch, rows = draw(task, seeds, "probe", 0, samples), Rows.drawn(task, 0, seeds.device)
+            grammar = Grammar(task, rows, batch, causal=model.config.causal)
         execution = Execution(model, grammar)
         for path, attention in found:
             slot = path.layer, path.head, grammar.roles.index(path.roles)
@@ -70,27 +71,28 @@ def clamp(layer: int, head: int, rows: Roles) -> ReplacePattern:
 
 
 def controls(
-    paths: Sequence[Path], circuits: Iterable[Circuit], layers: int, heads: int
+    paths: Sequence[Path], circuits: Iterable[Circuit], execution: Execution
 ) -> list[ReplacePattern] | None:
     """For each path the same rows of a head that reads nothing there: the one in the nearest layer, each once.
 
     Args:
         paths: what is clamped elsewhere.
         circuits: all of the model; what reads in any of them is no control.
-        layers, heads: of the model.
+        execution: the model, whose rows that can matter are meant.
 
     Returns:
         The clamps, or `None` if there are too few such heads.
     """
     taken = [(path.layer, path.head, path.roles) for circuit in circuits for path in circuit.paths]
-    found, every = [], [(layer, head) for layer in range(layers) for head in range(heads)]
+    found, roles = [], execution.grammar.roles
+    every = [(layer, head, roles[role]) for layer, head, role in execution.reachable]
     for path in paths:
-        free = [place for place in every if (*place, path.roles) not in taken]
+        free = [place for place in every if place[2] == path.roles and place not in taken]
         if not free:
             return None
-        nearest = min(free, key=lambda place: (abs(place[0] - path.layer), place))
-        taken.append((*nearest, path.roles))
-        found.append(clamp(*nearest, path.roles))
+        nearest = min(free, key=lambda place: (abs(place[0] - path.layer), place[:2]))
+        taken.append(nearest)
+        found.append(clamp(*nearest))
     return found
 
 
@@ -118,7 +120,8 @@ def trained_again(
     start, count = metadata["step"], len(clamps)
     copies = {name: np.repeat(array, count, 0) for name, array in arrays.items()}
     runs = Transformer(model.for_task(task.shape()), count).knowing(task, [seed] * count, start)
-    held = held_out(task, samples)
+    rows_of = Rows.drawn(task, 0, "cpu")
+    held = rows_of.annotated(held_out(task, samples))
     whole = training.model_copy(
         update={"evaluate_every": every, "checkpoint_every": every, "final_window": 0}
     )
@@ -130,15 +133,16 @@ def trained_again(
 
     found: dict[str, dict[str, dict[int, float]]] = {name: {} for name in clamps}
     after = copies, {"step": start, "diverged_at": metadata["diverged_at"] * count}
-    engine = SimpleNamespace(gradient=_gradient(clamps))
-    for rows, (_, now) in intervals(runs, whole, after=after, engine=engine, evaluate=evaluate):
-        for row in (row for row in rows if row["split"] == "held-out"):
-            metric = "@".join(filter(None, (row["metric"], row.get("part"))))
-            for name, value in zip(clamps, row["value"], strict=True):
-                if value is not None:
-                    found[name].setdefault(metric, {})[row["step"]] = value
-        if now["step"] >= start + steps:
-            break
+    engine = SimpleNamespace(gradient=_gradient(clamps, rows_of))
+    with arithmetic(precision=training.precision):
+        for rows, (_, now) in intervals(runs, whole, after=after, engine=engine, evaluate=evaluate):
+            for row in (row for row in rows if row["split"] == "held-out"):
+                metric = "@".join(filter(None, (row["metric"], row.get("part"))))
+                for name, value in zip(clamps, row["value"], strict=True):
+                    if value is not None:
+                        found[name].setdefault(metric, {})[row["step"]] = value
+            if now["step"] >= start + steps:
+                break
     return found
 
 
@@ -161,14 +165,15 @@ def _clamped(model: Transformer, clamps: Clamps, batch: Batch) -> At:
     return at
 
 
-def _gradient(clamps: Clamps) -> Callable[..., Step]:
+def _gradient(clamps: Clamps, rows: Rows) -> Callable[..., Step]:
     # An engine: autograd, under the clamps.
     def gradient(model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor) -> Step:
         weights, views = list(model.parameters()), model.views(buffer)
 
         def of_step(step: int) -> dict[str, Tensor]:
             batch = draw(task, seeds[:1], "train", step, training.batch_size, examples=training.examples)
-            found = task.parts(model(batch.inputs, _clamped(model, clamps, batch)), batch)
+            at = _clamped(model, clamps, rows.annotated(batch))
+            found = task.parts(model(batch.inputs, at), batch)
             slopes = torch.autograd.grad(found["loss"].sum(), weights)
             for view, slope in zip(views.values(), slopes, strict=True):
                 view.copy_(slope)

@@ -3,7 +3,8 @@
 *Carries* (interchange): the path alone reads values from a run in which one thing is exchanged everywhere, such as the
 symbols in some place, or the position codes.  What follows is recomputed.  If the loss rises, the path brings that
 thing to where it is needed.  *Composition*: the path is removed, but only one reader notices, and only in one of its
-inputs: its queries (Q), its keys (K) or its values (V); or the readout, which notices without any later head.
+inputs: its queries (Q), its keys (K) or its values (V), through whatever heads in between; or the readout alone, which
+notices without any later head.
 """
 
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ _MOST_VALUES = 24  # a role with more values than this is not exchanged value by
 _PAIR = 2  # positions that share one learned code where codes are learned for pairs
 
 
-class Use(Config):
+class Use(Config, allow_inf_nan=True, ser_json_inf_nan="constants"):
     """One use of a path.
 
     Attributes:
@@ -82,12 +83,14 @@ class PathPatching:
         execution, base, grammar = self._execution, self._base, self._execution.grammar
         without = execution.assigned(self._assignment, {slot: Uniform()})
         ablated = execution.run(without, "recomputed", base, execution.changed([slot]))
-        heads = [execution.brought(without, base, slot[0]), *self._heads[slot[0] + 1 :]]
+        # The readout alone: this slot's own layer is without it, later heads do as before.
+        held = execution.assigned(self._held, {slot: Uniform()})
+        heads = [execution.brought(held, base, slot[0]), *self._heads[slot[0] + 1 :]]
         found = [Use(rise=self._rise(execution.onward(base, slot[0], heads)))]
         for reader in (other for other in self._assignment.circuit if other[0] > slot[0]):
             layer, head, role = reader
             own, values = self._held.layers[layer].given[:, head], base.values[layer][:, :, head]
-            this = torch.tensor([head])
+            this = torch.tensor([head], device=values.device)
             runs = {
                 "Q": self._with(reader, execution.pattern(layer, ablated, base, this)[:, 0], values),
                 "K": self._with(reader, execution.pattern(layer, base, ablated, this)[:, 0], values),

@@ -26,9 +26,10 @@ from hopscope_next.circuits.criterion import Criterion, criterion_of
 from hopscope_next.circuits.execution import Assignment, Execution, Mode, Passed, Slot
 from hopscope_next.circuits.grammar import Grammar, Rows
 from hopscope_next.circuits.path_patching import PathPatching, Use, exchanged
-from hopscope_next.circuits.rules import NOTHING, Identity, MeanMap, Rule, Uniform, reads_nothing
+from hopscope_next.circuits.rules import NOTHING, Identity, Learned, MeanMap, Rule, Uniform, reads_nothing
 from hopscope_next.circuits.search import Search
 from hopscope_next.config import Config
+from hopscope_next.errors import UserError
 from hopscope_next.models.transformer import Transformer
 from hopscope_next.tasks import Batch, Task, draw
 
@@ -39,15 +40,10 @@ HELD = 0.75
 """Share of what may be lost, that a circuit may use up on further samples of the kind that it was searched on, to count
 as one that holds (what its search could use up, if that is more): those for the report can be harder."""
 
-_STEPS = {"search": 0, "check": 1, "look": 2, "report": 1}  # of the draws; the last is of held-out samples
-_VECTORS = (
-    48  # samples to search on; classes say less than vectors do: of these as many as have so many weights
-)
-_MOST_WEIGHTS, _FEWEST, _MOST = 32_000, 32, 512  # of a head, but no fewer and no more samples
-_LOOKED_AT, _REPORTED = (
-    256,
-    4,
-)  # samples to tell rows by; how many times as many as for the search are reported on
+_STEPS = {"search": 0, "check": 1, "report": 1}  # of the draws; the last is of held-out samples
+# Samples to search on.  Classes say less than vectors do: of these as many as have so many weights of a head.
+_VECTORS, _MOST_WEIGHTS, _FEWEST, _MOST = 48, 32_000, 32, 512
+_REPORTED = 4  # how many times as many are reported on
 
 
 class ReaderConfig(Config):
@@ -88,7 +84,7 @@ class ReaderConfig(Config):
         return self.model_copy(update={"seed": self.seed + number, "random_circuits": 0})
 
 
-class Evidence(Config):
+class Evidence(Config, allow_inf_nan=True, ser_json_inf_nan="constants"):
     """What the removal of one path does.
 
     Attributes:
@@ -110,7 +106,7 @@ class Evidence(Config):
 Merge = tuple[tuple[int, int], tuple[int, int]]
 
 
-class Reading(Config):
+class Reading(Config, allow_inf_nan=True, ser_json_inf_nan="constants"):
     """What was found in one model.
 
     Attributes:
@@ -150,7 +146,7 @@ def read(
         progress: told what is being done.
 
     Raises:
-        UserError: the threshold is below the loss of the unablated model.
+        UserError: the threshold is below the loss of the unablated model, or there are several members.
     """
     return Reader(model, task, config or ReaderConfig()).read(progress)
 
@@ -163,12 +159,14 @@ class Reader:
     """
 
     def __init__(self, model: Transformer, task: Task, config: ReaderConfig):
+        if len(model) > 1:
+            raise UserError(f"model: expected a single one, found {len(model)} members; take .member(i)")
         self._model = model.member(0) if model.members is not None else model
         self._task, self._config = task, config
         usual = min(_MOST, max(_FEWEST, _MOST_WEIGHTS // model.config.length**2))
         vectors = task.shape().outputs == "vectors"
         self._samples = config.samples or (_VECTORS if vectors else usual)
-        self._rows = Rows.of(task, self._drawn("look", _LOOKED_AT))
+        self._rows = Rows.drawn(task, config.seed, self._model.readout.weight.device)
         self.fresh = self._execution("report")
         clean = self.fresh.clean.predictions
         self.criterion = criterion_of(task, self.fresh.grammar.batch, clean, config.threshold)
@@ -213,7 +211,7 @@ class Reader:
         for number in range(config.orders + config.further_orders):
             if number >= config.orders and any(map(self._holds, found)):
                 break
-            look(f"order {number}", search.ordered(self._shuffled(search.reachable, 2 + number)))
+            look(f"order {number}", search.ordered(self._shuffled(search.execution.reachable, 2 + number)))
         # Circuits without each path of the best one: other ways to do the same.
         for slot, rule in self._best(found).rules(search.execution).items():
             sharp = not isinstance(rule, Uniform | Identity | MeanMap)
@@ -279,7 +277,9 @@ class Reader:
         }
         fault = criterion.fault({mode: predictions[mode] for mode in self._config.modes})
         if not circuit.explained:
-            fault = f"no rule for {'; '.join(str(path) for path in circuit.paths if path.read == 'learned')}"
+            fault = f"no rule for {'; '.join(str(path) for path in circuit.paths if isinstance(path.rule, Learned))}"
+        elif not fresh.grammar.rows.any(0).all():
+            fault = "fresh samples have rows with roles that were never searched"
         # By paths, not by reads: the same reads by other heads are another way to do them.
         counted = Counter(each.model_dump_json() for each in found)
         return self._reading(
@@ -298,7 +298,7 @@ class Reader:
         nothing = fresh.assigned(fresh.untouched, dict.fromkeys(fresh.slots, Uniform()))
         passed = fresh.run(nothing, "rules")
         for number in range(self._config.random_circuits):
-            slots = self._shuffled(self._search.reachable, 1000 + number)[:size]
+            slots = self._shuffled(self._search.execution.reachable, 1000 + number)[:size]
             rules: dict[Slot, Rule] = {}
             for slot, word in zip(slots, self._words(5000 + number, len(slots)), strict=True):
                 choices = [

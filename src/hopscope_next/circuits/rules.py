@@ -166,7 +166,9 @@ def visible(batch: Batch, causal: bool) -> Bool[Tensor, "query key"]:
 
 
 def same_chain(batch: Batch) -> Bool[Tensor, "member batch query key"]:
-    """Whether two positions are of one chain."""
+    """Whether two positions are of one chain; a batch without chains is a `UserError`."""
+    if "chain" not in batch.roles:
+        raise UserError(f"role: expected 'chain' among {sorted(batch.roles)}, found none; own_chain needs it")
     return batch.roles["chain"][..., :, None] == batch.roles["chain"][..., None, :]
 
 
@@ -193,7 +195,7 @@ def patterns(
     total = keys.sum(-1, keepdim=True)
     exists = total[..., 0] > 0
     itself = torch.eye(keys.shape[-1], device=keys.device)
-    return torch.where(exists[..., None], keys / total.clamp(min=1e-9), itself), exists
+    return torch.where(exists[..., None], keys / torch.where(total > 0, total, 1.0), itself), exists
 
 
 def _keys(rule: Rule, batch: Batch, causal: bool, own: Tensor | None, rows: Tensor | None) -> Tensor:
@@ -237,6 +239,8 @@ def mean_weights(
     if by == "position":
         mean = torch.einsum("bqk,bq->qk", own, chosen) / chosen.sum(0).clamp(min=1.0)[:, None]
         return mean * chosen[..., None]
+    if inputs.is_floating_point():
+        raise UserError(f"by: expected 'position' for inputs that are vectors, found {by!r}")
     if by == "match":
         return _weights_by_match(own, rows, inputs)
     holds = functional.one_hot(inputs).to(own.dtype)

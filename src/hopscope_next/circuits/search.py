@@ -47,18 +47,14 @@ class Search:
     Attributes:
         execution, criterion: what is run, and what it must reach, in all `modes`.
         searched: share of what may be lost that changes may use up; `share` of that now.
-        start: the model as it is; `reachable`: slots that can matter at all.
+        start: the model as it is.
     """
 
     def __init__(self, execution: Execution, criterion: Criterion, modes: Sequence[Mode], searched: float):
         self.execution, self.criterion, self.modes, self.searched = execution, criterion, modes, searched
         self.start, self.share, self._whole = self._begin(), 1.0, execution
-        # In the last layer, only the rows that are read out.
-        last, asked = execution.model.config.layers - 1, execution.asked
-        wanted = [bool((rows & asked).any()) for rows in execution.positions]
-        self.reachable = [slot for slot in execution.slots if slot[0] < last or wanted[slot[2]]]
         self._costs, self._rules = dict[Slot, float](), dict[Slot, tuple[list[Rule], list[Rule]]]()
-        far = {slot: [each for _, each in self._distances(slot)] for slot in self.reachable}
+        far = {slot: [each for _, each in self._distances(slot)] for slot in execution.reachable}
         self._nearest = {slot: min(each, default=1.0) for slot, each in far.items()}
         self._few: Search | None = None
         if (samples := execution.samples // 4) >= _LEAST_FEW:
@@ -171,11 +167,11 @@ class Search:
 
     def by_importance(self) -> list[Slot]:
         """Slots by what it costs if one of them is uniform and all other patterns are as they are (mode *clean*)."""
-        for slot in self.reachable:
+        for slot in self.execution.reachable:
             assignment = self.execution.assigned(self.start.assignment, {slot: NOTHING[0]})
             passed = self.execution.run(assignment, "rules", changed=self.execution.changed([slot]))
             self._costs[slot] = self.criterion.excess("rules", passed.predictions)
-        return self.ordered(sorted(self.reachable, key=self._costs.__getitem__))
+        return self.ordered(sorted(self.execution.reachable, key=self._costs.__getitem__))
 
     def can_go(self, slot: Slot) -> bool:
         """Whether a slot may read nothing in the model as it is."""
