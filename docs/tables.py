@@ -36,6 +36,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "memoriser": verdicts.memoriser,
     "story": verdicts.story,
     "rereadings": circuits.rereadings,
+    "old-beside-new": circuits.old_beside_new,
     "speed": speed.speed,
     "growth": speed.growth,
     "solved": speed.solved,

@@ -1,5 +1,6 @@
 """Tables of circuits that were read."""
 
+import json
 from collections import Counter
 from itertools import groupby
 from statistics import fmean
@@ -186,3 +187,31 @@ def _wide(paths: dict[str, Any]) -> Any:
 
 def _range(values: Any) -> str:
     return f"{values.median():.2f} ({values.min():.2f} to {values.max():.2f})" if len(values) else "–"
+
+
+def old_beside_new(file: str = "bench/second-house-circuits") -> str:
+    """Circuits of the same members by two versions of the reader."""
+    groups: dict[str, list[Any]] = {}
+    for line in (RESULTS / f"{file}.jsonl").read_text(encoding="utf-8").splitlines():
+        each = json.loads(line)
+        label = each["member"].rpartition(", seed")[0] or each["member"].partition("-d")[0]
+        groups.setdefault(label.removesuffix(": all on"), []).append(each)
+    rows = []
+    for label, of in groups.items():
+        verdicts = [[verdict.partition(":")[0] for verdict in each["verdict"]] for each in of]
+        seconds = zip(*(each["seconds"] for each in of), strict=True)
+        paths = zip(*(each["paths"] for each in of), strict=True)
+        rows.append(
+            [
+                label,
+                str(len(of)),
+                f"{sum(old == new for old, new in verdicts)} of {len(of)}",
+                f"{sum(new == 'read' for _, new in verdicts)}",
+                f"{sum(not each['only_old'] and not each['only_new'] for each in of)} of {len(of)}",
+                f"{sum(each['same_reads'] for each in of)} of {len(of)}",
+                " / ".join(f"{fmean(each):.1f}" for each in paths),
+                " / ".join(f"{fmean(each):.1f} ({max(each):.1f})" for each in seconds),
+            ]
+        )
+    columns = ["members", "number", "same verdict", "read", "same paths", "same reads", "paths, old / new"]
+    return markdown([*columns, "seconds of a core, old / new (most)"], rows)

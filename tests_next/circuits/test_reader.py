@@ -227,7 +227,7 @@ def test_passes_are_those_of_the_model_under_interventions(task, shape, mode):
     run = execution(task, shape)
     alone = run.grammar.batch.changed(lambda tensor: tensor[0])
     torch.testing.assert_close(run.clean.predictions[0], run.model(alone.inputs), rtol=1e-3, atol=1e-4)
-    circuit = Circuit.of(run.assigned(run.untouched, everywhere(run, 2)), run.grammar)
+    circuit = Circuit.of(run.assigned(run.unedited, everywhere(run, 2)), run.grammar)
     fast, slow = (
         circuit.run(run, mode).predictions[0],
         run.model.intervene(alone, circuit.interventions(run, mode)),
@@ -241,7 +241,7 @@ def test_passes_are_those_of_the_model_under_interventions(task, shape, mode):
 @pytest.mark.parametrize("task", TASKS)
 def test_a_change_of_a_pass_is_the_changed_pass(task, shape, mode):
     run = execution(task, shape)
-    base = run.assigned(run.untouched, everywhere(run, 2))
+    base = run.assigned(run.unedited, everywhere(run, 2))
     passed, rules = run.run(base, mode), everywhere(run, 3)
     for count in (1, 1, 2, 7):
         slots = run.slots[count * 5 % 11 :: len(run.slots) // count][:count]
@@ -257,15 +257,17 @@ def test_a_change_of_a_pass_is_the_changed_pass(task, shape, mode):
 @pytest.mark.parametrize("task", TASKS)
 def test_a_patch_is_a_function_of_what_the_heads_bring_home(task, shape):
     run = execution(task, shape)
-    circuit = Circuit.of(run.assigned(run.untouched, everywhere(run, 2)), run.grammar)
-    assignment = run.assigned(run.untouched, circuit.rules(run))
+    circuit = Circuit.of(run.assigned(run.unedited, everywhere(run, 2)), run.grammar)
+    assignment = run.assigned(run.unedited, circuit.rules(run))
     passed, slot = run.run(assignment, "recomputed"), run.slots[len(run.slots) // 2]
     layer, head, role = slot
     read = torch.randn((*run.clean.values[0].shape[:2], 5), generator=torch.Generator().manual_seed(1))
     fast = run.run(assignment, "recomputed", passed, run.changed([slot]), patch=(slot, read)).predictions[0]
-    held = run.held(assignment, passed)
-    kept = [run.brought(held, passed, each) for each in range(run.model.config.layers)]
-    torch.testing.assert_close(run.onward(passed, 0, kept), passed.predictions, rtol=1e-3, atol=1e-4)
+    held = run.with_frozen_patterns(assignment, passed)
+    kept = [run.head_outputs(held, passed, each) for each in range(run.model.config.layers)]
+    torch.testing.assert_close(
+        run.predictions_from(passed, 0, kept), passed.predictions, rtol=1e-3, atol=1e-4
+    )
 
     def patched(z):
         z[:, :, head] = torch.where(run.grammar.rows[role][..., None], read.transpose(0, 1), z[:, :, head])
@@ -282,9 +284,9 @@ def test_the_readout_alone_misses_one_read_and_no_other(task):
     batch, own = run.grammar.batch, run.clean.predictions
     criterion = Criterion(TASKS[task], batch, lowest_floors(TASKS[task], batch), own)
     criterion.least_effect = -math.inf
-    assignment = run.assigned(run.untouched, everywhere(run, 2))
+    assignment = run.assigned(run.unedited, everywhere(run, 2))
     slot = next(each for each in run.reachable[::-1] if each in assignment.circuit)
-    frozen = run.held(assignment, base := run.run(assignment, "recomputed"))
+    frozen = run.with_frozen_patterns(assignment, base := run.run(assignment, "recomputed"))
     without = run.run(run.assigned(frozen, {slot: Uniform()}), "rules", base, run.changed([slot]))
     (use,) = PathPatching(run, criterion, assignment).composition(slot)
     expected = criterion.loss(without.predictions) - criterion.loss(base.predictions)
@@ -299,7 +301,7 @@ class Priced(Search):
 
     def __init__(self, costs, most):
         self._prices, self._most, self.tried = costs, most, 0
-        self._few, self._costs, self.share, self.searched = None, {}, 1.0, 1.0
+        self._screen, self._costs, self.share, self.searched = None, {}, 1.0, 1.0
 
     def changed(self, state, changes):
         self.tried += 1
@@ -318,7 +320,7 @@ def test_many_at_once_is_one_after_another(most):
     slots = [(0, 0, role) for role in range(13)]
     search = Priced({slot: ((7 * slot[2]) % 5, (3 * slot[2]) % 4) for slot in slots}, most)
     run = execution("chain", "pre-norm, causal")
-    start = State(run.untouched._replace(rules=dict.fromkeys(slots, Learned())), {}, {"rules": 0.0}, set())
+    start = State(run.unedited._replace(rules=dict.fromkeys(slots, Learned())), {}, {"rules": 0.0}, set())
     found, left = {}, most
     for slot in slots:
         price = next((each for each in search._prices[slot] if each <= left), None)
@@ -448,8 +450,8 @@ def test_losses_what_is_learned_what_may_be_lost_and_what_is():
     far[..., 4:] += 0.65
     assert (criterion.lost(near, exact), criterion.lost(far, exact)) == ([], ["step_2"])
     assert criterion.lost(far, near) == []  # against a pass that is itself no better than this
-    assert criterion.excess("rules", near) == pytest.approx(0.15 / 0.05, rel=0.02)
-    assert criterion.excess("recomputed", near) == pytest.approx(0.3 / 0.25, rel=0.02)
+    assert criterion.budget_used("rules", near) == pytest.approx(0.15 / 0.05, rel=0.02)
+    assert criterion.budget_used("recomputed", near) == pytest.approx(0.3 / 0.25, rel=0.02)
     assert criterion.fault({"rules": exact, "recomputed": far}) is None
     assert "τ is 0.05" in criterion.fault({"rules": near})
     assert "75%" in criterion.fault({"rules": exact, "recomputed": exact + 0.75})
@@ -468,7 +470,9 @@ def test_skills_what_is_learned_and_what_may_be_lost():
     wrong[0, repeats.nonzero()[:5, 0], -1] = 0.0
     lost = 5 / int(repeats.sum())
     assert criterion.worst(wrong) == pytest.approx(lost)
-    assert criterion.excess("rules", wrong) == pytest.approx(2.0 * criterion.excess("recomputed", wrong))
+    assert criterion.budget_used("rules", wrong) == pytest.approx(
+        2.0 * criterion.budget_used("recomputed", wrong)
+    )
     assert "points of a skill" in criterion.fault({"rules": wrong})
     wrong[0, repeats, -1] = 0.0
     assert criterion.lost(wrong, right) == ["recall"]

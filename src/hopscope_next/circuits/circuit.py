@@ -1,6 +1,6 @@
 """A circuit as a value: which rows of which heads read what, while all other rows read nothing in particular."""
 
-from hopscope_next.circuits.execution import Assignment, Execution, Mode, Passed, Slot
+from hopscope_next.circuits.execution import Activations, Assignment, Execution, Mode, Slot
 from hopscope_next.circuits.grammar import Grammar
 from hopscope_next.circuits.interventions import ReplacePattern
 from hopscope_next.circuits.rules import Identity, Learned, MeanMap, Roles, Rule, Uniform, reads_nothing, said
@@ -117,9 +117,9 @@ class Circuit(Config):
             found[slot] = path.rule
         return found
 
-    def run(self, execution: Execution, mode: Mode = "rules") -> Passed:
+    def run(self, execution: Execution, mode: Mode = "rules") -> Activations:
         """Run a model under this circuit: every pattern is given by its rule, or paths use their own softmax."""
-        return execution.run(execution.assigned(execution.untouched, self.rules(execution)), mode)
+        return execution.run(execution.assigned(execution.unedited, self.rules(execution)), mode)
 
     def interventions(self, execution: Execution, mode: Mode = "rules") -> list[ReplacePattern]:
         """This circuit as interventions: a model under them predicts what `run` does, more slowly."""

@@ -56,7 +56,7 @@ def bounds(reader: Reader, circuit: Circuit, seed: int = 0) -> list[Bounds]:
 
     def cost(*slots: Slot) -> float:  # each once: paths of the same rows share their others
         if slots not in known:
-            gone = fresh.assigned(fresh.untouched, dict.fromkeys(slots, Uniform()))
+            gone = fresh.assigned(fresh.unedited, dict.fromkeys(slots, Uniform()))
             passed = fresh.run(gone, "recomputed", changed=fresh.changed(slots))
             known[slots] = reader.criterion.loss(passed.predictions)
         return known[slots]

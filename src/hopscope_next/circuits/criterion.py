@@ -90,8 +90,8 @@ class Criterion:
         now, before = self.parts(predictions), self.parts(intact)
         return [name.removeprefix("loss_") for name in now if now[name] >= (before[name] + 1.0) / 2.0]
 
-    def excess(self, mode: Mode, predictions: Predictions) -> float:
-        """How much of what may be lost in a search is lost; beyond 1 it is too much."""
+    def budget_used(self, mode: Mode, predictions: Predictions) -> float:
+        """How much of what may be lost in a search is lost: 0 for the model itself, beyond 1 too much."""
         if mode == "rules":
             return (self.loss(predictions) - self.full) / (self.threshold - self.full)
         # A part that the model itself has barely learned leaves room too.
@@ -140,8 +140,8 @@ class SkillCriterion(Criterion):
         now, before = self.parts(predictions), self.parts(intact)
         return [name for name in now if now[name] - before[name] >= WRONG]
 
-    def excess(self, mode: Mode, predictions: Predictions) -> float:
-        """See `Criterion.excess`."""
+    def budget_used(self, mode: Mode, predictions: Predictions) -> float:
+        """See `Criterion.budget_used`."""
         added = (self.loss(predictions) - self.full) / (self.threshold - self.full)
         most = max(added, self.worst(predictions) / MOST_LOST)
         return most / RECOMPUTED_SLACK if mode == "recomputed" else most
@@ -149,7 +149,7 @@ class SkillCriterion(Criterion):
     def fault(self, passed: Mapping[Mode, Predictions]) -> str | None:
         """See `Criterion.fault`."""
         for mode, found in passed.items():
-            if not self.excess(mode, found) <= 1.0:
+            if not self.budget_used(mode, found) <= 1.0:
                 more, less = self.loss(found) - self.full, 100 * self.worst(found)
                 words = "when recomputed" if mode == "recomputed" else "under the rules"
                 return f"{more:.3f} nats more and {less:.1f} points of a skill less on fresh samples {words}"

@@ -39,7 +39,7 @@ _READS, _UNIFORM, _IDENTITY = range(3)
 _KINDS = {"uniform": _UNIFORM, "identity": _IDENTITY}
 
 
-class Passed(NamedTuple):
+class Activations(NamedTuple):
     """A finished pass: streams before each layer (after the last one at the readout positions alone), one over the
     lengths that attention divides them by, values, and predictions."""
 
@@ -48,13 +48,13 @@ class Passed(NamedTuple):
     values: list[Values]
     predictions: Predictions
 
-    def first(self, samples: int) -> "Passed":
+    def first(self, samples: int) -> "Activations":
         """The pass on the first samples only."""
         streams, inverse, values = ([each[:, :samples] for each in part] for part in self[:3])
-        return Passed(streams, inverse, values, self.predictions[:, :samples])
+        return Activations(streams, inverse, values, self.predictions[:, :samples])
 
 
-class Reads(NamedTuple):
+class LayerPatterns(NamedTuple):
     """What the rows of one layer read: patterns, and `kinds` `[head, role]`, whether rows read something, uniformly, or
     themselves (the last role is that of rows without one)."""
 
@@ -66,7 +66,7 @@ class Assignment(NamedTuple):
     """A rule for every slot, and what the rows of each layer read under it."""
 
     rules: Mapping[Slot, Rule]
-    layers: Sequence[Reads]
+    layers: Sequence[LayerPatterns]
 
     @property
     def circuit(self) -> list[Slot]:
@@ -75,19 +75,16 @@ class Assignment(NamedTuple):
 
     def first(self, samples: int) -> "Assignment":
         """The same on the first samples only."""
-        return Assignment(self.rules, [Reads(given[:samples], kinds) for given, kinds in self.layers])
+        return Assignment(self.rules, [LayerPatterns(given[:samples], kinds) for given, kinds in self.layers])
 
 
 class _Maps:
     # The linear maps of one layer, into which norms are folded.  Where norms stand before the blocks, nothing but the
     # stream less its mean is ever read: what is added to it has a mean of 0 then, and it is normed by its length.
     def __init__(self, layer: Layer):
-        config, attention, self._before = layer.config, layer.attention, layer.config.norm == "pre"
-        norm, self._layer, self._size = (
-            layer.attention_norm if self._before else None,
-            layer,
-            config.head_size,
-        )
+        config, attention, self._layer = layer.config, layer.attention, layer
+        self._before, self._size = config.norm == "pre", config.head_size
+        norm = layer.attention_norm if self._before else None
         self.query = _folded(attention.query, norm, config.head_size**-0.5)
         self.key, self.value = _folded(attention.key, norm), _folded(attention.value, norm)
         self.output = _folded(attention.output, centred=self._before)
@@ -148,9 +145,9 @@ class Execution:
 
     Attributes:
         model, grammar: a single transformer, and the rules on the batch; `samples` is its size.
-        clean: the pass of the unedited model; `own` are its attention patterns, `untouched` its assignment.
+        clean: the pass of the unedited model; `own` are its attention patterns, `unedited` its assignment.
         slots: every row role of every head; `reachable`: those that can matter at all.
-        positions: of the rows of each role; `asked`: those that are read out.
+        positions: of the rows of each role; `readout_mask`: those that are read out.
     """
 
     @torch.no_grad()
@@ -163,17 +160,17 @@ class Execution:
             role_of[rows] = number
         self._roles = role_of.numpy() if (role_of != role_of[:1]).any() else role_of[:1].numpy()
         self.positions: list[Positions] = [rows.any(0).cpu().numpy() for rows in grammar.rows]
-        self.asked = np.isin(np.arange(length), model.config.readout_positions)
+        self.readout_mask = np.isin(np.arange(length), model.config.readout_positions)
         seen = torch.ones(length, length, device=inputs.device)
         seen = seen.tril() if model.config.causal else seen
         self._hidden, self._uniform = seen.log(), seen / seen.sum(-1, keepdim=True)
         self._itself, self._heads = torch.eye(length).to(seen), torch.arange(heads, device=inputs.device)
         self.slots: list[Slot] = list(product(range(model.config.layers), range(heads), range(roles)))
         # In the last layer, only the rows that are read out.
-        last, wanted = model.config.layers - 1, [(rows & self.asked).any() for rows in self.positions]
+        last, wanted = model.config.layers - 1, [(rows & self.readout_mask).any() for rows in self.positions]
         self.reachable = [slot for slot in self.slots if slot[0] < last or wanted[slot[2]]]
         self._patterns, self._whole, self.own = dict[tuple[Slot, str], Tensor](), self, list[Tensor]()
-        passed = Passed([self.embedded(inputs)], [], [], torch.empty(0))
+        passed = Activations([self.embedded(inputs)], [], [], torch.empty(0))
         for layer, maps in enumerate(self._maps):
             stream, rows = passed.streams[-1], _index(self._wanted(layer))
             passed.inverse.append(maps.inverse(stream))
@@ -183,14 +180,14 @@ class Execution:
                 maps.after(stream[rows], _mixed(self.own[-1][:, :, rows], passed.values[-1]))
             )
         self.clean = passed._replace(predictions=self._read_out(passed.streams[-1]))
-        reads = [Reads(own, np.full((heads, roles + 1), _READS)) for own in self.own]
-        self.untouched = Assignment(dict.fromkeys(self.slots, Learned()), reads)
+        reads = [LayerPatterns(own, np.full((heads, roles + 1), _READS)) for own in self.own]
+        self.unedited = Assignment(dict.fromkeys(self.slots, Learned()), reads)
 
     def first(self, samples: int) -> "Execution":
         """The same on the first samples; what rules mean is what they mean on all."""
         found = copy(self)
         found.samples, found.clean, found._roles = samples, self.clean.first(samples), self._roles[:samples]
-        found.own, found.untouched = [own[:samples] for own in self.own], self.untouched.first(samples)
+        found.own, found.unedited = [own[:samples] for own in self.own], self.unedited.first(samples)
         return found
 
     @torch.no_grad()
@@ -203,9 +200,11 @@ class Execution:
         return self.model.read_out(stream).transpose(0, 1)[None]
 
     def _wanted(self, layer: int) -> Positions:
-        return self.asked if layer == len(self._maps) - 1 else np.ones_like(self.asked)
+        return self.readout_mask if layer == len(self._maps) - 1 else np.ones_like(self.readout_mask)
 
-    def pattern(self, layer: int, queries: Passed, keys: Passed, heads: Tensor, rows: Any = ...) -> Pattern:
+    def pattern(
+        self, layer: int, queries: Activations, keys: Activations, heads: Tensor, rows: Any = ...
+    ) -> Pattern:
         """Attention patterns of some heads, from the streams of passes; of some rows, if that is asked."""
         maps, (asking, inverse) = self._maps[layer], (part[layer][rows] for part in queries[:2])
         query = maps.of_heads("query", asking, inverse, heads).permute(1, 2, 0, 3)
@@ -232,7 +231,7 @@ class Execution:
                 if not reads_nothing(rule):
                     rows = self.grammar.rows[slot[2], : self.samples, :, None]
                     given[:, slot[1]] = torch.where(rows, self.rule_pattern(slot, rule), given[:, slot[1]])
-            layers[layer] = Reads(given, kinds)
+            layers[layer] = LayerPatterns(given, kinds)
         return Assignment({**base.rules, **changes}, layers)
 
     def rule_pattern(self, slot: Slot, rule: Rule) -> Float[Tensor, "batch query key"]:
@@ -264,10 +263,10 @@ class Execution:
 
     @torch.no_grad()
     def run(
-        self, assignment: Assignment, mode: Mode, base: Passed | None = None,
+        self, assignment: Assignment, mode: Mode, base: Activations | None = None,
         changed: Mapping[int, Positions] | None = None, start: Stream | None = None,
         patch: tuple[Slot, Float[Tensor, "position batch size"]] | None = None,
-    ) -> Passed:  # fmt: skip
+    ) -> Activations:  # fmt: skip
         """Run an assignment as a change of a base, which is a pass in the same mode.
 
         Args:
@@ -277,10 +276,10 @@ class Execution:
             start: another stream before the first layer.
             patch: what the rows of one slot, which are among those that differ, bring home instead.
         """
-        base, none = base or self.clean, np.zeros_like(self.asked)
+        base, none = base or self.clean, np.zeros_like(self.readout_mask)
         changed, dirty = {0: ~none} if changed is None else changed, none
         streams, inverse, values = list(base.streams), list(base.inverse), list(base.values)
-        passed = Passed(streams, inverse, values, base.predictions)
+        passed = Activations(streams, inverse, values, base.predictions)
         if start is not None:
             streams[0], dirty = start, ~none
         for layer, maps in enumerate(self._maps):
@@ -294,7 +293,7 @@ class Execution:
             dirty = (seeing | changed.get(layer, none)) & self._wanted(layer)
             if dirty.any():
                 at = _index(dirty)
-                heads = self._brought(assignment.layers[layer], dirty, layer, passed, mode)
+                heads = self._head_outputs(assignment.layers[layer], dirty, layer, passed, mode)
                 if patch and patch[0][0] == layer:
                     (_, head, role), read = patch
                     rows = self.grammar.rows[role, : self.samples].t()[at, :, None]
@@ -303,7 +302,9 @@ class Execution:
                 streams[layer + 1] = _put(streams[layer + 1], dirty[self._wanted(layer)], after)
         return passed._replace(predictions=self._read_out(streams[-1])) if dirty.any() else passed
 
-    def _brought(self, reads: Reads, rows: Positions, layer: int, passed: Passed, mode: Mode) -> Heads:
+    def _head_outputs(
+        self, reads: LayerPatterns, rows: Positions, layer: int, passed: Activations, mode: Mode
+    ) -> Heads:
         # What all heads of a layer bring home at some rows.
         values, kinds = passed.values[layer], reads.kinds[:, self._roles[:, rows]]  # [head, batch, row]
         some = torch.from_numpy((kinds != _UNIFORM).any((1, 2)).nonzero()[0]).to(values.device)
@@ -332,7 +333,7 @@ class Execution:
     # Parts of passes.
 
     @torch.no_grad()
-    def held(self, assignment: Assignment, passed: Passed) -> Assignment:
+    def with_frozen_patterns(self, assignment: Assignment, passed: Activations) -> Assignment:
         """An assignment with all patterns given as they are in its recomputed pass."""
         layers = []
         for layer, (given, kinds) in enumerate(assignment.layers):
@@ -340,15 +341,15 @@ class Execution:
                 given.device
             )
             pattern = self.pattern(layer, passed, passed, self._heads)
-            layers.append(Reads(torch.where(own, pattern, given), kinds))
+            layers.append(LayerPatterns(torch.where(own, pattern, given), kinds))
         return Assignment(assignment.rules, layers)
 
-    def brought(self, assignment: Assignment, passed: Passed, layer: int) -> Heads:
+    def head_outputs(self, assignment: Assignment, passed: Activations, layer: int) -> Heads:
         """What all heads of a layer bring home at the rows that are wanted: given patterns, and values of a pass."""
         return _mixed(assignment.layers[layer].given[:, :, _index(self._wanted(layer))], passed.values[layer])
 
     @torch.no_grad()
-    def onward(self, passed: Passed, layer: int, heads: Sequence[Heads]) -> Predictions:
+    def predictions_from(self, passed: Activations, layer: int, heads: Sequence[Heads]) -> Predictions:
         """Predictions from a layer on, where its heads and all later ones bring home this."""
         stream = passed.streams[layer]
         for number, brought in enumerate(heads, layer):

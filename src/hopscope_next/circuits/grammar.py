@@ -23,17 +23,14 @@ from hopscope_next.tasks.task import role_words
 
 POSITION, ASKED, PREVIOUS, CHAIN = "position", "asked", "previous", "chain"
 
-_STEP, _LOOKED_AT = 2, 256  # of the draw, and how many samples, by which rows are told apart
-_MOST = 2  # rows are told apart into at most so many roles for each position, if the task does not say how
-_MOST_SYMBOLS = (
-    64  # vocabulary up to which mean weights are told apart by symbol: each must be seen often enough
-)
-_LEAST_EXISTING = (
-    0.9  # share of a role's rows on which a rule leads somewhere; the first token has no previous one
-)
-_LEAST_ROWS = (
-    8  # rows with each symbol from which on weights may depend on it: with few, any pattern would follow
-)
+# Of the draw by which rows are told apart, and how many samples; if the task does not say how, at most so many roles
+# for each position.
+_STEP, _LOOKED_AT, _MOST = 2, 256, 2
+# Mean weights are told apart by symbol up to this vocabulary, where each role's rows have each symbol at least so
+# often: with few, any pattern would follow.
+_MOST_SYMBOLS, _LEAST_ROWS = 64, 8
+# Share of a role's rows on which a rule leads somewhere; the first token has no previous one.
+_LEAST_EXISTING = 0.9
 _CANDIDATES, _SHARES = 4, 20  # single targets, of which two are mixed; steps of their shares
 
 
@@ -41,16 +38,16 @@ class Rows(NamedTuple):
     """How rows are told apart, the same on all batches.
 
     Attributes:
-        told: whether the task says by which roles.
+        from_task: whether the task says by which roles.
         named: roles of the task that do it; `position` where it has none.
-        made: further ones that are worked out: `asked`, and `with RELATION`.
+        derived: further ones that are worked out: `asked`, and `with RELATION`.
         roles: of the rows that there are, in the order of their first row.
         readout: positions that are read out.
     """
 
-    told: bool
+    from_task: bool
     named: tuple[str, ...]
-    made: tuple[str, ...]
+    derived: tuple[str, ...]
     roles: tuple[Roles, ...]
     readout: tuple[int, ...]
 
@@ -71,7 +68,7 @@ class Rows(NamedTuple):
         if not own:
             every[POSITION], own = _positions(batch), [POSITION]
         named = _telling(every, own[:1], own[1:], most)
-        made = {name: each for name, each in _made(batch, readout).items() if name not in every}
+        made = {name: each for name, each in _derived(batch, readout).items() if name not in every}
         names = _telling(every | made, named, list(made), most)
         roles = _found(every | made, names)
         return cls(False, tuple(named), tuple(names[len(named) :]), tuple(roles), readout)
@@ -79,8 +76,8 @@ class Rows(NamedTuple):
     def annotated(self, batch: Batch) -> Batch:
         """The samples with the roles that were worked out, and the token before as a relation."""
         roles: dict[str, Any] = {name: batch.roles[name] for name in batch.roles}
-        made = _made(batch, self.readout) | {POSITION: _positions(batch)}
-        roles |= {name: made[name] for name in (*self.made, *self.named) if name not in roles}
+        made = _derived(batch, self.readout) | {POSITION: _positions(batch)}
+        roles |= {name: made[name] for name in (*self.derived, *self.named) if name not in roles}
         relations: dict[str, Any] = {name: batch.relations[name] for name in batch.relations}
         return replace(batch, roles=roles, relations={PREVIOUS: _positions(batch) - 1, **relations})
 
@@ -106,7 +103,7 @@ def _positions(batch: Batch) -> Tensor:
     return torch.arange(batch.inputs.shape[2], device=batch.inputs.device).expand(batch.inputs.shape[:3])
 
 
-def _made(batch: Batch, readout: Sequence[int]) -> dict[str, Tensor]:
+def _derived(batch: Batch, readout: Sequence[int]) -> dict[str, Tensor]:
     position = _positions(batch)
     asked = torch.isin(position, torch.tensor(readout, device=position.device)).long()
     names = [name for name in batch.relations if name != PREVIOUS]
@@ -129,13 +126,13 @@ class Grammar:
     Attributes:
         batch: samples with a member axis of 1.
         roles: of the rows; `rows`: which rows have each of them.
-        weighs: whether mean weights are rules like others: not where chains tell the tokens of one kind apart.
+        allows_mean_weights: whether mean weights are rules like others; not where chains tell tokens of one kind apart.
     """
 
     def __init__(self, task: Task, rows: Rows, batch: Batch, *, causal: bool):
         self.batch, self.causal, self.roles, self._how = rows.annotated(batch), causal, rows.roles, rows
         self._own, self._words = set(batch.relations), role_words(task)
-        self.weighs = not (rows.told and CHAIN in batch.roles)
+        self.allows_mean_weights = not (rows.from_task and CHAIN in batch.roles)
         self.rows: Bool[Tensor, "role batch query"] = torch.stack(
             [rules.selected(self.batch, roles)[0] for roles in self.roles]
         )
@@ -188,13 +185,17 @@ class Grammar:
     @cached_property
     def _kinds(self) -> list[Roles]:
         # Tokens that can be read as one: those alike in a single role, or in the first few.
-        named, told = self._how.named, self._how.told
+        named, told = self._how.named, self._how.from_task
         names: list[tuple[str, ...]] = [(name,) for name in (named[:1] if told else named)]
         names += [named[:count] for count in range(2, len(named) + 1)]
         every = [
             {name: roles[name] for name in some} for some in dict.fromkeys(names) for roles in self.roles
         ]
-        return [roles for number, roles in enumerate(every) if self.weighs and roles not in every[:number]]
+        return [
+            roles
+            for number, roles in enumerate(every)
+            if self.allows_mean_weights and roles not in every[:number]
+        ]
 
     def _once_a_chain(self, roles: Roles) -> bool:
         has = rules.selected(self.batch, roles)[0]
@@ -204,9 +205,9 @@ class Grammar:
         return bool((rules.selected(self.batch, roles).sum(-1) <= 1).all())
 
     def weighted(self, role: int) -> list[Rule]:
-        """Rules with a head's mean weights: histories and mean maps, by position, symbol and match; see `weighs`."""
-        inputs, ways = self.batch.inputs[0], list[rules.By](["position"] if self.weighs else [])
-        if self.weighs and not inputs.is_floating_point() and int(inputs.max()) < _MOST_SYMBOLS:
+        """Rules with a head's mean weights: histories and mean maps, by position, symbol and match, where allowed."""
+        inputs, ways = self.batch.inputs[0], list[rules.By](["position"] if self.allows_mean_weights else [])
+        if self.allows_mean_weights and not inputs.is_floating_point() and int(inputs.max()) < _MOST_SYMBOLS:
             alike = inputs[self.rows[role]].unique(return_counts=True)[1]
             ways += ["symbol", "match"] if alike.min() >= _LEAST_ROWS else ["symbol"]
         seen = [self._resolved(rules.OverRole(keys=roles))[1][self.rows[role]].all() for roles in self._kinds]
@@ -221,7 +222,7 @@ class Grammar:
 
         One may be the row itself, where a head leaves what it does not need, if the task tells no rows.
         """
-        none = rules.Uniform | rules.Identity if self._how.told else rules.Uniform
+        none = rules.Uniform | rules.Identity if self._how.from_task else rules.Uniform
         singles = [each for each in self.candidates(role) if not isinstance(each.rule, none)]
         singles.sort(key=lambda each: -float((own * (each.pattern > 0)).sum()))
         found: dict[float, rules.TwoTargets] = {}
@@ -246,19 +247,21 @@ class Grammar:
         # An author may leave a value without a word; a row needs some.
         plain = " ".join(said) or " ".join(f"{name} {value}" for name, value in named.items())
         alike = [each for each in self.roles if named.items() <= each.items()]
-        made = [name for name in self._how.made if roles.get(name) and not all(each[name] for each in alike)]
+        made = [
+            name for name in self._how.derived if roles.get(name) and not all(each[name] for each in alike)
+        ]
         return " ".join([plain, *made])
 
     def _word(self, name: str, value: int) -> str:
         words = self._words.get(name, ())
         if 0 <= value < len(words):
             return words[value]
-        return f"{name} {value}" if not self._how.told else str(value) if value else ""
+        return f"{name} {value}" if not self._how.from_task else str(value) if value else ""
 
     def target(self, role: int, rule: Rule) -> str:
         """What the rows of a role read under a rule, in words: by roles, if the task tells them; else by the name of a
         relation, and what it leads to."""
-        told = self._how.told
+        told = self._how.from_task
         if isinstance(rule, rules.TwoTargets):
             both = [self.target(role, each) for each in (rule.first, rule.second)]
             return " + ".join(both[::-1] if isinstance(rule.first, rules.Identity) else both)
@@ -278,7 +281,7 @@ class Grammar:
     def _led_to(self, role: int, rule: Rule) -> Roles:
         # What the keys that a rule leads to have in common: all of the task's roles, or the first few of them.
         pattern, exists = self._resolved(rule)
-        rows = self.rows[role] if self._how.told else self.rows[role] & exists
+        rows = self.rows[role] if self._how.from_task else self.rows[role] & exists
         keys, sample = pattern[rows].argmax(-1), rows.nonzero()[:, 0]
         for count in range(len(self._how.named), 0, -1):
             named = self._how.named[:count]

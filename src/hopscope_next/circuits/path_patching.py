@@ -51,9 +51,9 @@ class PathPatching:
         self._execution, self._criterion, self._assignment = execution, criterion, assignment
         self._base = execution.run(assignment, "recomputed")
         self._loss = criterion.loss(self._base.predictions)
-        self._held = execution.held(assignment, self._base)
+        self._held = execution.with_frozen_patterns(assignment, self._base)
         layers = range(execution.model.config.layers)
-        self._heads = [execution.brought(self._held, self._base, layer) for layer in layers]
+        self._heads = [execution.head_outputs(self._held, self._base, layer) for layer in layers]
 
     def _rise(self, predictions: Predictions) -> float:
         return self._criterion.loss(predictions) - self._loss
@@ -85,8 +85,8 @@ class PathPatching:
         ablated = execution.run(without, "recomputed", base, execution.changed([slot]))
         # The readout alone: this slot's own layer is without it, later heads do as before.
         held = execution.assigned(self._held, {slot: Uniform()})
-        heads = [execution.brought(held, base, slot[0]), *self._heads[slot[0] + 1 :]]
-        found = [Use(rise=self._rise(execution.onward(base, slot[0], heads)))]
+        heads = [execution.head_outputs(held, base, slot[0]), *self._heads[slot[0] + 1 :]]
+        found = [Use(rise=self._rise(execution.predictions_from(base, slot[0], heads)))]
         for reader in (other for other in self._assignment.circuit if other[0] > slot[0]):
             layer, head, role = reader
             own, values = self._held.layers[layer].given[:, head], base.values[layer][:, :, head]
@@ -128,7 +128,7 @@ def exchanged(task: Task, rows: Rows, batch: Batch, execution: Execution) -> dic
 def _by_role(task: Task, rows: Rows, batch: Batch) -> dict[str, Tensor]:
     # The inputs of each role value taken from the next sample; of all positions, where no role has few values.
     words, size, found = role_words(task), task.shape().position_size, dict[str, Tensor]()
-    for role in (name for name in batch.roles if name not in rows.made):
+    for role in (name for name in batch.roles if name not in rows.derived):
         values = batch.roles[role].unique().tolist()
         for value in values if len(values) <= _MOST_VALUES else ():
             told = dict(enumerate(words.get(role, ())))

@@ -7,9 +7,10 @@
 3.  The smallest is validated on fresh samples: every path is taken away once more, in three modes; everything but the
     circuit is kept; random circuits of the same size stand beside it.
 
-Modes: *rules* (the paper's): every pattern is its rule, a removed path reads uniformly.  *clean*: one path reads
-uniformly, all other patterns are the sample's own.  *recomputed*: paths use their own softmax over the streams as they
-have become, rows outside of the circuit read nothing.
+A path is removed in three ways.  *rules* (the paper's): every pattern is given by its rule, the removed path reads
+uniformly.  *clean*: patterns are given as they are in the unedited model, but for the path, which reads uniformly.
+*recomputed*: paths use their own softmax over the streams as they have become, rows outside of the circuit read
+nothing.  A circuit runs in the first mode or the last (`Mode`).
 """
 
 from collections import Counter
@@ -23,7 +24,7 @@ from pydantic import Field
 from hopscope_next import rng
 from hopscope_next.circuits.circuit import Circuit
 from hopscope_next.circuits.criterion import Criterion, criterion_of
-from hopscope_next.circuits.execution import Assignment, Execution, Mode, Passed, Slot
+from hopscope_next.circuits.execution import Activations, Assignment, Execution, Mode, Slot
 from hopscope_next.circuits.grammar import Grammar, Rows
 from hopscope_next.circuits.path_patching import PathPatching, Use, exchanged
 from hopscope_next.circuits.rules import NOTHING, Identity, Learned, MeanMap, Rule, Uniform, reads_nothing
@@ -230,7 +231,8 @@ class Reader:
     def _holds(self, circuit: Circuit) -> bool:
         anew, criterion = self._anew
         return circuit.explained and all(
-            criterion.excess(mode, circuit.run(anew, mode).predictions) <= max(HELD, self._config.searched)
+            criterion.budget_used(mode, circuit.run(anew, mode).predictions)
+            <= max(HELD, self._config.searched)
             for mode in self._config.modes
         )
 
@@ -251,8 +253,10 @@ class Reader:
     def _validated(self, circuit: Circuit, found: Sequence[Circuit]) -> Reading:
         fresh, criterion, few = self.fresh, self.criterion, min(self.fresh.samples, self._samples)
         rules = circuit.rules(fresh)
-        assignment = fresh.assigned(fresh.untouched, rules)
-        passed: dict[Mode, Passed] = {mode: fresh.run(assignment, mode) for mode in ("rules", "recomputed")}
+        assignment = fresh.assigned(fresh.unedited, rules)
+        passed: dict[Mode, Activations] = {
+            mode: fresh.run(assignment, mode) for mode in ("rules", "recomputed")
+        }
         predictions = {mode: each.predictions for mode, each in passed.items()}
         some = fresh.grammar.batch.take(slice(few))
         on_few = criterion.on(fresh.clean.predictions[:, :few], some)
@@ -269,7 +273,7 @@ class Reader:
             )
             for slot in sorted(assignment.circuit)
         ]
-        complement = fresh.assigned(fresh.untouched, dict.fromkeys(assignment.circuit, Uniform()))
+        complement = fresh.assigned(fresh.unedited, dict.fromkeys(assignment.circuit, Uniform()))
         losses = {str(mode): criterion.loss(each) for mode, each in predictions.items()}
         losses |= {
             "full": criterion.full,
@@ -295,7 +299,7 @@ class Reader:
 
     def _random(self, size: int) -> list[float]:
         fresh, losses = self.fresh, list[float]()
-        nothing = fresh.assigned(fresh.untouched, dict.fromkeys(fresh.slots, Uniform()))
+        nothing = fresh.assigned(fresh.unedited, dict.fromkeys(fresh.slots, Uniform()))
         passed = fresh.run(nothing, "rules")
         for number in range(self._config.random_circuits):
             slots = self._shuffled(self._search.execution.reachable, 1000 + number)[:size]
@@ -309,10 +313,12 @@ class Reader:
             losses.append(self.criterion.loss(random.predictions))
         return losses
 
-    def _removed(self, assignment: Assignment, passed: Mapping[Mode, Passed], slot: Slot) -> dict[str, float]:
+    def _removed(
+        self, assignment: Assignment, passed: Mapping[Mode, Activations], slot: Slot
+    ) -> dict[str, float]:
         fresh, rows, found = self.fresh, self.fresh.changed([slot]), dict[str, float]()
-        without, alone = (fresh.assigned(each, {slot: Uniform()}) for each in (assignment, fresh.untouched))
-        runs: dict[str, tuple[Assignment, Mode, Passed]] = {
+        without, alone = (fresh.assigned(each, {slot: Uniform()}) for each in (assignment, fresh.unedited))
+        runs: dict[str, tuple[Assignment, Mode, Activations]] = {
             "rules": (without, "rules", passed["rules"]),
             "clean": (alone, "rules", fresh.clean),
             "recomputed": (without, "recomputed", passed["recomputed"]),
@@ -321,7 +327,7 @@ class Reader:
             found[name] = self.criterion.loss(fresh.run(changed, mode, base, rows).predictions)
         return found
 
-    def _needed_for(self, assignment: Assignment, intact: Passed) -> dict[Slot, str | None]:
+    def _needed_for(self, assignment: Assignment, intact: Activations) -> dict[Slot, str | None]:
         fresh, reads = self.fresh, dict[tuple[int, str], list[Slot]]()
         for slot in assignment.circuit:
             target = fresh.grammar.target(slot[2], assignment.rules[slot]) or str(slot)
@@ -341,14 +347,14 @@ class Reader:
     def _merges(self, circuit: Circuit) -> list[Merge]:
         execution, reads = self._search.execution, dict[tuple[int, int], dict[int, Rule]]()
         rules = circuit.rules(execution)
-        base = execution.assigned(execution.untouched, rules)
+        base = execution.assigned(execution.unedited, rules)
         passed = execution.run(base, "rules")
 
         def kept(changes: Mapping[Slot, Rule]) -> bool:
             now = execution.run(
                 execution.assigned(base, changes), "rules", passed, execution.changed(changes)
             )
-            return self._search.criterion.excess("rules", now.predictions) <= self._config.searched
+            return self._search.criterion.budget_used("rules", now.predictions) <= self._config.searched
 
         for (layer, head, role), rule in rules.items():
             if not isinstance(rule, Uniform | Identity | MeanMap):

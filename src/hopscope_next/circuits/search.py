@@ -12,15 +12,13 @@ from typing import NamedTuple
 
 from hopscope_next.circuits import rules
 from hopscope_next.circuits.criterion import Criterion
-from hopscope_next.circuits.execution import Assignment, Execution, Mode, Passed, Positions, Slot
+from hopscope_next.circuits.execution import Activations, Assignment, Execution, Mode, Positions, Slot
 from hopscope_next.circuits.grammar import distance
 from hopscope_next.circuits.rules import NOTHING, Learned, Rule, description_length, reads_nothing
 
 _NEAR = 0.1  # rules are tried that are at most this much farther from a head's pattern than the nearest
 _SHARP = 0.5  # no rule describes a pattern that is farther from it than this; it may still be a mean map
-_CLEAR = (
-    0.25  # a row whose pattern is nearer than this to a rule is given the rule before anything is taken away
-)
+_CLEAR = 0.25  # a pattern that is nearer than this to a rule is given the rule before anything is taken away
 _AT_FIRST = 0.8  # share of what may be lost that the first removals may use up
 _ON_FEW = 0.75  # share of that, where they are tried on the first quarter of the samples
 _LEAST_FEW = 8  # samples in a quarter, if there is to be one
@@ -33,7 +31,7 @@ class State(NamedTuple):
     that these use up, and changes known to fail."""
 
     assignment: Assignment
-    passed: Mapping[Mode, Passed]
+    passed: Mapping[Mode, Activations]
     used: Mapping[Mode, float]
     failed: set[tuple[float, frozenset[tuple[Slot, int]]]]
 
@@ -56,15 +54,15 @@ class Search:
         self._costs, self._rules = dict[Slot, float](), dict[Slot, tuple[list[Rule], list[Rule]]]()
         far = {slot: [each for _, each in self._distances(slot)] for slot in execution.reachable}
         self._nearest = {slot: min(each, default=1.0) for slot, each in far.items()}
-        self._few: Search | None = None
+        self._screen: Search | None = None
         if (samples := execution.samples // 4) >= _LEAST_FEW:
-            self._few = few = copy(self)  # what rules and distances are, all samples tell
+            self._screen = few = copy(self)  # what rules and distances are, all samples tell
             few.execution, batch = execution.first(samples), execution.grammar.batch.take(slice(samples))
             few.criterion, few.start = criterion.on(few.execution.clean.predictions, batch), few._begin()
 
     def _begin(self) -> State:
         passed = dict.fromkeys(self.modes, self.execution.clean)
-        return State(self.execution.untouched, passed, dict.fromkeys(self.modes, 0.0), set())
+        return State(self.execution.unedited, passed, dict.fromkeys(self.modes, 0.0), set())
 
     def changed(self, state: State, changes: Mapping[Slot, Rule]) -> State | None:
         """The state with some changes, or `None` if that is over the threshold in any mode."""
@@ -77,10 +75,10 @@ class Search:
         assignment, rows = self.execution.assigned(state.assignment, changes), self.execution.changed(changes)
         passed, used = dict(state.passed), dict(state.used)
         for mode in modes:
-            if self._few is not None and self._few._fails(assignment, mode, state, rows, most):
+            if self._screen is not None and self._screen._fails(assignment, mode, state, rows, most):
                 break
             passed[mode] = self.execution.run(assignment, mode, state.passed[mode], rows)
-            used[mode] = self.criterion.excess(mode, passed[mode].predictions)
+            used[mode] = self.criterion.budget_used(mode, passed[mode].predictions)
             if not used[mode] <= most:
                 break
         else:
@@ -94,7 +92,7 @@ class Search:
         # Clearly, on fewer samples than the state's.
         few, base = self.execution, state.passed[mode].first(self.execution.samples)
         now = few.run(assignment.first(few.samples), mode, base, rows).predictions
-        added = self.criterion.excess(mode, now) - self.criterion.excess(mode, base.predictions)
+        added = self.criterion.budget_used(mode, now) - self.criterion.budget_used(mode, base.predictions)
         return not added <= _CLEARLY * max(0.0, most - state.used[mode])
 
     # Steps of the search.
@@ -102,8 +100,9 @@ class Search:
     def _first_that_do(
         self, state: State, slots: Sequence[Slot], choices: Choices, failed: bool = False
     ) -> State:
-        # Each slot, in this order, is given the first of its choices that does: many their first at once where many
-        # can.  `failed`: it is known that not all slots can have their first choice.
+        # Greedy: each slot, in this order, is given the first of its choices that does.  All are tried with their first
+        # at once, then each half: the same as one slot at a time, where costs add up.  `failed`: it is known that not
+        # all slots can have their first choice.
         slots = [slot for slot in slots if choices(state, slot)]
         if not slots:
             return state
@@ -150,7 +149,9 @@ class Search:
             # Where there are chains a mean map says the least that can be said: it may be far.  Elsewhere mean weights
             # are near to everything: a rule that a row needs can be farther than they are.
             farther = [rule for rule, far in found if farthest < far <= _SHARP]
-            self._rules[slot] = (near, farther) if grammar.weighs else ([*near, rules.MeanMap()], [])
+            self._rules[slot] = (
+                (near, farther) if grammar.allows_mean_weights else ([*near, rules.MeanMap()], [])
+            )
         return self._rules[slot]
 
     def _distances(self, slot: Slot) -> list[tuple[Rule, float]]:
@@ -170,7 +171,7 @@ class Search:
         for slot in self.execution.reachable:
             assignment = self.execution.assigned(self.start.assignment, {slot: NOTHING[0]})
             passed = self.execution.run(assignment, "rules", changed=self.execution.changed([slot]))
-            self._costs[slot] = self.criterion.excess("rules", passed.predictions)
+            self._costs[slot] = self.criterion.budget_used("rules", passed.predictions)
         return self.ordered(sorted(self.execution.reachable, key=self._costs.__getitem__))
 
     def can_go(self, slot: Slot) -> bool:
@@ -184,10 +185,10 @@ class Search:
         Taking away stops short of the threshold at first, or nothing would be left for the rules to cost.  It begins on
         a quarter of the samples; what these allow is tried on all, and everything after that.
         """
-        if self._few is None:
-            state = self._begun(order, _AT_FIRST)
+        if self._screen is None:
+            state = self._first_removals(order, _AT_FIRST)
         else:
-            wanted = self._few._begun(order, _ON_FEW * _AT_FIRST).assignment.rules
+            wanted = self._screen._first_removals(order, _ON_FEW * _AT_FIRST).assignment.rules
             given = [slot for slot in self.execution.slots if slot not in order]
             given += [slot for slot in order if not isinstance(wanted[slot], Learned)]
             self.share = _AT_FIRST
@@ -200,7 +201,7 @@ class Search:
             if state.assignment.rules == before:
                 return state.assignment
 
-    def _begun(self, order: Sequence[Slot], share: float) -> State:
+    def _first_removals(self, order: Sequence[Slot], share: float) -> State:
         self.share = share
         state = self._remove(self.start, [slot for slot in self.execution.slots if slot not in order])
         clear = [slot for slot in order if self._nearest[slot] < _CLEAR]
