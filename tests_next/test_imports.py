@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 PACKAGE = "hopscope_next"
-ROOMS = ["errors", "config", "rng", "theory", "runs", "claims", "tasks", "models", "training", "circuits"]
-"""From the ground up: a room imports itself and those before it."""
 LIGHT = ["errors", "config", "theory", "runs", "claims"]
+ROOMS = ["errors", "config", "rng", *LIGHT[2:], "tasks", "models", "training", "circuits", "language"]
+"""From the ground up: a room imports itself and those before it."""
 
 SOURCE = Path(importlib.util.find_spec(PACKAGE).origin).parent
 

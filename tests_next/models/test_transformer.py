@@ -260,7 +260,7 @@ def test_bad_interventions_are_told_in_one_line():
         ({"blocks.9.hook_resid_pre": torch.relu}, "close to it"),
         ({"hook_embed": 3}, "expected a function"),
         ({"hook_embed": lambda stream: stream[:1]}, r"float32 \[5, 13, 11\]"),
-        ([3], "expected interventions such as"),
+        ([3], "expected ones such as"),
         ("uniform", "put it into a list"),
     ]:
         with pytest.raises(UserError, match=words):

@@ -15,7 +15,8 @@ from hopscope.tasks import Permutation as OldPermutation
 from hopscope.tasks import Retrieval as OldRetrieval
 from hopscope.tasks.device import TaskOnDevice
 from hopscope.tasks.draws import Draws as OldDraws
-from hopscope_next.tasks import Draws, Equations, Permutation, Retrieval, draw, held_out, losses
+from hopscope_next.language import Equations
+from hopscope_next.tasks import Draws, Permutation, Retrieval, draw, held_out, losses
 
 SEEDS = torch.tensor([1, 2, 5])
 KINDS = {"retrieval": Retrieval, "conditional": Retrieval, "permutation": Permutation, "equations": Equations}

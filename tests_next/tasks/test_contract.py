@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hopscope_next.errors import UserError
+from hopscope_next.language import Equations
 from hopscope_next.tasks import (
     Batch,
-    Equations,
     Permutation,
     Retrieval,
     Shape,
@@ -23,7 +23,6 @@ from hopscope_next.tasks import (
     draw,
     has_standard_loss,
     held_out,
-    joined,
     losses,
 )
 
@@ -78,7 +77,8 @@ def test_samples_are_functions_of_their_addresses(task):
         equal(draw(task, SEEDS[1:2], use, range(1, 4), 7), together.member(1))
         equal(draw(task, SEEDS, use, torch.tensor(2), 7), together.take(slice(7, 14)))
         equal(draw(task, SEEDS, use, 3, 4, start=3), together.take(torch.arange(17, 21)))
-        equal(joined(list(together.pieces(5))), together)
+        for number, piece in enumerate(together.pieces(5)):
+            equal(piece, together.take(slice(5 * number, 5 * number + 5)))
         uses = [draw(task, SEEDS, other, 1, 7) for other in ("train", "held-out", "probe") if other != use]
         assert not any(torch.equal(together.inputs[:, :7], other.inputs) for other in uses)
     first = held_out(task, 5)
@@ -279,20 +279,31 @@ def test_a_task_that_breaks_the_contract_is_refused_when_it_is_drawn(fault, word
     assert np.random.get_state()[1].tolist() == states[1]  # noqa: NPY002
 
 
-def test_samples_of_a_type_and_a_use_are_checked_once():
+def test_samples_of_a_task_and_a_use_are_checked_once():
     class Counted(Copy):
+        shifts: list[int] = [1]  # which has no hash
         uses: ClassVar[list[str]] = []
 
         def sample(self, draws):
             self.uses.append(draws.use)
             return super().sample(draws)
 
+    task = Counted()
     for _ in range(3):
-        draw(Counted(), SEEDS, "train", 0, 3)
-    looked_at = len(Counted.uses) - 3
-    assert looked_at > 1 and {*Counted.uses} == {"train"}
-    held_out(Counted(back=1), 3)
-    assert Counted.uses.count("held-out") == looked_at + 1
+        draw(task, SEEDS, "train", 0, 3)
+    looked_at = len(task.uses) - 3
+    assert looked_at > 1 and {*task.uses} == {"train"}
+    held_out(task, 3)
+    assert task.uses.count("held-out") == looked_at + 1
+    draw(task.model_copy(update={"back": 1}), SEEDS, "train", 0, 3)
+    assert task.uses.count("train") == 2 * (looked_at + 1) + 2
+
+
+def test_what_a_copy_of_a_task_works_out_is_its_own():
+    task = Retrieval(steps=3)
+    assert [*task.asked] == ["step_1", "step_2", "step_3"]
+    other = task.model_copy(update={"steps": 2})
+    assert [*other.asked] == ["step_1", "step_2"] and other == Retrieval(steps=2)
 
 
 def test_a_loss_of_ones_own_is_not_the_standard_one():

@@ -1,33 +1,29 @@
 """The configuration of a transformer, without and with the task that it is for.  Loads no torch."""
 
-import math
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from hopscope_next.config import Config
-from hopscope_next.tasks.task import Shape
+from hopscope_next.tasks.task import Shape, expect
 
-STARTS: Final = ("gpt2", "linear", "encoder", "mimetic")
 LARGEST_GAMMA = 4.0
 """Weights that start smaller than fan_in^-4 are nothing beside rounding."""
 
 Size = Annotated[int, Field(ge=1, lt=2**31)]
 Norm = Literal["pre", "post", "none"]
+Start = Literal["gpt2", "linear", "encoder", "mimetic"]
 
 
 def _start(init: Any) -> Any:
     number = isinstance(init, int | float) and not isinstance(init, bool)
-    if number and math.isfinite(init) and 0.0 < init <= LARGEST_GAMMA:
-        return float(init)
-    if init not in STARTS:
-        raise ValueError(
-            f"{', '.join(STARTS)}, or a number γ with 0 < γ <= {LARGEST_GAMMA:g} (weights start at fan_in^-γ)"
-        )
-    return init
+    if init not in get_args(Start) and not (number and 0.0 < init <= LARGEST_GAMMA):
+        words = f"a number γ with 0 < γ <= {LARGEST_GAMMA:g} (weights start at fan_in^-γ)"
+        raise ValueError(f"{', '.join(get_args(Start))}, or {words}")
+    return float(init) if number else init
 
 
-Init = Annotated[float | Literal["gpt2", "linear", "encoder", "mimetic"], BeforeValidator(_start)]
+Init = Annotated[float | Start, BeforeValidator(_start)]
 """How weights start: see `Model`."""
 
 
@@ -43,13 +39,12 @@ class Model(Config):
         causal: whether a position is kept from attending to later ones.
         positions: a learned code for each position, one for each pair, none, or carried by the input vectors; by
             default carried where the task says so, and learned where it does not.
-        init: how weights start.  `"linear"`: every linear map, weights and biases, as `torch.nn.Linear` draws it,
-            uniform within ±1/√fan_in; embeddings as `torch.nn.Embedding`.  `"encoder"`: as
-            `torch.nn.TransformerEncoderLayer` draws them (queries, keys and values as one Glorot matrix).  `"gpt2"`:
-            N(0, 0.02), projections into the residual stream divided by √(2·layers), no biases.  A number γ: N(0, σ)
-            with σ = fan_in^-γ, no biases.  `"mimetic"`: as `"encoder"`, but keys start with the weights of queries, so
-            that equal tokens attend to each other, and learned position codes as sines (after Trockman and Kolter
-            2023, Mimetic initialization of self-attention layers).
+        init: how weights start.  `"linear"`: as `torch.nn.Linear` draws them, uniform within ±1/√fan_in, and embeddings
+            as `torch.nn.Embedding`.  `"encoder"`: as `torch.nn.TransformerEncoderLayer` does (queries, keys and values
+            as one Glorot matrix).  `"gpt2"`: N(0, 0.02), projections into the residual stream divided by √(2·layers),
+            no biases.  A number γ: N(0, σ) with σ = fan_in^-γ, no biases.  `"mimetic"`: as `"encoder"`, but keys start
+            with the weights of queries, so that equal tokens attend to each other, and learned position codes as sines
+            (after Trockman and Kolter 2023, Mimetic initialization of self-attention layers).
     """
 
     layers: Size = 1
@@ -64,11 +59,7 @@ class Model(Config):
     init: Init = "linear"
 
     def for_task(self, shape: Shape) -> "TransformerConfig":
-        """The whole configuration of a transformer for a task of this shape.
-
-        Raises:
-            ValidationError: the two do not fit (such as a position code where the inputs are tokens).
-        """
+        """The whole configuration of a transformer for a task of this shape; a `ValidationError` if it does not fit."""
         carried = bool(shape.position_size) and self.positions in (None, "carried")
         return TransformerConfig(
             **self.model_dump(include=set(Model.model_fields) - {"positions"}),
@@ -86,7 +77,6 @@ class TransformerConfig(Model):
     """A transformer whose task is known: everything that decides its shape and its starting point.
 
     Attributes:
-        positions: as of a `Model`, decided.
         position_size: how many of an input vector's last features are its position code (`"carried"` only).
         length: number of positions.
         input_kind, input_size: `"tokens"` and the vocabulary, or `"vectors"` and the number of features.
@@ -131,25 +121,14 @@ class TransformerConfig(Model):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.head_dim is None and self.width % self.heads:
-            raise ValueError(
-                f"width: expected a multiple of heads = {self.heads}, found {self.width}; "
-                "change one of them or give head_dim"
-            )
-        if self.positions == "carried" and self.input_kind != "vectors":
-            raise ValueError("positions: expected 'carried' with vectors only, found it with tokens")
-        if self.position_size >= (self.input_size if self.positions == "carried" else 1):
-            raise ValueError(
-                f"position_size: expected less than input_size = {self.input_size} where positions are 'carried', else "
-                f"0, found {self.position_size} with positions {self.positions!r}"
-            )
-        inside = all(0 <= position < self.length for position in self.readout_positions)
-        if (
-            not inside
-            or list(self.readout_positions) != sorted({*self.readout_positions})
-            or self.readout == ()
-        ):
-            raise ValueError(
-                f"readout: expected ascending positions from 0 to {self.length - 1}, found {self.readout}"
-            )
+        whole, found = self.width % self.heads == 0, f"{self.width}; change one of them or give head_dim"
+        expect(bool(self.head_dim) or whole, "width", f"a multiple of heads = {self.heads}", found)
+        carried, vectors = self.positions == "carried", self.input_kind == "vectors"
+        expect(vectors or not carried, "positions", "'carried' with vectors only", "it with tokens")
+        most = f"less than input_size = {self.input_size} where positions are 'carried', else 0"
+        found = f"{self.position_size} with positions {self.positions!r}"
+        expect(self.position_size < (self.input_size if carried else 1), "position_size", most, found)
+        rows, wanted = [*self.readout_positions], f"ascending positions from 0 to {self.length - 1}"
+        ascending = bool(rows) and rows == sorted({*rows} & {*range(self.length)})
+        expect(ascending, "readout", wanted, self.readout)
         return self

@@ -12,8 +12,27 @@ from jaxtyping import Float
 from torch import Tensor
 
 from hopscope_next.errors import UserError
-from hopscope_next.models.config import TransformerConfig
 from hopscope_next.models.transformer import Transformer
+
+_LENS = {
+    "embed.token": ("embed.W_E", ""), "final_norm": ("ln_final.w", "ln_final.b"),
+    "readout": ("unembed.W_U", "unembed.b_U"), "attention_norm": ("ln1.w", "ln1.b"),
+    "mlp_norm": ("ln2.w", "ln2.b"),
+    "attention.query": ("attn.W_Q", "attn.b_Q"), "attention.key": ("attn.W_K", "attn.b_K"),
+    "attention.value": ("attn.W_V", "attn.b_V"), "attention.output": ("attn.W_O", "attn.b_O"),
+    "mlp.inner": ("mlp.W_in", "mlp.b_in"), "mlp.outer": ("mlp.W_out", "mlp.b_out"),
+}  # fmt: skip
+"""Part of a model → what TransformerLens calls its weight and its bias."""
+
+_GPT2 = {
+    "embed.token": "wte", "embed.position": "wpe", "final_norm": "ln_f", "attention_norm": "ln_1",
+    "attention.query": "attn.c_attn", "attention.output": "attn.c_proj", "mlp_norm": "ln_2",
+    "mlp.inner": "mlp.c_fc", "mlp.outer": "mlp.c_proj",
+}  # fmt: skip
+"""Part of a model → what GPT-2's layout calls it; queries, keys and values are one matrix there."""
+
+_TOLERANCE = 1e-5
+"""How far the bias of a readout may be off in GPT-2's layout; where it exceeds 1, this share of it."""
 
 
 def to_transformer_lens(model: Transformer) -> Any:
@@ -32,55 +51,28 @@ def to_transformer_lens(model: Transformer) -> Any:
     try:
         from transformer_lens import HookedTransformer, HookedTransformerConfig
     except ImportError:
-        raise UserError(
-            "transformer_lens: expected it to be installed, found none; pip install 'hopscope[transformer-lens]'"
-        ) from None
+        raise _missing("transformer_lens", "transformer-lens") from None
     theirs = HookedTransformerConfig(
         n_layers=config.layers, d_model=config.width, n_heads=config.heads, d_head=config.head_size,
-        n_ctx=config.length, d_mlp=config.mlp_size or None, attn_only=not config.mlp_size, act_fn=config.activation,
-        normalization_type="LN" if config.norm == "pre" else None, d_vocab=config.input_size,
-        d_vocab_out=config.output_size, attention_dir="causal" if config.causal else "bidirectional", eps=1e-5,
-        init_weights=False, device="cpu", default_prepend_bos=False,
+        n_ctx=config.length, d_mlp=config.mlp_size or None, attn_only=not config.mlp_size, eps=1e-5,
+        act_fn=config.activation, normalization_type="LN" if config.norm == "pre" else None,
+        attention_dir="causal" if config.causal else "bidirectional", d_vocab=config.input_size,
+        d_vocab_out=config.output_size, init_weights=False, device="cpu", default_prepend_bos=False,
     )  # fmt: skip
-    hooked = HookedTransformer(theirs)
-    # What is not a weight (masks) stays as it is.
-    hooked.load_state_dict(hooked.state_dict() | dict(_lens_weights(config, model.weights())))
+    hooked, heads = HookedTransformer(theirs), (config.heads, config.head_size)
+    found = hooked.state_dict()  # with what is not a weight (masks), which stays as it is
+    found["pos_embed.W_pos"] = torch.zeros(config.length, config.width)
+    for layer, part, kind, weight in _parts(model):
+        if part == "embed.position":
+            found["pos_embed.W_pos"] = weight[[*config.position_codes]]
+            continue
+        if part in ("attention.query", "attention.key", "attention.value"):
+            weight = weight.unflatten(-1, heads).movedim(-2, 0)
+        elif part == "attention.output" and kind == "weight":
+            weight = weight.unflatten(0, heads)
+        found[(f"blocks.{layer}." if layer else "") + _LENS[part][kind == "bias"]] = weight
+    hooked.load_state_dict(found)
     return hooked.eval()
-
-
-_TOLERANCE = 1e-5
-"""How far the bias of a readout may be off in GPT-2's layout; where it exceeds 1, this share of it."""
-
-_LENS = {"attention_norm": ("ln1.w", "ln1.b"), "mlp_norm": ("ln2.w", "ln2.b")} | {
-    "mlp.inner": ("mlp.W_in", "mlp.b_in"),
-    "mlp.outer": ("mlp.W_out", "mlp.b_out"),
-}
-
-
-def _lens_weights(config: TransformerConfig, weights: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    heads = (config.heads, config.head_size)
-    codes = torch.zeros(config.length, config.width)
-    if config.position_count:
-        codes = weights["embed.position.weight"][list(config.position_codes)]
-    yield "embed.W_E", weights["embed.token.weight"]
-    yield "pos_embed.W_pos", codes
-    yield "unembed.W_U", weights["readout.weight"]
-    yield "unembed.b_U", weights["readout.bias"]
-    if config.norm == "pre":
-        yield "ln_final.w", weights["final_norm.weight"]
-        yield "ln_final.b", weights["final_norm.bias"]
-    for layer in range(config.layers):
-        ours, theirs = f"layers.{layer}.", f"blocks.{layer}."
-        for part, letter in (("query", "Q"), ("key", "K"), ("value", "V")):
-            weight, bias = (weights[f"{ours}attention.{part}.{kind}"] for kind in ("weight", "bias"))
-            yield f"{theirs}attn.W_{letter}", weight.unflatten(1, heads).transpose(0, 1)
-            yield f"{theirs}attn.b_{letter}", bias.unflatten(0, heads)
-        yield f"{theirs}attn.W_O", weights[f"{ours}attention.output.weight"].unflatten(0, heads)
-        yield f"{theirs}attn.b_O", weights[f"{ours}attention.output.bias"]
-        for part, names in _LENS.items():
-            if f"{ours}{part}.weight" in weights:
-                yield f"{theirs}{names[0]}", weights[f"{ours}{part}.weight"]
-                yield f"{theirs}{names[1]}", weights[f"{ours}{part}.bias"]
 
 
 def to_gpt2(model: Transformer, folder: Path | str) -> None:
@@ -93,75 +85,56 @@ def to_gpt2(model: Transformer, folder: Path | str) -> None:
         UserError: transformers is not installed, or GPT-2's layout has no such model.
     """
     config = model.config
-    wanted = (config.input_kind, config.norm, config.causal, config.positions) == (
-        "tokens",
-        "pre",
-        True,
-        "learned",
-    )
-    fits = wanted and config.heads * config.head_size == config.width and model.members is None
-    if not fits or config.input_size != config.output_size or config.output_size > config.width:
+    wanted = ("tokens", "pre", True, "learned", config.width, None, config.output_size)
+    found = config.input_kind, config.norm, config.causal, config.positions, config.heads * config.head_size
+    if (*found, model.members, config.input_size) != wanted or config.output_size > config.width:
         raise UserError(
-            "model: expected a single causal pre-norm model on tokens with learned positions, whose heads fill its "
-            "width and which answers with the tokens that it reads, at most as many as its width; found another; "
+            "model: expected a single causal pre-norm one with learned positions, whose heads fill its width and "
+            "which reads and answers with the same tokens, at most as many as its width, found another; "
             "only such a model can be told in GPT-2's layout"
         )
     try:
         from transformers import GPT2Config, GPT2LMHeadModel
     except ImportError:
-        raise UserError(
-            "transformers: expected it to be installed, found none; pip install 'hopscope[hf]'"
-        ) from None
+        raise _missing("transformers", "hf") from None
     theirs = GPT2Config(
         vocab_size=config.input_size, n_positions=config.length, n_embd=config.width, n_layer=config.layers,
         n_head=config.heads, n_inner=max(1, config.mlp_size), activation_function=config.activation,
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, tie_word_embeddings=False, bos_token_id=None,
         eos_token_id=None,
     )  # fmt: skip
-    gpt2 = GPT2LMHeadModel(theirs)
-    gpt2.load_state_dict(
-        {name: weight.contiguous() for name, weight in _gpt2_weights(config, model.weights())}
-    )
+    gpt2, weights = GPT2LMHeadModel(theirs), model.weights()
+    every = {name: torch.zeros_like(weight) for name, weight in gpt2.state_dict().items()}
+    for layer, part, kind, weight in _parts(model):
+        if part == "attention.query":
+            own = (f"layers.{layer}.attention.{each}.{kind}" for each in ("query", "key", "value"))
+            weight = torch.cat([weights[name] for name in own], -1)
+        if part in _GPT2:
+            every[f"transformer.{f'h.{layer}.' if layer else ''}{_GPT2[part]}.{kind}"] = weight.contiguous()
+    every["lm_head.weight"] = weights["readout.weight"].T.contiguous()
+    every["transformer.ln_f.bias"] = _final_bias(weights)
+    gpt2.load_state_dict(every)
     gpt2.save_pretrained(folder)
 
 
-_GPT2 = {
-    "attention_norm": "ln_1",
-    "attention.output": "attn.c_proj",
-    "mlp_norm": "ln_2",
-    "mlp.inner": "mlp.c_fc",
-} | {"mlp.outer": "mlp.c_proj"}
+def _parts(model: Transformer) -> Iterator[tuple[str, str, str, Tensor]]:
+    # Every weight: its layer (or nothing), the part that it is of, `weight` or `bias`, and itself.
+    for name, weight in model.weights().items():
+        part, _, kind = name.rpartition(".")
+        layer = part.split(".")[1] if part.startswith("layers.") else ""
+        yield layer, part.removeprefix(f"layers.{layer}."), kind, weight
 
 
-def _gpt2_weights(config: TransformerConfig, weights: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    yield "transformer.wte.weight", weights["embed.token.weight"]
-    yield "transformer.wpe.weight", weights["embed.position.weight"]
-    yield "lm_head.weight", weights["readout.weight"].T
-    yield "transformer.ln_f.weight", weights["final_norm.weight"]
-    yield "transformer.ln_f.bias", _final_bias(weights)
-    for layer in range(config.layers):
-        ours, theirs = f"layers.{layer}.", f"transformer.h.{layer}."
-        for kind in ("weight", "bias"):
-            parts = [weights[f"{ours}attention.{part}.{kind}"] for part in ("query", "key", "value")]
-            yield f"{theirs}attn.c_attn.{kind}", torch.cat(parts, -1)
-            for part, name in _GPT2.items():
-                if f"{ours}{part}.{kind}" in weights:
-                    yield f"{theirs}{name}.{kind}", weights[f"{ours}{part}.{kind}"]
-        if not config.mlp_size:
-            shapes = {"ln_2": (config.width,), "mlp.c_fc": (config.width, 1), "mlp.c_proj": (1, config.width)}
-            for name, shape in shapes.items():
-                yield f"{theirs}{name}.weight", torch.zeros(shape)
-                yield f"{theirs}{name}.bias", torch.zeros(shape[-1])
+def _missing(package: str, extra: str) -> UserError:
+    return UserError(f"{package}: expected it to be installed, found none; pip install 'hopscope[{extra}]'")
 
 
 def _final_bias(weights: dict[str, Tensor]) -> Float[Tensor, " model"]:
-    """The last norm's bias, so changed that the readout needs none: the least change that gives the same logits."""
+    # The last norm's bias, so changed that the readout needs none: the least change that gives the same logits.
     readout, bias = weights["readout.weight"].double(), weights["readout.bias"].double()
     moved = torch.linalg.pinv(readout.T) @ bias
     off = float((readout.T @ moved - bias).abs().max())
     if not off <= _TOLERANCE * max(1.0, float(bias.abs().max())):
-        raise UserError(
-            f"model: expected a readout whose bias the last norm can carry, found one that is off by {off:.1e}; "
-            "train a wider model"
-        )
+        wanted, found = "a readout whose bias the last norm can carry", f"one that is off by {off:.1e}"
+        raise UserError(f"model: expected {wanted}, found {found}; train a wider model")
     return weights["final_norm.bias"] + moved.float()

@@ -19,6 +19,9 @@ Stream = Float[Tensor, "*member batch position model"]
 Rows = Float[Tensor, "*member batch row model"]
 Heads = Float[Tensor, "*member batch head position head_dim"]
 Pattern = Float[Tensor, "*member batch head row key"]
+SomeRows = slice | Tensor | None
+SomeHeads = Sequence[int] | None
+"""Those that are wanted; `None` means all."""
 
 At = Callable[[str, Tensor], Tensor]
 """Called at a site with its name and tensor; the pass goes on with the tensor that it returns."""
@@ -36,17 +39,23 @@ def _parameter(members: int | None, *shape: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(*(() if members is None else (members,)), *shape))
 
 
-def product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
-    """`a @ b`, with factors rounded to `dtype`; where that is float32, as they are."""
+def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
     return a @ b if dtype == torch.float32 else (a.to(dtype) @ b.to(dtype)).float()
 
 
-class Linear(nn.Module):
-    """A linear map: weight `[*member, in, out]` and bias `[*member, out]`.
+def _affine(x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
+    rows = x.flatten(-3, -2)
+    if dtype != torch.float32:
+        found = _product(rows, weight, dtype) + bias[..., None, :]
+    elif weight.ndim == 2:
+        found = torch.addmm(bias, rows, weight)
+    else:
+        found = torch.baddbmm(bias[:, None], rows, weight)
+    return found.unflatten(-2, x.shape[-3:-1])
 
-    Attributes:
-        dtype: to which factors are rounded.
-    """
+
+class Linear(nn.Module):
+    """A linear map: weight `[*member, in, out]` and bias `[*member, out]`; factors are rounded to `dtype`."""
 
     def __init__(self, members: int | None, fan_in: int, fan_out: int, precision: Precision = "float32"):
         super().__init__()
@@ -54,29 +63,12 @@ class Linear(nn.Module):
         self.dtype: torch.dtype = getattr(torch, precision)
 
     def forward(
-        self, x: Float[Tensor, "*member batch position a"], features: slice | Tensor | None = None
+        self, x: Float[Tensor, "*member batch position a"], features: Tensor | None = None
     ) -> Float[Tensor, "*member batch position b"]:
         """Apply the map: one matrix product for all members; of its outputs only some `features`, if that is asked."""
         if features is None:
-            return affine(x, self.weight, self.bias, self.dtype)
-        return affine(x, self.weight[..., features], self.bias[..., features], self.dtype)
-
-
-def affine(
-    x: Float[Tensor, "*member batch position a"],
-    weight: Float[Tensor, "*member a b"],
-    bias: Float[Tensor, "*member b"],
-    dtype: torch.dtype,
-) -> Float[Tensor, "*member batch position b"]:
-    """`x @ weight + bias`."""
-    rows = x.flatten(-3, -2)
-    if dtype != torch.float32:
-        found = product(rows, weight, dtype) + bias[..., None, :]
-    elif weight.ndim == 2:
-        found = torch.addmm(bias, rows, weight)
-    else:
-        found = torch.baddbmm(bias[:, None], rows, weight)
-    return found.unflatten(-2, x.shape[-3:-1])
+            return _affine(x, self.weight, self.bias, self.dtype)
+        return _affine(x, self.weight[..., features], self.bias[..., features], self.dtype)
 
 
 class Norm(nn.Module):
@@ -100,13 +92,56 @@ class Table(nn.Module):
         self.weight = _parameter(members, count, width)
 
 
+class Embedding(nn.Module):
+    """Token or vector, and position code."""
+
+    def __init__(self, config: TransformerConfig, members: int | None, precision: Precision):
+        super().__init__()
+        self.config = config
+        if config.input_kind == "tokens":
+            self.token = Table(members, config.input_size, config.width)
+        else:
+            self.vector = Linear(members, config.input_size, config.width, precision)
+        if config.position_count:
+            self.position = Table(members, config.position_count, config.width)
+
+    def forward(self, inputs: Tensor, at: At = unchanged) -> Stream:
+        """The stream before the first layer."""
+        if at is unchanged or not self.config.position_size:
+            symbol = self._tokens(inputs) if self.config.input_kind == "tokens" else self.vector(inputs)
+            code = self._codes(inputs) if self.config.position_count else None
+        else:  # a code that is part of the input vector, told apart
+            cut, weight = self.config.input_size - self.config.position_size, self.vector.weight
+            symbol = _affine(inputs[..., :cut], weight[..., :cut, :], self.vector.bias, self.vector.dtype)
+            nothing = torch.zeros_like(self.vector.bias)
+            code = _affine(inputs[..., cut:], weight[..., cut:, :], nothing, self.vector.dtype)
+        symbol = at("hook_embed", symbol)
+        if code is None:
+            return symbol
+        return symbol + (code if at is unchanged else at("hook_pos_embed", code.expand_as(symbol).clone()))
+
+    def _tokens(self, inputs: Tensor) -> Tensor:
+        table: Tensor = self.token.weight
+        if table.ndim == 3:  # one look-up for all members, whose tables follow one another
+            first = self.config.input_size * torch.arange(len(table), device=table.device)
+            inputs = inputs + first[:, None, None]
+        return functional.embedding(inputs, table.reshape(-1, self.config.width))
+
+    def _codes(self, inputs: Tensor) -> Tensor:
+        codes: Tensor = self.position.weight
+        if self.config.positions == "pair":
+            # Made on the device (0 0 1 1 2 …): a copy from the host could not be recorded as a CUDA graph.
+            codes = codes.index_select(-2, torch.arange(self.config.length, device=codes.device) // 2)
+        return codes[..., None, : inputs.shape[-1], :]
+
+
 class Attention(nn.Module):
     """Multi-head self-attention."""
 
     def __init__(self, config: TransformerConfig, members: int | None, mask: Tensor, precision: Precision):
         super().__init__()
         inner, width = config.heads * config.head_size, config.width
-        self.config, self.precision = config, precision
+        self.config = config
         self.query, self.key, self.value = (Linear(members, width, inner, precision) for _ in range(3))
         self.output = Linear(members, inner, width, precision)
         self.register_buffer("mask", mask, persistent=False)
@@ -116,70 +151,68 @@ class Attention(nn.Module):
         self,
         queries: Stream,
         keys: Stream,
-        rows: slice | Tensor | None = None,
-        heads: Sequence[int] | None = None,
+        rows: SomeRows = None,
+        heads: SomeHeads = None,
         at: At = unchanged,
     ) -> Pattern:
         """Softmax of the scaled scores; of some rows or heads only, if that is asked."""
-        features = None if heads is None else self._features(heads)
-        asking = queries if rows is None else queries[..., rows, :]
-        query, key = self.split(self.query(asking, features)), self.split(self.key(keys, features))
-        query, key = at_heads(at, "attn.hook_q", query), at_heads(at, "attn.hook_k", key)
-        scores = product(query, key.transpose(-1, -2), self.query.dtype) * self.config.head_size**-0.5
+        asking, features = _chosen(queries, rows), self._features(heads)
+        query, key = self._split(self.query(asking, features)), self._split(self.key(keys, features))
+        query, key = _at_heads(at, "attn.hook_q", query), _at_heads(at, "attn.hook_k", key)
+        scores = _product(query, key.transpose(-1, -2), self.query.dtype) * self.config.head_size**-0.5
         seen = self.mask[: keys.shape[-2], : keys.shape[-2]]
         scores = scores + (seen if rows is None else seen[rows])
         return at("attn.hook_attn_scores", scores).softmax(-1)
 
-    def values(self, stream: Stream, heads: Sequence[int] | None = None) -> Heads:
+    def values(self, stream: Stream, heads: SomeHeads = None) -> Heads:
         """Values of all heads, or of some."""
-        return self.split(self.value(stream, None if heads is None else self._features(heads)))
+        return self._split(self.value(stream, self._features(heads)))
 
     def mixed(self, pattern: Pattern, values: Heads) -> Float[Tensor, "*member batch head row head_dim"]:
         """What heads read under their patterns."""
-        return product(pattern, values, self.value.dtype)
+        return _product(pattern, values, self.value.dtype)
 
     def joined(self, heads: Float[Tensor, "*member batch head row head_dim"]) -> Rows:
         """What attention adds to the stream, from the outputs of its heads."""
         return self.output(heads.transpose(-3, -2).flatten(-2))
 
-    def forward(self, stream: Stream, rows: slice | Tensor | None, at: At | None) -> Rows:
+    def forward(self, stream: Stream, rows: SomeRows, at: At) -> Rows:
         """What attention adds to the wanted rows of the stream; `at` is called at every site on the way."""
-        explicit = stream.device.type == "cpu" and self.precision == "float32"
-        if at is None and not explicit:
+        explicit = stream.device.type == "cpu" and self.query.dtype == torch.float32
+        if at is unchanged and not explicit:
             return self.joined(self._fused(stream, rows))
-        at = unchanged if at is None else at
         pattern = self.pattern(stream, stream, rows, at=at)
-        value = at_heads(at, "attn.hook_v", self.values(stream))
+        value = _at_heads(at, "attn.hook_v", self.values(stream))
         out = self.mixed(at("attn.hook_pattern", pattern), value)
-        return self.joined(at_heads(at, "attn.hook_z", out))
+        return self.joined(_at_heads(at, "attn.hook_z", out))
 
-    def _fused(self, stream: Tensor, rows: slice | Tensor | None) -> Tensor:
-        """By torch's kernels, which never write patterns to memory; they take one axis of batches."""
+    def _fused(self, stream: Tensor, rows: SomeRows) -> Tensor:
+        # By torch's kernels, which never write patterns to memory; they take one axis of batches.
         dtype = self.query.dtype
-        asking = stream if rows is None else stream[..., rows, :]
-        parts = (self.query(asking), self.key(stream), self.value(stream))
-        query, key, value = (self.split(part).flatten(0, -4).to(dtype) for part in parts)
+        parts = (self.query(_chosen(stream, rows)), self.key(stream), self.value(stream))
+        query, key, value = (self._split(part).flatten(0, -4).to(dtype) for part in parts)
         masked = self.config.causal and rows is not None
-        out = functional.scaled_dot_product_attention(
-            query, key, value,
-            attn_mask=self.mask[rows].to(dtype) if masked else None,
-            is_causal=self.config.causal and not masked,
-        )  # fmt: skip
+        mask = self.mask[rows].to(dtype) if masked else None
+        causal = self.config.causal and not masked
+        out = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
         return out.unflatten(0, stream.shape[:-2]).float()
 
-    def split(self, x: Float[Tensor, "*member batch position inner"]) -> Heads:
-        """Features of heads apart."""
+    def _split(self, x: Tensor) -> Heads:
         return x.unflatten(-1, (-1, self.config.head_size)).transpose(-3, -2)
 
-    def _features(self, heads: Sequence[int]) -> Tensor:
-        size = self.config.head_size
-        return torch.cat([torch.arange(head * size, (head + 1) * size) for head in heads]).to(
-            self.mask.device
-        )
+    def _features(self, heads: SomeHeads) -> Tensor | None:
+        if heads is None:
+            return None
+        every = torch.arange(self.query.bias.shape[-1], device=self.mask.device)
+        return every.view(self.config.heads, -1)[[*heads]].flatten()
 
 
-def at_heads(at: At, name: str, heads: Heads) -> Heads:
-    """Call `at` where a site has the position before the head."""
+def _chosen(stream: Tensor, rows: SomeRows) -> Tensor:
+    return stream if rows is None else stream[..., rows, :]
+
+
+def _at_heads(at: At, name: str, heads: Heads) -> Heads:
+    # At a site the position comes before the head.
     return heads if at is unchanged else at(name, heads.transpose(-3, -2)).transpose(-3, -2)
 
 
@@ -212,61 +245,35 @@ class Layer(nn.Module):
             if config.norm != "none":
                 self.mlp_norm = Norm(members, config.width)
 
-    def forward(self, stream: Stream, rows: slice | Tensor | None = None, at: At | None = None) -> Rows:
-        """The stream after this layer.
-
-        Args:
-            stream: the stream before it.
-            rows: positions that are wanted; `None` means all.
-            at: called at every site of this layer, with its short name such as `attn.hook_pattern`.
-        """
-        stream = stream if at is None else at("hook_resid_pre", stream)
-        attended = self.attention(self.read(stream), rows, at)
-        return self._after(
-            stream if rows is None else stream[..., rows, :], attended, unchanged if at is None else at
-        )
+    def forward(self, stream: Stream, rows: SomeRows = None, at: At = unchanged) -> Rows:
+        """The stream after this layer, at the wanted rows; `at` is called with names such as `attn.hook_pattern`."""
+        stream = at("hook_resid_pre", stream)
+        return self._after(_chosen(stream, rows), self.attention(self.read(stream), rows, at), at)
 
     def read(self, stream: Stream) -> Stream:
         """The stream as attention reads it."""
         return self.attention_norm(stream) if self.config.norm == "pre" else stream
 
-    def pattern(
-        self,
-        queries: Stream,
-        keys: Stream | None = None,
-        rows: slice | Tensor | None = None,
-        heads: Sequence[int] | None = None,
-    ) -> Pattern:
-        """Attention patterns; of some rows or heads only, and with keys of another stream, if that is asked."""
+    def pattern(self, queries: Stream, keys: Stream | None = None, heads: SomeHeads = None) -> Pattern:
+        """Attention patterns; of some heads only, and with keys of another stream, if that is asked."""
         normed = self.read(queries)
-        return self.attention.pattern(normed, normed if keys is None else self.read(keys), rows, heads)
+        return self.attention.pattern(normed, normed if keys is None else self.read(keys), heads=heads)
 
-    def heads_under(
-        self, stream: Stream, pattern: Pattern, heads: Sequence[int] | None = None
-    ) -> Float[Tensor, "*member batch head row head_dim"]:
+    def heads_under(self, stream: Stream, pattern: Pattern, heads: SomeHeads = None) -> Heads:
         """Outputs of all heads, or of some, under given patterns, with values from `stream`."""
         return self.attention.mixed(pattern, self.attention.values(self.read(stream), heads))
 
-    def after_heads(
-        self,
-        stream: Stream,
-        heads: Float[Tensor, "*member batch head row head_dim"],
-        rows: slice | Tensor | None = None,
-    ) -> Rows:
-        """The stream after this layer, from the stream before it and the outputs of the heads at the wanted rows."""
-        return self._after(stream if rows is None else stream[..., rows, :], self.attention.joined(heads))
+    def after_heads(self, stream: Stream, heads: Heads) -> Stream:
+        """The stream after this layer, from the stream before it and the outputs of its heads."""
+        return self._after(stream, self.attention.joined(heads), unchanged)
 
-    def under(self, stream: Stream, pattern: Pattern, rows: slice | Tensor | None = None) -> Rows:
-        """The stream after this layer under given patterns of the wanted rows; no query or key is computed."""
-        return self.after_heads(stream, self.heads_under(stream, pattern), rows)
-
-    def _after(self, stream: Tensor, attended: Tensor, at: At = unchanged) -> Tensor:
-        place = self.config.norm
+    def _after(self, stream: Tensor, attended: Tensor, at: At) -> Tensor:
+        norm = self.config.norm
         stream = stream + at("hook_attn_out", attended)
-        stream = self.attention_norm(stream) if place == "post" else stream
+        stream = self.attention_norm(stream) if norm == "post" else stream
         if self.config.mlp_size:
             stream = at("hook_resid_mid", stream)
-            out = self.mlp(self.mlp_norm(stream) if place == "pre" else stream, at)
+            out = self.mlp(self.mlp_norm(stream) if norm == "pre" else stream, at)
             stream = stream + at("hook_mlp_out", out)
-            stream = self.mlp_norm(stream) if place == "post" else stream
+            stream = self.mlp_norm(stream) if norm == "post" else stream
         return at("hook_resid_post", stream)

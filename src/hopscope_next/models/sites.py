@@ -30,7 +30,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
-import torch
 from torch import Tensor
 
 from hopscope_next.errors import UserError
@@ -40,14 +39,11 @@ from hopscope_next.models.layers import At
 SiteFunction = Callable[[Tensor], Tensor]
 """Any function of the tensor at a site; it returns one of the same shape."""
 
-PREDICTIONS = "predictions"
-
 _ATTENTION = (
-    "hook_resid_pre", "attn.hook_q", "attn.hook_k", "attn.hook_attn_scores", "attn.hook_v", "attn.hook_pattern",
-    "attn.hook_z", "hook_attn_out",
+    "hook_resid_pre", "attn.hook_q", "attn.hook_k", "attn.hook_attn_scores", "attn.hook_v",
+    "attn.hook_pattern", "attn.hook_z", "hook_attn_out",
 )  # fmt: skip
 _MLP = ("hook_resid_mid", "mlp.hook_pre", "mlp.hook_post", "hook_mlp_out")
-_CLOSE_NAMES = 4
 
 
 def site_names(config: TransformerConfig) -> list[str]:
@@ -58,27 +54,18 @@ def site_names(config: TransformerConfig) -> list[str]:
         *(["hook_pos_embed"] if config.position_count or config.position_size else []),
         *(f"blocks.{number}.{name}" for number in range(config.layers) for name in layer),
         *(["ln_final.hook_normalized"] if config.norm == "pre" else []),
-        PREDICTIONS,
+        "predictions",
     ]
 
 
-def check_sites(names: Iterable[object], config: TransformerConfig) -> None:
-    """Refuse a name that is no site of a model.
-
-    Raises:
-        UserError: with the names that come close.
-    """
-    known = site_names(config)
+def check_sites(names: Iterable[object], known: Sequence[str]) -> None:
+    """Refuse a name that is not a known site, by a `UserError` with those that come close."""
     for name in names:
         if name not in known:
-            raise _unknown_site(name, known)
-
-
-def _unknown_site(name: object, known: Sequence[str]) -> UserError:
-    close = difflib.get_close_matches(str(name), known, _CLOSE_NAMES, 0.6)
-    if not close:
-        close = list(dict.fromkeys(re.sub(r"^blocks\.\d+\.", "blocks.L.", each) for each in known))
-    return UserError(f"site: expected a site of this model, found {name!r}; close to it: {', '.join(close)}")
+            close = difflib.get_close_matches(str(name), known, 4)
+            close = close or [*dict.fromkeys(re.sub(r"^blocks\.\d+\.", "blocks.L.", each) for each in known)]
+            words = f"found {name!r}; close to it: {', '.join(close)}"
+            raise UserError(f"site: expected a site of this model, {words}")
 
 
 class Cache(dict[str, Tensor]):
@@ -99,7 +86,8 @@ class Cache(dict[str, Tensor]):
         return tensor
 
     def __missing__(self, name: str) -> NoReturn:
-        raise _unknown_site(name, list(self))
+        check_sites([name], [*self])
+        raise KeyError(name)
 
     def __repr__(self) -> str:
         longest = max(map(len, self), default=0)
@@ -124,13 +112,8 @@ def calling(functions: Mapping[str, Sequence[SiteFunction]]) -> At:
     return at
 
 
-def at_layer(at: At, layer: int) -> At:
-    """The same, called with the short names of one layer's sites."""
-    return lambda name, tensor: at(f"blocks.{layer}.{name}", tensor)
-
-
 def described(value: object) -> str:
     """What a value is, in an error."""
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
     return "None" if value is None else type(value).__name__

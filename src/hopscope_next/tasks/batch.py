@@ -1,13 +1,18 @@
-"""What a task hands out: samples of every member, and what each of their positions is."""
+"""What a task hands out: samples of every member, what each of their positions is, and the default loss on them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections import UserDict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional
+
+Predictions = Float[Tensor, "member batch readout output"]
 
 NO_RELATION = -1
 """Key position of a row that has no partner under a relation."""
@@ -15,26 +20,14 @@ NO_RELATION = -1
 _NAMED = ("groups", "roles", "relations")
 
 
-class Lazy(Mapping[str, Tensor]):
+class Lazy(UserDict[str, Any]):
     """Named tensors, of which some are functions that are called when somebody reads them, once."""
 
-    def __init__(self, given: Mapping[str, Any]):
-        self._given = dict(given)
-
     def __getitem__(self, name: str) -> Tensor:
-        value = self._given[name]
+        value = self.data[name]
         if callable(value):
-            value = self._given[name] = value()
+            value = self.data[name] = value()
         return value
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._given
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._given)
-
-    def __len__(self) -> int:
-        return len(self._given)
 
 
 @dataclass(frozen=True)
@@ -82,12 +75,18 @@ class Batch:
 
     def take(self, samples: slice | Tensor) -> "Batch":
         """Some samples (a slice, indices, or a mask over the batch axis), the same ones of every member."""
-        where = (slice(None),) * self.batch_axis + (samples,)
-        return self._whole().changed(lambda tensor: tensor[where])
+        return self._at((*(slice(None),) * self.batch_axis, samples))
 
     def member(self, number: int) -> "Batch":
         """The samples of one member, with a member axis of 1."""
-        return self._whole().changed(lambda tensor: tensor[number : number + 1])
+        return self._at((slice(number, number + 1),))
+
+    def _at(self, where: tuple[slice | Tensor, ...]) -> "Batch":
+        weights = self.weights
+        if weights is not None:  # of which an axis may be 1
+            axes = self.batch_axis + 1
+            weights = weights.expand(*self.inputs.shape[:axes], *weights.shape[axes:])
+        return replace(self, weights=weights).changed(lambda tensor: tensor[where])
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same samples on a device."""
@@ -108,26 +107,50 @@ class Batch:
         """The same samples without groups, roles and relations."""
         return Batch(self.inputs, self.targets, weights=self.weights)
 
-    def _whole(self) -> "Batch":
-        """The same samples, with weights for every member and sample."""
-        if self.weights is None:
-            return self
-        axes = self.batch_axis + 1
-        lead, rest = self.inputs.shape[:axes], self.weights.shape[axes:]
-        return replace(self, weights=self.weights.expand(*lead, *rest))
+
+# Losses, of several members and a batch whose member axis may be 1: all members answer the same.
 
 
-def joined(batches: Sequence[Batch]) -> Batch:
-    """The samples of several batches with a member axis, one after another; names are those of the first."""
-    first = batches[0]
-    weights = [batch.weights for batch in map(Batch._whole, batches) if batch.weights is not None]
+def terms(predictions: Predictions, batch: Batch) -> Float[Tensor, "member batch readout *output"]:
+    """Cross-entropy in nats of each readout where targets are classes, squared error of each dimension of vectors."""
+    if batch.targets.is_floating_point():
+        return (predictions - batch.targets).square()
+    targets = batch.targets.expand(len(predictions), -1, -1)
+    return functional.cross_entropy(predictions.movedim(-1, 1), targets, reduction="none")
 
-    def together(kind: str, name: str) -> Tensor:
-        return torch.cat([getattr(batch, kind)[name] for batch in batches], 1)
 
-    return Batch(
-        torch.cat([batch.inputs for batch in batches], 1),
-        torch.cat([batch.targets for batch in batches], 1),
-        weights=torch.cat(weights, 1) if weights else None,
-        **{kind: {name: partial(together, kind, name) for name in getattr(first, kind)} for kind in _NAMED},
-    )
+def weighted(terms: Tensor, batch: Batch) -> Tensor:
+    """Every term times its weight; weights may lack the axis of dimensions or classes."""
+    if batch.weights is None:
+        return terms
+    return terms * (batch.weights[..., None] if batch.weights.dim() < terms.dim() else batch.weights)
+
+
+def default_parts(predictions: Predictions, batch: Batch) -> dict[str, Float[Tensor, " member"]]:
+    """`"loss"`: the sum of weight · term over all `terms` of a member, divided by their number."""
+    return {"loss": weighted(terms(predictions, batch), batch).flatten(1).mean(1)}
+
+
+def default_gradient(predictions: Predictions, batch: Batch) -> Predictions:
+    """Derivative of the sum of the members' losses of `default_parts` by the predictions."""
+    if batch.targets.is_floating_point():
+        return weighted((predictions - batch.targets) * (2.0 / math.prod(predictions.shape[1:])), batch)
+    targets = batch.targets.expand(len(predictions), -1, -1)[..., None]
+    slope = predictions.softmax(-1)
+    slope.scatter_add_(-1, targets, torch.full_like(slope[..., :1], -1.0))
+    return weighted(slope.mul_(1.0 / math.prod(predictions.shape[1:-1])), batch)
+
+
+def accuracy(predictions: Predictions, batch: Batch) -> Float[Tensor, " member"]:
+    """Share of the readouts that count at which the most probable class is the right one; NaN where none counts."""
+    counts = counted(batch).expand(predictions.shape[:3])
+    right = (predictions.argmax(-1) == batch.targets) & counts
+    return right.flatten(1).sum(1) / counts.flatten(1).sum(1)
+
+
+def counted(batch: Batch) -> Bool[Tensor, "#member batch readout"]:
+    """Mask of the readouts that enter the loss."""
+    ones = torch.ones(1, 1, 1, device=batch.targets.device)
+    counts = (ones if batch.weights is None else batch.weights) > 0.0
+    counts = counts.any(-1) if counts.dim() > 3 else counts
+    return counts.expand(len(counts), *batch.targets.shape[1:3])

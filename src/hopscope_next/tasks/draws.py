@@ -6,10 +6,8 @@ generator, so that draws under different names are independent, and none is equa
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from types import MappingProxyType
-from typing import Final
 
 import torch
 from jaxtyping import Float32, Int64
@@ -21,7 +19,7 @@ from hopscope_next.errors import UserError
 Seeds = Int64[Tensor, " member"]
 Step = int | range | Int64[Tensor, ""]
 
-STREAMS: Final = MappingProxyType({"train": "train", "held-out": "evaluate", "probe": "probe"})
+USES = {"train": "train", "held-out": "evaluate", "probe": "probe"}
 """Use of samples → stream of `rng` that they are drawn from."""
 
 _LARGEST_RANKED = 12
@@ -31,15 +29,11 @@ _PICKS = 2
 """Block of random words that says which example a training sample is."""
 
 
-_Address = tuple[Tensor, str, int | Tensor, Tensor]
-
-
 class Draws:
     """Random numbers for the samples of one batch, all members side by side.
 
     Attributes:
-        seeds: data seed of each member, `[member]`.
-        device: of the numbers.
+        seeds: data seed of each member; `device`: where they are, and all numbers.
         stream: a name in `rng.STREAMS`; `use` is what it is for: `"train"`, `"held-out"` or `"probe"`.
         size: numbers of members and of samples: the first axes of every draw.
         address: seed, stream, step and index that the raw words of `bits` come from, to be broadcast over `[member,
@@ -47,33 +41,26 @@ class Draws:
     """
 
     def __init__(
-        self,
-        seeds: Seeds,
-        stream: str,
-        step: Step,
-        batch: int,
-        *,
-        start: int = 0,
-        examples: int | None = None,
+        self, seeds: Seeds, use: str, step: Step, batch: int, *, start: int = 0, examples: int | None = None
     ):
         """Samples `start … start + batch - 1` of a step, or of each of a range of steps, one step after another.
 
         Args:
             seeds: data seed of each member.
-            stream: a use, or the name of a stream.
+            use: what the samples are for, or the name of a stream, which is a probe.
             step: a tensor holds one that is known on the device only.
             batch, start: which samples of a step.
             examples: number of different training samples; `None`: fresh ones without end.
         """
-        self.seeds, self.device, self.stream = seeds, seeds.device, STREAMS.get(stream, stream)
-        self.use = "held-out" if self.stream == "evaluate" else "train" if self.stream == "train" else "probe"
+        self.seeds, self.device, self.stream = seeds, seeds.device, USES.get(use, use)
+        self.use = {stream: use for use, stream in USES.items()}.get(self.stream, "probe")
         index = torch.arange(start, start + batch, device=self.device)
         if isinstance(step, range):
             steps = torch.arange(step.start, step.stop, step.step, device=self.device)
             step, index = steps.repeat_interleave(batch), index.repeat(len(steps))
-        self._step, self.size = step, (len(seeds), len(index))
-        self._own: _Address = seeds[:, None], self.stream, step, index
-        self.address, self._names = self._own, set[str]()
+        self.size = len(seeds), len(index)
+        self.address: tuple[Tensor, str, int | Tensor, Tensor] = seeds[:, None], self.stream, step, index
+        self._own, self._names = self.address, set[str]()
         if examples is not None and self.stream == "train":
             words = rng.bits(*self.address, _PICKS)
             self.address = seeds[:, None], "pool", 0, rng.integers(words[..., 0], words[..., 1], examples)
@@ -84,43 +71,39 @@ class Draws:
         return self.address[3]
 
     @property
+    def step(self) -> Int64[Tensor, " sample"]:
+        """Training step of every sample."""
+        return torch.as_tensor(self._own[2], device=self.device).expand(self.size[1])
+
+    @property
     def fresh(self) -> "Draws":
         """Draws that are new whenever an example of a finite pool comes again; the same where there is no pool."""
         found = copy(self)
         found.address = self._own
         return found
 
-    @property
-    def step(self) -> Int64[Tensor, " sample"]:
-        """Training step of every sample."""
-        return torch.as_tensor(self._step, device=self.device).expand(self.size[1])
-
     def bits(self, block: int = 0) -> Int64[Tensor, "member sample 4"]:
         """Four raw words for every sample, at the address that has no name; see `rng.bits`."""
         return rng.bits(*self.address, block)
 
     def words(self, count: int, block: int) -> Int64[Tensor, "member sample quad 4"]:
-        """At least `count` raw words for every sample: sample i has those of the indices from i·quads on."""
-        quads = torch.arange(-(-count // 4), device=self.device)
+        """At least `count` raw words for every sample: sample i has those of the indices from i · quads on."""
+        quads = torch.arange(math.ceil(count / 4), device=self.device)
         return self._words(self.seeds, self.index[..., None] * len(quads) + quads, block)
 
     def integers(
         self, name: str, high: int | Int64[Tensor, "..."], shape: tuple[int, ...] = ()
     ) -> Int64[Tensor, "member sample ..."]:
-        """Integers from 0 to high - 1, `[member, batch, *shape]`.
+        """Integers from 0 to high - 1, `[member, batch, *shape]`; `high` is below 2**31.
 
-        Args:
-            name: of this draw, used once.
-            high: below 2**31; a tensor is broadcast to `[member, batch, *shape]` and its values are not checked.
-            shape: of one sample's numbers.
+        A tensor `high` is broadcast to that shape, and its values are not checked.
 
         Raises:
             UserError: the name was used before, or high is out of range.
         """
         if isinstance(high, int) and not 1 <= high < 1 << 31:
             raise UserError(f"draws.integers({name!r}): expected 1 <= high < 2**31, found {high}")
-        words = self._named(name, 2 * math.prod(shape))
-        upper, lower = (_shaped(words[..., half::2], shape) for half in range(2))
+        upper, lower = self._named(name, (*shape, 2)).unbind(-1)
         if isinstance(high, Tensor):
             try:
                 high = high.expand(upper.shape)
@@ -131,21 +114,21 @@ class Draws:
 
     def uniform(self, name: str, shape: tuple[int, ...] = ()) -> Float32[Tensor, "member sample ..."]:
         """Numbers in [0, 1), `[member, batch, *shape]`."""
-        return _shaped(rng.uniform(self._named(name, math.prod(shape))), shape)
+        return self._named(name, shape, rng.uniform)
 
     def normal(self, name: str, shape: tuple[int, ...] = ()) -> Float32[Tensor, "member sample ..."]:
         """Standard normal numbers, `[member, batch, *shape]`."""
-        return _shaped(rng.normal(self._named(name, math.prod(shape))), shape)
+        return self._named(name, shape, rng.normal)
 
     def permutation(self, name: str, n: int) -> Int64[Tensor, "member sample n"]:
         """The things 0 … n - 1 in random order, `[member, batch, n]`."""
         if n < 1:
             raise UserError(f"draws.permutation({name!r}): expected at least one thing, found n = {n}")
         if n <= _LARGEST_RANKED:
-            words = self._named(name, 2)[..., 0, :]
-            return rng.permutation_from_index(rng.permutation_index(words[..., 0], words[..., 1], n), n)
+            high, low = self._named(name, (2,)).unbind(-1)
+            return rng.permutation_from_index(rng.permutation_index(high, low, n), n)
         # Equal words, which hardly ever come, are told apart by their place.
-        return _shaped(self._named(name, n), (n,)).argsort(dim=-1, stable=True)
+        return self._named(name, (n,)).argsort(dim=-1, stable=True)
 
     def constant(
         self, value: int | float | Sequence[int | float] | Tensor, shape: tuple[int, ...] = ()
@@ -155,21 +138,20 @@ class Draws:
             return torch.as_tensor(value, device=self.device).expand(*self.size, *shape).clone()
         return torch.full((*self.size, *shape), value, device=self.device)
 
-    def _named(self, name: str, count: int) -> Int64[Tensor, "member sample quad 4"]:
+    def _named(
+        self, name: str, shape: tuple[int, ...], numbers: Callable[[Tensor], Tensor] = lambda words: words
+    ) -> Tensor:
         if name in self._names:
             words = "two draws under one name would be equal"
             raise UserError(f"draws: expected a different name for every draw, found {name!r} twice; {words}")
         self._names.add(name)
         key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 2
-        blocks = torch.arange(-(-count // 4), device=self.device)
-        return self._words(self.seeds ^ key, self.index[..., None], blocks)
+        count = math.prod(shape)
+        blocks = torch.arange(math.ceil(count / 4), device=self.device)
+        found = numbers(self._words(self.seeds ^ key, self.index[..., None], blocks))
+        return found.flatten(-2)[..., :count].reshape(*self.size, *shape)
 
     def _words(self, seeds: Tensor, index: Tensor, block: int | Tensor) -> Tensor:
         _, stream, step, _ = self.address
         step = step[..., None] if isinstance(step, Tensor) and step.ndim else step
         return rng.bits(seeds[:, None, None], stream, step, index, block)
-
-
-def _shaped(numbers: Tensor, shape: tuple[int, ...]) -> Tensor:
-    numbers = numbers.flatten(-2)[..., : math.prod(shape)]
-    return numbers.unflatten(-1, shape) if shape else numbers[..., 0]

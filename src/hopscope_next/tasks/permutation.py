@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hopscope_next.tasks.task import Floors, Shape, Task, Use
+from hopscope_next.tasks.task import Floors, Shape, Task, Use, expect
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hopscope_next.tasks.draws import Draws
 
 Data = Literal["plain", "repeats"]
-"""Sequences without repeats, or each with one."""
 
 LARGEST_LISTED = 50_000
 """Sequences of a held-out set that is listed in full."""
@@ -81,13 +80,12 @@ class Permutation(Task):
             number = rng.integers(high, low, count * orders)
             mapping, order = number // orders, number % orders
         else:
-            more = draws.bits(1)
-            mapping = rng.integers(high, low, count)
+            mapping, more = rng.integers(high, low, count), draws.bits(1)
             order = rng.integers(more[..., 0], more[..., 1], orders)
-        xs = self.order(order)
+        xs = self._order(order)
         if self.repeat_ratio > 0.0:
-            copied = self._repeated(xs, rng.integers(which, which * 0, len(_pairs(self, draws.device))))
-            xs = copied.where((rng.uniform(whether) < self.repeat_ratio)[..., None], xs)
+            pair = rng.integers(which, which * 0, len(_tables(self, draws.device)[0]))
+            xs = self._repeated(xs, pair).where((rng.uniform(whether) < self.repeat_ratio)[..., None], xs)
         return self.sequences(xs, self.mapping(mapping, held_out))
 
     def sequences(self, xs: "Tensor", mapping: "Tensor") -> "Batch":
@@ -107,17 +105,14 @@ class Permutation(Task):
         def place() -> "Tensor":
             return torch.arange(inputs.shape[-1], device=xs.device).expand(inputs.shape)
 
-        def copy(shift: int = 0) -> "Tensor":
-            """Position of the first earlier copy of every x, or one that stands at this distance from it."""
+        def same() -> "Tensor":
             equal = (xs[..., :, None] == xs[..., None, :]).tril(-1)
-            return torch.where(equal.any(-1), 2 * equal.int().argmax(-1) + shift, NO_RELATION)
-
-        def mate() -> "Tensor":
-            return torch.where(place() < inputs.shape[-1] - 1, place() + 1 - place() % 2 * 2, NO_RELATION)
+            first = torch.where(equal.any(-1), 2 * equal.int().argmax(-1), NO_RELATION)
+            return flat(first, torch.full_like(first, NO_RELATION))
 
         answers = mapping.gather(-1, xs - 1)
-        inputs = flat(xs, answers)
-        groups = {"plain": lambda: (copy() < 0).all(-1), "repeat": lambda: (copy() >= 0).any(-1)}
+        inputs, last = flat(xs, answers), 2 * self.values - 2
+        groups = {"plain": lambda: (same() < 0).all(-1), "repeat": lambda: (same() >= 0).any(-1)}
         return Batch(
             inputs,
             answers,
@@ -125,23 +120,22 @@ class Permutation(Task):
             roles={
                 "kind": lambda: place() % 2,
                 "step": lambda: place() // 2 + 1,
-                "repeat": lambda: flat(copy() >= 0, copy() >= 0).long(),
+                "repeat": lambda: (same()[..., ::2] >= 0).long().repeat_interleave(2, -1)[..., :-1],
             },
             relations={
                 "previous": lambda: place() - 1,
-                "pair_mate": mate,
-                "same_symbol": lambda: flat(copy(), torch.full_like(xs, NO_RELATION)),
-                "recall": lambda: flat(copy(1), torch.full_like(xs, NO_RELATION)),
+                "pair_mate": lambda: torch.where(place() < last, place() ^ 1, NO_RELATION),
+                "same_symbol": same,
+                "recall": lambda: same() + (same() >= 0),
             },
         )
 
     def parts(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
         """Cross-entropy in nats: the mean over the V predictions (presentation, section 4), and that of each step."""
-        from torch.nn.functional import cross_entropy
+        from hopscope_next.tasks.batch import terms
 
-        targets = batch.targets.expand(predictions.shape[:-1])
-        by_step = cross_entropy(predictions.movedim(-1, 1), targets, reduction="none").mean(1)
-        steps = {f"loss_step_{step + 1}": by_step[:, step] for step in range(self.values)}
+        by_step = terms(predictions, batch).mean(1)
+        steps = {f"loss_step_{step}": loss for step, loss in enumerate(by_step.unbind(-1), 1)}
         return {"loss": by_step.mean(-1), **steps}
 
     def skills(self, batch: "Batch") -> "Mapping[str, Tensor]":
@@ -159,10 +153,8 @@ class Permutation(Task):
     def cases(self, use: Use) -> "Batch | None":
         """All held-out sequences, where all have a repeat or none has, and there are not too many."""
         data: Data = "repeats" if self.repeat_ratio else "plain"
-        mixed = 0.0 < self.repeat_ratio < 1.0
-        if use != "held-out" or mixed or self.listed_count(data) > LARGEST_LISTED:
-            return None
-        return self.listed(data)
+        fits = self.repeat_ratio in (0.0, 1.0) and self.listed_count(data) <= LARGEST_LISTED
+        return self.listed(data) if use == "held-out" and fits else None
 
     def listed_count(self, data: Data, held_out: bool = True) -> int:
         """Size of the exhaustive set: orders × mappings (× allowed repeats for `"repeats"`)."""
@@ -172,13 +164,9 @@ class Permutation(Task):
     def listed(
         self, data: Data, held_out: bool = True, limit: int = LARGEST_LISTED, device: "device | str" = "cpu"
     ) -> "Batch":
-        """All sequences, or a fixed random part of them where there are more than `limit`; `member == 1`.
+        """All sequences without repeats, or each with one, of held-out or training mappings; with a member axis of 1.
 
-        Args:
-            data: without repeats, or each with one.
-            held_out: of held-out mappings, or of training ones.
-            limit: largest set that is listed in full.
-            device: of the tensors.
+        Of more than `limit` it is a fixed random part.
         """
         import torch
 
@@ -195,7 +183,7 @@ class Permutation(Task):
         else:
             each = total // (orders * mappings)
             mapping, order, pair = number // each // orders, number // each % orders, number % each
-        xs = self.order(order)
+        xs = self._order(order)
         xs = self._repeated(xs, pair) if data == "repeats" else xs
         return self.sequences(xs[None], self.mapping(mapping, held_out)[None])
 
@@ -212,37 +200,31 @@ class Permutation(Task):
         """Tokens are written as numbers."""
         return {"roles": {"kind": ("x", "y"), "repeat": ("", "repeat")}, "token": str}
 
-    def order(self, rank: "Tensor") -> "Tensor":
-        """The x values 1…V in the order of a lexicographic rank."""
-        import torch
+    def mapping(self, number: "Tensor", held_out: bool) -> "Tensor":
+        """Training or held-out mappings by number, as the images of 1…V."""
+        number = number + self.mappings(False) if held_out else number
+        if self.values > _LARGEST_TABLE:
+            return self._order(_mixed(math.factorial(self.values), self.split_seed, number))
+        return _rows(_tables(self, number.device)[2], number)
 
+    def _order(self, rank: "Tensor") -> "Tensor":
         from hopscope_next import rng
 
         if self.values > _LARGEST_TABLE:
             return rng.permutation_from_index(rank, self.values) + 1
-        return torch.embedding(_tables(self.values, self.split_seed, rank.device)[0], rank)
-
-    def mapping(self, number: "Tensor", held_out: bool) -> "Tensor":
-        """Training or held-out mappings by number, as the images of 1…V."""
-        import torch
-
-        number = number + self.mappings(False) if held_out else number
-        if self.values > _LARGEST_TABLE:
-            return self.order(_mixed(math.factorial(self.values), self.split_seed, number))
-        return torch.embedding(_tables(self.values, self.split_seed, number.device)[1], number)
+        return _rows(_tables(self, rank.device)[1], rank)
 
     def _repeated(self, xs: "Tensor", pair: "Tensor") -> "Tensor":
-        slot, source = _pairs(self, xs.device)[pair].unbind(-1)
+        slot, source = _tables(self, xs.device)[0][pair].unbind(-1)
         return xs.scatter(-1, slot[..., None] - 1, xs.gather(-1, source[..., None] - 1))
 
     @model_validator(mode="after")
     def _slots_exist(self) -> Self:
         for name, slots in (("repeat_slots", self.repeat_slots), ("repeat_sources", self.repeat_sources)):
-            if outside := [slot for slot in slots if not 1 <= slot <= self.values]:
-                raise ValueError(f"{name}: expected slots from 1 to {self.values}, found {outside}")
-        if not self.repeat_pairs:
-            found = f"slots {self.repeat_slots} and sources {self.repeat_sources}"
-            raise ValueError(f"repeat_sources: expected at least one before a slot, found {found}")
+            outside = [slot for slot in slots if not 1 <= slot <= self.values]
+            expect(not outside, name, f"slots from 1 to {self.values}", outside)
+        found = f"slots {self.repeat_slots} and sources {self.repeat_sources}"
+        expect(bool(self.repeat_pairs), "repeat_sources", "at least one before a slot", found)
         return self
 
 
@@ -252,24 +234,24 @@ class Permutation(Task):
 
 
 @lru_cache(maxsize=32)
-def _tables(values: int, seed: int, device: "device") -> "tuple[Tensor, Tensor]":
-    """All V! permutations by rank, and in the order of 63-bit random keys; equal ones, should there be any, by rank."""
+def _tables(task: Permutation, device: "device") -> "list[Tensor]":
+    """The pairs of slots; of few values all permutations by rank, and by 63-bit random keys (equal ones by rank)."""
     import torch
 
     from hopscope_next import rng
 
-    every = torch.arange(math.factorial(values))
-    words = rng.bits(seed, "split", 0, every)
-    shuffled = torch.argsort((words[:, 0] << 31) | (words[:, 1] >> 1), stable=True)
-    orders = rng.permutation_from_index(every, values) + 1
-    return orders.to(device), orders[shuffled].to(device)
+    tables = [torch.tensor(task.repeat_pairs)]
+    if task.values <= _LARGEST_TABLE:
+        every = torch.arange(math.factorial(task.values))
+        words = rng.bits(task.split_seed, "split", 0, every)
+        shuffled = torch.argsort((words[:, 0] << 31) | (words[:, 1] >> 1), stable=True)
+        orders = rng.permutation_from_index(every, task.values) + 1
+        tables += [orders, orders[shuffled]]
+    return [table.to(device) for table in tables]
 
 
-@lru_cache(maxsize=32)
-def _pairs(task: Permutation, device: "device") -> "Tensor":
-    import torch
-
-    return torch.tensor(task.repeat_pairs, device=device)
+def _rows(table: "Tensor", number: "Tensor") -> "Tensor":
+    return table.index_select(0, number.flatten()).view(*number.shape, -1)
 
 
 def _mixed(total: int, seed: int, number: "Tensor") -> "Tensor":

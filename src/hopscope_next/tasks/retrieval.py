@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from hopscope_next.config import Config
-from hopscope_next.tasks.layout import Layout
-from hopscope_next.tasks.task import Floors, Shape, Task
+from hopscope_next.tasks.task import Floors, Shape, Task, expect
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -53,7 +52,6 @@ class Retrieval(Task):
             proof of Theorem 1).
         frequencies: of the cosines and sines of a position code: `"harmonic"`, whole multiples of 2π over the number
             of codes, or `"geometric"`, `frequency_base` to the powers 0, -2/K, -4/K … (Su et al. 2023).
-        frequency_base: base of the geometric frequencies.
         order: in which order the tables of the steps (or nodes) are shown: named, anew for every sample, or in time.
         targets: what the queries are asked for: all of x₁ … x_D (`"ic"`, the paper's implicit curriculum), x_D alone
             (`"last"`), or any steps (or nodes).
@@ -163,14 +161,14 @@ class Retrieval(Task):
         """Symbols of each node, `x_NODE`, exchanged for those of another sample; `position`: codes moved by two."""
         import torch
 
-        symbols, codes = batch.inputs[..., : self.symbol_dim], batch.inputs[..., self.symbol_dim :]
+        symbols, codes = batch.inputs.tensor_split((self.symbol_dim,), -1)
         holds, chain, found = batch.roles["holds"], batch.roles["chain"], dict[str, torch.Tensor]()
         for node in holds.unique().tolist():
             changed = symbols
             for number in range(self.chains):
                 here = ((holds == node) & (chain == number))[..., None]
                 symbol = symbols.take_along_dim(here.int().argmax(2, keepdim=True), 2)
-                changed = torch.where(here, symbol.roll(1, 1), changed)
+                changed = symbol.roll(1, 1).where(here, changed)
             found[f"x_{node}"] = torch.cat((changed, codes), -1)
         return {**found, "position": torch.cat((symbols, codes.roll(2, 2)), -1)}
 
@@ -180,99 +178,95 @@ class Retrieval(Task):
         The mean of n independent symbols, of which one is right, misses it by 1 - 1/n.  `zero` predicts 0; `position`
         the mean of a whole table, which needs no key; `keys_j` that of the values beside j of the p right keys.
         """
-        floors, guess = dict[str, Mapping[str, float]](), {"guess": 1.0 / self.chains}
+        floors = dict[str, Mapping[str, float]]()
         for name, node in self.asked.items():
             keys = len(self.parents[node])
             known = {f"keys_{known}": 1.0 - self.chains ** float(known - keys) for known in range(keys)}
             floors[f"loss_{name}"] = {"zero": 1.0, "position": known.pop("keys_0"), **known}
         position = sum(each["position"] for each in floors.values()) / len(floors)
-        accuracies = {f"accuracy_{name}": guess for name in self.asked}
+        accuracies = {f"accuracy_{name}": {"guess": 1.0 / self.chains} for name in self.asked}
         return {"zero": 1.0, "position": position, **floors, **accuracies}
 
     @property
     def words(self) -> Mapping[str, Any]:
         """Words of the roles `kind` and `node`."""
-        kinds = Layout(self.parents, 1).kinds
+        every = sorted({*map(len, self.parents)}, reverse=True)
+        kinds = tuple(dict.fromkeys(_kind(keys, slot) for keys in every for slot in range(keys + 1)))
         return {"roles": {"kind": kinds, **({"node": self.names} if self.nodes else {})}}
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         for number, node in enumerate(self.nodes):
             before = [each.name for each in self.nodes[:number]]
-            if node.name in before:
-                raise ValueError(f"nodes: expected different names, found {node.name} twice")
-            if not {*node.parents} <= {*before} or len({*node.parents}) < len(node.parents):
-                wanted = (
-                    f"as parents of {node.name} different nodes before it ({', '.join(before) or 'none'})"
-                )
-                raise ValueError(f"nodes: expected {wanted}, found {[*node.parents]}")
+            expect(node.name not in before, "nodes", "different names", f"{node.name} twice")
+            fit = {*node.parents} <= {*before} and len({*node.parents}) == len(node.parents)
+            wanted = f"as parents of {node.name} different nodes before it ({', '.join(before) or 'none'})"
+            expect(fit, "nodes", wanted, [*node.parents])
         every = [self.names[number] for number in self.tables]
-        if not every:
-            raise ValueError("nodes: expected at least one with parents, found none")
-        if self.nodes and self.length > _MOST_POSITIONS:
-            wanted = f"at most {_MOST_POSITIONS} positions (N^p tuples of p + 1 tokens for p parents)"
-            raise ValueError(f"nodes: expected {wanted}, found {self.length}; take fewer chains or parents")
-        if isinstance(self.order, tuple) and sorted(map(str, self.order)) != sorted(map(str, every)):
-            raise ValueError(f"order: expected a permutation of {every}, found {[*self.order]}")
+        expect(bool(every), "nodes", "at least one with parents", "none")
+        wanted = f"at most {_MOST_POSITIONS} positions (N^p tuples of p + 1 tokens for p parents)"
+        found = f"{self.length}; take fewer chains or parents"
+        expect(not self.nodes or self.length <= _MOST_POSITIONS, "nodes", wanted, found)
+        if isinstance(self.order, tuple):
+            same = sorted(map(str, self.order)) == sorted(map(str, every))
+            expect(same, "order", f"a permutation of {every}", [*self.order])
         for targets in (self.targets, *(targets for _, targets in self.schedule)):
-            if not isinstance(targets, str) and (not targets or len({*targets} & {*every}) < len(targets)):
-                wanted = f"'ic', 'last' or different ones of {every}"
-                raise ValueError(f"targets: expected {wanted}, found {[*targets]}")
+            if not isinstance(targets, str):
+                fit = 0 < len(targets) == len({*targets} & {*every})
+                expect(fit, "targets", f"'ic', 'last' or different ones of {every}", [*targets])
         starts = [0, *(start for start, _ in self.schedule)]
-        if starts != sorted({*starts}):
-            raise ValueError(f"schedule: expected ascending training steps from 1, found {starts[1:]}")
+        expect(starts == sorted({*starts}), "schedule", "ascending training steps from 1", starts[1:])
         if self.shares or self.emphasis != "weights":
-            if len(self.shares) != len(self.asked) or not any(self.shares):
-                wanted = f"a number for each of {[*self.asked]}, not all 0"
-                raise ValueError(f"shares: expected {wanted}, found {[*self.shares]}")
-            if self.schedule:
-                raise ValueError(f"schedule: expected none beside shares, found {[*self.schedule]}")
-            if self.emphasis == "one" and not math.isclose(sum(self.shares), 1.0, abs_tol=1e-6):
-                raise ValueError(f"shares: expected probabilities whose sum is 1, found {[*self.shares]}")
+            shares, one = [*self.shares], self.emphasis == "one"
+            fit = len(shares) == len(self.asked) and any(shares)
+            expect(fit, "shares", f"a number for each of {[*self.asked]}, not all 0", shares)
+            expect(not self.schedule, "schedule", "none beside shares", [*self.schedule])
+            whole = math.isclose(sum(shares), 1.0, abs_tol=1e-6)
+            expect(whole or not one, "shares", "probabilities whose sum is 1", shares)
         return self
 
 
+def _kind(keys: int, slot: int) -> str:
+    if keys < 2:
+        return ("first", "second")[slot] if keys else "query"
+    return "value" if slot == keys else f"key{slot + 1}"
+
+
 class _Sampler:
-    """Draws samples on a device: the position that each token of the layout is given.  All else stands in tables."""
+    """Draws samples on a device: which token of the layout stands at each position.  All else stands in tables."""
 
     def __init__(self, task: Retrieval, device: "device"):
         import torch
 
-        from hopscope_next.tasks.vectors import position_codes
+        from hopscope_next.tasks.vectors import Layout, position_codes
 
-        table, layout = partial(torch.tensor, device=device), Layout(task.parents, task.chains)
-        tokens, blocks, symbols = layout.tokens, layout.blocks, layout.symbols
-        self.task, self.count, self.query = task, len(symbols), blocks[0][1]
-        # Where a token goes: its block, its tuple, its place in the tuple.
-        self.block, self.row, self.slot = (table([token[field] for token in tokens]) for field in range(3))
-        self.tuples, widths = (table(sizes) for sizes in zip(*blocks, strict=True))
-        self.lengths, self.width = self.tuples * widths, widths[self.block]
+        with torch.device(device):
+            self.task, self.layout = task, (layout := Layout(task.parents, task.chains))
+            # Who has no partner has one beyond the last token, which is given the position NO_RELATION.
+            self.partners = layout.relations([node.name for node in task.nodes])
+        table, kinds = partial(torch.tensor, device=device), task.words["roles"]["kind"]
+        keys = [*map(len, task.parents)]
+        self.tuples, query = int(layout.row[-1]) + 1, keys.count(0)
+        self.readout = slice(-query * (task.chains - 1) - 1, None, query)
+        places = zip(layout.node.tolist(), layout.slot.tolist(), strict=True)
+        kind = table([kinds.index(_kind(keys[node], slot)) for node, slot in places])
+        own = {"node": layout.node, "slot": layout.slot} if task.nodes else {"step": layout.node}
+        self.roles = {"kind": kind, **own, "chain": layout.chain, "holds": layout.holds}
         named = {"shallowest-first": task.tables, "deepest-first": task.tables[::-1], "random": ()}
         order = named[task.order] if isinstance(task.order, str) else [*map(task.names.index, task.order)]
-        self.in_time = table([order.index(node) for node in task.tables]) if order else None
-        self.groups = [tuples for tuples, _ in blocks] + [len(task.tables)] * (not order)
-        # What it is.  Who has no partner has one beyond the last token, which is given the position NO_RELATION.
-        self.holds = table([symbols[token.holds] for token in tokens])
-        self.roles = {"kind": table([*map(layout.kind, tokens)])}
-        for name in ("node", "slot", "chain") if task.nodes else ("step", "chain"):
-            field = "node" if name == "step" else name
-            self.roles[name] = table([getattr(token, field) for token in tokens])
-        self.roles["holds"] = table([token.holds[0] for token in tokens])
-        self.partners: dict[str, Tensor] = {}
-        for name, numbers in layout.relations([node.name for node in task.nodes]).items():
-            self.partners[name] = table([len(tokens) if each is None else each for each in numbers])
+        # When the block of a token is shown: the queries last.
+        times = [len(order), *(order.index(node) for node in task.tables if order)]
+        self.time = table(times)[layout.block] if order else None
         # What is asked, and how much it counts.  However many targets do, the loss is a mean over those.
-        asked, on_chain = [*task.asked.values()], layout.on_chain
-        self.answers = table(
-            [[symbols[on_chain(node, chain)] for node in asked] for chain in range(task.chains)]
-        )
+        asked = [*task.asked.values()]
+        self.answers = layout.on_chain[asked].T
         self.starts, self.shares = table([*task.stages]), table(task.shares)
         stages = [task.shares or [float(node in nodes) for node in asked] for nodes in task.stages.values()]
         weights = table(stages).repeat_interleave(task.symbol_dim, -1)
         self.alike = not task.shares and bool((weights == 1.0).all())
         self.weights = weights / weights.mean(-1, keepdim=True)
-        count = len(tokens) if task.position == "token" else sum(tuples for tuples, _ in blocks)
         base = task.frequency_base if task.frequencies == "geometric" else None
+        count = len(layout.row) if task.position == "token" else self.tuples
         self.codes = position_codes(count, task.symbol_dim, base).to(device)
 
     def __call__(self, draws: "Draws") -> "Batch":
@@ -280,40 +274,44 @@ class _Sampler:
 
         from hopscope_next import rng
         from hopscope_next.tasks.batch import NO_RELATION, Batch
-        from hopscope_next.tasks.vectors import inverse, ranks, selected
+        from hopscope_next.tasks.vectors import selected
 
-        count, dim = self.count, self.task.symbol_dim
-        numbers = rng.normal(draws.words(count * dim, _SYMBOLS)).flatten(-2)
-        symbols = numbers[..., : count * dim].unflatten(-1, (count, dim))
-        found = ranks(draws.words(sum(self.groups), _SHUFFLES).flatten(-2), self.groups)
-        in_time = found[..., -self.groups[-1] :] if self.in_time is None else self.in_time
-        rank = found.index_select(-1, self.row)
-        place = _starts(in_time, self.lengths).index_select(-1, self.block) + rank * self.width + self.slot
-        token, codes = inverse(place), self.codes
-        if self.task.position == "pair":
-            first = _starts(in_time, self.tuples).index_select(-1, self.block)
-            codes = codes[(first + rank).gather(-1, token)]
-        held = selected(symbols, _of(self.holds, token))
-        # The queries are the first tokens of the layout, chain by chain.
-        chain = token[..., -self.task.chains * self.query :: self.query] // self.query
+        task, layout, time = self.task, self.layout, self.time
+        count, tables = layout.symbols * task.symbol_dim, len(task.tables)
+        numbers = rng.normal(draws.words(count, _SYMBOLS)).flatten(-2)[..., :count]
+        symbols = numbers.unflatten(-1, (-1, task.symbol_dim))
+        words = draws.words(self.tuples + (tables if time is None else 0), _SHUFFLES).flatten(-2)
+        if time is None:
+            by_time = words[..., self.tuples : self.tuples + tables].argsort(dim=-1, stable=True)
+            times = torch.nn.functional.pad(by_time.argsort(-1), (1, 0), value=tables)
+            time = times.index_select(-1, layout.block)
+        # Blocks in time, their tuples by a random word; the sort keeps the tokens of a tuple together.
+        token = ((time << 32) + words.index_select(-1, layout.row)).argsort(dim=-1, stable=True)
+        held = selected(symbols, _of(layout.symbol, token))
+        chain = _of(layout.chain, token[..., self.readout])
         right = selected(symbols, self.answers[chain].flatten(2))
 
-        def before() -> "Tensor":
+        def tuples_before() -> "Tensor":
+            return (_of(layout.slot, token) == 0).cumsum(-1) - 1
+
+        def place() -> "Tensor":
+            block, before = _of(layout.block, token), tuples_before()
+            return before - (before * (block != block.roll(1, -1))).cummax(-1).values
+
+        def previous() -> "Tensor":
             return torch.arange(-1, token.shape[-1] - 1, device=token.device).expand(token.shape)
 
         def partner(name: str) -> "Tensor":
-            positions = torch.nn.functional.pad(place, (0, 1), value=NO_RELATION)
+            positions = torch.nn.functional.pad(token.argsort(-1), (0, 1), value=NO_RELATION)
             return positions.gather(-1, _of(self.partners[name], token))
 
+        codes = torch.embedding(self.codes, tuples_before()) if task.position == "pair" else self.codes
         return Batch(
             torch.cat((held, codes.expand(*held.shape[:2], -1, -1)), -1),
             right.unflatten(2, (*chain.shape[2:], -1)).flatten(3),
             weights=self._weights(draws),
-            roles={
-                **{name: partial(_of, role, token) for name, role in self.roles.items()},
-                "place": lambda: rank.gather(-1, token),
-            },
-            relations={"previous": before, **{name: partial(partner, name) for name in self.partners}},
+            roles={"place": place, **{name: partial(_of, role, token) for name, role in self.roles.items()}},
+            relations={"previous": previous, **{name: partial(partner, name) for name in self.partners}},
         )
 
     def _weights(self, draws: "Draws") -> "Tensor | None":
@@ -337,18 +335,8 @@ class _Sampler:
 
 
 def _of(table: "Tensor", token: "Tensor") -> "Tensor":
-    """The entry of a table for the token at every position."""
+    # As `table[token]`, but quicker.
     return table.expand(*token.shape[:-1], -1).gather(-1, token)
-
-
-def _starts(in_time: "Tensor", sizes: "Tensor") -> "Tensor":
-    """First position of every block: the tables by their rank in time, then the queries, which are block 0."""
-    import torch
-
-    tables = sizes[1:]
-    earlier = in_time[..., None, :] < in_time[..., :, None]
-    queries = tables.sum().expand(*in_time.shape[:-1], 1)
-    return torch.cat((queries, (earlier * tables).sum(-1)), -1)
 
 
 _sampler = lru_cache(maxsize=32)(_Sampler)

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,13 +11,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from hopscope_next.errors import UserError
-from hopscope_next.tasks.batch import NO_RELATION, Batch
-from hopscope_next.tasks.draws import STREAMS, Draws, Seeds, Step
-from hopscope_next.tasks.loss import Predictions
+from hopscope_next.tasks.batch import NO_RELATION, Batch, Predictions
+from hopscope_next.tasks.draws import USES, Draws, Seeds, Step
 from hopscope_next.tasks.task import Shape, Task
-
-_KNOWN = set[tuple[type, str]]()
-"""Types of tasks, and uses, of which some samples were looked at in this process; `cases` is one of these uses."""
 
 _End = bool | int | float
 _MOST = torch.finfo(torch.float32).max
@@ -34,16 +30,11 @@ def draw(
     examples: int | None = None,
     annotate: bool = True,
 ) -> Batch:
-    """Samples of a task on the device of the seeds; arguments as of `Draws`.
+    """Samples of a task on the device of the seeds; arguments as of `Draws`.  Not `annotate`: without annotations.
 
-    Args:
-        task: goes through `check_task` when samples of its type are drawn for a use for the first time.
-        annotate: whether groups, roles and relations are kept.
-
-    Raises:
-        UserError: the task breaks its promises.
+    Before its first samples for a use the task goes through `check_task`.
     """
-    if (type(task), use) not in _KNOWN and not torch.compiler.is_compiling():
+    if use not in task.checked_uses:
         check_task(task, seeds.device, (use,))
     drawn = task.sample(Draws(seeds, use, step, batch, start=start, examples=examples))
     return drawn if annotate else drawn.plain()
@@ -53,21 +44,18 @@ def held_out(task: Task, count: int, device: torch.device | str = "cpu", *, anno
     """Held-out samples with a member axis of 1: all members answer the same.
 
     The task's exhaustive set, where it has one (then of another size than `count`); else `count` samples.
-
-    Raises:
-        UserError: the task breaks its promises.
     """
     found = task.cases("held-out")
     if found is None:
         seeds = torch.tensor([task.held_out_seed], device=device)
         return draw(task, seeds, "held-out", 0, count, annotate=annotate)
-    if (type(task), "cases") not in _KNOWN:
+    if "cases" not in task.checked_uses:
         _check(f"{type(task).__name__}.cases('held-out')", found, task.shape(), None)
-        _KNOWN.add((type(task), "cases"))
+        task.checked_uses.add("cases")
     return found.to(device) if annotate else found.to(device).plain()
 
 
-def check_task(task: Task, device: torch.device | str = "cpu", uses: Sequence[str] = tuple(STREAMS)) -> None:
+def check_task(task: Task, device: torch.device | str = "cpu", uses: Sequence[str] = tuple(USES)) -> None:
     """Draw the same few samples of some uses several times, and refuse a task that breaks its promises.
 
     Raises:
@@ -83,7 +71,7 @@ def check_task(task: Task, device: torch.device | str = "cpu", uses: Sequence[st
         if any(not torch.equal(*pair) for each in again for pair in zip(first, each, strict=True)):
             words = "take all random numbers from `draws`, none from torch, numpy or random"
             raise UserError(f"{name}.sample: expected equal samples for equal draws, found others; {words}")
-        _KNOWN.add((type(task), use))
+        task.checked_uses.add(use)
 
 
 def has_standard_loss(task: Task) -> bool:
@@ -101,8 +89,7 @@ def losses(task: Task, predictions: Predictions, batch: Batch) -> dict[str, Floa
 
     whole = measured(predictions, batch)
     found = dict(whole)
-    for group in batch.groups:
-        here = batch.groups[group]
+    for group, here in batch.groups.items():
         # Members that answer the same are measured together.
         each = [(predictions[one : one + 1], batch.member(one)) for one in range(len(here))]
         units, values = [(predictions, batch)] if len(here) == 1 else each, list[dict[str, Tensor]]()
@@ -111,9 +98,6 @@ def losses(task: Task, predictions: Predictions, batch: Batch) -> dict[str, Floa
             values.append(measured(some[:, chosen], of.take(chosen)) if chosen.any() else empty)
         found |= {f"{name}@{group}": torch.cat([each[name] for each in values]) for name in whole}
     return found
-
-
-# The check.
 
 
 @contextmanager
@@ -131,40 +115,36 @@ def _check(maker: str, batch: object, shape: Shape, draws: Draws | None) -> list
     """All tensors of a batch, if they are what the task's shape says; functions are called here."""
     if not isinstance(batch, Batch):
         raise UserError(f"{maker}: expected an hs.Batch, found {type(batch).__name__}")
-    size, device = (draws.size, draws.device) if draws else ((1, len(batch.inputs[0])), batch.inputs.device)
-    rows, asked, look = (*size, shape.positions), (*size, len(shape.readout)), partial(_look, maker, device)
-    classes, weights = shape.outputs == "classes", batch.weights
-    found = [
-        look("inputs", batch.inputs, *_numbers(rows, shape.input_size, shape.inputs == "tokens")),
-        look("targets", batch.targets, *_numbers(asked, shape.output_size, classes)),
-        *(look(f"groups[{name!r}]", batch.groups[name], size, False, True) for name in batch.groups),
-        *(look(f"roles[{name!r}]", batch.roles[name], rows, -(1 << 63), 1 << 63) for name in batch.roles),
+    device = draws.device if draws else batch.inputs.device
+    size = draws.size if draws else (1, len(batch.inputs[0]))
+    rows, asked = (*size, shape.positions), (*size, len(shape.readout))
+    last, large = shape.positions - 1, 1 << 63
+
+    def numbers(kind: str, sizes: tuple[int, ...], count: int) -> tuple[tuple[int, ...], _End, _End]:
+        return ((*sizes, count), -_MOST, _MOST) if kind == "vectors" else (sizes, 0, count - 1)
+
+    # Field, tensor, its sizes, smallest and largest number; these are of the tensor's type.
+    fields: list[tuple[str, Any, tuple[int, ...], _End, _End]] = [
+        ("inputs", batch.inputs, *numbers(shape.inputs, rows, shape.input_size)),
+        ("targets", batch.targets, *numbers(shape.outputs, asked, shape.output_size)),
+        *((f"groups[{name!r}]", value, size, False, True) for name, value in batch.groups.items()),
+        *((f"roles[{name!r}]", value, rows, -large, large - 1) for name, value in batch.roles.items()),
+        *((f"relations[{name!r}]", key, rows, NO_RELATION, last) for name, key in batch.relations.items()),
     ]
-    for name in batch.relations:
-        found.append(look(f"relations[{name!r}]", batch.relations[name], rows, NO_RELATION, rows[-1] - 1))
-    if weights is not None:
+    if (weights := batch.weights) is not None:
         # An axis may be 1, and weights of vectors may leave out the axis of their dimensions.
-        whole, own = (*asked, shape.output_size)[: 3 if classes else max(3, weights.ndim)], (*weights.shape,)
-        fits = len(own) == len(whole) and all(one in (1, size) for one, size in zip(own, whole, strict=True))
-        found.append(look("weights", weights, own if fits else whole, 0.0, _MOST))
-    return found
-
-
-def _numbers(sizes: tuple[int, ...], many: int, ids: bool) -> tuple[tuple[int, ...], _End, _End]:
-    return (sizes, 0, many - 1) if ids else ((*sizes, many), -_MOST, _MOST)
-
-
-def _look(
-    maker: str, device: torch.device, field: str, value: object, sizes: Sequence[int], low: _End, high: _End
-) -> Tensor:
-    """A tensor of these sizes, whose numbers are from `low` to `high`, and of their type."""
-    kind = {bool: torch.bool, int: torch.int64, float: torch.float32}[type(low)]
-    expected, found = f"{kind} {[*sizes]} on {device}", type(value).__name__
-    if isinstance(value, Tensor):
-        found = f"{value.dtype} {[*value.shape]} on {value.device}"
-        if found == expected:
+        whole = asked if shape.outputs == "classes" or weights.ndim < 4 else (*asked, shape.output_size)
+        own = (1 if one == 1 else size for one, size in zip(weights.shape, whole, strict=False))
+        fields.append(("weights", weights, tuple(own) if weights.ndim == len(whole) else whole, 0.0, _MOST))
+    for field, value, sizes, low, high in fields:
+        kind = {bool: torch.bool, int: torch.int64, float: torch.float32}[type(low)]
+        wanted, found = f"{kind} {[*sizes]} on {device}", type(value).__name__
+        if isinstance(value, Tensor):
+            found = f"{value.dtype} {[*value.shape]} on {value.device}"
+        if found == wanted:
             smallest, largest = (end.item() for end in value.aminmax())
             if low <= smallest <= largest <= high:
-                return value
-            expected, found = f"numbers from {low:g} to {high:g}", f"{smallest:g} to {largest:g}"
-    raise UserError(f"{maker}: {field}: expected {expected}, found {found}")
+                continue
+            wanted, found = f"numbers from {low:g} to {high:g}", f"{smallest:g} to {largest:g}"
+        raise UserError(f"{maker}: {field}: expected {wanted}, found {found}")
+    return [value for _, value, *_ in fields]

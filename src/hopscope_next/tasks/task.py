@@ -4,6 +4,7 @@ A subclass needs torch only inside the methods that compute, so that listing stu
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -22,6 +23,12 @@ Use = Literal["train", "held-out", "probe"]
 
 Floors = Mapping[str, float | Mapping[str, float]]
 """Values that a metric has without learning: of the loss by name, of another metric under that metric's name."""
+
+
+def expect(holds: bool, field: str, wanted: str, found: object) -> None:
+    """Refuse the value of a field that is not what is wanted, by a `ValueError`."""
+    if not holds:
+        raise ValueError(f"{field}: expected {wanted}, found {found}")
 
 
 class Shape(Config):
@@ -49,12 +56,12 @@ class Shape(Config):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        last, size = self.positions - 1, self.position_size
-        if list(self.readout) != sorted({*self.readout} & {*range(self.positions)}):
-            raise ValueError(f"readout: expected ascending positions from 0 to {last}, found {self.readout}")
-        if size and (self.inputs != "vectors" or size >= self.input_size):
-            most = "0 with tokens" if self.inputs == "tokens" else f"less than input_size = {self.input_size}"
-            raise ValueError(f"position_size: expected {most}, found {size}")
+        ascending = [*self.readout] == sorted({*self.readout} & {*range(self.positions)})
+        wanted = f"ascending positions from 0 to {self.positions - 1}"
+        expect(ascending, "readout", wanted, self.readout)
+        vectors, size = self.inputs == "vectors", self.position_size
+        most = f"less than input_size = {self.input_size}" if vectors else "0 with tokens"
+        expect(size < (self.input_size if vectors else 1), "position_size", most, size)
         return self
 
 
@@ -75,9 +82,8 @@ class Task(Config):
 
     def sample(self, draws: "Draws") -> "Batch":
         """Draw samples.  All randomness comes from `draws`; every tensor begins with the axes `[member, batch]`."""
-        raise UserError(
-            f"{type(self).__name__}: expected a method sample(self, draws) -> hs.Batch, found none"
-        )
+        kind = type(self).__name__
+        raise UserError(f"{kind}: expected a method sample(self, draws) -> hs.Batch, found none")
 
     def parts(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
         """Losses by name, each `[member]`; `"loss"` is minimised, the others are recorded.
@@ -89,13 +95,13 @@ class Task(Config):
             predictions: `[member, batch, readout, output]`.
             batch: what was asked; its member axis may be 1.
         """
-        from hopscope_next.tasks.loss import default_parts
+        from hopscope_next.tasks.batch import default_parts
 
         return default_parts(predictions, batch)
 
     def scores(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
         """Further numbers of a model, each `[member]`; by default the accuracy where targets are classes."""
-        from hopscope_next.tasks.loss import accuracy
+        from hopscope_next.tasks.batch import accuracy
 
         return {} if batch.targets.is_floating_point() else {"accuracy": accuracy(predictions, batch)}
 
@@ -127,6 +133,18 @@ class Task(Config):
     def held_out_seed(self) -> int:
         """Data seed of held-out samples, so that all members answer the same."""
         return int(getattr(self, "split_seed", 0))
+
+    @cached_property
+    def checked_uses(self) -> set[str]:
+        """Uses of which `check_task` has looked at some samples."""
+        return set()
+
+    def __copy__(self) -> Self:
+        copied = super().__copy__()
+        # Nothing that was worked out from the fields: `model_copy` may change these.
+        for name in {*vars(copied)} - {*type(self).model_fields}:
+            del vars(copied)[name]
+        return copied
 
 
 def role_words(task: Task) -> dict[str, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from hopscope_next.tasks.task import Floors, Shape, Task
+from hopscope_next.tasks.task import Floors, Shape, Task, expect
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -142,21 +142,18 @@ class Equations(Task):
 
     def parts(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
         """Cross-entropy in nats: over all tokens that are to be predicted, and mean over the answers."""
-        from torch.nn.functional import cross_entropy
+        from hopscope_next.tasks.batch import counted, terms, weighted
 
-        from hopscope_next.tasks.loss import counted
-
-        targets = batch.targets.expand(predictions.shape[:-1])
-        terms = cross_entropy(predictions.movedim(-1, 1), targets, reduction="none")
-        first = counted(batch).int().argmax(-1)[..., None].expand(len(terms), -1, 1)
-        loss = terms if batch.weights is None else terms * batch.weights
-        return {"loss": loss.mean((1, 2)), "loss_answer": terms.gather(-1, first).mean((1, 2))}
+        found = terms(predictions, batch)
+        first = counted(batch).int().argmax(-1)[..., None].expand(len(found), -1, 1)
+        answer = found.gather(-1, first).mean((1, 2))
+        return {"loss": weighted(found, batch).mean((1, 2)), "loss_answer": answer}
 
     def skills(self, batch: "Batch") -> "Mapping[str, Tensor]":
         """The answer at each depth, which is the first that a text is asked for."""
         import torch
 
-        from hopscope_next.tasks.loss import counted
+        from hopscope_next.tasks.batch import counted
 
         asked, readout = counted(batch), torch.tensor(self.shape().readout, device=batch.inputs.device)
         first = asked & (asked.cumsum(-1) == 1)
@@ -188,17 +185,17 @@ class Equations(Task):
     @model_validator(mode="after")
     def _can_be_drawn(self) -> Self:
         depths = [*self.depths]
-        if not depths or depths != sorted({*depths}) or depths[0] < 1:
-            raise ValueError(f"depths: expected ascending numbers from 1, found {depths}")
+        ascending = bool(depths) and depths == sorted({*depths}) and depths[0] >= 1
+        expect(ascending, "depths", "ascending numbers from 1", depths)
         # Texts of a task without its deepest questions would be drawn otherwise.
         weights = [1.0] * len(depths) if isinstance(self.mixture, str) else [*self.mixture]
-        if len(weights) != len(depths) or min(weights) < 0.0 or weights[-1] == 0.0:
-            wanted = f"a weight for each depth of {depths}, none below 0 and the last above"
-            raise ValueError(f"mixture: expected {wanted}, found {weights}")
+        fit = len(weights) == len(depths) and min(weights) >= 0.0 and weights[-1] > 0.0
+        wanted = f"a weight for each depth of {depths}, none below 0 and the last above"
+        expect(fit, "mixture", wanted, weights)
         names = depths[-1] * self.chains
-        if names > len(_NAMES) or names**self.chains >= 1 << 31:
-            wanted = f"depth · chains at most {len(_NAMES)}, and to the power of chains below 2^31"
-            raise ValueError(f"depths: expected {wanted}, found {depths[-1]} · {self.chains}; take less")
+        fit = names <= len(_NAMES) and names**self.chains < 1 << 31
+        wanted = f"depth · chains at most {len(_NAMES)}, and to the power of chains below 2^31"
+        expect(fit, "depths", wanted, f"{depths[-1]} · {self.chains}; take less")
         return self
 
 
