@@ -15,11 +15,9 @@ from hopscope.tasks.config import RetrievalConfig
 from hopscope.zoo.permutations import planted_permutations
 from hopscope.zoo.planted import planted_models
 from hopscope.zoo.witnesses import witness as old_witness
-from hopscope_next.circuits.finders import Found, Patching, attributed, greedy
+from hopscope_next.circuits.finders import Found, Patching, eap, greedy, score, true_circuits
 from hopscope_next.circuits.permutation_plants import permutation_plants
-from hopscope_next.circuits.plants import chain_plants
-from hopscope_next.circuits.scores import score, true_circuits
-from hopscope_next.circuits.witnesses import witness
+from hopscope_next.circuits.plants import chain_plants, witness
 from hopscope_next.tasks import Batch, Retrieval
 
 KINDS = ("first", "second", "query")
@@ -90,7 +88,8 @@ def test_scores_of_finders(name, number):
     ours = Patching(plant.model, plant.task, Batch(batch.inputs, batch.targets))
     old = OldPatching(model, zoo.task, batch)
     assert (ours.full, ours.empty) == pytest.approx((old.full, old.empty), abs=1e-5)
-    found, expected = attributed(ours, [0.5, 1.0]), old_attributed(old, [0.5, 1.0])
+    found = eap(plant.model, plant.task, ours.batch, [0.5, 1.0]).scores
+    expected = old_attributed(old, [0.5, 1.0])
     assert list(map(str, found)) == list(map(str, expected))
     assert list(found.values()) == pytest.approx(list(expected.values()), abs=1e-5)
 

@@ -1,206 +1,147 @@
-"""Finders of circuits, all on one edge set, and exact patching of any of its edges.
+"""Finders of circuits on one edge set, exact patching of any of its edges, and the benchmark on planted models.
 
-**Edges.** From the output of one attention head to one input of a later part: the queries, keys or values of a head of
+**Edges** lead from the output of one attention head to one input of a later part: queries, keys or values of a head of
 a later layer, or the logits; named as in EAP and MIB, `a0.h1->a2.h0<k>`, `a2.h0->logits`.  What lies between two ends
 belongs to the edge: norms and MLPs are computed anew on what the receiver is given, as in path patching (Wang et al.
-2022, arXiv:2211.00593).  The input reaches every receiver in every circuit.  Without MLPs, this is MIB's edge set
-without the edges of the input.
+2022, arXiv:2211.00593).  The input reaches every receiver.  An edge that is not in a circuit carries what its head
+wrote on another sample, the one before in the batch, in a pass without any patch (*interchange*).
 
-**Ablation.** An edge that is not in a circuit carries what its head wrote on another sample, the one before in the
-batch, in a pass without any patch (*interchange*).  An edge in the circuit carries what its head writes in this pass.
+**Scores** are those of MIB (Mueller et al. 2025, arXiv:2504.13151).  Performance is m = exp(-loss), and faithfulness
+f = (m(circuit) - m(no edge)) / (m(all edges) - m(no edge)), not clipped.  CPR is the area under f where the first
+shares of the edges are kept (`SHARES`), by falling signed score (larger is better); CMD is the area between f and 1, by
+falling absolute score (smaller is better).  AUROC is over signed scores.
+
+**Truth.** A plant's construction says which heads each minimal circuit has.  Of the edges between them, and to the
+logits, those are true whose ablation alone raises the loss by `LEAST_RISE`; the rises of models that were set by hand
+fall into two groups with a wide gap between them.  Of several minimal circuits the one that gives the best value
+counts, and what is only in others counts neither for nor against.
 """
 
+import math
 import random
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, Literal, NamedTuple, cast
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float
+from scipy.integrate import trapezoid
 from torch import Tensor
 from torch.nn import functional
 
+from hopscope_next.circuits.plants import Plant
 from hopscope_next.circuits.reader import ReaderConfig, read
 from hopscope_next.models.config import TransformerConfig
 from hopscope_next.models.layers import Layer
 from hopscope_next.models.transformer import Transformer
-from hopscope_next.tasks import Batch, Task
+from hopscope_next.tasks import Batch, Task, draw, held_out
 
-FAITHFUL = 0.05
-"""Share of the loss between no edge and all that a circuit chosen from a ranking may lose."""
-
+FAITHFUL = 0.05  # share of the loss between no edge and all that a circuit chosen from a ranking may lose
+LEAST_RISE = 0.01  # of the loss: squared error per component, or nats
+SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _GREEDY = 0.01  # share of the loss between no edge and all, below which an edge stays ablated
-_STEPS = 5  # points between two inputs, as in the paper of EAP-IG
 _SHARP, _FEWEST = 0.5, 4  # attention of a row on one other token; keys that the row must see to count
-
-Part = Literal["q", "k", "v"]
-PARTS: tuple[Part, ...] = ("q", "k", "v")
-
-HeadAt = tuple[int, int]
-"""Layer and head, from 0."""
-
-
-class Receiver(NamedTuple):
-    """An input that reads the stream: queries, keys or values of a head, or the logits (layer: number of layers)."""
-
-    layer: int
-    head: int = -1
-    part: Part | None = None
+_SAMPLES = {"vectors": 32, "classes": 256}  # right or wrong answers say less than vectors do
 
 
 class Edge(NamedTuple):
-    """From a head's output to an input of a later part."""
+    """From a head's output to the queries, keys or values of a later one, or (no `part`) to the logits."""
 
-    source: HeadAt
-    receiver: Receiver
+    layer: int
+    head: int
+    to_layer: int
+    to_head: int = -1
+    part: str = ""
 
     def __str__(self) -> str:
-        layer, head, part = self.receiver
-        return f"a{self.source[0]}.h{self.source[1]}->" + (f"a{layer}.h{head}<{part}>" if part else "logits")
+        to = f"a{self.to_layer}.h{self.to_head}<{self.part}>" if self.part else "logits"
+        return f"a{self.layer}.h{self.head}->{to}"
 
     @property
-    def heads(self) -> frozenset[HeadAt]:
-        """The heads at its ends."""
-        layer, head, part = self.receiver
-        return frozenset((self.source, (layer, head)) if part else (self.source,))
+    def heads(self) -> frozenset[tuple[int, int]]:
+        """Layer and number of the heads at its ends."""
+        return frozenset((self[:2], self[2:4]) if self.part else (self[:2],))
 
 
 def edges_of(config: TransformerConfig) -> list[Edge]:
     """The whole edge set of a model, by receiver in the order of the forward pass."""
-    inputs = [
-        Receiver(layer, head, part)
-        for layer in range(1, config.layers)
-        for head in range(config.heads)
-        for part in PARTS
-    ]
-    return [
-        Edge((layer, head), receiver)
-        for receiver in (*inputs, Receiver(config.layers))
-        for layer in range(receiver.layer)
-        for head in range(config.heads)
-    ]
+    heads = [(layer, head) for layer in range(config.layers) for head in range(config.heads)]
+    receivers = [*((*head, part) for head in heads for part in "qkv"), (config.layers, -1, "")]
+    return [Edge(layer, head, *to) for to in receivers for layer, head in heads if layer < to[0]]
 
 
 class Patching:
-    """One model on one batch, in which any edges can be ablated.
+    """One model on one batch (with a member axis of 1), in which any edges can be ablated.
 
     Attributes:
-        model: a single transformer.
-        task, batch: what is asked, with a member axis of 1.
         edges: the edge set.
         start: stream before the first layer.
-        clean, others: head outputs of each layer `[batch, head, position, head_dim]`, of these samples and of those
-            that ablated edges come from.
+        full, empty: loss with all edges, and with none.
     """
 
     @torch.no_grad()
     def __init__(self, model: Transformer, task: Task, batch: Batch):
-        self.model, self.task, self.batch = model, task, batch
-        self.edges = edges_of(model.config)
+        self.model, self.task, self.batch, self.edges = model, task, batch, edges_of(model.config)
         self.start = model.embedded(batch.inputs[0])
-        self.clean: list[Tensor] = []
-        self.clean = self._pass(
-            self.start, lambda receiver, depth: depth, lambda receiver, layer, heads: heads
-        )[1]
-        self.others = [heads.roll(1, 0) for heads in self.clean]
+        names = [f"blocks.{layer}.attn.hook_z" for layer in range(model.config.layers)]
+        self._clean = [heads.transpose(1, 2) for heads in model.cache(batch.inputs[0], names).values()]
+        self._others = [heads.roll(1, 0) for heads in self._clean]
+        self.full, self.empty = self.loss(self.edges), self.loss(())
 
     @torch.no_grad()
     def loss(self, kept: Collection[Edge]) -> float:
         """Loss of the task if these edges alone are kept."""
         return float(self.task.parts(self.predictions(kept)[None], self.batch)["loss"])
 
-    @cached_property
-    def full(self) -> float:
-        """Loss of the whole model."""
-        return self.loss(self.edges)
-
-    @cached_property
-    def empty(self) -> float:
-        """Loss with every edge ablated."""
-        return self.loss(())
-
-    def predictions(self, kept: Collection[Edge]) -> Float[Tensor, "batch readout output"]:
-        """Predictions if these edges alone are kept."""
-        chosen, width = frozenset(kept), self.model.config.heads
-        gates: dict[Receiver, tuple[bool, ...]] = {}
-        for edge in self.edges:
-            gates[edge.receiver] = (*gates.get(edge.receiver, ()), edge in chosen)
-
-        def given(receiver: Receiver, layer: int, heads: Tensor) -> Tensor:
-            keep = gates[receiver][layer * width : (layer + 1) * width]
-            gate = torch.tensor(keep, device=heads.device)[:, None, None]
-            return heads if all(keep) else torch.where(gate, heads, self.others[layer])
-
-        first = min((receiver.layer for receiver, keep in gates.items() if not all(keep)), default=0)
-        # What receivers see is the same where the same edges lead to them.
-        return self._pass(
-            self.start, lambda receiver, depth: gates.get(receiver, ())[: depth * width], given, first
-        )[0]
-
-    def nudged(
-        self, start: Float[Tensor, "batch position model"], amounts: Mapping[Edge, Float[Tensor, ""]]
-    ) -> Float[Tensor, "batch readout output"]:
-        """Predictions if each edge carries, beside what it carries anyway, so much of (clean - other).
-
-        The derivative of a metric by an amount at 0 is the first-order effect of the edge.
-        """
-        numbers = range(self.model.config.heads)
-        differences = [clean - other for clean, other in zip(self.clean, self.others, strict=True)]
-
-        def given(receiver: Receiver, layer: int, heads: Tensor) -> Tensor:
-            by = torch.stack([amounts[Edge((layer, number), receiver)] for number in numbers])
-            return heads + by[:, None, None] * differences[layer]
-
-        return self._pass(start, lambda receiver, depth: receiver, given)[0]
-
-    def _pass(
+    def predictions(
         self,
-        start: Tensor,
-        key: Callable[[Receiver, int], Hashable],
-        given: Callable[[Receiver, int, Tensor], Tensor],
-        first: int = 0,
-    ) -> tuple[Tensor, list[Tensor]]:
-        """Predictions, and what heads write; heads of layers before `first` are known to be clean.
+        kept: Collection[Edge],
+        start: Float[Tensor, "batch position model"] | None = None,
+        amounts: Float[Tensor, " edge"] | None = None,
+    ) -> Float[Tensor, "batch readout output"]:
+        """Predictions if these edges alone are kept, perhaps with another stream before the first layer.
 
-        Args:
-            start: the stream before the first layer.
-            key: of a receiver and a number of layers; equal keys, equal streams.
-            given: what a receiver gets of the heads of a layer.
-            first: see above.
+        `amounts` of (clean - other) are what each of `edges` carries beside what it carries anyway: the derivative of a
+        metric by one of them at 0 is the first-order effect of the edge.
         """
-        layers, written = cast(list[Layer], list(self.model.layers)), self.clean[:first]
-        known: dict[Hashable, Tensor] = {}
+        chosen, heads = frozenset(kept), self.model.config.heads
+        start = self.start if start is None else start
+        gates: dict[Any, tuple[bool, ...]] = {}
+        for edge in self.edges:
+            gates[edge[2:]] = (*gates.get(edge[2:], ()), edge in chosen)
+        counts, streams = [len(gate) for gate in gates.values()], dict.fromkeys(gates, start)
+        more = {} if amounts is None else dict(zip(gates, amounts.split(counts), strict=True))
+        intact = start is self.start and not more
+        for depth, layer in enumerate(cast(list[Layer], list(self.model.layers))):
+            clean, other, made = self._clean[depth], self._others[depth], dict[Hashable, Tensor]()
+            seen = [[streams.get((depth, head, part), start) for part in "qkv"] for head in range(heads)]
+            intact = intact and all(all(gate) for to, gate in gates.items() if to[0] == depth)
+            written = clean if intact else _heads(layer, seen)
+            here = slice(depth * heads, (depth + 1) * heads)
+            for to, gate in ((to, gate) for to, gate in gates.items() if to[0] > depth):
+                # What receivers see is the same where the same edges lead to them.
+                same = to if more else gate[: here.stop]
+                if same not in made:
+                    keep = torch.tensor(gate[here], device=other.device)[:, None, None]
+                    given = torch.where(keep, written, other)
+                    given = given + more[to][here, None, None] * (clean - other) if more else given
+                    made[same] = layer.after_heads(streams[to], given)
+                streams[to] = made[same]
+        return self.model.read_out(streams[self.edges[-1][2:]])[:, self.model.rows]
 
-        def stream(receiver: Receiver, depth: int) -> Tensor:
-            name = depth, key(receiver, depth)
-            if depth and name not in known:
-                heads = given(receiver, depth - 1, written[depth - 1])
-                known[name] = layers[depth - 1].after_heads(stream(receiver, depth - 1), heads)
-            return known[name] if depth else start
 
-        for number in range(first, len(layers)):
-            written.append(_heads(layers[number], number, stream))
-        found = self.model.read_out(stream(Receiver(len(layers)), len(layers)))
-        return found[:, self.model.rows], written
-
-
-def _heads(layer: Layer, number: int, stream: Callable[[Receiver, int], Tensor]) -> Tensor:
-    """Outputs of all heads of a layer; those that see the same streams are computed together."""
-    seen = [
-        [stream(Receiver(number, head, part), number) for part in PARTS] for head in range(layer.config.heads)
-    ]
+def _heads(layer: Layer, seen: Sequence[Sequence[Tensor]]) -> Tensor:
+    # Outputs of all heads, given their streams; those that see the same ones are computed together.
     together: dict[tuple[int, ...], list[int]] = {}
     for head, streams in enumerate(seen):
         together.setdefault(tuple(map(id, streams)), []).append(head)
     found: dict[int, Tensor] = {}
     for heads in together.values():
         queries, keys, values = seen[heads[0]]
-        out = layer.heads_under(values, layer.pattern(queries, keys, heads=heads), heads)
-        found |= dict(zip(heads, out.unbind(1), strict=True))
-    return torch.stack([found[head] for head in range(layer.config.heads)], 1)
-
-
-# Finders.
+        written = layer.heads_under(values, layer.pattern(queries, keys, heads=heads), heads)
+        found |= dict(zip(heads, written.unbind(1), strict=True))
+    return torch.stack([found[head] for head in sorted(found)], 1)
 
 
 class Found(NamedTuple):
@@ -222,31 +163,26 @@ def ranked(scores: Mapping[Edge, float], *, signed: bool = True) -> list[Edge]:
 
 
 def smallest_faithful(patching: Patching, scores: Mapping[Edge, float]) -> Found:
-    """The shortest beginning of a ranking that loses at most `FAITHFUL`, of the sizes 0, 1, 2, … (from 5 on a quarter
-    more each time)."""
-    order = ranked(scores)
-    bound, size = patching.full + FAITHFUL * (patching.empty - patching.full), 0
+    """The shortest beginning of a ranking that loses at most `FAITHFUL`; sizes from 5 on grow by a quarter."""
+    order, bound, size = ranked(scores), patching.full + FAITHFUL * (patching.empty - patching.full), 0
     while size < len(order) and patching.loss(order[:size]) > bound:
         size = min(len(order), max(size + 1, int(size * 1.25)))
     return Found(scores, frozenset(order[:size]))
 
 
 def reader(model: Transformer, task: Task, batch: Batch) -> Found:
-    """The reader of circuits, on as many samples, which it draws itself: the uses of the paths that it reads, as edges.
+    """The reader of circuits, on as many samples, which it draws itself.
 
-    An edge is scored by the rise of the loss without that use; of several row roles the largest counts.
+    Edges are uses of its paths, scored by the rise of the loss without them (of several row roles by the largest).
     """
-    samples = batch.inputs.shape[1]
-    reading = read(
-        model, task, ReaderConfig(samples=samples, validation=2 * samples, orders=1, random_circuits=0)
-    )
-    scores: dict[Edge, float] = {}
+    samples, scores = batch.inputs.shape[1], dict[Edge, float]()
+    config = ReaderConfig(samples=samples, validation=2 * samples, orders=1, random_circuits=0)
+    reading = read(model, task, config)
     for path, evidence in zip(reading.circuit.paths, reading.evidence, strict=True):
         for use in evidence.composition:
-            receiver = Receiver(model.config.layers)
+            edge = Edge(path.layer, path.head, model.config.layers)
             if use.layer is not None and use.head is not None and use.part is not None:
-                receiver = Receiver(use.layer, use.head, PARTS["QKV".index(use.part)])
-            edge = Edge((path.layer, path.head), receiver)
+                edge = Edge(path.layer, path.head, use.layer, use.head, use.part.lower())
             scores[edge] = max(scores.get(edge, 0.0), use.rise)
     return Found(scores, frozenset(scores))
 
@@ -257,15 +193,9 @@ def greedy(model: Transformer, task: Task, batch: Batch) -> Found:
     In the manner of ACDC (Conmy et al. 2023, arXiv:2304.14997), with the loss in place of a divergence, and a threshold
     of 1 % of the loss between no edge and all.  A score is the rise at the moment when an edge was tried.
     """
-    patching = Patching(model, task, batch)
-    kept, scores, loss = set(patching.edges), {}, patching.full
-    least = _GREEDY * (patching.empty - patching.full)
-
-    def last_first(edge: Edge) -> tuple[Any, ...]:
-        (layer, head), receiver = edge
-        return -receiver.layer, -receiver.head, receiver.part, -layer, -head
-
-    for edge in sorted(patching.edges, key=last_first):
+    patching, scores = Patching(model, task, batch), dict[Edge, float]()
+    kept, loss, least = set(patching.edges), patching.full, _GREEDY * (patching.empty - patching.full)
+    for edge in sorted(kept, key=lambda e: (-e.to_layer, -e.to_head, e.part, -e.layer, -e.head)):
         without = patching.loss(kept - {edge})
         scores[edge] = without - loss
         if scores[edge] < least:
@@ -275,41 +205,28 @@ def greedy(model: Transformer, task: Task, batch: Batch) -> Found:
 
 
 def eap(model: Transformer, task: Task, batch: Batch, points: Sequence[float] = (1.0,)) -> Found:
-    """Edge attribution patching: the first-order effect of every edge at once (Syed et al. 2023, arXiv:2310.10348)."""
-    patching = Patching(model, task, batch)
-    return smallest_faithful(patching, attributed(patching, points))
+    """Edge attribution patching: the first-order effect of every edge at once (Syed et al. 2023, arXiv:2310.10348).
 
-
-def eap_ig(model: Transformer, task: Task, batch: Batch) -> Found:
-    """The mean of several such effects, on the way from the other sample's input to the clean one (Hanna et al. 2024,
-    arXiv:2403.17806)."""
-    return eap(model, task, batch, [step / _STEPS for step in range(1, _STEPS + 1)])
-
-
-@torch.enable_grad()
-def attributed(patching: Patching, points: Sequence[float]) -> dict[Edge, float]:
-    """Mean derivative of a metric by how much more of (clean - other) each edge carries.
-
-    At the loss of a model that answers perfectly all derivatives vanish.  So the metric is, as is usual, a difference
-    of answers: the prediction's product with the right answer minus that of the other sample (of tokens: the difference
-    of two logits).
-
-    Args:
-        patching: the model on samples.
-        points: where derivatives are taken: 0 is the other sample's input, 1 the clean one.
+    An effect is the derivative of a metric by how much more of (clean - other) the edge carries, averaged over inputs
+    at some `points` between the other sample's (0) and the clean one (1).  The metric is, as is usual, a difference of
+    answers (of tokens: of two logits), since all derivatives of the loss vanish where a model answers perfectly.
     """
-    targets = patching.batch.targets[0]
+    patching, targets = Patching(model, task, batch), batch.targets[0]
     if not targets.is_floating_point():
-        targets = functional.one_hot(targets, patching.model.config.output_size).float()
-    other = patching.start.roll(1, 0)
-    total = torch.zeros(len(patching.edges), device=other.device)
-    for point in points:
-        amounts = torch.zeros_like(total, requires_grad=True)
-        by_edge = dict(zip(patching.edges, amounts.unbind(), strict=True))
-        predicted = patching.nudged(other + point * (patching.start - other), by_edge)
-        metric = (predicted * (targets - targets.roll(1, 0))).sum(-1).mean()
-        total += torch.autograd.grad(metric, amounts)[0] / len(points)
-    return dict(zip(patching.edges, total.tolist(), strict=True))
+        targets = functional.one_hot(targets, model.config.output_size).float()
+    edges, other = patching.edges, patching.start.roll(1, 0)
+    total = torch.zeros(len(edges), device=other.device)
+    with torch.enable_grad():
+        for point in points:
+            amounts = torch.zeros_like(total, requires_grad=True)
+            predicted = patching.predictions(edges, other + point * (patching.start - other), amounts)
+            metric = (predicted * (targets - targets.roll(1, 0))).sum(-1).mean()
+            total += torch.autograd.grad(metric, amounts)[0] / len(points)
+    return smallest_faithful(patching, dict(zip(edges, total.tolist(), strict=True)))
+
+
+eap_ig = partial(eap, points=[0.2, 0.4, 0.6, 0.8, 1.0])
+"""The mean of several such effects, on the way between both inputs (Hanna et al. 2024, arXiv:2403.17806)."""
 
 
 def attention(model: Transformer, task: Task, batch: Batch) -> Found:
@@ -319,19 +236,87 @@ def attention(model: Transformer, task: Task, batch: Batch) -> Found:
     than the row itself; an edge has the lesser mass of its ends, and is in the circuit from one half on.
     """
     names = [f"blocks.{layer}.attn.hook_pattern" for layer in range(model.config.layers)]
-    mass: dict[HeadAt, float] = {}
-    for layer, pattern in enumerate(model.cache(batch.inputs[0], names).values()):
-        others = (pattern - pattern * torch.eye(pattern.shape[-1], device=pattern.device)).amax(-1)
-        found = others[..., _FEWEST - 1 if model.config.causal else 0 :].mean(0).amax(-1)
-        mass |= {(layer, head): float(value) for head, value in enumerate(found)}
-    scores = {edge: min(mass[head] for head in edge.heads) for edge in edges_of(model.config)}
+    patterns = torch.stack([*model.cache(batch.inputs[0], names).values()])
+    others = patterns.masked_fill(torch.eye(patterns.shape[-1], device=patterns.device).bool(), 0.0).amax(-1)
+    mass = others[..., _FEWEST - 1 if model.config.causal else 0 :].mean(1).amax(-1).tolist()
+    scores = {edge: min(mass[layer][head] for layer, head in edge.heads) for edge in edges_of(model.config)}
     return Found(scores, frozenset(edge for edge, score in scores.items() if score >= _SHARP))
 
 
 FINDERS: dict[str, Finder] = {
-    "reader": reader,
-    "greedy": greedy,
-    "eap": eap,
-    "eap-ig": eap_ig,
-    "attention": attention,
-}
+    "reader": reader, "greedy": greedy, "eap": eap, "eap-ig": eap_ig, "attention": attention,
+}  # fmt: skip
+
+
+def benchmark(
+    plants: Iterable[Plant], finders: Mapping[str, Finder] = FINDERS, samples: int = 0, seed: int = 0
+) -> list[dict[str, Any]]:
+    """Scores of finders on planted models: a row for each plant and finder, with the CPU's seconds.
+
+    Finders see so many samples of a seed: by default 32, and 256 where answers are classes.  Truth is proven on as many
+    others, and scores are taken on held-out ones.
+    """
+    rows = []
+    for plant in plants:
+        model, task, count = plant.model, plant.task, samples or _SAMPLES[plant.task.shape().outputs]
+        seen, others = (draw(task, torch.tensor([seed]), "probe", step, count) for step in range(2))
+        truths = true_circuits(plant, Patching(model, task, others))
+        scoring = Patching(model, task, held_out(task, 2 * count).take(slice(2 * count)))
+        about = {"plant": plant.name, "family": plant.family, "explained": plant.explained}
+        for name, finder in finders.items():
+            began = time.process_time()
+            found, seconds = finder(model, task, seen), time.process_time() - began
+            rows.append({**about, "finder": name, **score(found, scoring, truths), "seconds": seconds})
+    return rows
+
+
+def true_circuits(plant: Plant, patching: Patching) -> list[frozenset[Edge]]:
+    """The true edges of every minimal circuit."""
+    found = []
+    for circuit in plant.circuits:
+        heads = {(read.layer, read.head) for read in circuit}
+        inside = frozenset(edge for edge in patching.edges if edge.heads <= heads)
+        least = patching.loss(inside) + LEAST_RISE
+        found.append(frozenset(edge for edge in inside if patching.loss(inside - {edge}) >= least))
+    return list(dict.fromkeys(found))
+
+
+def score(found: Found, patching: Patching, truths: Sequence[frozenset[Edge]]) -> dict[str, float | None]:
+    """Scores by name, faithfulness measured on the samples of `patching`; `None` where one cannot be said."""
+    scores = {edge: found.scores.get(edge, 0.0) for edge in patching.edges}
+    whole, nothing = math.exp(-patching.full), math.exp(-patching.empty)
+
+    def faithful(kept: Collection[Edge]) -> float:
+        return (math.exp(-patching.loss(kept)) - nothing) / (whole - nothing)
+
+    def curve(order: list[Edge]) -> list[float]:
+        return [faithful(order[: int(share * len(order))]) for share in SHARES]
+
+    ends = [frozenset().union(*(edge.heads for edge in each)) for each in (found.circuit, *truths)]
+    edges, heads = best_match(found.circuit, truths), best_match(ends[0], ends[1:])
+    false = scores.keys() - frozenset[Edge]().union(*truths)
+    ranks = [auroc([scores[edge] for edge in truth], [scores[edge] for edge in false]) for truth in truths]
+    return {
+        "precision": edges[0], "recall": edges[1], "head_precision": heads[0], "head_recall": heads[1],
+        "auroc": max((rank for rank in ranks if rank is not None), default=None),
+        "faithfulness": faithful(found.circuit),
+        "cpr": float(trapezoid(curve(ranked(scores)), SHARES)),
+        "cmd": float(trapezoid([abs(1.0 - f) for f in curve(ranked(scores, signed=False))], SHARES)),
+    }  # fmt: skip
+
+
+def best_match(found: frozenset[Any], truths: Sequence[frozenset[Any]]) -> tuple[float | None, float | None]:
+    """Precision and recall against the true set that gives the best F1; precision of nothing is `None`."""
+    some, matches = frozenset[Any]().union(*truths), []
+    for truth in truths:
+        counted = found - (some - truth)
+        right = len(counted & truth)
+        precision = right / len(counted) if counted else None
+        matches.append((right / (len(counted) + len(truth)), precision, right / len(truth)))
+    return max(matches, key=lambda match: match[0])[1:]
+
+
+def auroc(positives: Sequence[float], negatives: Sequence[float]) -> float | None:
+    """Probability that a positive has a larger score than a negative, ties one half; `None` without either."""
+    won = sum((p > n) + 0.5 * (p == n) for p in positives for n in negatives)
+    return won / (len(positives) * len(negatives)) if positives and negatives else None
