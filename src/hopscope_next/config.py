@@ -52,7 +52,8 @@ def validation_line(error: ValidationError, known: Iterable[str] = ()) -> str:
     """The first fault of a configuration: field, expected, found; `known` are the fields that there are."""
     first = error.errors(include_url=False)[0]
     words = first["msg"].removeprefix("Value error, ")
-    field = ".".join(map(str, first["loc"]))
+    # Of a union pydantic names the branches as well, such as `literal['a','b']`.
+    field = ".".join(part for part in map(str, first["loc"]) if "[" not in part)
     if not field:
         return " ".join(words.split())
     if first["type"] == "missing":

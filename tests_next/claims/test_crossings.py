@@ -81,6 +81,8 @@ def test_what_never_came_is_later_than_all():
     )
     assert median([NEVER, NEVER, one]) is None
     assert (earliest([NEVER, two, one]), latest([two, three, one])) == (one, three)
+    soon = Crossing(None, None, None, one.time / 2)
+    assert earliest([NEVER, one, soon]) == earliest([soon, NEVER]) == soon  # it may have come before
     assert earliest([NEVER, NEVER]) == latest([three, NEVER]) == NEVER
 
 

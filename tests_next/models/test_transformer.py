@@ -253,6 +253,18 @@ def test_bad_inputs_are_told_in_one_line(inputs):
         model(inputs)
 
 
+def test_a_member_s_wrong_id_is_not_another_member_s():
+    ensemble = Transformer.initial(config_of(input_size=19), torch.tensor([3, 5]))
+    for wrong in (19, -1):
+        inputs = torch.zeros(2, 5, 13, dtype=torch.int64)
+        inputs[int(wrong < 0), 0, 0] = wrong
+        with pytest.raises(UserError, match="inputs: expected token ids from 0 to 18, found"):
+            ensemble(inputs)
+    for indices in ([], [2], [-1]):
+        with pytest.raises(UserError, match="indices: expected some of 0 to 1, found"):
+            ensemble.select(indices)
+
+
 def test_bad_interventions_are_told_in_one_line():
     model = Transformer.initial(config_of(input_size=19), 0)
     batch = Batch(inputs_of(model.config, BATCH), torch.zeros(BATCH, 13, dtype=torch.int64))

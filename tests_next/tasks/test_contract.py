@@ -1,5 +1,6 @@
 """What every task keeps, ours and a user's: samples are functions of their addresses, annotations and floors true."""
 
+import pickle
 import random
 from typing import ClassVar
 
@@ -251,6 +252,10 @@ class Bad(Copy):
                 return Batch(inputs, targets, relations={"source": lambda: inputs + self.length})
             case "weights":
                 return Batch(inputs, targets, weights=torch.full(targets.shape, -1.0))
+            case "sample":
+                return Batch(inputs.roll(1, 1), targets)
+            case "member":
+                return Batch(inputs.roll(1, 0), targets)
             case "twice":
                 draws.uniform("tokens")
         return 3
@@ -265,6 +270,8 @@ class Bad(Copy):
         ("role", r"roles\['kind'\]: .* found torch.float32"),
         ("relation", r"relations\['source'\]: expected numbers from -1 to 10"),
         ("weights", "weights: expected numbers from 0"),
+        ("sample", "nothing depend on the other samples"),
+        ("member", "nothing depend on the other samples"),
         ("twice", "twice"),
         ("none", "an hs.Batch, found int"),
     ],
@@ -277,6 +284,32 @@ def test_a_task_that_breaks_the_contract_is_refused_when_it_is_drawn(fault, word
             draw(Bad(fault=fault), SEEDS, "train", 0, 3)
     assert torch.equal(torch.random.get_rng_state(), states[0])
     assert np.random.get_state()[1].tolist() == states[1]  # noqa: NPY002
+
+
+@pytest.mark.filterwarnings("ignore:Field name:UserWarning")
+def test_a_field_may_not_hide_what_a_task_does():
+    with pytest.raises(
+        UserError, match="Hiding: expected fields with names of their own, found 'skills'; rename it"
+    ):
+
+        class Hiding(Copy):
+            skills: int = 3
+
+
+def test_a_task_in_another_process_looks_for_itself():
+    task = Retrieval(steps=2)
+    draw(task, SEEDS, "train", 0, 3)
+    again = pickle.loads(pickle.dumps(task))  # noqa: S301
+    assert (again, again.checked_uses, task.checked_uses) == (task, set(), {"train"})
+
+
+def test_a_member_s_samples():
+    task = Retrieval(steps=2)
+    batch, shared = draw(task, SEEDS, "train", 0, 3), held_out(task, 3)
+    assert torch.equal(batch.member(1).inputs, batch.inputs[1:2]) and shared.member(4) is shared
+    for wrong in (-1, len(SEEDS)):
+        with pytest.raises(UserError, match="member: expected 0 to"):
+            batch.member(wrong)
 
 
 def test_samples_of_a_task_and_a_use_are_checked_once():

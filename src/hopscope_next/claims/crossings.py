@@ -66,7 +66,7 @@ def first_crossing(
         ValueError: there is no evaluation, lengths differ, times do not increase, or a number is not finite.
     """
     increasing = len(times) > 0 and all(earlier < later for earlier, later in pairwise(times))
-    if not increasing or len(times) != len(values) or not all(map(math.isfinite, (*times, *values))):
+    if not increasing or len(times) != len(values) or not all(map(math.isfinite, (level, *times, *values))):
         raise ValueError(
             f"curve: expected one finite value for each of some increasing times, found times {list(times)} and values "
             f"{list(values)}; leave out what was not measured"
@@ -125,8 +125,12 @@ def order(first: Crossing, second: Crossing) -> Order:
 
 
 def earliest(crossings: Sequence[Crossing]) -> Crossing:
-    """Return the first of several crossings; a censored one if none of them happened."""
-    return min(crossings, key=_or_never)
+    """Return the first of several crossings; a censored one where none of them happened, or it may have come before."""
+    first = min(crossings, key=_or_never)
+    ends = [
+        each for each in crossings if each.censored_at is not None and each.censored_at < _or_never(first)
+    ]
+    return min(ends, key=lambda each: each.censored_at or 0.0, default=first)
 
 
 def latest(crossings: Sequence[Crossing]) -> Crossing:

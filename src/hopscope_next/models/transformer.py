@@ -129,19 +129,25 @@ class Transformer(nn.Module):
             and inputs.shape[:-axes] in leads
             and 1 <= inputs.shape[1 - axes] <= config.length
             and inputs.shape[inputs.ndim - len(features) :] == features
-            and inputs.is_floating_point() == bool(features)
+            and (inputs.is_floating_point() if features else inputs.dtype in (torch.int32, torch.int64))
         )
         if not fits:
             sizes = ", ".join(map(str, ("batch", f"1 to {config.length} positions", *features)))
             lead = f", with or without an axis of 1 or {members} members before" if members else ""
             kind = "float32 vectors" if features else "int64 token ids"
             raise UserError(f"inputs: expected {kind} [{sizes}]{lead}, found {described(inputs)}")
-        try:
-            return self.embed(inputs.expand(*leads[-1], *inputs.shape[-axes:]), at)
-        except IndexError:  # values are looked at once a look-up has failed
-            found = f"{int(inputs.min())} to {int(inputs.max())}"
-            wanted = f"token ids from 0 to {config.input_size - 1}"
-            raise UserError(f"inputs: expected {wanted}, found {found}") from None
+        # In an ensemble a wrong id would read another member's table.  Looked at where that costs no wait.
+        if (
+            not features
+            and inputs.numel()
+            and inputs.device.type == "cpu"
+            and not torch.compiler.is_compiling()
+        ):
+            least, most = (int(end) for end in inputs.aminmax())
+            if least < 0 or most >= config.input_size:
+                wanted = f"token ids from 0 to {config.input_size - 1}"
+                raise UserError(f"inputs: expected {wanted}, found {least} to {most}")
+        return self.embed(inputs.expand(*leads[-1], *inputs.shape[-axes:]), at)
 
     def read_out(self, stream: Stream, at: At = unchanged) -> Float[Tensor, "*member batch position output"]:
         """Predictions from the stream after the last layer."""
@@ -267,7 +273,14 @@ class Transformer(nn.Module):
         return self._copy(None, index)
 
     def select(self, indices: Sequence[int]) -> "Transformer":
-        """An ensemble of copies of some members."""
+        """An ensemble of copies of some members (counted from 0).
+
+        Raises:
+            UserError: there is no such member, or none is asked for.
+        """
+        if self.members is None or not indices or not all(0 <= index < self.members for index in indices):
+            have = "an ensemble" if self.members is None else f"some of 0 to {self.members - 1}"
+            raise UserError(f"indices: expected {have}, found {list(indices)}")
         return self._copy(len(indices), [*indices])
 
     def _copy(self, members: int | None, chosen: int | list[int]) -> "Transformer":

@@ -12,6 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from hopscope_next.errors import UserError
+
 Predictions = Float[Tensor, "member batch readout output"]
 
 NO_RELATION = -1
@@ -30,7 +32,7 @@ class Lazy(UserDict[str, Any]):
         return value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Samples of every member, side by side.
 
@@ -78,7 +80,17 @@ class Batch:
         return self._at((*(slice(None),) * self.batch_axis, samples))
 
     def member(self, number: int) -> "Batch":
-        """The samples of one member, with a member axis of 1."""
+        """The samples of one member, with a member axis of 1; where all members share them, these.
+
+        Raises:
+            UserError: there is no such member.
+        """
+        members = len(self.inputs) if self.batch_axis else 0
+        if members == 1 and number >= 0:
+            return self
+        if not 0 <= number < members:
+            have = f"0 to {members - 1}" if members else "samples with a member axis"
+            raise UserError(f"member: expected {have}, found {number}")
         return self._at((slice(number, number + 1),))
 
     def _at(self, where: tuple[slice | Tensor, ...]) -> "Batch":

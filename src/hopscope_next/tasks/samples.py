@@ -68,9 +68,17 @@ def check_task(task: Task, device: torch.device | str = "cpu", uses: Sequence[st
         with _generators_put_back(seeds.device):
             draws = (Draws(seeds, use, 1, 5) for _ in range(4))
             first, *again = (_check(f"{name}.sample", task.sample(each), shape, each) for each in draws)
-        if any(not torch.equal(*pair) for each in again for pair in zip(first, each, strict=True)):
+        same = all(len(each) == len(first) and all(map(torch.equal, first, each)) for each in again)
+        if not same:
             words = "take all random numbers from `draws`, none from torch, numpy or random"
             raise UserError(f"{name}.sample: expected equal samples for equal draws, found others; {words}")
+        few = Draws(seeds[1:], use, 1, 2, start=2)
+        alone = _check(f"{name}.sample", task.sample(few), shape, few)
+        if not all(_alike(every, these) for every, these in zip(first, alone, strict=True)):
+            words = "let nothing depend on the other samples of a batch, or on other members"
+            raise UserError(
+                f"{name}.sample: expected each sample by itself, found others beside others; {words}"
+            )
         task.checked_uses.add(use)
 
 
@@ -109,6 +117,12 @@ def _generators_put_back(device: torch.device) -> Iterator[None]:
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])  # noqa: NPY002
+
+
+def _alike(every: Tensor, these: Tensor) -> bool:
+    # The samples 2 and 3 of the last of two members, with and without the others; an axis of weights may be 1.
+    own = every.expand(2, 5, *every.shape[2:])[1:, 2:4]
+    return torch.allclose(own.double(), these.expand_as(own).double(), rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
 def _check(maker: str, batch: object, shape: Shape, draws: Draws | None) -> list[Tensor]:

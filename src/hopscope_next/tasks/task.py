@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hopscope_next.config import Config
+from hopscope_next.config import Config, values_of
 from hopscope_next.errors import UserError
 
 if TYPE_CHECKING:
@@ -139,12 +139,23 @@ class Task(Config):
         """Uses of which `check_task` has looked at some samples."""
         return set()
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **given: Any) -> None:
+        taken = [name for name in cls.model_fields if name in vars(Task)]
+        if taken:
+            raise UserError(
+                f"{cls.__name__}: expected fields with names of their own, found {taken[0]!r}; rename it"
+            )
+
     def __copy__(self) -> Self:
         copied = super().__copy__()
         # Nothing that was worked out from the fields: `model_copy` may change these.
         for name in {*vars(copied)} - {*type(self).model_fields}:
             del vars(copied)[name]
         return copied
+
+    def __getstate__(self) -> dict[Any, Any]:
+        return {**super().__getstate__(), "__dict__": values_of(self)}  # each process looks for itself
 
 
 def role_words(task: Task) -> dict[str, tuple[str, ...]]:
