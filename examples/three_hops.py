@@ -1,0 +1,19 @@
+"""Train eight models to follow three steps of a chain, read each one's circuit, and print it: ten minutes of a core."""
+
+import sys
+
+from hopscope_next.circuits.reader import read
+from hopscope_next.models.config import Model
+from hopscope_next.tasks import Retrieval
+from hopscope_next.training.config import Training
+from hopscope_next.training.train import train
+
+seeds, steps = (int(given) for given in (*sys.argv[1:], 8, 1_000)[:2])
+task = Retrieval(steps=3, chains=4, position="pair")
+model = Model(layers=4, heads=8, head_dim=16, width=128, mlp_ratio=0.0)
+training = Training(steps=steps, batch_size=64, learning_rate=4e-3)
+
+for seed in range(seeds):
+    member = train(task, model, training, [seed]).member(0)
+    reading = read(member, task)
+    print(f"seed {seed}: {reading.verdict}; loss {reading.loss.get('full', float('nan')):.3f}\n{reading.circuit}\n")
