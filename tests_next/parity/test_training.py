@@ -93,7 +93,13 @@ def test_the_optimiser_to_the_bit(fields):
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"examples": 7}, {"final_rate": 0.5, "final_window": 10, "final_every": 3}]
+    "fields",
+    [
+        {},
+        {"examples": 7},
+        {"precision": "bfloat16"},
+        {"final_rate": 0.5, "final_window": 10, "final_every": 3},
+    ],
 )
 def test_training_is_the_same_record(fields):
     old, new = (kind(steps=3000, **fields) for kind in (TrainingConfig, Training))

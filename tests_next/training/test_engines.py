@@ -45,12 +45,23 @@ EVERY = [pytest.param(n, marks=() if ENGINES[n] == "autograd" else needs_numba) 
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_the_rule_chooses_it(name):
+def test_the_rule_chooses_it(name, monkeypatch):
     task, model = CASES[name]
     plain, rounded = Training(steps=3), Training(steps=3, precision="bfloat16")
-    config = model.for_task(task.shape())
-    assert engines.choose(task, config, plain, "cpu") == ENGINES[name]
-    assert engines.choose(task, config, rounded, "cpu") == "autograd"
+    config, expected = model.for_task(task.shape()), ENGINES[name]
+    assert engines.choose(task, config, plain, "cpu") == expected
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    assert engines.choose(task, config, rounded, "cpu") == ("autograd" if expected == "shallow" else expected)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": "Old Xeon"})
+    words = (
+        r"precision: expected a CPU that multiplies in bfloat16 \(.*\), found Old Xeon without; use precision"
+    )
+    with pytest.raises(UserError, match=words):
+        engines.choose(task, config, rounded, "cpu")
+    if expected == "autograd":  # named, it is what was asked for
+        return
+    with pytest.raises(UserError, match="precision: expected"):
+        engines.load(expected, "cpu", "bfloat16")
 
 
 @pytest.mark.parametrize("init", ["gpt2", "linear", "encoder", "mimetic", 0.61])
@@ -59,6 +70,43 @@ def test_equals_plain_modules(name, init, training):
     task, model = CASES[name]
     ensemble, _ = members(task, model.model_copy(update={"init": init}))
     assert_close(by_engine(ENGINES[name], ensemble, task, training), by_module(ensemble, task, training))
+
+
+@needs_numba
+@pytest.mark.parametrize("name", ["deep", "deep, retrieval", "low-rank"])
+def test_rounded_factors_are_near(name, training):
+    """No further from float32 than autograd with rounded factors is."""
+    task, model = CASES[name]
+    ensemble, _ = members(task, model)
+    rounded, expected = (
+        training.model_copy(update={"precision": "bfloat16"}),
+        by_module(ensemble, task, training)[1],
+    )
+    apart = {}
+    for engine, model in ((ENGINES[name], ensemble), ("autograd", ensemble.at_precision("bfloat16"))):
+        found = by_engine(engine, model, task, rounded)[1]
+        apart[engine] = sum((found[each] - expected[each]).square().sum() for each in expected).sqrt()
+    size = sum(each.square().sum() for each in expected.values()).sqrt()
+    assert 1e-4 * size < apart[ENGINES[name]] < min(1.5 * apart["autograd"], 0.03 * size)
+
+
+@needs_numba
+@pytest.mark.parametrize("fills", [False, True])
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.1)])
+def test_products(precision, tolerance, fills, monkeypatch):
+    """By either library, of matrices that lie along either axis."""
+    from hopscope_next.training.engines import columns
+
+    if fills and not torch.backends.mkldnn.is_available():
+        pytest.skip("torch has no oneDNN here")
+    monkeypatch.setattr(columns, "_half_empty", lambda: fills)
+    monkeypatch.setattr(columns, "_LARGE", 1)
+    left, right, out = torch.randn(17, 31).t(), torch.randn(23, 17).t(), torch.randn(31, 46)[:, :23]
+    before, linear = out.clone(), columns.Linear(precision)
+    linear.product(left, right, out, add=True)
+    torch.testing.assert_close(out, before + left @ right, rtol=0.0, atol=tolerance)
+    linear.product(left, right, out)
+    torch.testing.assert_close(out, left @ right, rtol=0.0, atol=tolerance)
 
 
 SHAPES = st.fixed_dictionaries(

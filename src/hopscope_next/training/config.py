@@ -1,7 +1,7 @@
 """What a training run is, and completions: one word for all that a source leaves open about it.  Loads no torch."""
 
 import math
-from typing import Annotated, Any, Final, Literal, Self, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -17,14 +17,23 @@ Schedule = Literal["constant", "cosine"]
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 _FINAL_RATE = 0.1
 
-# Start of the weights, whether the rate warms up, decay of the second moment, schedule of the rate, largest gradient.
-_COMPLETIONS: Final[dict[CompletionName, tuple[str, bool, float, Schedule, float | None]]] = {
-    "gpt2-base": ("gpt2", False, 0.999, "constant", None),
-    "gpt2-schedule": ("gpt2", True, 0.95, "cosine", 1.0),
-    "torch-base": ("linear", False, 0.999, "constant", None),
-    "torch-schedule": ("linear", True, 0.95, "cosine", 1.0),
+
+class _Course(NamedTuple):
+    """What a completion says of the training."""
+
+    warms_up: bool
+    schedule: Schedule
+    beta2: float
+    clip_norm: float | None
+
+
+# By the first word of a completion's name how weights start, by the second how they are trained.
+_STARTS: Final = {"gpt2": "gpt2", "torch": "linear"}
+_COURSES: Final = {
+    "base": _Course(warms_up=False, schedule="constant", beta2=0.999, clip_norm=None),
+    "schedule": _Course(warms_up=True, schedule="cosine", beta2=0.95, clip_norm=1.0),
 }
-_BETA2, _SCHEDULE, _CLIP_NORM = _COMPLETIONS[DEFAULT][2:]
+_USUAL: Final = _COURSES["schedule"]
 
 
 def _warmup(steps: int) -> int:
@@ -48,8 +57,9 @@ class Training(Config):
         evaluate_every: steps between evaluations, besides those at the powers of two below it.
         final_window: last steps that are evaluated more often, for a final loss that is a mean over them.
         final_every: steps between evaluations within the final window.
-        precision: of the factors of matrix products: float32, TF32 (on CUDA; elsewhere float32), or bfloat16.  Weights,
-            residual stream, losses, sums and the optimiser are float32 always.
+        precision: of the factors of matrix products: float32, TF32 (on CUDA; elsewhere float32), or bfloat16 (on CUDA,
+            and on CPUs that multiply in it).  Weights, residual stream, losses, sums and the optimiser are float32
+            always.
         examples: number of different training samples, which every member sees over and over, each of its own; `None`:
             fresh ones without end.
     """
@@ -58,18 +68,18 @@ class Training(Config):
     batch_size: int = Field(256, ge=1)
     optimizer: Literal["adam", "adamw"] = "adamw"
     learning_rate: float = Field(1e-3, gt=0.0)
-    betas: tuple[Beta, Beta] = (0.9, _BETA2)
+    betas: tuple[Beta, Beta] = (0.9, _USUAL.beta2)
     epsilon: float = Field(1e-8, gt=0.0)
     weight_decay: float = Field(0.1, ge=0.0)
     decay: Literal["matrices", "all"] = "matrices"
     warmup_steps: int = Field(default_factory=lambda given: _warmup(given["steps"]), ge=0)
-    clip_norm: float | None = Field(_CLIP_NORM, gt=0.0)
+    clip_norm: float | None = Field(_USUAL.clip_norm, gt=0.0)
     checkpoint_every: int = Field(500, ge=1)
     evaluate_every: int = Field(100, ge=1)
     final_window: int = Field(0, ge=0)
     final_every: int = Field(1, ge=1)
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
-    schedule: Schedule = _SCHEDULE
+    schedule: Schedule = _USUAL.schedule
     # Left out of the JSON where they say nothing.
     final_rate: float = Field(_FINAL_RATE, ge=0.0, le=1.0, exclude_if=lambda rate: rate == _FINAL_RATE)
     examples: int | None = Field(None, ge=1, lt=1 << 31, exclude_if=lambda examples: examples is None)
@@ -109,13 +119,11 @@ def _multiples(steps: int, every: int) -> list[int]:
 
 def completion_values(name: CompletionName, training: Training) -> dict[str, dict[str, Any]]:
     """Fields of `model` and of `training`, by name, as a completion sets them for a training of this length."""
-    init, warms_up, beta2, schedule, clip_norm = _COMPLETIONS[name]
-    steps = _warmup(training.steps) if warms_up else 0
-    rate = {"warmup_steps": steps, "schedule": schedule, "final_rate": _FINAL_RATE}
-    return {
-        "model": {"init": init},
-        "training": {**rate, "betas": (training.betas[0], beta2), "clip_norm": clip_norm},
-    }
+    start, course = name.split("-")
+    own = _COURSES[course]
+    rate = {"warmup_steps": _warmup(training.steps) if own.warms_up else 0, "schedule": own.schedule}
+    rest = {"final_rate": _FINAL_RATE, "betas": (training.betas[0], own.beta2), "clip_norm": own.clip_norm}
+    return {"model": {"init": _STARTS[start]}, "training": {**rate, **rest}}
 
 
 def completed(name: CompletionName, model: Model, training: Training) -> tuple[Model, Training]:

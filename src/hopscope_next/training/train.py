@@ -75,6 +75,7 @@ def train(
     init_seeds: Sequence[int] | None = None,
     start: Mapping[str, Tensor] | None = None,
     device: str = "cpu",
+    engine: Any = None,
     keep: Callable[[list[Row], State], object] = lambda rows, state: None,
     **options: Any,
 ) -> Transformer:
@@ -85,8 +86,9 @@ def train(
         seeds: how many seeds, or which: of samples, and of weights where `init_seeds` says nothing else.
         start: weights to begin from, by name, `[member, …]`; by default they are drawn.
         device: where.
+        engine: as of `intervals`; one that computes on one thread has the process do so meanwhile.
         keep: given, at every checkpoint, the rows since the one before, and the state.
-        options: `after`, `engine`, `evaluate`, `progress` and `budget`, as of `intervals`.
+        options: `after`, `evaluate`, `progress` and `budget`, as of `intervals`.
 
     Returns:
         The members after the last step, with their task and seeds; a diverged one keeps its weights from before.
@@ -101,8 +103,11 @@ def train(
     ensemble = Transformer.initial(model.for_task(task.shape()), drawn, device).knowing(task, numbers, 0)
     if start is not None:
         ensemble.load(start)
-    with arithmetic(precision=training.precision):
-        for rows, state in intervals(ensemble, training, **options):
+    engine = engine or engines.choose(task, ensemble.config, training, torch.device(device).type)
+    # Between the loops of such an engine other threads would wait, and take the time of whatever else runs.
+    threads = 1 if isinstance(engine, str) and engine in engines.ONE_THREAD else None
+    with arithmetic(threads, training.precision):
+        for rows, state in intervals(ensemble, training, engine=engine, **options):
             keep(rows, state)
     return ensemble
 
@@ -136,7 +141,7 @@ def intervals(
     seeds, size, step = torch.tensor(ensemble.seeds, device=device), training.batch_size, 0
     optimiser = Optimiser(ensemble.flatten(), ensemble.decay_mask(), training)
     engine = engine or engines.choose(task, ensemble.config, training, device.type)
-    module = engines.load(engine, device.type) if isinstance(engine, str) else engine
+    module = engines.load(engine, device.type, training.precision) if isinstance(engine, str) else engine
     products = ensemble.at_precision("bfloat16" if training.precision == "bfloat16" else "float32")
     gradient = module.gradient(products, task, training, seeds, optimiser.gradient)
     update = module.update(optimiser) if hasattr(module, "update") else optimiser.step

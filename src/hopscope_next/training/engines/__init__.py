@@ -29,21 +29,27 @@ def choose(task: Task, config: TransformerConfig, training: Training, device: st
     """The fastest engine on this machine; it decides rounding, so a run keeps it in its record.
 
     * CUDA: `compiled` for the default loss; a user's own may not compile.
-    * CPU, no bfloat16, the default loss, numba installed: `shallow` for the presentation's encoder layer; of pre-norm
-      models `low-rank` where heads are narrow beside the stream, `deep` where inputs are few.
+    * CPU, the default loss, numba installed: `shallow` for the presentation's encoder layer (without bfloat16); of
+      pre-norm models `low-rank` where heads are narrow beside the stream, `deep` where inputs are few.
     * `autograd` for all else.
+
+    Raises:
+        UserError: bfloat16 is asked for on a CPU that does not multiply in it.
     """
     from hopscope_next.tasks import has_standard_loss
 
     width, inputs = config.width, config.input_size + config.position_count
+    cuda, rounded = device.startswith("cuda"), training.precision == "bfloat16"
+    if rounded and not cuda:
+        _check_rounding()
     if not has_standard_loss(task):
         return "autograd"
-    if device.startswith("cuda"):
+    if cuda:
         return "compiled" if find_spec("triton") else "autograd"
-    if training.precision == "bfloat16" or not find_spec("numba"):
+    if not find_spec("numba"):
         return "autograd"
     encoder = config.layers == 1 and config.norm == "post" and config.causal and config.activation == "relu"
-    if isinstance(task, Permutation) and encoder and config.mlp_size:
+    if isinstance(task, Permutation) and encoder and config.mlp_size and not rounded:
         return "shallow"
     # Without its stream a layer reads, on the average, one number for each input and half of what all heads write.
     known = config.input_size + 1 + config.layers * config.heads * config.head_size / 2
@@ -56,19 +62,37 @@ def choose(task: Task, config: TransformerConfig, training: Training, device: st
     return "deep" if config.norm == "pre" and few else "autograd"
 
 
-def load(name: str, device: str) -> Any:
+def load(name: str, device: str, precision: str = "float32") -> Any:
     """The module of an engine: its `gradient`, and `update` where the optimiser's step is its own.
 
     Raises:
-        UserError: there is no such engine, or this machine lacks a package or a compiler that it needs.
+        UserError: there is no such engine, it has no such precision, or this machine lacks what it needs.
     """
     if name not in ENGINES:
         raise UserError(f"engine: expected one of {', '.join(ENGINES)}, found {name!r}")
     if name in ONE_THREAD and not find_spec("numba"):
         raise UserError(f"engine: expected numba for {name}, found none; run pip install 'hopscope[fast]'")
+    if name in ONE_THREAD and precision == "bfloat16":
+        if name == "shallow":
+            raise UserError(
+                "precision: expected float32 for engine shallow, found bfloat16; use engine autograd"
+            )
+        _check_rounding()
     if name == "compiled":
         _check_compiler(device.startswith("cuda"))
     return import_module(f"{__name__}.{name.replace('-', '_')}")
+
+
+def _check_rounding() -> None:
+    from torch.cpu import get_capabilities
+
+    found = get_capabilities()
+    if not (found.get("avx512_bf16") or found.get("amx_bf16")):
+        raise UserError(
+            "precision: expected a CPU that multiplies in bfloat16 (AVX512-BF16 or AMX), "
+            f"found {found.get('cpu_name') or 'one'} without; use precision float32, or engine autograd, which rounds "
+            "alike and gains no time"
+        )
 
 
 def _check_compiler(cuda: bool) -> None:

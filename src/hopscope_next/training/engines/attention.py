@@ -9,37 +9,15 @@ position that asks), k key, l lane.
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from hopscope_next.models.config import TransformerConfig
 
+from .columns import Columns
 from .lanes import LANES, Array, compiled, inlined, larger, load, power_of_two, spread, store, sum_of_lanes
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _LN_2 = np.float32(np.log(2.0))
-
-
-class Columns:
-    """A column of features for each position of each sample of a chunk.
-
-    Attributes:
-        apart, array: `[feature, tile, position, lane]`, as a tensor and as an array of the same memory.
-        matrix, rows: `[feature, column]` and `[column, feature]`.
-    """
-
-    def __init__(self, apart: Tensor):
-        self.apart, self.array, self.matrix = apart, apart.numpy(), apart.flatten(1)
-        self.rows = self.matrix.t()
-
-    @classmethod
-    def of(cls, features: int, tiles: int, positions: int) -> "Columns":
-        """Columns of zeros, to be overwritten."""
-        return cls(torch.zeros(features, tiles, positions, LANES))
-
-    def parts(self, *sizes: int) -> list["Columns"]:
-        """Views of so many features each."""
-        return [Columns(part) for part in self.apart.split(sizes)]
 
 
 class Attention:
@@ -67,17 +45,17 @@ class Attention:
         shape = (up[0].array.shape[1], config.heads, len(positions), length, LANES)
         self._pattern, self._scores = np.zeros(shape, dtype=np.float32), scores
 
-    def forward(self, bias: np.ndarray) -> None:
+    def forward(self, bias: Tensor) -> None:
         """Mix; `bias` `[h, j]` is added to the queries in place."""
         query, key, value, mixed = self._up
-        _attend(query, key, value, bias, self._visible, self._pattern, mixed)
+        _attend(query, key, value, mixed, bias.numpy(), self._visible, self._pattern)
 
-    def backward(self, back_bias: np.ndarray) -> None:
+    def backward(self, back_bias: Tensor) -> None:
         """Overwrite the gradients at queries, keys and values, and add to that at the queries' bias."""
         query, key, value, _ = self._up
         back_query, back_key, back_value, back_mixed = self._down
-        given = (query, key, value, self._visible, self._pattern, back_mixed)
-        _attend_back(*given, back_query, back_key, back_value, back_bias, self._scores)
+        given = query, key, value, self._visible, self._pattern, self._scores
+        _attend_back(*given, back_query, back_key, back_value, back_mixed, back_bias.numpy())
 
 
 @inlined
@@ -119,7 +97,7 @@ def _products(left: Array, other: Array, right: Array, count: int, out: Array, o
 
 @compiled
 def _attend(
-    query: Array, key: Array, value: Array, bias: Array, visible: Array, pattern: Array, mixed: Array
+    query: Array, key: Array, value: Array, mixed: Array, bias: Array, visible: Array, pattern: Array
 ) -> None:
     # query [h, j, i, r, l] gives scores to the base 2; bias [h, j] is added to it in place.  visible [r]: how many
     # keys, from the first on, a row sees; ascending.  What it does not see must be 0 in pattern [i, h, r, p, l] before.
@@ -167,8 +145,8 @@ def _clear(row: Array, seen: int, computed: int) -> None:
 
 @compiled
 def _attend_back(
-    query: Array, key: Array, value: Array, visible: Array, pattern: Array, back_mixed: Array,
-    back_query: Array, back_key: Array, back_value: Array, back_bias: Array, scores: Array,
+    query: Array, key: Array, value: Array, visible: Array, pattern: Array, scores: Array,
+    back_query: Array, back_key: Array, back_value: Array, back_mixed: Array, back_bias: Array,
 ) -> None:  # fmt: skip
     # Gradients are shaped as what they belong to and overwritten, but back_bias [h, j], which is added to.  query has
     # its bias.  scores [r, p, l]: room, 0 before.

@@ -11,9 +11,10 @@ from hopscope_next.tasks import Task, default_gradient
 from hopscope_next.training.config import Training
 
 from .batches import Step, batches
+from .columns import Linear
 from .lanes import LANES
 
-_COLUMNS = 900
+_COLUMNS = 1800
 """Columns of a chunk, at most: enough that a call costs little, few enough that its activations stay in cache."""
 
 
@@ -66,8 +67,9 @@ class Folded:
         slopes = [self.slopes[name] for name in self._graph]
         found = torch.autograd.grad(graph, leaves, slopes, allow_unused=True)
         # A key's bias has none: it moves all scores of a row alike.
-        pairs, none = zip(found, leaves, strict=True), torch.zeros(())
-        whole = [none.expand_as(leaf) if each is None else each for each, leaf in pairs]
+        whole = [
+            torch.zeros_like(leaf) if each is None else each for each, leaf in zip(found, leaves, strict=True)
+        ]
         torch._foreach_copy_(list(self._back.values()), whole)
 
 
@@ -77,45 +79,32 @@ def in_chunks(
     """An engine that passes a few samples of a member through all layers, up and down, after others.
 
     So what a chunk leaves on its way up is still in cache on its way down.  `make(config, weights)` folds the weights;
-    `kind(config, folded, tiles)` makes the pass for so many tiles of samples: `forward(member, inputs)` gives
-    predictions `[output, tile, row, lane]`, `backward(member, slope)` takes the gradient at these, `[sample, row,
-    output]`, to those at the folded weights; `begin` and `end` are called after folding and before unfolding.
+    `kind(config, folded, tiles, linear)` makes the pass for so many tiles of samples: `fold` and `unfold` are those of
+    `folded` and more, `forward(member, inputs)` gives predictions, `backward(member, slope)` takes the gradient at
+    these, `[sample, row, output]`, to those at the folded weights.
     """
     config, size = model.config, training.batch_size
     needed = -(-size // LANES)
     tiles = -(-needed // -(-needed // max(1, _COLUMNS // (LANES * config.length))))
-    folded = Folded(model, buffer, lambda leaves: make(config, leaves))
-    chunk, batch_of = kind(config, folded, tiles), batches(task, training, seeds)
+    folded, linear = Folded(model, buffer, lambda leaves: make(config, leaves)), Linear(training.precision)
+    chunk, batch_of = kind(config, folded, tiles, linear), batches(task, training, seeds)
     shape = (len(seeds), size, len(config.readout_positions), config.output_size)
 
     @torch.no_grad()
     def of_step(step: int) -> dict[str, Tensor]:
         batch, predictions = batch_of(step), torch.empty(shape)
-        folded.fold()
-        chunk.begin()
+        chunk.fold()
         for member in range(len(seeds)):
             own = batch.member(member)
             for first in range(0, size, tiles * LANES):
                 samples = slice(first, min(first + tiles * LANES, size))
-                found = chunk.forward(member, batch.inputs[member, samples])
-                found = found.permute(1, 3, 2, 0).flatten(0, 1)[: samples.stop - first]
+                count = samples.stop - first
+                found = chunk.forward(member, batch.inputs[member, samples]).samples(count)
                 predictions[member, samples] = found
                 # The loss is a mean over the batch, of which these samples are a part.
-                slope = default_gradient(found[None], own.take(samples))[0] * (len(found) / size)
+                slope = default_gradient(found[None], own.take(samples))[0] * (count / size)
                 chunk.backward(member, slope)
-        chunk.end()
-        folded.unfold()
+        chunk.unfold()
         return dict(task.parts(predictions, batch))
 
     return of_step
-
-
-def fill(apart: Tensor, samples: Tensor) -> None:
-    """Lay samples `[sample, position, feature]` side by side, `[feature, tile, position, lane]`; zeros fill it up."""
-    whole = len(samples) // LANES
-    rest = samples[whole * LANES :]
-    apart[:, :whole].copy_(samples[: whole * LANES].unflatten(0, (whole, LANES)).permute(3, 0, 2, 1))
-    if whole < apart.shape[1]:
-        apart[:, whole:].zero_()
-    if len(rest):
-        apart[:, whole, :, : len(rest)].copy_(rest.permute(2, 1, 0))

@@ -35,7 +35,8 @@ def gradient(
     losses_of = _losses_of(model, task, given, by)
     starts = [*(start for _, start, _, _ in layout[1:]), buffer.shape[1]]
     gaps = [
-        buffer.new_zeros(len(buffer), start - each[2]) for each, start in zip(layout, starts, strict=True)
+        buffer.new_zeros(len(buffer), start - end)
+        for (_, _, end, _), start in zip(layout, starts, strict=True)
     ]
 
     def work() -> Tensor:
@@ -127,9 +128,8 @@ class Replayed:
         """Do it once; the result may be overwritten by the next call."""
         if self._stream is not None and self._calls == WARM_UP:
             self._graph = self._cuda.CUDAGraph()
-            with self._cuda.graph(
-                self._graph, stream=self._stream
-            ):  # what is launched here runs when it is replayed
+            # What is launched here runs when it is replayed.
+            with self._cuda.graph(self._graph, stream=self._stream):
                 self._result = self._work()
         self._calls += 1
         if self._graph is not None:
@@ -149,21 +149,15 @@ class Replayed:
 
 @contextmanager
 def _compiling() -> Iterator[None]:
-    from torch._dynamo.exc import BackendCompilerFailed, Unsupported
-    from torch._inductor.exc import CppCompileError, InductorError, InvalidCxxCompiler
+    from torch._dynamo.exc import TorchDynamoException
+    from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
 
     with warnings.catch_warnings():
         # They are about what torch finds on its way (that float32 is not TF32, say), nothing that a user could mend.
         warnings.simplefilter("ignore")
         try:
             yield
-        except (
-            BackendCompilerFailed,
-            Unsupported,
-            InductorError,
-            CppCompileError,
-            InvalidCxxCompiler,
-        ) as error:
+        except (TorchDynamoException, CppCompileError, InvalidCxxCompiler) as error:
             words = str(getattr(error, "inner_exception", error)).strip().splitlines() or ["no message"]
             raise UserError(
                 f"engine: expected torch.compile to work, found: {words[0][:200]}; mend that, or use engine autograd"

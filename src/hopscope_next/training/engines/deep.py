@@ -23,8 +23,9 @@ from torch.nn import functional
 
 from hopscope_next.models.config import TransformerConfig
 
-from .attention import Attention, Columns
-from .chunks import Folded, fill, in_chunks
+from .attention import Attention
+from .chunks import Folded, in_chunks
+from .columns import Columns, Linear
 from .lanes import LANES, Array, compiled, inverse_root, load, spread, store, sum_of_lanes
 
 _EPSILON, _ZERO, _ONE = np.float32(1e-5), np.float32(0.0), np.float32(1.0)
@@ -32,7 +33,7 @@ _gelu, _gelu_back = torch.ops.aten.gelu.out, torch.ops.aten.gelu_backward.grad_i
 _relu, _relu_back = torch.ops.aten.relu.out, torch.ops.aten.threshold_backward.grad_input
 
 
-def applied(vectors: Tensor, matrices: Tensor) -> Tensor:
+def _applied(vectors: Tensor, matrices: Tensor) -> Tensor:
     """Row vectors `[…, d]` times matrices `[…, d, out]`."""
     return (vectors[..., None, :] @ matrices)[..., 0, :]
 
@@ -40,10 +41,8 @@ def applied(vectors: Tensor, matrices: Tensor) -> Tensor:
 def made(config: TransformerConfig, leaf: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """All that the pass reads, by differentiable operations on the weights.
 
-    `source` `[m, c, d]` is the embedding, whose bias is the weight of one more input.  Over few inputs the first
-    layer's projections are not made from the stream.  With x = Eᵀu the stream, C the removal of the mean and s its
-    deviation, the normed stream is C x / s, so that projections P of it are (E C P)ᵀ u / s, and s depends on `gram`,
-    E C Eᵀ.
+    `source` `[m, c, d]` is the embedding, whose bias is the weight of one more input; `shift` `[m, y + 1, d]` is what
+    the stream lacks at each layer's norm and at that of the readout, `mlp_shift` `[m, y, d]` at those of the MLPs.
     """
     if config.input_kind == "vectors":
         rows = [leaf["embed.vector.weight"], leaf["embed.vector.bias"][:, None]]
@@ -53,245 +52,204 @@ def made(config: TransformerConfig, leaf: Mapping[str, Tensor]) -> dict[str, Ten
     source, scale = torch.cat(rows, 1), config.head_size**-0.5 * math.log2(math.e)  # scores are to the base 2
     query, key, value = (leaf[f"attention.{name}.weight"] for name in ("query", "key", "value"))
     plain, output = torch.cat((scale * query, key, value), -1), leaf["attention.output.weight"]
-    query_bias, _, value_bias = applied(leaf["attention_norm.bias"], plain).split(query.shape[-1], -1)
+    query_bias, _, value_bias = _applied(leaf["attention_norm.bias"], plain).split(query.shape[-1], -1)
     value_bias = value_bias + leaf["attention.value.bias"]
-    added = middle = applied(value_bias, output) + leaf["attention.output.bias"]
+    added = middle = _applied(value_bias, output) + leaf["attention.output.bias"]
     found = {
         "source": source,
         "projections": leaf["attention_norm.weight"][..., None] * plain,
-        "query_bias": query_bias + scale * leaf["attention.query.bias"],
+        "query_bias": (query_bias + scale * leaf["attention.query.bias"]).unflatten(-1, (config.heads, -1)),
         "output": output,
         "readout": leaf["final_norm.weight"][..., None] * leaf["readout.weight"],
-        "readout_bias": applied(leaf["final_norm.bias"], leaf["readout.weight"]) + leaf["readout.bias"],
+        "readout_bias": _applied(leaf["final_norm.bias"], leaf["readout.weight"]) + leaf["readout.bias"],
     }
     if config.mlp_size:
         weight = leaf["mlp.inner.weight"]
         found["inner"] = leaf["mlp_norm.weight"][..., None] * weight
-        found["inner_bias"] = applied(leaf["mlp_norm.bias"], weight) + leaf["mlp.inner.bias"]
+        found["inner_bias"] = _applied(leaf["mlp_norm.bias"], weight) + leaf["mlp.inner.bias"]
         found["outer"], added = leaf["mlp.outer.weight"], added + leaf["mlp.outer.bias"]
-    # What the stream lacks at each norm; the last is that of the readout.
     found["shift"] = torch.cat((torch.zeros_like(added[:, :1]), added.cumsum(1)), 1)
     if config.mlp_size:
         found["mlp_shift"] = found["shift"][:, :-1] + middle
-    in_whole = config.layers > 1 or len(config.readout_positions) == config.length
-    if in_whole and 2 * source.shape[1] <= config.width:
-        centred = source - source.mean(-1, keepdim=True)
-        found |= {"first": centred @ found["projections"][:, 0], "gram": centred @ centred.transpose(1, 2)}
     return found
 
 
-def _of_member(tensors: Mapping[str, Tensor], heads: int, member: int) -> list[Any]:
-    # What each layer reads, and what the readout reads; or the gradients that they add to.
-    own, found = {name: tensor[member] for name, tensor in tensors.items()}, []
-    whole = {"source", "first", "gram", "readout", "readout_bias"} & own.keys()
-    for layer in range(len(own["shift"])):
-        here: dict[str, Any] = {name: each[layer] for name, each in own.items() if layer < len(each)}
-        here |= {name: own[name] for name in whole}
-        if "query_bias" in here:
-            here["query_bias"] = here["query_bias"].view(heads, -1)
-        here |= {name: here[name].numpy() for name in {"shift", "mlp_shift", "query_bias"} & here.keys()}
-        found.append(SimpleNamespace(**here))
-    return found
+def _of_member(tensors: Mapping[str, Tensor], member: int) -> list[Any]:
+    # Of each layer, and of what lies around the layers; weights, or the gradients that they add to.
+    own = {name: tensor[member] for name, tensor in tensors.items()}
+    ends = {name: own.pop(name) for name in ("source", "readout", "readout_bias")}
+    ends["shift"] = own["shift"][-1]
+    layers = [{name: each[layer] for name, each in own.items()} for layer in range(len(own["output"]))]
+    return [SimpleNamespace(**each) for each in (*layers, ends)]
 
 
-class _Room:
-    """Gradients on the way down, in which all layers with the same rows take turns: `back` is that at the stream."""
+class _Rows:
+    """What all layers that compute the same rows share: sizes, products, and room for gradients on their way down.
 
-    def __init__(self, config: TransformerConfig, tiles: int, rows: int):
+    `back` is that at the stream, `scores` that at one head's.
+    """
+
+    def __init__(self, config: TransformerConfig, tiles: int, linear: Linear, count: int):
+        self.config, self.tiles, self.linear, self.count = config, tiles, linear, count
         inner = config.heads * config.head_size
         sizes = (config.width, config.width, inner, 3 * inner, config.mlp_size)
-        columns = [Columns.of(size, tiles, rows) for size in sizes]
-        self.back, self.normed, self.mixed, self.projected, self.hidden = columns
-        self.scores = np.zeros((rows, config.length, LANES), dtype=np.float32)
+        self.back, self.normed, self.mixed, self.projected, self.hidden = map(self.columns, sizes)
+        self.scores = np.zeros((count, config.length, LANES), dtype=np.float32)
+
+    def columns(self, features: int) -> Columns:
+        return Columns.of(features, self.tiles, self.count)
 
 
 class _Norm:
     """A layer norm without gain and shift, which are in the matrix behind it; `scale` is one over the deviation."""
 
-    def __init__(self, config: TransformerConfig, tiles: int, rows: int):
-        self.normed, self.scale = Columns.of(config.width, tiles, rows), Columns.of(1, tiles, rows)
+    def __init__(self, rows: _Rows):
+        self.normed, self._scale = rows.columns(rows.config.width), rows.columns(1).array[0]
 
-    def forward(self, stream: Columns, shift: np.ndarray) -> Tensor:
-        _standardise(stream.array, shift, self.normed.array, self.scale.array[0])
-        return self.normed.matrix
+    def forward(self, stream: Columns, shift: Tensor) -> None:
+        _standardise(stream.array, shift.numpy(), self.normed.array, self._scale)
 
-    def backward(self, back_normed: Columns, back: Columns, back_shift: np.ndarray) -> None:
-        _standardise_back(back_normed.array, self.normed.array, self.scale.array[0], back.array, back_shift)
+    def backward(self, rows: _Rows, back_shift: Tensor) -> None:
+        given = rows.normed.array, self.normed.array, self._scale
+        _standardise_back(*given, rows.back.array, back_shift.numpy())
 
 
 class _Layer:
     """A layer and what it keeps of a chunk; at `places`, if there are some: keys and values everywhere, all else there.
 
-    `room` is where the gradient at the stream that leaves it is expected, `below` where that at the stream which enters
-    it is left.
+    `above` has the gradient at the stream that leaves it, `below` gets that at the stream which enters it.
     """
 
-    def __init__(
-        self, config: TransformerConfig, tiles: int, room: _Room, below: _Room, places: Tensor | None = None
-    ):
-        inner, length = config.heads * config.head_size, config.length
-        rows = length if places is None else len(places)
-        self._room, self._below, self._places, self._inner = room, below, places, inner
-        self._norm, self._mixed = _Norm(config, tiles, length), Columns.of(inner, tiles, rows)
-        self._mlp = _Mlp(config, tiles, room, rows) if config.mlp_size else None
-        self._projected, self._back_projected = Columns.of(3 * inner, tiles, length), below.projected
-        self._query, self._pairs = self._projected.parts(inner, 2 * inner)
-        self._back_query, self._back_pairs = self._back_projected.parts(inner, 2 * inner)
+    def __init__(self, below: _Rows, above: _Rows, places: Tensor | None = None):
+        config, self._inner = below.config, below.config.heads * below.config.head_size
+        self._below, self._above, self._places, self._linear = below, above, places, below.linear
+        self._norm, self._mixed = _Norm(below), above.columns(self._inner)
+        self._mlp = _Mlp(above) if config.mlp_size else None
+        self._projected, sizes = below.columns(3 * self._inner), (self._inner, 2 * self._inner)
+        self._query, self._pairs = self._projected.parts(*sizes)
+        self._back_query, self._back_pairs = below.projected.parts(*sizes)
         if places is not None:
-            self._query = Columns.of(inner, tiles, rows)
-            self._back_query, _ = room.projected.parts(inner, 2 * inner)
-            self._stream, self._asked = (Columns.of(config.width, tiles, rows) for _ in range(2))
-        up = [self._query, *self._pairs.parts(inner, inner), self._mixed]
-        down = [self._back_query, *self._back_pairs.parts(inner, inner), room.mixed]
-        where = None if places is None else places.numpy()
-        self._attention = Attention(config, up, down, room.scores, where)
+            self._query, (self._back_query, _) = above.columns(self._inner), above.projected.parts(*sizes)
+            self._stream, self._asked = (above.columns(config.width) for _ in range(2))
+        up = [self._query, *self._pairs.parts(self._inner, self._inner), self._mixed]
+        down = [self._back_query, *self._back_pairs.parts(self._inner, self._inner), above.mixed]
+        self._attention = Attention(
+            config, up, down, above.scores, None if places is None else places.numpy()
+        )
 
     def forward(self, weights: Any, stream: Columns) -> Columns:
         """Add to the stream, in place; returns what is left of it."""
-        stream = self._project(weights, stream)
+        self._norm.forward(stream, weights.shift)
+        if self._places is None:
+            self._linear.forward(weights.projections, self._norm.normed, self._projected)
+        else:
+            torch.index_select(self._norm.normed.apart, 2, self._places, out=self._asked.apart)
+            torch.index_select(stream.apart, 2, self._places, out=self._stream.apart)
+            stream, (query, pairs) = self._stream, self._split(weights.projections)
+            self._linear.forward(query, self._asked, self._query)
+            self._linear.forward(pairs, self._norm.normed, self._pairs)
         self._attention.forward(weights.query_bias)
-        stream.matrix.addmm_(weights.output.t(), self._mixed.matrix)
+        self._linear.forward(weights.output, self._mixed, stream, add=True)
         if self._mlp is not None:
             self._mlp.forward(weights, stream)
         return stream
 
-    def _project(self, weights: Any, stream: Columns) -> Columns:
-        normed, inner = self._norm.forward(stream, weights.shift), self._inner
-        if self._places is None:
-            torch.mm(weights.projections.t(), normed, out=self._projected.matrix)
-            return stream
-        torch.index_select(self._norm.normed.apart, 2, self._places, out=self._asked.apart)
-        torch.index_select(stream.apart, 2, self._places, out=self._stream.apart)
-        torch.mm(weights.projections[:, :inner].t(), self._asked.matrix, out=self._query.matrix)
-        torch.mm(weights.projections[:, inner:].t(), normed, out=self._pairs.matrix)
-        return self._stream
-
     def backward(self, weights: Any, slopes: Any) -> None:
         """From the gradient at the stream that leaves the layer to that at the one that enters it."""
-        room = self._room
+        below, above, linear, normed = self._below, self._above, self._linear, self._norm.normed
         if self._mlp is not None:
             self._mlp.backward(weights, slopes)
-        torch.mm(weights.output, room.back.matrix, out=room.mixed.matrix)
-        slopes.output.addmm_(self._mixed.matrix, room.back.rows)
+        linear.backward(weights.output, slopes.output, self._mixed, above.back, above.mixed)
         self._attention.backward(slopes.query_bias)
-        self._project_back(weights, slopes)
-
-    def _project_back(self, weights: Any, slopes: Any) -> None:
-        room, below, normed, inner = self._room, self._below, self._norm.normed.matrix, self._inner
         if self._places is None:
-            slopes.projections.addmm_(normed, self._back_projected.rows)
-            torch.mm(weights.projections, self._back_projected.matrix, out=below.normed.matrix)
+            linear.backward(weights.projections, slopes.projections, normed, below.projected, below.normed)
         else:
-            slopes.projections[:, :inner].addmm_(self._asked.matrix, self._back_query.rows)
-            slopes.projections[:, inner:].addmm_(normed, self._back_pairs.rows)
-            torch.mm(weights.projections[:, :inner], self._back_query.matrix, out=room.normed.matrix)
-            torch.mm(weights.projections[:, inner:], self._back_pairs.matrix, out=below.normed.matrix)
+            (query, pairs), (slope, slope_pairs) = map(self._split, (weights.projections, slopes.projections))
+            linear.backward(query, slope, self._asked, self._back_query, above.normed)
+            linear.backward(pairs, slope_pairs, normed, self._back_pairs, below.normed)
             # Other rows have a gradient as keys and values alone.
-            below.normed.apart.index_add_(2, self._places, room.normed.apart)
-            below.back.apart.zero_().index_copy_(2, self._places, room.back.apart)
-        self._norm.backward(below.normed, below.back, slopes.shift)
+            below.normed.apart.index_add_(2, self._places, above.normed.apart)
+            below.back.apart.zero_().index_copy_(2, self._places, above.back.apart)
+        self._norm.backward(below, slopes.shift)
 
-
-class _FirstLayer(_Layer):
-    """A first layer over few inputs: nothing here is as large as the stream, whose gradient it leaves as it is."""
-
-    def __init__(self, config: TransformerConfig, tiles: int, room: _Room, inputs: Columns):
-        super().__init__(config, tiles, room, room)
-        self._inputs, self._share = inputs, 1.0 / config.width
-        self._scaled, self._weighted = (Columns(torch.zeros_like(inputs.apart)) for _ in range(2))
-
-    def _project(self, weights: Any, stream: Columns) -> Columns:
-        self._norm.forward(stream, weights.shift)
-        torch.mul(self._inputs.apart, self._norm.scale.apart, out=self._scaled.apart)
-        torch.mm(weights.first.t(), self._scaled.matrix, out=self._projected.matrix)
-        return stream
-
-    def _project_back(self, weights: Any, slopes: Any) -> None:
-        scaled, weighted = self._scaled.matrix, self._weighted.matrix
-        slopes.first.addmm_(scaled, self._back_projected.rows)
-        torch.mm(weights.first, self._back_projected.matrix, out=weighted)
-        torch.mul(scaled, weighted.mul_(scaled).sum(0).mul_(self._share), out=weighted)
-        slopes.gram.addmm_(weighted, self._scaled.rows, alpha=-0.5)
+    def _split(self, projections: Tensor) -> tuple[Tensor, ...]:
+        return projections.split((self._inner, 2 * self._inner), 1)
 
 
 class _Mlp:
     """The MLP of a layer, which adds to the stream."""
 
-    def __init__(self, config: TransformerConfig, tiles: int, room: _Room, rows: int):
-        self._room, self._relu, self._norm = room, config.activation == "relu", _Norm(config, tiles, rows)
-        self._before, self._after = (Columns.of(config.mlp_size, tiles, rows).matrix for _ in range(2))
+    def __init__(self, rows: _Rows):
+        self._rows, self._relu, self._norm = rows, rows.config.activation == "relu", _Norm(rows)
+        self._before, self._after = (rows.columns(rows.config.mlp_size) for _ in range(2))
 
     def forward(self, weights: Any, stream: Columns) -> None:
-        normed = self._norm.forward(stream, weights.mlp_shift)
-        torch.addmm(weights.inner_bias[:, None], weights.inner.t(), normed, out=self._before)
-        (_relu if self._relu else _gelu)(self._before, out=self._after)
-        stream.matrix.addmm_(weights.outer.t(), self._after)
+        self._norm.forward(stream, weights.mlp_shift)
+        self._rows.linear.forward(weights.inner, self._norm.normed, self._before)
+        self._before.matrix.add_(weights.inner_bias[:, None])
+        (_relu if self._relu else _gelu)(self._before.matrix, out=self._after.matrix)
+        self._rows.linear.forward(weights.outer, self._after, stream, add=True)
 
     def backward(self, weights: Any, slopes: Any) -> None:
-        room, hidden = self._room, self._room.hidden.matrix
-        torch.mm(weights.outer, room.back.matrix, out=hidden)
-        slopes.outer.addmm_(self._after, room.back.rows)
+        rows, hidden = self._rows, self._rows.hidden.matrix
+        rows.linear.backward(weights.outer, slopes.outer, self._after, rows.back, rows.hidden)
         if self._relu:
-            _relu_back(hidden, self._after, 0, grad_input=hidden)
+            _relu_back(hidden, self._after.matrix, 0, grad_input=hidden)
         else:
-            _gelu_back(hidden, self._before, grad_input=hidden)
-        slopes.inner.addmm_(self._norm.normed.matrix, room.hidden.rows)
+            _gelu_back(hidden, self._before.matrix, grad_input=hidden)
         slopes.inner_bias.add_(hidden.sum(1))
-        torch.mm(weights.inner, hidden, out=room.normed.matrix)
-        self._norm.backward(room.normed, room.back, slopes.mlp_shift)
+        rows.linear.backward(weights.inner, slopes.inner, self._norm.normed, rows.hidden, rows.normed)
+        self._norm.backward(rows, slopes.mlp_shift)
 
 
 class _Pass:
     """All layers, for one chunk of samples after another."""
 
-    def __init__(self, config: TransformerConfig, folded: Folded, tiles: int):
-        source, length, rows = folded.made["source"], config.length, len(config.readout_positions)
-        self._config, self._norm = config, _Norm(config, tiles, rows)
-        self._inputs, self._stream = (Columns.of(size, tiles, length) for size in source.shape[1:])
+    def __init__(self, config: TransformerConfig, folded: Folded, tiles: int, linear: Linear):
+        self.fold, self.unfold = folded.fold, folded.unfold
+        self._config, self._exact = config, Linear("float32")
+        self._rows = self._top = rows = _Rows(config, tiles, linear, config.length)
+        self._layers = [_Layer(rows, rows) for _ in range(config.layers)]
+        if len(config.readout_positions) < config.length:
+            places = torch.tensor(config.readout_positions)
+            self._top = _Rows(config, tiles, linear, len(places))
+            self._layers[-1] = _Layer(rows, self._top, places)
+        source = folded.made["source"]
+        self._inputs, self._stream = map(rows.columns, source.shape[1:])
         self._inputs.apart[-1] = 1.0
         # Learned codes of positions are columns of the embedding: which one a position has never changes.
         for position, code in enumerate(config.position_codes if config.position_count else ()):
             self._inputs.apart[config.input_size + code, :, position] = 1.0
-        self._room = self._top = _Room(config, tiles, length)
-        self._layers = [_Layer(config, tiles, self._room, self._room) for _ in range(config.layers)]
-        if rows < length:
-            self._top, places = _Room(config, tiles, rows), torch.tensor(config.readout_positions)
-            self._layers[-1] = _Layer(config, tiles, self._top, self._room, places)
-        if "first" in folded.made:
-            self._layers[0] = _FirstLayer(config, tiles, self._room, self._inputs)
-        self._predictions, self._slope = (Columns.of(config.output_size, tiles, rows) for _ in range(2))
+        self._samples = Columns(self._inputs.apart[: config.input_size])
+        self._norm, self._predictions = _Norm(self._top), self._top.columns(config.output_size)
+        self._slope = self._top.columns(config.output_size)
         both, members = (folded.made, folded.slopes), range(len(source))
-        self._weights, self._slopes = ([_of_member(each, config.heads, m) for m in members] for each in both)
+        self._weights, self._slopes = ([_of_member(each, m) for m in members] for each in both)
 
-    def begin(self) -> None:
-        """Nothing is left to do."""
-
-    end = begin
-
-    def forward(self, member: int, inputs: Tensor) -> Tensor:
-        *weights, last = self._weights[member]
+    def forward(self, member: int, inputs: Tensor) -> Columns:
+        *weights, ends = self._weights[member]
         if self._config.input_kind == "tokens":
             inputs = functional.one_hot(inputs, self._config.input_size).float()
-        fill(self._inputs.apart[: self._config.input_size], inputs)
-        torch.mm(last.source.t(), self._inputs.matrix, out=self._stream.matrix)
+        self._samples.fill(inputs)
+        self._exact.forward(ends.source, self._inputs, self._stream)
         stream = self._stream
         for layer, own in zip(self._layers, weights, strict=True):
             stream = layer.forward(own, stream)
-        normed = self._norm.forward(stream, last.shift)
-        torch.addmm(last.readout_bias[:, None], last.readout.t(), normed, out=self._predictions.matrix)
-        return self._predictions.apart
+        self._norm.forward(stream, ends.shift)
+        self._exact.forward(ends.readout, self._norm.normed, self._predictions)
+        self._predictions.matrix.add_(ends.readout_bias[:, None])
+        return self._predictions
 
     def backward(self, member: int, slope: Tensor) -> None:
-        fill(self._slope.apart, slope)
-        (*weights, last), (*slopes, back), top = self._weights[member], self._slopes[member], self._top
-        back.readout.addmm_(self._norm.normed.matrix, self._slope.rows)
+        self._slope.fill(slope)
+        (*weights, ends), (*slopes, back), top = self._weights[member], self._slopes[member], self._top
         back.readout_bias.add_(self._slope.matrix.sum(1))
-        torch.mm(last.readout, self._slope.matrix, out=top.normed.matrix)
+        self._exact.backward(ends.readout, back.readout, self._norm.normed, self._slope, top.normed)
         top.back.apart.zero_()
-        self._norm.backward(top.normed, top.back, back.shift)
+        self._norm.backward(top, back.shift)
         for number in reversed(range(len(weights))):
             self._layers[number].backward(weights[number], slopes[number])
-        back.source.addmm_(self._inputs.matrix, self._room.back.rows)
+        self._exact.product(self._inputs.matrix, self._rows.back.matrix.t(), back.source, add=True)
 
 
 gradient = partial(in_chunks, made, _Pass)

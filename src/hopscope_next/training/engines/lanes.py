@@ -1,4 +1,4 @@
-"""How loops are compiled, and eight samples side by side: a number type that the processor's vector registers hold.
+"""How loops are compiled, and samples side by side: a number type that the processor's vector registers hold.
 
 numba vectorises plain loops only after checking at run time that no two arrays overlap, and keeps sums in memory.
 Short loops, as attention among a few dozen positions has, spend most of their time on that.  A value of this type is
@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import llvmlite.binding
 import numba
 import numpy as np
 from llvmlite import ir
@@ -29,7 +30,8 @@ compiled = numba.njit(cache=True, error_model="numpy", fastmath=set(_FAST))
 inlined = numba.njit(cache=True, error_model="numpy", fastmath=set(_FAST), forceinline=True)
 _intrinsic: Callable[[Callable[..., Any]], Any] = intrinsic
 
-LANES = 8
+LANES = 16 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 8
+"""As many numbers as a vector register of this machine holds."""
 
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
 _INTEGERS = ir.VectorType(ir.IntType(32), LANES)

@@ -11,7 +11,7 @@ Letters of the shapes, beside those of `attention`: m member, y layer, z rows of
 heads write to, with the bias (3e + e + 1).
 """
 
-import math
+import itertools
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -22,9 +22,10 @@ from torch import Tensor
 
 from hopscope_next.models.config import TransformerConfig
 
-from .attention import Attention, Columns
-from .chunks import Folded, fill, in_chunks
-from .deep import applied
+from . import deep
+from .attention import Attention
+from .chunks import Folded, in_chunks
+from .columns import Columns, Linear
 from .lanes import LANES, Array, compiled, inverse_root, larger, load, spread, store
 
 _EPSILON = np.float32(1e-5)
@@ -38,27 +39,20 @@ def made(config: TransformerConfig, leaf: Mapping[str, Tensor]) -> dict[str, Ten
     it; `gram` `[m, y, e + 1, e + 1]` has the products of the centred rows that a layer adds, `first_gram` those of the
     embedding.
     """
-    scale = config.head_size**-0.5 * math.log2(math.e)  # scores are to the base 2
-    gain, shift = leaf["attention_norm.weight"][..., None], leaf["attention_norm.bias"]
-    output = leaf["attention.output.weight"]
-    query, key, value = (leaf[f"attention.{name}.weight"] for name in ("query", "key", "value"))
-    value_bias = applied(shift, value) + leaf["attention.value.bias"]
-    added = applied(value_bias, output) + leaf["attention.output.bias"]
-    writes = torch.cat((output, added[..., None, :]), 2)
-    reads = torch.cat((scale * gain * query, gain * key, gain * value, writes.transpose(2, 3)), 3)
-    reads = reads - reads.mean(2, keepdim=True)
-    last = leaf["final_norm.weight"][..., None] * leaf["readout.weight"]
-    embedding = torch.cat((leaf["embed.vector.weight"], leaf["embed.vector.bias"][:, None]), 1)
-    plain = embedding - embedding.mean(2, keepdim=True)
+    own = deep.made(config, leaf)
+    source, output, total, last = (own[name] for name in ("source", "output", "shift", "readout"))
+    writes = torch.cat((output, total.diff(dim=1)[..., None, :]), 2)
+    reads = torch.cat((own["projections"], writes.transpose(2, 3)), 3)
+    reads, source_rows = reads - reads.mean(2, keepdim=True), source - source.mean(2, keepdim=True)
     return {
-        "rows": torch.cat((embedding, output.flatten(1, 2)), 1),
-        "total": torch.cat((torch.zeros_like(added[:, :1]), added.cumsum(1)), 1),
+        "rows": torch.cat((source, output.flatten(1, 2)), 1),
+        "total": total,
         "reads": reads,
         "last": last - last.mean(1, keepdim=True),
-        "query_bias": scale * (applied(shift, query) + leaf["attention.query.bias"]),
-        "gram": writes @ reads[..., 3 * query.shape[-1] :],
-        "first_gram": plain @ plain.transpose(1, 2),
-        "readout_bias": applied(leaf["final_norm.bias"], leaf["readout.weight"]) + leaf["readout.bias"],
+        "query_bias": own["query_bias"],
+        "gram": writes @ reads[..., own["projections"].shape[-1] :],
+        "first_gram": source_rows @ source_rows.transpose(1, 2),
+        "readout_bias": own["readout_bias"],
     }
 
 
@@ -66,6 +60,7 @@ class _Layer(NamedTuple):
     """What lies below a layer, what it reads (of this `along`, the stream along what it writes), and what it mixes."""
 
     below: Columns
+    back_below: Columns
     read: Columns
     along: Columns
     mixed: Columns
@@ -76,121 +71,125 @@ class _Layer(NamedTuple):
 class _Pass:
     """All layers, for one chunk of samples after another.  `known` is z, a square the variance of the stream."""
 
-    def __init__(self, config: TransformerConfig, folded: Folded, tiles: int):
-        self._made, self._slopes, self._heads = folded.made, folded.slopes, config.heads
-        self._inner = inner = config.heads * config.head_size
-        self._share, self._one, length = 1.0 / config.width, config.input_size, config.length
-        (members, rows, _), sizes = self._made["rows"].shape, (inner, inner, inner, inner + 1)
-        self._known, self._back_known = (Columns.of(rows, tiles, length) for _ in range(2))
-        each = (self._one + 1, *(inner,) * config.layers)
-        (self._inputs, *mixed), (_, *back_mixed) = self._known.parts(*each), self._back_known.parts(*each)
-        self._inputs.apart[-1] = 1.0
+    def __init__(self, config: TransformerConfig, folded: Folded, tiles: int, linear: Linear):
+        self._folded, self._made, self._slopes = folded, folded.made, folded.slopes
+        self._linear, self._exact = linear, Linear("float32")
+        self._inner, self._share, length = config.heads * config.head_size, 1.0 / config.width, config.length
+        self._one, sizes = config.input_size, (self._inner, self._inner, self._inner, self._inner + 1)
+        # Rows of A under each layer, and under the readout.
+        under = [self._one + 1 + self._inner * layer for layer in range(config.layers + 1)]
+        self._known, self._back_known = (Columns.of(under[-1], tiles, length) for _ in range(2))
+        self._samples, one, _ = self._known.parts(self._one, 1, under[-1] - under[0])
+        one.apart.fill_(1.0)
         self._back_read = Columns.of(sum(sizes), tiles, length)
         *back_up, self._back_along = self._back_read.parts(*sizes)
-        scores = np.zeros((length, length, LANES), dtype=np.float32)
-        self._layers = []
-        for number, (own, back) in enumerate(zip(mixed, back_mixed, strict=True)):
-            first, read = self._one + 1 + inner * number, Columns.of(sum(sizes), tiles, length)
-            (below, _), (*up, along) = self._known.parts(first, rows - first), read.parts(*sizes)
-            attention = Attention(config, [*up, own], [*back_up, back], scores)
-            self._layers.append(_Layer(below, read, along, own, back, attention))
-        # The virtual weights of each member: of each layer, and of the readout.
-        shapes = [(len(layer.below.matrix), sum(sizes)) for layer in self._layers] + [
-            (rows, config.output_size)
-        ]
-        self._virtual = [[torch.zeros(shape) for shape in shapes] for _ in range(members)]
-        self._back_virtual = [[torch.zeros(shape) for shape in shapes] for _ in range(members)]
+        self._layers, scores = [], np.zeros((length, length, LANES), dtype=np.float32)
+        for start, end in itertools.pairwise(under):
+            parts = start, self._inner, under[-1] - end
+            below, mixed, _ = self._known.parts(*parts)
+            back_below, back_mixed, _ = self._back_known.parts(*parts)
+            *up, along = (read := Columns.of(sum(sizes), tiles, length)).parts(*sizes)
+            attention = Attention(config, [*up, mixed], [*back_up, back_mixed], scores)
+            self._layers.append(_Layer(below, back_below, read, along, mixed, back_mixed, attention))
+        # The virtual weights of each layer and of the readout, of each member.
+        read_by = [*(sum(sizes),) * config.layers, config.output_size]
+        self._weights, self._back_weights = (
+            [[torch.zeros(shape) for shape in zip(under, read_by, strict=True)] for _ in self._made["rows"]]
+            for _ in range(2)
+        )
         self._inverses = torch.zeros(config.layers + 1, tiles, length, LANES)
         self._back_square = torch.zeros(tiles, length, LANES)
-        self._positions = torch.tensor(config.readout_positions)
-        self._asked, self._back_asked = (Columns.of(rows, tiles, len(self._positions)) for _ in range(2))
-        out = (config.output_size, tiles, len(self._positions))
-        self._read_out, self._slope = (Columns.of(*out) for _ in range(2))
+        self._places = torch.tensor(config.readout_positions)
+        of_readout = (under[-1], under[-1], config.output_size, config.output_size)
+        columns = (Columns.of(size, tiles, len(self._places)) for size in of_readout)
+        self._asked, self._back_asked, self._read_out, self._slope = columns
 
-    def begin(self) -> None:
-        for member, layer, rows in self._products():
-            torch.mm(rows, self._read(self._made, member, layer), out=self._virtual[member][layer])
+    def fold(self) -> None:
+        self._folded.fold()
+        for member, layer, weights in self._virtual(self._weights):
+            rows, total, reads = self._factors(self._made, member, layer)
+            self._exact.product(rows, reads, weights)
+            weights[self._one] += total @ reads
 
-    def end(self) -> None:
-        for member, layer, rows in self._products():
-            back = self._back_virtual[member][layer]
-            through = back @ self._read(self._made, member, layer).t()
-            self._slopes["rows"][member, : len(rows)].add_(through)
-            self._slopes["total"][member, layer].copy_(through[self._one])
-            torch.mm(rows.t(), back, out=self._read(self._slopes, member, layer))
+    def unfold(self) -> None:
+        for member, layer, back in self._virtual(self._back_weights):
+            rows, total, reads = self._factors(self._made, member, layer)
+            back_rows, back_total, back_reads = self._factors(self._slopes, member, layer)
+            self._exact.product(back, reads.t(), back_rows, add=True)
+            torch.mv(reads, back[self._one], out=back_total)
+            self._exact.product(rows.t(), back, back_reads)
+            back_reads.addr_(total, back[self._one])
             back.zero_()
+        self._folded.unfold()
 
-    def _products(self) -> Iterator[tuple[int, int, Tensor]]:
-        # The rows of A under each layer and the readout of each member; what biases add stands in that of the 1.
-        for member, virtual in enumerate(self._virtual):
-            rows = self._made["rows"][member]
-            embedded = rows[self._one].clone()
-            for layer, each in enumerate(virtual):
-                torch.add(embedded, self._made["total"][member, layer], out=rows[self._one])
-                yield member, layer, rows[: len(each)]
-            rows[self._one] = embedded
+    def _virtual(self, weights: list[list[Tensor]]) -> Iterator[tuple[int, int, Tensor]]:
+        for member, own in enumerate(weights):
+            for layer, each in enumerate(own):
+                yield member, layer, each
 
-    def _read(self, tensors: Mapping[str, Tensor], member: int, layer: int) -> Tensor:
-        return tensors["reads"][member, layer] if layer < len(self._layers) else tensors["last"][member]
+    def _factors(self, tensors: Mapping[str, Tensor], member: int, layer: int) -> list[Tensor]:
+        # Of virtual weights: rows of A, what biases add to that of the 1, and what is read.
+        rows = tensors["rows"][member, : len(self._weights[member][layer])]
+        reads = tensors["reads"][member, layer] if layer < len(self._layers) else tensors["last"][member]
+        return [rows, tensors["total"][member, layer], reads]
 
-    def _bias(self, tensors: Mapping[str, Tensor], member: int, layer: int) -> np.ndarray:
-        return tensors["query_bias"][member, layer].view(self._heads, -1).numpy()
-
-    def forward(self, member: int, inputs: Tensor) -> Tensor:
-        fill(self._inputs.apart[:-1], inputs)
-        made, known, out = self._made, self._inputs.matrix, self._read_out
+    def forward(self, member: int, inputs: Tensor) -> Columns:
+        self._samples.fill(inputs)
+        made, out, known = self._made, self._read_out, self._known.matrix[: self._one + 1]
         first = ((made["first_gram"][member] @ known) * known).sum(0).mul_(self._share)
         square = first.view_as(self._back_square).numpy()
         for number, layer in enumerate(self._layers):
-            torch.mm(self._virtual[member][number].t(), layer.below.matrix, out=layer.read.matrix)
+            self._linear.forward(self._weights[member][number], layer.below, layer.read)
             _scale(layer.read.array[: 3 * self._inner], square, self._inverses[number].numpy())
-            layer.attention.forward(self._bias(made, member, number))
+            layer.attention.forward(made["query_bias"][member, number])
             gram = made["gram"][member, number].numpy()
             _grow(layer.along.array, layer.mixed.array, gram, self._share, square)
         _scale(self._known.array[:0], square, self._inverses[-1].numpy())
-        torch.index_select(self._known.apart, 2, self._positions, out=self._asked.apart)
-        torch.mm(self._virtual[member][-1].t(), self._asked.matrix, out=out.matrix)
-        out.apart.mul_(self._inverses[-1].index_select(1, self._positions))
+        torch.index_select(self._known.apart, 2, self._places, out=self._asked.apart)
+        self._exact.forward(self._weights[member][-1], self._asked, out)
+        out.apart.mul_(self._inverses[-1].index_select(1, self._places))
         out.matrix.add_(made["readout_bias"][member][:, None])
-        return out.apart
+        return out
 
     def backward(self, member: int, slope: Tensor) -> None:
-        fill(self._slope.apart, slope)
+        self._slope.fill(slope)
         self._readout_back(member)
         for number in reversed(range(len(self._layers))):
             self._layer_back(member, number, self._layers[number])
-        weighted = self._inputs.matrix * self._back_square.flatten()
-        self._slopes["first_gram"][member].addmm_(weighted, self._inputs.rows, alpha=self._share)
+        known = self._known.matrix[: self._one + 1]
+        weighted = known * self._back_square.flatten()
+        self._slopes["first_gram"][member].addmm_(weighted, known.t(), alpha=self._share)
 
     def _readout_back(self, member: int) -> None:
         # To the gradients at what was mixed and at the last square.
-        inverse, slope, out = self._inverses[-1].index_select(1, self._positions), self._slope, self._read_out
+        inverse, slope, out = self._inverses[-1].index_select(1, self._places), self._slope, self._read_out
         self._slopes["readout_bias"][member].add_(slope.matrix.sum(1))
         out.matrix.sub_(self._made["readout_bias"][member][:, None])
         along = (slope.apart * out.apart).sum(0)
-        self._back_square.zero_().index_copy_(1, self._positions, -0.5 * along * inverse.square())
+        self._back_square.zero_().index_copy_(1, self._places, -0.5 * along * inverse.square())
         slope.apart.mul_(inverse)
-        self._back_virtual[member][-1].addmm_(self._asked.matrix, slope.rows)
-        torch.mm(self._virtual[member][-1], slope.matrix, out=self._back_asked.matrix)
-        self._back_known.apart.zero_().index_copy_(2, self._positions, self._back_asked.apart)
+        weights, slopes = self._weights[member][-1], self._back_weights[member][-1]
+        self._exact.backward(weights, slopes, self._asked, slope, self._back_asked)
+        self._back_known.apart.zero_().index_copy_(2, self._places, self._back_asked.apart)
 
     def _layer_back(self, member: int, number: int, layer: _Layer) -> None:
         # From the gradients at what the layer mixed and at the square after it to those below it.
-        slope = self._back_square.flatten() * (2.0 * self._share)
-        back, below = self._back_along, layer.below.matrix
+        slope, back = self._back_square.flatten() * (2.0 * self._share), self._back_along
         layer.back_mixed.matrix.addcmul_(layer.along.matrix[:-1], slope)
         torch.mul(layer.mixed.matrix, slope, out=back.matrix[:-1])
         back.matrix[-1] = slope
         back_gram = self._slopes["gram"][member, number]
-        back_gram[:, :-1].addmm_(back.matrix, layer.mixed.rows, alpha=0.5)
+        back_gram[:, :-1].addmm_(back.matrix, layer.mixed.matrix.t(), alpha=0.5)
         back_gram[:, -1].add_(back.matrix.sum(1), alpha=0.5)
-        layer.attention.backward(self._bias(self._slopes, member, number))
-        bias, inverse = self._made["query_bias"][member, number].numpy(), self._inverses[number].numpy()
+        layer.attention.backward(self._slopes["query_bias"][member, number])
+        bias, inverse = (
+            self._made["query_bias"][member, number].flatten().numpy(),
+            self._inverses[number].numpy(),
+        )
         read, back_read = (columns.array[: 3 * self._inner] for columns in (layer.read, self._back_read))
         _scale_back(read, bias, inverse, back_read, self._back_square.numpy())
-        self._back_virtual[member][number].addmm_(below, self._back_read.rows)
-        mixed = slice(self._one + 1, len(below))
-        self._back_known.matrix[mixed].addmm_(self._virtual[member][number][mixed], self._back_read.matrix)
+        weights, slopes = self._weights[member][number], self._back_weights[member][number]
+        self._linear.backward(weights, slopes, layer.below, self._back_read, layer.back_below, add=True)
 
 
 gradient = partial(in_chunks, made, _Pass)
