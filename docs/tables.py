@@ -37,6 +37,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "story": verdicts.story,
     "rereadings": circuits.rereadings,
     "old-beside-new": circuits.old_beside_new,
+    "steps-beside": speed.steps_beside,
     "speed": speed.speed,
     "growth": speed.growth,
     "solved": speed.solved,

@@ -134,3 +134,21 @@ def lent(*files: str, batch: int = 128) -> str:
             rows.append([str(members), speeds, f"{median(rates) / members:,.0f}", f"{own[-1]['step']:,}"])
     rows.sort(key=lambda row: int(row[0]))
     return markdown(["models together", "member-steps/s", "steps/s", "log up to step"], rows)
+
+
+def steps_beside(file: str = "second-house-steps") -> str:
+    """Steps of the engines of two packages, and of a precision that only one has on a CPU."""
+    rows = []
+    for line in (BENCH / f"{file}.jsonl").read_text(encoding="utf-8").splitlines():
+        each = json.loads(line)
+        cells = [each["model"], f"{each['engines']['old']} / {each['engines']['float32']}"]
+        cells.append(f"{each['milliseconds']['old']:.3g}")
+        for precision in ("float32", "bfloat16"):
+            low, middle, high = (1 / end for end in each["ratio"][precision][::-1])
+            same = each["engines"][precision] == each["engines"]["float32"]
+            ratio = (
+                f"{each['milliseconds'][precision]:.3g}: {middle:.2f} times as fast [{low:.2f}, {high:.2f}]"
+            )
+            cells.append(ratio if same else "– (another engine)")
+        rows.append(cells)
+    return markdown(["model", "engine, old / new", "old, ms", "new, ms", "new in bfloat16, ms"], rows)

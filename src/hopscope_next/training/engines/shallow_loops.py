@@ -9,6 +9,7 @@ out too many overlaps, and are up to eight times slower.
 """
 
 from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -45,25 +46,33 @@ def gather(inputs: Array, targets: Array, places: Array, counted: int, room: Arr
     """
     room.tokens[:], room.slots[:], room.counts[:], most = 0, 0, 0.0, 0
     for m in range(len(inputs)):
-        tokens, slots, counts, row = room.tokens[m], room.slots[m], room.counts[m], 0
-        size = counts.shape[1]
-        for slot in range(len(places.readout)):
-            last = places.readout[slot]
-            found = np.full(size ** (last + 1) if slot < counted else 0, -1, dtype=np.int64)
-            for n in range(inputs.shape[1]):
-                here, code = row, 0
-                if slot < counted:
-                    for k in range(last + 1):
-                        code = code * size + inputs[m, n, k]
-                    here = found[code] if found[code] >= 0 else row
-                    found[code] = here
-                if here == row:
-                    row += 1
-                    slots[here] = slot
-                    tokens[here, : last + 1] = inputs[m, n, : last + 1]
-                counts[here, targets[m, n, slot]] += 1.0
-        most = max(most, row)
+        own = room.tokens[m], room.slots[m], room.counts[m]
+        most = max(most, _gather(inputs[m], targets[m], places.readout, counted, *own))
     return most
+
+
+@compiled
+def _gather(
+    inputs: Array, targets: Array, readout: Array, counted: int, tokens: Array, slots: Array, counts: Array
+) -> int:
+    row, size = 0, counts.shape[1]
+    for slot in range(len(readout)):
+        last = readout[slot]
+        found = np.full(size ** (last + 1) if slot < counted else 0, -1, dtype=np.int64)
+        for b in range(len(inputs)):
+            here, code = row, 0
+            if slot < counted:
+                for key in range(last + 1):
+                    code = code * size + inputs[b, key]
+                here = found[code] if found[code] >= 0 else row
+                found[code] = here
+            if here == row:
+                row += 1
+                slots[here] = slot
+                for key in range(last + 1):
+                    tokens[here, key] = inputs[b, key]
+            counts[here, targets[b, slot]] += 1.0
+    return row
 
 
 @compiled
@@ -278,32 +287,12 @@ def _add_product(a: Array, b: Array, out: Array) -> None:
                 out[i, j] += factor * b[k, j]
 
 
-@inlined
-def _of_pairs(of_sources: Array, codes: Array, size: int) -> Array:
-    # [k, t, …] of each position and token.
-    return of_sources[size + codes][:, None] + of_sources[:size]
-
-
-@inlined
-def _of_pairs_back(back: Array, codes: Array, back_sources: Array) -> None:
-    size = back.shape[1]
-    back_sources[:size] += back.sum(0)
-    for k in range(len(codes)):
-        back_sources[size + codes[k]] += back[k].sum(0)
-
-
-@inlined
-def _flat(table: Array) -> Array:
-    return table.reshape(-1, table.shape[-1])
-
-
 @compiled
 def make_tables(w: Array, places: Array, r: Array) -> None:
     """Everything that attention needs of a pair (position, token)."""
-    codes, readout = places.codes, places.readout
     for m in range(len(r.slots)):
-        query, key, score, power = r.query[m], r.key[m], r.score[m], r.power[m]
-        sources, projected, output = r.sources[m], r.projected[m], w.output[m]
+        query, key, write, score, power = r.query[m], r.key[m], r.write[m], r.score[m], r.power[m]
+        sources, projected, output, codes = r.sources[m], r.projected[m], w.output[m], places.codes
         heads, keys, size, head = key.shape
         sources[:size], sources[size:], projected[:], score[:] = w.token[m], w.position[m], 0.0, 0.0
         for part, weight, bias in (
@@ -311,38 +300,78 @@ def make_tables(w: Array, places: Array, r: Array) -> None:
         ):  # fmt: skip
             _add_product(sources, weight[m], projected[part])
             projected[part, :size] += bias[m]  # every pair has one token
+        written = np.zeros((heads, len(sources), write.shape[3]), dtype=np.float32)
         for h in range(heads):
-            own, written = slice(h * head, (h + 1) * head), np.zeros_like(sources)
-            _add_product(projected[2, :, own], output[own], written)
-            query[h] = _of_pairs(projected[0, :, own], codes[readout], size) * places.scale
-            key[h] = _of_pairs(projected[1, :, own], codes, size)
-            r.write[m, h] = _of_pairs(written, codes, size)
+            own = slice(h * head, (h + 1) * head)
+            _add_product(projected[2, :, own], output[own], written[h])
+            _pairs(projected[0, :, own], codes[places.readout], places.scale, query[h])
+            _pairs(projected[1, :, own], codes, np.float32(1.0), key[h])
+            _pairs(written[h], codes, np.float32(1.0), write[h])
             keys_across = np.ascontiguousarray(_flat(key[h]).T)
             _add_product(_flat(query[h]), keys_across, score[h].reshape(-1, keys * size))
-            for slot in range(len(readout)):
+            for slot in range(len(places.readout)):
                 for asking in range(size):
-                    seen = score[h, slot, asking, : readout[slot] + 1]
-                    power[h, slot, asking, : readout[slot] + 1] = np.exp(seen - seen.max())
+                    _exponentials(score[h, slot, asking], places.readout[slot] + 1, power[h, slot, asking])
+
+
+@inlined
+def _flat(table: Array) -> Array:
+    return table.reshape(-1, table.shape[-1])
+
+
+@inlined
+def _exponentials(score: Array, seen: int, power: Array) -> None:
+    largest = np.float32(-np.inf)
+    for k in range(seen):
+        for t in range(score.shape[1]):
+            largest = max(largest, score[k, t])
+    for k in range(seen):
+        for t in range(score.shape[1]):
+            power[k, t] = np.exp(score[k, t] - largest)
+
+
+@inlined
+def _pairs(of_sources: Array, codes: Array, scale: Any, table: Array) -> None:
+    keys, size, features = table.shape
+    for k in range(keys):
+        code = size + codes[k]
+        for t in range(size):
+            for j in range(features):
+                table[k, t, j] = (of_sources[t, j] + of_sources[code, j]) * scale
+
+
+@inlined
+def _pairs_back(back_table: Array, codes: Array, scale: Any, back: Array) -> None:
+    keys, size, features = back_table.shape
+    for k in range(keys):
+        code = size + codes[k]
+        for t in range(size):
+            for j in range(features):
+                back[t, j] += back_table[k, t, j] * scale
+            for j in range(features):
+                back[code, j] += back_table[k, t, j] * scale
 
 
 @compiled
 def tables_back(w: Array, b: Array, places: Array, r: Array) -> None:
     """Gradient through `make_tables`."""
-    codes = places.codes
     for m in range(len(r.slots)):
-        query, key, back_score, back_sources = r.query[m], r.key[m], r.back_score[m], r.back_sources[m]
-        sources, projected, output, back_output = r.sources[m], r.projected[m], w.output[m], b.output[m]
+        query, key, back_write, back_score = r.query[m], r.key[m], r.back_write[m], r.back_score[m]
+        sources, back_sources, projected = r.sources[m], r.back_sources[m], r.projected[m]
+        output, back_output, codes = w.output[m], b.output[m], places.codes
         heads, keys, size, head = key.shape
-        back, back_output[:] = np.zeros_like(projected), 0.0
+        back = np.zeros(projected.shape, dtype=np.float32)
+        back_output[:] = 0.0
         for h in range(heads):
-            own, back_written = slice(h * head, (h + 1) * head), np.zeros_like(sources)
+            own = slice(h * head, (h + 1) * head)
             back_query, back_key = np.zeros_like(query[h]), np.zeros_like(key[h])
+            back_written = np.zeros_like(sources)
             score = back_score[h].reshape(-1, keys * size)
             _add_product(score, _flat(key[h]), _flat(back_query))
             _add_product(score.T, _flat(query[h]), _flat(back_key))
-            _of_pairs_back(back_query * places.scale, codes[places.readout], back[0, :, own])
-            _of_pairs_back(back_key, codes, back[1, :, own])
-            _of_pairs_back(r.back_write[m, h], codes, back_written)
+            _pairs_back(back_query, codes[places.readout], places.scale, back[0, :, own])
+            _pairs_back(back_key, codes, np.float32(1.0), back[1, :, own])
+            _pairs_back(back_write[h], codes, np.float32(1.0), back_written)
             _add_product(projected[2, :, own].T, back_written, back_output[own])
             _add_product(back_written, np.ascontiguousarray(output[own].T), back[2, :, own])
         for part, weight, back_weight, back_bias in (
