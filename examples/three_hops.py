@@ -16,6 +16,5 @@ training = Training(steps=steps, batch_size=64, learning_rate=4e-3)
 for seed in range(seeds):
     member = train(task, model, training, [seed]).member(0)
     reading = read(member, task)
-    print(
-        f"seed {seed}: {reading.verdict}; loss {reading.loss.get('full', float('nan')):.3f}\n{reading.circuit}\n"
-    )
+    loss = reading.loss.get("full", float("nan"))
+    print(f"seed {seed}: {reading.verdict}; loss {loss:.3f}\n{reading.circuit}\n")
