@@ -7,9 +7,6 @@ circuit does not name, and in all heads of the path's layer.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import torch
-
-from hopscope_next import rng
 from hopscope_next.circuits.circuit import Circuit, Path
 from hopscope_next.circuits.execution import Mode, Slot
 from hopscope_next.circuits.reader import Reader
@@ -39,13 +36,12 @@ class Bounds(NamedTuple):
     layer: float
 
 
-def bounds(reader: Reader, circuit: Circuit, seed: int = 0) -> list[Bounds]:
+def bounds(reader: Reader, circuit: Circuit) -> list[Bounds]:
     """The bounds of every path of a circuit.
 
     Args:
-        reader: of a model that has learned something.
+        reader: of a model that has learned something; its seed is that of the random draw of others.
         circuit: its own, or another one.
-        seed: of the random draw of others.
 
     Raises:
         UserError: the circuit does not fit the model.
@@ -66,8 +62,7 @@ def bounds(reader: Reader, circuit: Circuit, seed: int = 0) -> list[Bounds]:
         role = fresh.grammar.roles.index(path.roles)
         others = [slot for slot in outside if slot[2] == role]
         if len(others) > MOST_OTHERS:
-            words = rng.bits(seed, "circuit", _STREAM + role, torch.arange(len(others)))[:, 0]
-            others = [others[place] for place in words.argsort().tolist()[:MOST_OTHERS]]
+            others = reader.shuffled(others, _STREAM + role)[:MOST_OTHERS]
         whole = [(path.layer, head, role) for head in range(fresh.model.config.heads)]
         removed = cost((path.layer, path.head, role))
         found.append(Bounds(path, removed, [cost(slot) for slot in others], cost(*whole)))

@@ -23,10 +23,11 @@ from hopscope_next.circuits.interventions import ReplacePattern
 from hopscope_next.circuits.rules import Learned, MeanMap, Roles
 from hopscope_next.models.config import Model
 from hopscope_next.models.layers import At
-from hopscope_next.models.sites import SiteFunction, calling
+from hopscope_next.models.sites import calling
 from hopscope_next.models.transformer import Transformer
 from hopscope_next.tasks import Batch, Task, draw, held_out, losses
 from hopscope_next.training.config import Training
+from hopscope_next.training.engines import autograd
 from hopscope_next.training.engines.batches import Step
 from hopscope_next.training.train import Row, State, arithmetic, intervals
 
@@ -148,14 +149,8 @@ def trained_again(
 
 def _clamped(model: Transformer, clamps: Clamps, batch: Batch) -> At:
     # Every run of an ensemble under its own clamps, on the same samples.
-    runs, sites = list[At](), set[str]()
-    for clamps_of_run in clamps.values():
-        functions: dict[str, list[SiteFunction]] = {}
-        for each in clamps_of_run:
-            for name, function in each.functions(model, batch).items():
-                functions.setdefault(name, []).append(function)
-        runs.append(calling(functions))
-        sites |= set(functions)
+    of_runs = [model.site_functions(batch, each) for each in clamps.values()]
+    runs, sites = [calling(functions) for functions in of_runs], set[str]().union(*of_runs)
 
     def at(name: str, tensor: Tensor) -> Tensor:
         if name not in sites:
@@ -168,16 +163,11 @@ def _clamped(model: Transformer, clamps: Clamps, batch: Batch) -> At:
 def _gradient(clamps: Clamps, rows: Rows) -> Callable[..., Step]:
     # An engine: autograd, under the clamps.
     def gradient(model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor) -> Step:
-        weights, views = list(model.parameters()), model.views(buffer)
+        backward = autograd.backward_into(model, task, buffer)
 
-        def of_step(step: int) -> dict[str, Tensor]:
+        def of_step(step: int) -> Mapping[str, Tensor]:
             batch = draw(task, seeds[:1], "train", step, training.batch_size, examples=training.examples)
-            at = _clamped(model, clamps, rows.annotated(batch))
-            found = task.parts(model(batch.inputs, at), batch)
-            slopes = torch.autograd.grad(found["loss"].sum(), weights)
-            for view, slope in zip(views.values(), slopes, strict=True):
-                view.copy_(slope)
-            return {name: loss.detach() for name, loss in found.items()}
+            return backward(batch, _clamped(model, clamps, rows.annotated(batch)))
 
         return of_step
 

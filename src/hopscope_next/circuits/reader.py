@@ -212,7 +212,7 @@ class Reader:
         for number in range(config.orders + config.further_orders):
             if number >= config.orders and any(map(self._holds, found)):
                 break
-            look(f"order {number}", search.ordered(self._shuffled(search.execution.reachable, 2 + number)))
+            look(f"order {number}", search.ordered(self.shuffled(search.execution.reachable, 2 + number)))
         # Circuits without each path of the best one: other ways to do the same.
         for slot, rule in self._best(found).rules(search.execution).items():
             sharp = not isinstance(rule, Uniform | Identity | MeanMap)
@@ -244,7 +244,8 @@ class Reader:
     def _words(self, number: int, count: int) -> list[int]:
         return rng.bits(self._config.seed, "circuit", number, torch.arange(count))[:, 0].tolist()
 
-    def _shuffled(self, slots: Sequence[Slot], number: int) -> list[Slot]:
+    def shuffled(self, slots: Sequence[Slot], number: int) -> list[Slot]:
+        """Slots in a random order, of which there is one for each number."""
         words = self._words(number, len(slots))
         return [slots[place] for place in sorted(range(len(slots)), key=words.__getitem__)]
 
@@ -302,7 +303,7 @@ class Reader:
         nothing = fresh.assigned(fresh.unedited, dict.fromkeys(fresh.slots, Uniform()))
         passed = fresh.run(nothing, "rules")
         for number in range(self._config.random_circuits):
-            slots = self._shuffled(self._search.execution.reachable, 1000 + number)[:size]
+            slots = self.shuffled(self._search.execution.reachable, 1000 + number)[:size]
             rules: dict[Slot, Rule] = {}
             for slot, word in zip(slots, self._words(5000 + number, len(slots)), strict=True):
                 choices = [

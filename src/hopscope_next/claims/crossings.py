@@ -126,11 +126,7 @@ def order(first: Crossing, second: Crossing) -> Order:
 
 def earliest(crossings: Sequence[Crossing]) -> Crossing:
     """Return the first of several crossings; a censored one where none of them happened, or it may have come before."""
-    first = min(crossings, key=_or_never)
-    ends = [
-        each for each in crossings if each.censored_at is not None and each.censored_at < _or_never(first)
-    ]
-    return min(ends, key=lambda each: each.censored_at or 0.0, default=first)
+    return min(crossings, key=_seen_until)
 
 
 def latest(crossings: Sequence[Crossing]) -> Crossing:
@@ -144,6 +140,12 @@ def median(crossings: Sequence[Crossing]) -> float | None:
     Censored curves count as later than all others.  Of an even number of curves it is the lower of the two middle ones.
     """
     return sorted(crossings, key=_or_never)[(len(crossings) - 1) // 2].time
+
+
+def _seen_until(crossing: Crossing) -> tuple[float, bool]:
+    end = crossing.censored_at if crossing.time is None else crossing.time
+    assert end is not None
+    return end, crossing.time is None
 
 
 def _or_never(crossing: Crossing) -> float:

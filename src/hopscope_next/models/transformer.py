@@ -175,6 +175,12 @@ class Transformer(nn.Module):
 
         Roles and relations of the batch say which rows are meant.  Functions of one site are called in their order.
         """
+        functions = self.site_functions(batch, interventions)
+        with torch.no_grad():
+            return self(batch.inputs, calling(functions))
+
+    def site_functions(self, batch: Batch, interventions: Interventions) -> dict[str, list[SiteFunction]]:
+        """What interventions call on a batch, in their order, by site; errors as of `intervene`."""
         if not isinstance(batch, Batch):
             found = type(batch).__name__
             raise UserError(f"batch: expected a Batch, such as .batch(64) gives, found {found}")
@@ -195,7 +201,7 @@ class Transformer(nn.Module):
                         wanted = "a function of the tensor at this site"
                         raise UserError(f"{name}: expected {wanted}, found {function!r}")
                     functions.setdefault(name, []).append(function)
-            return self(batch.inputs, calling(functions))
+        return functions
 
     # Weights.
 
