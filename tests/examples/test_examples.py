@@ -17,7 +17,7 @@ STUDIES = [file for file in FILES if "hs.Study(" in file.read_text(encoding="utf
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_an_example_is_short_and_is_listed(file: Path) -> None:
-    assert len(file.read_text(encoding="utf-8").splitlines()) < 80
+    assert len(file.read_text(encoding="utf-8").splitlines()) < 200
     assert f"[{file.name}]({file.name})" in (EXAMPLES / "README.md").read_text(encoding="utf-8")
 
 
