@@ -9,7 +9,10 @@ from pathlib import Path
 
 PACKAGE = "hopscope_next"
 LIGHT = ["errors", "config", "theory", "runs", "claims"]
-ROOMS = ["errors", "config", "rng", *LIGHT[2:], "tasks", "models", "training", "circuits", "language"]
+ROOMS = [
+    "errors", "config", "rng", *LIGHT[2:], "tasks", "models", "training", "circuits", "study", "execute", "page",
+    "language", "studies", "api", "cli",
+]  # fmt: skip
 """From the ground up: a room imports itself and those before it."""
 
 SOURCE = Path(importlib.util.find_spec(PACKAGE).origin).parent

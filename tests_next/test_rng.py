@@ -1,5 +1,6 @@
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -68,19 +69,18 @@ def test_no_split_of_members_samples_steps_or_blocks_changes_a_bit(seeds, sample
         assert torch.equal(whole[member], steps[1, 1])
 
 
-@pytest.mark.parametrize("draw", [rng.normal_tensor, rng.uniform_tensor])
+@pytest.mark.parametrize("numbers", [rng.normal, rng.uniform])
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 7), (2, 3, 5)])
-def test_a_member_draws_its_tensor_alone_and_in_company_and_from_nothing_else(draw, shape):
-    seeds = torch.tensor([13, 2, 7, 2**62 + 1, 5])
+def test_a_member_draws_its_tensor_alone_and_in_company_and_from_nothing_else(numbers, shape):
+    seeds, draw = torch.tensor([13, 2, 7, 2**62 + 1, 5]), partial(rng.tensor, numbers)
     torch.manual_seed(1)
     many, state = draw(seeds, "init", 3, shape), torch.get_rng_state()
     torch.manual_seed(1)
     assert torch.equal(torch.get_rng_state(), state)
     assert many.shape == (5, *shape) and many.dtype == torch.float32
-    kind = rng.normal if draw is rng.normal_tensor else rng.uniform
     for member, seed in enumerate(seeds.tolist()):
         assert torch.equal(many[member : member + 1], draw(seeds[member : member + 1], "init", 3, shape))
-        in_order = kind(rng.bits(seed, "init", 3, torch.arange(8))).flatten()[: math.prod(shape)]
+        in_order = numbers(rng.bits(seed, "init", 3, torch.arange(8))).flatten()[: math.prod(shape)]
         assert torch.equal(many[member].flatten(), in_order)
 
 
@@ -144,7 +144,9 @@ def test_ranking_inverts_unranking(n, data):
     )
     permutations = rng.permutation_from_index(ranks, n)
     assert torch.equal(permutations.sort(-1).values, torch.arange(n).expand(2, 3, n))
-    assert torch.equal(rng.index_from_permutation(permutations), ranks)
+    for rank, order in zip(ranks.flatten().tolist(), permutations.flatten(0, 1).tolist(), strict=True):
+        smaller = [sum(later < each for later in order[place:]) for place, each in enumerate(order)]
+        assert rank == sum(count * math.factorial(n - 1 - place) for place, count in enumerate(smaller))
 
 
 @pytest.mark.parametrize(

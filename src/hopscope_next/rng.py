@@ -109,18 +109,18 @@ def integers(
     return (high * n + ((low * n) >> 32)) >> 32
 
 
-def normal_tensor(
-    seeds: Int64[Tensor, " member"], stream: str | int, step: int, shape: tuple[int, ...], block: int = 0
+def tensor(
+    numbers: Callable[[Tensor], Tensor],
+    seeds: Int64[Tensor, " member"],
+    stream: str | int,
+    step: int,
+    shape: tuple[int, ...],
 ) -> Float32[Tensor, "member ..."]:
-    """Draw one standard normal tensor [member, *shape] from each member's seed; four elements share one index."""
-    return _tensor(normal, seeds, stream, step, shape, block)
-
-
-def uniform_tensor(
-    seeds: Int64[Tensor, " member"], stream: str | int, step: int, shape: tuple[int, ...], block: int = 0
-) -> Float32[Tensor, "member ..."]:
-    """Draw one tensor of numbers in [0, 1) for every member, laid out as in `normal_tensor`."""
-    return _tensor(uniform, seeds, stream, step, shape, block)
+    """Draw `normal` or `uniform` numbers [member, *shape], a member's from its seed; four share an index."""
+    size = math.prod(shape)
+    quads = torch.arange(-(-size // 4), device=seeds.device)
+    found = numbers(bits(seeds[:, None], stream, step, quads))
+    return found.flatten(1)[:, :size].reshape(len(seeds), *shape)
 
 
 def permutation_index(
@@ -142,16 +142,6 @@ def permutation_from_index(index: Int64[Tensor, "*shape"], n: int) -> Int64[Tens
         tail = result[..., place + 1 :]
         tail += tail >= result[..., place : place + 1]
     return result
-
-
-def index_from_permutation(permutation: Int64[Tensor, "*shape n"]) -> Int64[Tensor, "*shape"]:
-    """Return the lexicographic rank of each permutation: the inverse of `permutation_from_index`; n ≤ 20."""
-    n = permutation.shape[-1]
-    rank = torch.zeros_like(permutation[..., 0])
-    for place in range(n):
-        smaller = permutation[..., place + 1 :] < permutation[..., place : place + 1]
-        rank = rank * (n - place) + smaller.sum(-1)
-    return rank
 
 
 def _rounds(even: Tensor, odd: Tensor, key: Tensor) -> Tensor:
@@ -184,17 +174,3 @@ def _pair(values: tuple[int, int], axes: int, device: torch.device) -> Tensor:
     made = torch.empty((2, *(1,) * axes), dtype=torch.int64, device=device)
     made[0], made[1] = values
     return made
-
-
-def _tensor(
-    kind: Callable[[Tensor], Tensor],
-    seeds: Tensor,
-    stream: str | int,
-    step: int,
-    shape: tuple[int, ...],
-    block: int,
-) -> Tensor:
-    size = math.prod(shape)
-    quads = torch.arange(-(-size // 4), device=seeds.device)
-    numbers = kind(bits(seeds[:, None], stream, step, quads, block))
-    return numbers.flatten(1)[:, :size].reshape(len(seeds), *shape)

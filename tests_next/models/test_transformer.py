@@ -225,6 +225,10 @@ def test_a_member_knows_its_task():
         torch.testing.assert_close(one.batch(5, use).inputs, ensemble.batch(5, use).inputs[1])
     assert one.batch(5).inputs.shape == (5, 9, 8) and ensemble.batch(5).inputs.shape == (1, 5, 9, 8)
     assert ensemble.select([1]).seeds == (7,)
+    with pytest.raises(UserError, match="Retrieval: expected samples for a use"):
+        one.batch(5, "tests")
+    with pytest.raises(UserError, match="member: expected some of 0 to 1, found"):
+        ensemble.member(2)
 
 
 @pytest.mark.parametrize(

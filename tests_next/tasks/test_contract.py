@@ -14,6 +14,7 @@ from hopscope_next.errors import UserError
 from hopscope_next.language import Equations
 from hopscope_next.tasks import (
     Batch,
+    Draws,
     Permutation,
     Retrieval,
     Shape,
@@ -25,6 +26,8 @@ from hopscope_next.tasks import (
     has_standard_loss,
     held_out,
     losses,
+    permutation,
+    retrieval,
 )
 
 
@@ -256,34 +259,70 @@ class Bad(Copy):
                 return Batch(inputs.roll(1, 1), targets)
             case "member":
                 return Batch(inputs.roll(1, 0), targets)
+            case "step":
+                return Batch(inputs, (targets + draws.step[0]) % 7)
             case "twice":
                 draws.uniform("tokens")
+            case "empty" | "axis":
+                return batch
         return 3
+
+    def cases(self, use):
+        tokens = torch.zeros(5, 11, dtype=torch.int64)
+        made = {"empty": tokens[None, :0], "axis": tokens}.get(self.fault)
+        return None if made is None else Batch(made, made[..., :1])
 
 
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
         *((name, "none from torch, numpy or random") for name in ("torch", "numpy", "random")),
-        ("shape", r"inputs: expected torch.int64 \[2, 5, 11\] on cpu, found torch.int64 \[2, 5, 10\] on cpu"),
+        (
+            "shape",
+            r"inputs: expected torch.int64 \[2, 10, 11\] on cpu, found torch.int64 \[2, 10, 10\] on cpu",
+        ),
         ("range", "inputs: expected numbers from 0 to 6"),
         ("role", r"roles\['kind'\]: .* found torch.float32"),
         ("relation", r"relations\['source'\]: expected numbers from -1 to 10"),
         ("weights", "weights: expected numbers from 0"),
         ("sample", "nothing depend on the other samples"),
         ("member", "nothing depend on the other samples"),
+        ("step", "nothing depend on .* their steps"),
         ("twice", "twice"),
         ("none", "an hs.Batch, found int"),
+        (
+            "empty",
+            r"cases\('held-out'\): inputs: expected torch.int64 \[1, 1, 11\] .* found torch.int64 \[1, 0, 11\]",
+        ),
+        ("axis", r"cases\('held-out'\): inputs: expected .* found torch.int64 \[5, 11\]"),
     ],
 )
 def test_a_task_that_breaks_the_contract_is_refused_when_it_is_drawn(fault, words):
-    np.random.seed(3)  # noqa: NPY002
-    states = torch.random.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
     for _ in range(2):
-        with pytest.raises(UserError, match=words):
-            draw(Bad(fault=fault), SEEDS, "train", 0, 3)
-    assert torch.equal(torch.random.get_rng_state(), states[0])
-    assert np.random.get_state()[1].tolist() == states[1]  # noqa: NPY002
+        with pytest.raises(UserError, match=f"(Bad|draws).*{words}"):
+            draw(Bad(fault=fault), SEEDS, "held-out", 0, 3)
+
+
+def test_an_unknown_use_is_told_in_one_line():
+    words = (
+        r": expected samples for a use \('train', 'held-out', 'probe'\) or a stream of rng, found 'test set'"
+    )
+    with pytest.raises(UserError, match=f"Copy{words}"):
+        draw(Copy(), SEEDS, "test set", 0, 3)
+    with pytest.raises(UserError, match=f"draws{words}"):
+        Copy().sample(Draws(SEEDS, "test set", 0, 3))
+    equal(draw(Copy(), SEEDS, "evaluate", 0, 3), draw(Copy(), SEEDS, "held-out", 0, 3))
+
+
+def test_tables_of_few_tasks_are_kept_and_a_field_may_be_a_list():
+    class Listed(Permutation):
+        notes: list[int] = [1]
+
+    for seed in range(11):
+        draw(Listed(split_seed=seed), SEEDS, "train", 0, 3)
+        draw(Retrieval(split_seed=seed), SEEDS, "train", 0, 3)
+    for made in (permutation._tables, retrieval._sampler):
+        assert 1 < made.cache_info().currsize < 11
 
 
 @pytest.mark.filterwarnings("ignore:Field name:UserWarning")
@@ -332,6 +371,14 @@ def test_samples_of_a_task_and_a_use_are_checked_once():
     assert task.uses.count("train") == 2 * (looked_at + 1) + 2
 
 
+def test_steps_may_be_told_as_words():
+    named, numbered = (
+        Retrieval(order=("2", "3", "1"), targets=("3",)),
+        Retrieval(order=(2, 3, 1), targets=(3,)),
+    )
+    equal(draw(named, SEEDS, "train", 0, 3), draw(numbered, SEEDS, "train", 0, 3))
+
+
 def test_what_a_copy_of_a_task_works_out_is_its_own():
     task = Retrieval(steps=3)
     assert [*task.asked] == ["step_1", "step_2", "step_3"]
@@ -351,7 +398,7 @@ def test_a_loss_of_ones_own_is_not_the_standard_one():
     ("kind", "fields", "words"),
     [
         (Retrieval, {"symbol_dim": 5}, "multiple of 2"),
-        (Retrieval, {"order": (1, 2)}, r"permutation of \[1, 2, 3\]"),
+        (Retrieval, {"order": (1, 2)}, "permutation of 1, 2, 3"),
         (Retrieval, {"targets": (4,)}, "different ones"),
         (Retrieval, {"schedule": ((0, "ic"),)}, "ascending"),
         (Retrieval, {"shares": (0.5,)}, "a number for each of"),

@@ -4,6 +4,7 @@ import functools
 import itertools
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -131,19 +132,25 @@ def test_by_hand():
 @pytest.mark.parametrize(
     ("steps", "mask", "order", "words"),
     [
-        (0, "causal", "deepest-first", "steps: expected 1 to 1024, found 0;"),
-        (1025, "none", "deepest-first", "found 1025; docs/theory.md"),
+        (0, "causal", "deepest-first", "steps: expected a whole number from 1 to 1024, found 0"),
+        (1025, "none", "deepest-first", "found 1025"),
+        (2.5, "none", "deepest-first", "found 2.5"),
         (3, "full", "deepest-first", "mask: expected causal or none, found 'full'"),
-        (
-            3,
-            "causal",
-            "upwards",
-            "order: expected deepest-first, shallowest-first or .* 1 to 3 once.*found upwards;",
-        ),
-        (3, "causal", (1, 2, 2), "found 1,2,2;"),
+        (3, "causal", "upwards", "order: expected deepest-first, .* 1 to 3 once.*found 'upwards';"),
+        (3, "causal", (1, 2, 2), r"found \(1, 2, 2\);"),
+        (3, "causal", (1.0, 2.0, 3.0), "found"),
+        (3, "causal", None, "found None;"),
     ],
 )
 def test_what_is_no_chain_is_one_line(steps, mask, order, words):
     for call in (held_pieces, two_target_plan, exact_layers, layers_per_step):
         with pytest.raises(UserError, match=words):
             call(steps, mask, order)
+
+
+@pytest.mark.parametrize("count", [theorem_bound, bound_layers, exact_layers_single_target])
+def test_steps_are_whole_numbers(count):
+    assert count(np.int64(5)) == count(5)
+    for steps in (0, 1025, 2.5, "3"):
+        with pytest.raises(UserError, match=f"steps: expected a whole number .* found {steps!r}"):
+            count(steps)

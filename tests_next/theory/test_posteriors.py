@@ -92,3 +92,29 @@ def test_questions_are_answered_as_counting_answers_them(mapping, xs, whole):
 def test_what_is_no_sequence_is_one_line(tokens, words):
     with pytest.raises(UserError, match=words):
         theory.read_sequence(tokens, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: theory.elimination_floor(0), "values: expected a whole number from 1 to 1024, found 0"),
+        (
+            lambda: theory.training_floor(3, 7),
+            "training_mappings: expected a whole number from 1 to 6, found 7",
+        ),
+        (lambda: theory.training_floor(3, 0), "found 0"),
+        (
+            lambda: theory.unbound_repeats_floor(1, 0.3),
+            "values: expected a whole number from 2 to 1024, found 1",
+        ),
+        (lambda: theory.unbound_repeats_floor(5, math.nan), "repeat_ratio: .* from 0 to 1, found nan"),
+        (
+            lambda: theory.blind_to_repeats_floor(5, 1.5),
+            "repeat_ratio: expected a share from 0 to 1, found 1.5",
+        ),
+        (lambda: theory.read_sequence([], 0), "values: expected a whole number from 1 to 1024, found 0"),
+    ],
+)
+def test_what_is_no_number_of_values_or_share_is_one_line(call, words):
+    with pytest.raises(UserError, match=words):
+        call()

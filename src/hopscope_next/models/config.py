@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BeforeValidator, Field, model_validator
 
 from hopscope_next.config import Config
-from hopscope_next.tasks.task import Shape, expect
+from hopscope_next.tasks.task import Shape, expect, expect_readout
 
 LARGEST_GAMMA = 4.0
 """Weights that start smaller than fan_in^-4 are nothing beside rounding."""
@@ -128,7 +128,5 @@ class TransformerConfig(Model):
         most = f"less than input_size = {self.input_size} where positions are 'carried', else 0"
         found = f"{self.position_size} with positions {self.positions!r}"
         expect(self.position_size < (self.input_size if carried else 1), "position_size", most, found)
-        rows, wanted = [*self.readout_positions], f"ascending positions from 0 to {self.length - 1}"
-        ascending = bool(rows) and rows == sorted({*rows} & {*range(self.length)})
-        expect(ascending, "readout", wanted, self.readout)
+        expect_readout(self.readout_positions, self.length)
         return self

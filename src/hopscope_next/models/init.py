@@ -23,16 +23,17 @@ def initialise(model: nn.Module, config: TransformerConfig, seeds: Int[Tensor, "
         if isinstance(module, Norm):
             weight.fill_(1.0 if kind == "weight" else 0.0)
             continue
-        bias, table = kind == "bias", isinstance(module, Table)
-        normal = not bias and (table or config.init == "gpt2" or isinstance(config.init, float))
-        shape = tuple(weight.shape[-1:] if bias else weight.shape[-2:])
-        if normal:
-            drawn = rng.normal_tensor(seeds, "init", number, shape)
-        else:
-            drawn = rng.uniform_tensor(seeds, "init", number, shape) * 2.0 - 1.0
-        spread = _spread(
-            config, module.get_parameter("weight").shape[-2], part.rpartition(".")[2], bias, table
+        bias, table, fan_in = (
+            kind == "bias",
+            isinstance(module, Table),
+            module.get_parameter("weight").shape[-2],
         )
+        shape = tuple(weight.shape[-1:] if bias else weight.shape[-2:])
+        if not bias and (table or config.init == "gpt2" or isinstance(config.init, float)):
+            drawn = rng.tensor(rng.normal, seeds, "init", number, shape)
+        else:
+            drawn = rng.tensor(rng.uniform, seeds, "init", number, shape) * 2.0 - 1.0
+        spread = _spread(config, fan_in, part.rpartition(".")[2], bias, table)
         weight.copy_((drawn * spread).view(weight.shape))
     if config.init == "mimetic":
         _mimic(model, config)

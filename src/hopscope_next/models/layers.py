@@ -43,32 +43,31 @@ def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
     return a @ b if dtype == torch.float32 else (a.to(dtype) @ b.to(dtype)).float()
 
 
-def _affine(x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
-    rows = x.flatten(-3, -2)
-    if dtype != torch.float32:
-        found = _product(rows, weight, dtype) + bias[..., None, :]
-    elif weight.ndim == 2:
-        found = torch.addmm(bias, rows, weight)
-    else:
-        found = torch.baddbmm(bias[:, None], rows, weight)
-    return found.unflatten(-2, x.shape[-3:-1])
-
-
 class Linear(nn.Module):
     """A linear map: weight `[*member, in, out]` and bias `[*member, out]`; factors are rounded to `dtype`."""
 
-    def __init__(self, members: int | None, fan_in: int, fan_out: int, precision: Precision = "float32"):
+    dtype: torch.dtype = torch.float32
+
+    def __init__(self, members: int | None, fan_in: int, fan_out: int):
         super().__init__()
         self.weight, self.bias = _parameter(members, fan_in, fan_out), _parameter(members, fan_out)
-        self.dtype: torch.dtype = getattr(torch, precision)
 
     def forward(
         self, x: Float[Tensor, "*member batch position a"], features: Tensor | None = None
     ) -> Float[Tensor, "*member batch position b"]:
         """Apply the map: one matrix product for all members; of its outputs only some `features`, if that is asked."""
-        if features is None:
-            return _affine(x, self.weight, self.bias, self.dtype)
-        return _affine(x, self.weight[..., features], self.bias[..., features], self.dtype)
+        weight: Tensor = self.weight
+        bias: Tensor = self.bias
+        if features is not None:
+            weight, bias = weight[..., features], bias[..., features]
+        rows = x.flatten(-3, -2)
+        if self.dtype != torch.float32:
+            found = _product(rows, weight, self.dtype) + bias[..., None, :]
+        elif weight.ndim == 2:
+            found = torch.addmm(bias, rows, weight)
+        else:
+            found = torch.baddbmm(bias[:, None], rows, weight)
+        return found.unflatten(-2, x.shape[-3:-1])
 
 
 class Norm(nn.Module):
@@ -95,26 +94,25 @@ class Table(nn.Module):
 class Embedding(nn.Module):
     """Token or vector, and position code."""
 
-    def __init__(self, config: TransformerConfig, members: int | None, precision: Precision):
+    def __init__(self, config: TransformerConfig, members: int | None):
         super().__init__()
         self.config = config
         if config.input_kind == "tokens":
             self.token = Table(members, config.input_size, config.width)
         else:
-            self.vector = Linear(members, config.input_size, config.width, precision)
+            self.vector = Linear(members, config.input_size, config.width)
         if config.position_count:
             self.position = Table(members, config.position_count, config.width)
 
     def forward(self, inputs: Tensor, at: At = unchanged) -> Stream:
         """The stream before the first layer."""
-        if at is unchanged or not self.config.position_size:
+        size = self.config.position_size
+        if at is not unchanged and size:  # a code that is part of the input vector, told apart
+            symbol = self.vector(functional.pad(inputs[..., :-size], (0, size)))
+            code = self.vector(inputs) - symbol
+        else:
             symbol = self._tokens(inputs) if self.config.input_kind == "tokens" else self.vector(inputs)
             code = self._codes(inputs) if self.config.position_count else None
-        else:  # a code that is part of the input vector, told apart
-            cut, weight = self.config.input_size - self.config.position_size, self.vector.weight
-            symbol = _affine(inputs[..., :cut], weight[..., :cut, :], self.vector.bias, self.vector.dtype)
-            nothing = torch.zeros_like(self.vector.bias)
-            code = _affine(inputs[..., cut:], weight[..., cut:, :], nothing, self.vector.dtype)
         symbol = at("hook_embed", symbol)
         if code is None:
             return symbol
@@ -138,12 +136,12 @@ class Embedding(nn.Module):
 class Attention(nn.Module):
     """Multi-head self-attention."""
 
-    def __init__(self, config: TransformerConfig, members: int | None, mask: Tensor, precision: Precision):
+    def __init__(self, config: TransformerConfig, members: int | None, mask: Tensor):
         super().__init__()
         inner, width = config.heads * config.head_size, config.width
         self.config = config
-        self.query, self.key, self.value = (Linear(members, width, inner, precision) for _ in range(3))
-        self.output = Linear(members, inner, width, precision)
+        self.query, self.key, self.value = (Linear(members, width, inner) for _ in range(3))
+        self.output = Linear(members, inner, width)
         self.register_buffer("mask", mask, persistent=False)
         self.mask: Tensor
 
@@ -168,10 +166,6 @@ class Attention(nn.Module):
         """Values of all heads, or of some."""
         return self._split(self.value(stream, self._features(heads)))
 
-    def mixed(self, pattern: Pattern, values: Heads) -> Float[Tensor, "*member batch head row head_dim"]:
-        """What heads read under their patterns."""
-        return _product(pattern, values, self.value.dtype)
-
     def joined(self, heads: Float[Tensor, "*member batch head row head_dim"]) -> Rows:
         """What attention adds to the stream, from the outputs of its heads."""
         return self.output(heads.transpose(-3, -2).flatten(-2))
@@ -183,7 +177,7 @@ class Attention(nn.Module):
             return self.joined(self._fused(stream, rows))
         pattern = self.pattern(stream, stream, rows, at=at)
         value = _at_heads(at, "attn.hook_v", self.values(stream))
-        out = self.mixed(at("attn.hook_pattern", pattern), value)
+        out = _product(at("attn.hook_pattern", pattern), value, self.value.dtype)
         return self.joined(_at_heads(at, "attn.hook_z", out))
 
     def _fused(self, stream: Tensor, rows: SomeRows) -> Tensor:
@@ -219,10 +213,10 @@ def _at_heads(at: At, name: str, heads: Heads) -> Heads:
 class MLP(nn.Module):
     """Two linear maps with a nonlinearity between them."""
 
-    def __init__(self, config: TransformerConfig, members: int | None, precision: Precision):
+    def __init__(self, config: TransformerConfig, members: int | None):
         super().__init__()
-        self.inner = Linear(members, config.width, config.mlp_size, precision)
-        self.outer = Linear(members, config.mlp_size, config.width, precision)
+        self.inner = Linear(members, config.width, config.mlp_size)
+        self.outer = Linear(members, config.mlp_size, config.width)
         self.activation = functional.relu if config.activation == "relu" else functional.gelu
 
     def forward(self, x: Stream, at: At) -> Stream:
@@ -234,14 +228,14 @@ class MLP(nn.Module):
 class Layer(nn.Module):
     """One layer: attention, then the MLP if there is one.  It knows nothing of the other layers."""
 
-    def __init__(self, config: TransformerConfig, members: int | None, mask: Tensor, precision: Precision):
+    def __init__(self, config: TransformerConfig, members: int | None, mask: Tensor):
         super().__init__()
         self.config = config
-        self.attention = Attention(config, members, mask, precision)
+        self.attention = Attention(config, members, mask)
         if config.norm != "none":
             self.attention_norm = Norm(members, config.width)
         if config.mlp_size:
-            self.mlp = MLP(config, members, precision)
+            self.mlp = MLP(config, members)
             if config.norm != "none":
                 self.mlp_norm = Norm(members, config.width)
 
@@ -261,7 +255,8 @@ class Layer(nn.Module):
 
     def heads_under(self, stream: Stream, pattern: Pattern, heads: SomeHeads = None) -> Heads:
         """Outputs of all heads, or of some, under given patterns, with values from `stream`."""
-        return self.attention.mixed(pattern, self.attention.values(self.read(stream), heads))
+        values = self.attention.values(self.read(stream), heads)
+        return _product(pattern, values, self.attention.value.dtype)
 
     def after_heads(self, stream: Stream, heads: Heads) -> Stream:
         """The stream after this layer, from the stream before it and the outputs of its heads."""

@@ -53,9 +53,7 @@ class Transformer(nn.Module):
         """A model whose weights are yet to be filled in; made on torch's default device."""
         super().__init__()
         self.config, self.members, self.precision = config, members, precision
-        hidden = torch.zeros(config.length, config.length)
-        if config.causal:
-            hidden.masked_fill_(torch.ones_like(hidden).triu(1).bool(), -torch.inf)
+        hidden = torch.full((config.length, config.length), -torch.inf if config.causal else 0.0).triu(1)
         positions = config.readout_positions
         steps = {after - before for before, after in itertools.pairwise(positions)}
         if len(steps) > 1:
@@ -63,11 +61,14 @@ class Transformer(nn.Module):
             self.register_buffer("rows", torch.tensor(positions), persistent=False)
         else:  # the gradient of a slice is a copy, that of an index a sum
             self.rows = slice(positions[0], positions[-1] + 1, *steps)
-        self.embed = Embedding(config, members, precision)
-        self.layers = nn.ModuleList(Layer(config, members, hidden, precision) for _ in range(config.layers))
+        self.embed = Embedding(config, members)
+        self.layers = nn.ModuleList(Layer(config, members, hidden) for _ in range(config.layers))
         if config.norm == "pre":
             self.final_norm = Norm(members, config.width)
-        self.readout = Linear(members, config.width, config.output_size, precision)
+        self.readout = Linear(members, config.width, config.output_size)
+        for module in self.modules():
+            if isinstance(module, Linear):
+                module.dtype = getattr(torch, precision)
 
     @classmethod
     def initial(
@@ -79,8 +80,7 @@ class Transformer(nn.Module):
         """Freshly drawn members, one for each seed; of a plain number a single model."""
         with torch.device(device):
             model = cls(config, None if isinstance(seeds, int) else len(seeds))
-        drawn = torch.tensor([seeds]) if isinstance(seeds, int) else seeds
-        initialise(model, config, drawn.to(device))
+        initialise(model, config, torch.as_tensor(seeds, device=device).view(-1))
         return model
 
     # The forward pass.
@@ -104,13 +104,9 @@ class Transformer(nn.Module):
         stream = self.embedded(inputs, anywhere)
         length, last = stream.shape[-2], self.config.layers - 1
         whole = every_position or at is not None or length != self.config.length
-
-        def inside(number: int, name: str, tensor: Tensor) -> Tensor:
-            return anywhere(f"blocks.{number}.{name}", tensor)
-
         for number, layer in enumerate(self.layers):
             rows = None if whole or number < last else self.rows
-            stream = layer(stream, rows, unchanged if at is None else partial(inside, number))
+            stream = layer(stream, rows, unchanged if at is None else partial(_inside, at, number))
         found = self.read_out(stream, anywhere)
         if every_position or not whole:
             return found
@@ -137,12 +133,8 @@ class Transformer(nn.Module):
             kind = "float32 vectors" if features else "int64 token ids"
             raise UserError(f"inputs: expected {kind} [{sizes}]{lead}, found {described(inputs)}")
         # In an ensemble a wrong id would read another member's table.  Looked at where that costs no wait.
-        if (
-            not features
-            and inputs.numel()
-            and inputs.device.type == "cpu"
-            and not torch.compiler.is_compiling()
-        ):
+        at_hand = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
+        if at_hand and inputs.numel() and not features:
             least, most = (int(end) for end in inputs.aminmax())
             if least < 0 or most >= config.input_size:
                 wanted = f"token ids from 0 to {config.input_size - 1}"
@@ -223,11 +215,11 @@ class Transformer(nn.Module):
     @property
     def layout(self) -> list[tuple[str, int, int, tuple[int, ...]]]:
         """Name, start, end and shape of each weight of a member in a flat buffer; see `flatten`."""
-        places, start = [], 0
+        places, end = list[tuple[str, int, int, tuple[int, ...]]](), 0
         for name, weight in self.weights().items():
-            shape = tuple(weight.shape if self.members is None else weight.shape[1:])
-            places.append((name, start, start + math.prod(shape), shape))
-            start = _aligned(places[-1][2])
+            shape, start = tuple(weight.shape if self.members is None else weight.shape[1:]), _aligned(end)
+            end = start + math.prod(shape)
+            places.append((name, start, end, shape))
         return places
 
     def flatten(self) -> Float[Tensor, "member size"]:
@@ -273,10 +265,7 @@ class Transformer(nn.Module):
 
     def member(self, index: int) -> "Transformer":
         """Member `index` (counted from 0) as a plain module with its own copy of the weights."""
-        if self.members is None or not 0 <= index < self.members:
-            have = "a single model" if self.members is None else f"0 to {self.members - 1}"
-            raise UserError(f"member: expected {have}, found {index}")
-        return self._copy(None, index)
+        return self._copy("member", [index], None)
 
     def select(self, indices: Sequence[int]) -> "Transformer":
         """An ensemble of copies of some members (counted from 0).
@@ -284,17 +273,17 @@ class Transformer(nn.Module):
         Raises:
             UserError: there is no such member, or none is asked for.
         """
-        if self.members is None or not indices or not all(0 <= index < self.members for index in indices):
-            have = "an ensemble" if self.members is None else f"some of 0 to {self.members - 1}"
-            raise UserError(f"indices: expected {have}, found {list(indices)}")
-        return self._copy(len(indices), [*indices])
+        return self._copy("indices", [*indices], len(indices))
 
-    def _copy(self, members: int | None, chosen: int | list[int]) -> "Transformer":
+    def _copy(self, what: str, chosen: list[int], members: int | None) -> "Transformer":
+        if self.members is None or not chosen or not all(0 <= each < self.members for each in chosen):
+            have = "an ensemble" if self.members is None else f"some of 0 to {self.members - 1}"
+            raise UserError(f"{what}: expected {have}, found {chosen}")
         with torch.device(self.readout.weight.device):
             copy = Transformer(self.config, members, self.precision)
-        copy.load({name: weight[chosen] for name, weight in self.weights().items()})
-        numbers = [chosen] if isinstance(chosen, int) else chosen
-        return copy.knowing(self._task, self.seeds and [self.seeds[each] for each in numbers], self.step)
+        picked = chosen[0] if members is None else chosen
+        copy.load({name: weight[picked] for name, weight in self.weights().items()})
+        return copy.knowing(self._task, self.seeds and [self.seeds[each] for each in chosen], self.step)
 
     # The task.
 
@@ -319,6 +308,9 @@ class Transformer(nn.Module):
         Args:
             n: how many (fewer where the task has fewer).
             use: `"held-out"`, with a member axis of 1 since all members share them; `"train"` or `"probe"`, of step 0.
+
+        Raises:
+            UserError: its task or its seeds are not known, or there is no such use.
         """
         task, device = self.task, self.readout.weight.device
         if task is None:
@@ -326,8 +318,6 @@ class Transformer(nn.Module):
             raise UserError(f"batch: expected {wanted}")
         if n < 1:
             raise UserError(f"n: expected at least 1 sample, found {n}")
-        if use not in ("held-out", "train", "probe"):
-            raise UserError(f"use: expected 'held-out', 'train' or 'probe', found {use!r}")
         if use != "held-out" and not self.seeds:
             raise UserError(f"use: expected 'held-out' for members whose seeds are not known, found {use!r}")
         if use == "held-out":
@@ -341,6 +331,10 @@ class Transformer(nn.Module):
         said = f"{shape.layers} × {shape.heads} heads of {shape.head_size}, width {shape.width}"
         size = sum(parameter.numel() for parameter in self.parameters()) // len(self)
         return f"Transformer({count}{said}, {shape.length} positions, {size:,} weights)"
+
+
+def _inside(at: At, layer: int, name: str, tensor: Tensor) -> Tensor:
+    return at(f"blocks.{layer}.{name}", tensor)
 
 
 def _aligned(size: int) -> int:

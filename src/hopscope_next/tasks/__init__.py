@@ -31,13 +31,14 @@ def __getattr__(name: str) -> Any:
         homes = (import_module(f"{__name__}.{home}") for home in ("batch", "samples"))
         return next(getattr(home, name) for home in homes if hasattr(home, name))
     for found in () if name.startswith("_") else entry_points(group="hopscope.tasks", name=name):
-        where = f"entry point {name!r} of hopscope.tasks ({found.value})"
+        wanted = (
+            f"entry point {name!r} of hopscope.tasks ({found.value}): expected a subclass of hopscope.Task"
+        )
         try:
             task = found.load()
         except Exception as error:
-            words = f"found {in_words(error)}; mend or uninstall it"
-            raise UserError(f"{where}: expected a task that can be loaded, {words}") from None
+            raise UserError(f"{wanted}, found {in_words(error)}; mend or uninstall it") from None
         if not (isinstance(task, type) and issubclass(task, Task)):
-            raise UserError(f"{where}: expected a subclass of hopscope.Task, found {task!r}")
+            raise UserError(f"{wanted}, found {task!r}")
         return task
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

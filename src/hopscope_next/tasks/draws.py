@@ -29,6 +29,18 @@ _PICKS = 2
 """Block of random words that says which example a training sample is."""
 
 
+def stream_of(use: str, whose: str) -> str:
+    """The stream that samples for a use come from: another one than that of a use is for probes of its own.
+
+    Raises:
+        UserError: there is no such use; `whose` samples are asked for.
+    """
+    if use not in USES and use not in rng.STREAMS:
+        own = ", ".join(map(repr, USES))
+        raise UserError(f"{whose}: expected samples for a use ({own}) or a stream of rng, found {use!r}")
+    return USES.get(use, use)
+
+
 class Draws:
     """Random numbers for the samples of one batch, all members side by side.
 
@@ -36,8 +48,9 @@ class Draws:
         seeds: data seed of each member; `device`: where they are, and all numbers.
         stream: a name in `rng.STREAMS`; `use` is what it is for: `"train"`, `"held-out"` or `"probe"`.
         size: numbers of members and of samples: the first axes of every draw.
-        address: seed, stream, step and index that the raw words of `bits` come from, to be broadcast over `[member,
-            batch]`; in a finite pool those of the example, any one of them with equal probability.
+        step: training step of every sample, `[batch]`.
+        index: number of every sample within its step, `[batch]`; in a finite pool of the example that it is, any one of
+            them with equal probability, `[member, batch]`.
     """
 
     def __init__(
@@ -51,45 +64,38 @@ class Draws:
             step: a tensor holds one that is known on the device only.
             batch, start: which samples of a step.
             examples: number of different training samples; `None`: fresh ones without end.
+
+        Raises:
+            UserError: there is no such use.
         """
-        self.seeds, self.device, self.stream = seeds, seeds.device, USES.get(use, use)
+        self.seeds, self.device, self.stream = seeds, seeds.device, stream_of(use, "draws")
         self.use = {stream: use for use, stream in USES.items()}.get(self.stream, "probe")
         index = torch.arange(start, start + batch, device=self.device)
         if isinstance(step, range):
             steps = torch.arange(step.start, step.stop, step.step, device=self.device)
             step, index = steps.repeat_interleave(batch), index.repeat(len(steps))
-        self.size = len(seeds), len(index)
-        self.address: tuple[Tensor, str, int | Tensor, Tensor] = seeds[:, None], self.stream, step, index
-        self._own, self._names = self.address, set[str]()
+        self.step, self.index, self.size = torch.zeros_like(index) + step, index, (len(seeds), len(index))
+        self._origin = self.stream, self.step
+        self._names = set[str]()
+        self._fresh: Draws | None = None
         if examples is not None and self.stream == "train":
-            words = rng.bits(*self.address, _PICKS)
-            self.address = seeds[:, None], "pool", 0, rng.integers(words[..., 0], words[..., 1], examples)
-
-    @property
-    def index(self) -> Int64[Tensor, "*#member sample"]:
-        """Number of every sample within its step, `[batch]`; in a finite pool of the example, `[member, batch]`."""
-        return self.address[3]
-
-    @property
-    def step(self) -> Int64[Tensor, " sample"]:
-        """Training step of every sample."""
-        return torch.as_tensor(self._own[2], device=self.device).expand(self.size[1])
+            picks, self._fresh = self.bits(_PICKS), copy(self)
+            self.index = rng.integers(picks[..., 0], picks[..., 1], examples)
+            self._origin = "pool", torch.zeros_like(index)
 
     @property
     def fresh(self) -> "Draws":
         """Draws that are new whenever an example of a finite pool comes again; the same where there is no pool."""
-        found = copy(self)
-        found.address = self._own
-        return found
+        return self._fresh or self
 
     def bits(self, block: int = 0) -> Int64[Tensor, "member sample 4"]:
         """Four raw words for every sample, at the address that has no name; see `rng.bits`."""
-        return rng.bits(*self.address, block)
+        return self._bits(self.seeds, self.index[..., None], block).squeeze(-2)
 
-    def words(self, count: int, block: int) -> Int64[Tensor, "member sample quad 4"]:
+    def quads(self, count: int, block: int) -> Int64[Tensor, "member sample quad 4"]:
         """At least `count` raw words for every sample: sample i has those of the indices from i · quads on."""
         quads = torch.arange(math.ceil(count / 4), device=self.device)
-        return self._words(self.seeds, self.index[..., None] * len(quads) + quads, block)
+        return self._bits(self.seeds, self.index[..., None] * len(quads) + quads, block)
 
     def integers(
         self, name: str, high: int | Int64[Tensor, "..."], shape: tuple[int, ...] = ()
@@ -125,8 +131,7 @@ class Draws:
         if n < 1:
             raise UserError(f"draws.permutation({name!r}): expected at least one thing, found n = {n}")
         if n <= _LARGEST_RANKED:
-            high, low = self._named(name, (2,)).unbind(-1)
-            return rng.permutation_from_index(rng.permutation_index(high, low, n), n)
+            return rng.permutation_from_index(self.integers(name, math.factorial(n)), n)
         # Equal words, which hardly ever come, are told apart by their place.
         return self._named(name, (n,)).argsort(dim=-1, stable=True)
 
@@ -134,24 +139,24 @@ class Draws:
         self, value: int | float | Sequence[int | float] | Tensor, shape: tuple[int, ...] = ()
     ) -> Tensor:
         """One value everywhere, `[member, batch, *shape]`: int64, float32 or bool; lists and tensors are broadcast."""
-        if isinstance(value, Tensor | Sequence):
-            return torch.as_tensor(value, device=self.device).expand(*self.size, *shape).clone()
-        return torch.full((*self.size, *shape), value, device=self.device)
+        found = torch.as_tensor(value, device=self.device)
+        found = found.float() if found.is_floating_point() else found
+        return found.expand(*self.size, *shape).clone()
 
     def _named(
         self, name: str, shape: tuple[int, ...], numbers: Callable[[Tensor], Tensor] = lambda words: words
     ) -> Tensor:
         if name in self._names:
-            words = "two draws under one name would be equal"
-            raise UserError(f"draws: expected a different name for every draw, found {name!r} twice; {words}")
+            raise UserError(
+                f"draws: expected a different name for every draw, found {name!r} twice; these would be equal"
+            )
         self._names.add(name)
         key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 2
         count = math.prod(shape)
         blocks = torch.arange(math.ceil(count / 4), device=self.device)
-        found = numbers(self._words(self.seeds ^ key, self.index[..., None], blocks))
+        found = numbers(self._bits(self.seeds ^ key, self.index[..., None], blocks))
         return found.flatten(-2)[..., :count].reshape(*self.size, *shape)
 
-    def _words(self, seeds: Tensor, index: Tensor, block: int | Tensor) -> Tensor:
-        _, stream, step, _ = self.address
-        step = step[..., None] if isinstance(step, Tensor) and step.ndim else step
-        return rng.bits(seeds[:, None, None], stream, step, index, block)
+    def _bits(self, seeds: Tensor, index: Tensor, block: int | Tensor) -> Tensor:
+        stream, step = self._origin
+        return rng.bits(seeds[:, None, None], stream, step[:, None], index, block)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from hopscope_next.tasks.task import Floors, Shape, Task, Use, expect
+from hopscope_next.theory import elimination_floor
 
 if TYPE_CHECKING:
     from torch import Tensor, device
@@ -102,7 +103,7 @@ class Permutation(Task):
         def flat(of_x: "Tensor", of_y: "Tensor") -> "Tensor":
             return torch.stack((of_x, of_y), dim=-1).flatten(-2)[..., :-1]
 
-        def place() -> "Tensor":
+        def position() -> "Tensor":
             return torch.arange(inputs.shape[-1], device=xs.device).expand(inputs.shape)
 
         def same() -> "Tensor":
@@ -118,13 +119,13 @@ class Permutation(Task):
             answers,
             groups=groups if 0.0 < self.repeat_ratio < 1.0 else {},
             roles={
-                "kind": lambda: place() % 2,
-                "step": lambda: place() // 2 + 1,
+                "kind": lambda: position() % 2,
+                "step": lambda: position() // 2 + 1,
                 "repeat": lambda: (same()[..., ::2] >= 0).long().repeat_interleave(2, -1)[..., :-1],
             },
             relations={
-                "previous": lambda: place() - 1,
-                "pair_mate": lambda: torch.where(place() < last, place() ^ 1, NO_RELATION),
+                "previous": lambda: position() - 1,
+                "pair_mate": lambda: torch.where(position() < last, position() ^ 1, NO_RELATION),
                 "same_symbol": same,
                 "recall": lambda: same() + (same() >= 0),
             },
@@ -172,8 +173,8 @@ class Permutation(Task):
 
         from hopscope_next import rng
 
-        total, pairs = self.listed_count(data, held_out), len(self.repeat_pairs)
-        orders, mappings = math.factorial(self.values), self.mappings(held_out)
+        total, mappings = self.listed_count(data, held_out), self.mappings(held_out)
+        orders, pairs = math.factorial(self.values), len(self.repeat_pairs)
         number = torch.arange(min(total, limit), device=device)
         if total > limit:
             first, second = (rng.bits(self.split_seed, "evaluate", 0, number, block) for block in (0, 1))
@@ -190,10 +191,9 @@ class Permutation(Task):
     def floors(self) -> Floors:
         """Of the loss: a guess among V values, and, without repeats, among those not yet shown."""
         guess = math.log(self.values)
-        left = {"elimination": math.log(math.factorial(self.values)) / self.values}
         steps = {f"loss_step_{step}": {"guess": guess} for step in range(1, self.values + 1)}
-        shown = {} if self.repeat_ratio else left
-        return {"guess": guess, **shown, **steps, "accuracy": {"guess": 1.0 / self.values}}
+        left = {} if self.repeat_ratio else {"elimination": elimination_floor(self.values)}
+        return {"guess": guess, **left, **steps, "accuracy": {"guess": 1.0 / self.values}}
 
     @property
     def words(self) -> Mapping[str, Any]:
@@ -205,14 +205,14 @@ class Permutation(Task):
         number = number + self.mappings(False) if held_out else number
         if self.values > _LARGEST_TABLE:
             return self._order(_mixed(math.factorial(self.values), self.split_seed, number))
-        return _rows(_tables(self, number.device)[2], number)
+        return _looked_up(_tables(self, number.device)[2], number)
 
     def _order(self, rank: "Tensor") -> "Tensor":
         from hopscope_next import rng
 
         if self.values > _LARGEST_TABLE:
             return rng.permutation_from_index(rank, self.values) + 1
-        return _rows(_tables(self, rank.device)[1], rank)
+        return _looked_up(_tables(self, rank.device)[1], rank)
 
     def _repeated(self, xs: "Tensor", pair: "Tensor") -> "Tensor":
         slot, source = _tables(self, xs.device)[0][pair].unbind(-1)
@@ -233,7 +233,7 @@ class Permutation(Task):
 # constant memory, so that the two parts have exact sizes and drawing needs no rejection.
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def _tables(task: Permutation, device: "device") -> "list[Tensor]":
     """The pairs of slots; of few values all permutations by rank, and by 63-bit random keys (equal ones by rank)."""
     import torch
@@ -243,14 +243,14 @@ def _tables(task: Permutation, device: "device") -> "list[Tensor]":
     tables = [torch.tensor(task.repeat_pairs)]
     if task.values <= _LARGEST_TABLE:
         every = torch.arange(math.factorial(task.values))
-        words = rng.bits(task.split_seed, "split", 0, every)
-        shuffled = torch.argsort((words[:, 0] << 31) | (words[:, 1] >> 1), stable=True)
+        first, second, *_ = rng.bits(task.split_seed, "split", 0, every).unbind(-1)
+        shuffled = torch.argsort((first << 31) | (second >> 1), stable=True)
         orders = rng.permutation_from_index(every, task.values) + 1
         tables += [orders, orders[shuffled]]
     return [table.to(device) for table in tables]
 
 
-def _rows(table: "Tensor", number: "Tensor") -> "Tensor":
+def _looked_up(table: "Tensor", number: "Tensor") -> "Tensor":
     return table.index_select(0, number.flatten()).view(*number.shape, -1)
 
 

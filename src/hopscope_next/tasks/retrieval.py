@@ -8,7 +8,7 @@ x₀.  With `nodes` it is any graph: the conditional retrieval problem (section 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -81,15 +81,19 @@ class Retrieval(Task):
     split_seed: int = Field(0, ge=0, lt=1 << 63)
 
     @property
-    def names(self) -> tuple[str | int, ...]:
-        """What each node is called in `order` and `targets`: its step number, or its name."""
-        return tuple(node.name for node in self.nodes) or tuple(range(self.steps + 1))
+    def names(self) -> tuple[str, ...]:
+        """What each node is called in `order` and `targets`: its name, or on a chain the number of its step."""
+        return tuple(node.name for node in self.nodes) or tuple(map(str, range(self.steps + 1)))
 
     @property
     def parents(self) -> tuple[tuple[int, ...], ...]:
         """Parents of every node, as numbers."""
         path = ((), *((step,) for step in range(self.steps)))
-        return tuple(tuple(map(self.names.index, node.parents)) for node in self.nodes) or path
+        return tuple(tuple(self.numbers(node.parents)) for node in self.nodes) or path
+
+    def numbers(self, names: Iterable[int | str]) -> list[int]:
+        """Numbers of the nodes that are called so."""
+        return [self.names.index(str(name)) for name in names]
 
     @property
     def tables(self) -> tuple[int, ...]:
@@ -101,13 +105,13 @@ class Retrieval(Task):
         """From which training step on which nodes are the targets, ascending."""
         named: dict[Any, tuple[int, ...]] = {"ic": self.tables, "last": self.tables[-1:]}
         every = {0: self.targets, **dict(self.schedule)}.items()
-        return {start: named.get(each) or tuple(sorted(map(self.names.index, each))) for start, each in every}
+        return {start: named.get(each) or tuple(sorted(self.numbers(each))) for start, each in every}
 
     @cached_property
     def asked(self) -> dict[str, int]:
         """Name and node of every symbol that a prediction holds, ascending: all that are a target at some time."""
         numbers = sorted({*chain.from_iterable(self.stages.values())})
-        return {str(self.names[each]) if self.nodes else f"step_{each}": each for each in numbers}
+        return {self.names[each] if self.nodes else f"step_{each}": each for each in numbers}
 
     @property
     def length(self) -> int:
@@ -183,9 +187,9 @@ class Retrieval(Task):
             keys = len(self.parents[node])
             known = {f"keys_{known}": 1.0 - self.chains ** float(known - keys) for known in range(keys)}
             floors[f"loss_{name}"] = {"zero": 1.0, "position": known.pop("keys_0"), **known}
-        position = sum(each["position"] for each in floors.values()) / len(floors)
+        no_key = sum(each["position"] for each in floors.values()) / len(floors)
         accuracies = {f"accuracy_{name}": {"guess": 1.0 / self.chains} for name in self.asked}
-        return {"zero": 1.0, "position": position, **floors, **accuracies}
+        return {"zero": 1.0, "position": no_key, **floors, **accuracies}
 
     @property
     def words(self) -> Mapping[str, Any]:
@@ -208,12 +212,12 @@ class Retrieval(Task):
         found = f"{self.length}; take fewer chains or parents"
         expect(not self.nodes or self.length <= _MOST_POSITIONS, "nodes", wanted, found)
         if isinstance(self.order, tuple):
-            same = sorted(map(str, self.order)) == sorted(map(str, every))
-            expect(same, "order", f"a permutation of {every}", [*self.order])
+            same = sorted(map(str, self.order)) == sorted(every)
+            expect(same, "order", f"a permutation of {', '.join(every)}", [*self.order])
         for targets in (self.targets, *(targets for _, targets in self.schedule)):
             if not isinstance(targets, str):
-                fit = 0 < len(targets) == len({*targets} & {*every})
-                expect(fit, "targets", f"'ic', 'last' or different ones of {every}", [*targets])
+                fit = 0 < len(targets) == len({*map(str, targets)} & {*every})
+                expect(fit, "targets", f"'ic', 'last' or different ones of {', '.join(every)}", [*targets])
         starts = [0, *(start for start, _ in self.schedule)]
         expect(starts == sorted({*starts}), "schedule", "ascending training steps from 1", starts[1:])
         if self.shares or self.emphasis != "weights":
@@ -235,39 +239,36 @@ def _kind(keys: int, slot: int) -> str:
 class _Sampler:
     """Draws samples on a device: which token of the layout stands at each position.  All else stands in tables."""
 
-    def __init__(self, task: Retrieval, device: "device"):
+    def __init__(self, task: Retrieval):
         import torch
 
         from hopscope_next.tasks.vectors import Layout, position_codes
 
-        with torch.device(device):
-            self.task, self.layout = task, (layout := Layout(task.parents, task.chains))
-            # Who has no partner has one beyond the last token, which is given the position NO_RELATION.
-            self.partners = layout.relations([node.name for node in task.nodes])
-        table, kinds = partial(torch.tensor, device=device), task.words["roles"]["kind"]
-        keys = [*map(len, task.parents)]
-        self.tuples, query = int(layout.row[-1]) + 1, keys.count(0)
-        self.readout = slice(-query * (task.chains - 1) - 1, None, query)
+        self.task = task
+        self.layout = layout = Layout(task.parents, task.chains, [node.name for node in task.nodes])
+        kinds, keys = task.words["roles"]["kind"], [*map(len, task.parents)]
         places = zip(layout.node.tolist(), layout.slot.tolist(), strict=True)
-        kind = table([kinds.index(_kind(keys[node], slot)) for node, slot in places])
+        kind = torch.tensor([kinds.index(_kind(keys[node], slot)) for node, slot in places])
         own = {"node": layout.node, "slot": layout.slot} if task.nodes else {"step": layout.node}
         self.roles = {"kind": kind, **own, "chain": layout.chain, "holds": layout.holds}
         named = {"shallowest-first": task.tables, "deepest-first": task.tables[::-1], "random": ()}
-        order = named[task.order] if isinstance(task.order, str) else [*map(task.names.index, task.order)]
+        order = named[task.order] if isinstance(task.order, str) else task.numbers(task.order)
         # When the block of a token is shown: the queries last.
         times = [len(order), *(order.index(node) for node in task.tables if order)]
-        self.time = table(times)[layout.block] if order else None
+        self.time = torch.tensor(times)[layout.block] if order else None
         # What is asked, and how much it counts.  However many targets do, the loss is a mean over those.
         asked = [*task.asked.values()]
-        self.answers = layout.on_chain[asked].T
-        self.starts, self.shares = table([*task.stages]), table(task.shares)
+        self.readout = slice(task.shape().readout[0], None, keys.count(0))
+        self.answers = torch.tensor([layout.on_chain[node] for node in asked]).T
+        self.starts, self.shares = torch.tensor([*task.stages]), torch.tensor(task.shares)
         stages = [task.shares or [float(node in nodes) for node in asked] for nodes in task.stages.values()]
-        weights = table(stages).repeat_interleave(task.symbol_dim, -1)
+        weights = torch.tensor(stages).repeat_interleave(task.symbol_dim, -1)
         self.alike = not task.shares and bool((weights == 1.0).all())
         self.weights = weights / weights.mean(-1, keepdim=True)
         base = task.frequency_base if task.frequencies == "geometric" else None
-        count = len(layout.row) if task.position == "token" else self.tuples
-        self.codes = position_codes(count, task.symbol_dim, base).to(device)
+        self.tuples = int(layout.tuple_of[-1]) + 1
+        count = len(layout.tuple_of) if task.position == "token" else self.tuples
+        self.codes = position_codes(count, task.symbol_dim, base)
 
     def __call__(self, draws: "Draws") -> "Batch":
         import torch
@@ -278,15 +279,15 @@ class _Sampler:
 
         task, layout, time = self.task, self.layout, self.time
         count, tables = layout.symbols * task.symbol_dim, len(task.tables)
-        numbers = rng.normal(draws.words(count, _SYMBOLS)).flatten(-2)[..., :count]
+        numbers = rng.normal(draws.quads(count, _SYMBOLS)).flatten(-2)[..., :count]
         symbols = numbers.unflatten(-1, (-1, task.symbol_dim))
-        words = draws.words(self.tuples + (tables if time is None else 0), _SHUFFLES).flatten(-2)
+        random = draws.quads(self.tuples + (tables if time is None else 0), _SHUFFLES).flatten(-2)
         if time is None:
-            by_time = words[..., self.tuples : self.tuples + tables].argsort(dim=-1, stable=True)
+            by_time = random[..., self.tuples : self.tuples + tables].argsort(dim=-1, stable=True)
             times = torch.nn.functional.pad(by_time.argsort(-1), (1, 0), value=tables)
             time = times.index_select(-1, layout.block)
         # Blocks in time, their tuples by a random word; the sort keeps the tokens of a tuple together.
-        token = ((time << 32) + words.index_select(-1, layout.row)).argsort(dim=-1, stable=True)
+        token = ((time << 32) + random.index_select(-1, layout.tuple_of)).argsort(dim=-1, stable=True)
         held = selected(symbols, _of(layout.symbol, token))
         chain = _of(layout.chain, token[..., self.readout])
         right = selected(symbols, self.answers[chain].flatten(2))
@@ -303,7 +304,7 @@ class _Sampler:
 
         def partner(name: str) -> "Tensor":
             positions = torch.nn.functional.pad(token.argsort(-1), (0, 1), value=NO_RELATION)
-            return positions.gather(-1, _of(self.partners[name], token))
+            return positions.gather(-1, _of(layout.relations[name], token))
 
         codes = torch.embedding(self.codes, tuples_before()) if task.position == "pair" else self.codes
         return Batch(
@@ -311,7 +312,7 @@ class _Sampler:
             right.unflatten(2, (*chain.shape[2:], -1)).flatten(3),
             weights=self._weights(draws),
             roles={"place": place, **{name: partial(_of, role, token) for name, role in self.roles.items()}},
-            relations={"previous": previous, **{name: partial(partner, name) for name in self.partners}},
+            relations={"previous": previous, **{name: partial(partner, name) for name in layout.relations}},
         )
 
     def _weights(self, draws: "Draws") -> "Tensor | None":
@@ -339,4 +340,7 @@ def _of(table: "Tensor", token: "Tensor") -> "Tensor":
     return table.expand(*token.shape[:-1], -1).gather(-1, token)
 
 
-_sampler = lru_cache(maxsize=32)(_Sampler)
+@lru_cache(maxsize=8)
+def _sampler(task: Retrieval, device: "device") -> _Sampler:
+    with device:
+        return _Sampler(task)

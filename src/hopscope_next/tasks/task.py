@@ -31,6 +31,12 @@ def expect(holds: bool, field: str, wanted: str, found: object) -> None:
         raise ValueError(f"{field}: expected {wanted}, found {found}")
 
 
+def expect_readout(readout: tuple[int, ...], positions: int) -> None:
+    """Refuse positions that are read out if they are none, not in order, or not among so many."""
+    ascending = bool(readout) and [*readout] == sorted({*readout} & {*range(positions)})
+    expect(ascending, "readout", f"ascending positions from 0 to {positions - 1}", readout)
+
+
 class Shape(Config):
     """The sizes of a task's inputs and predictions, which a model must fit.
 
@@ -47,7 +53,7 @@ class Shape(Config):
     inputs: Literal["tokens", "vectors"]
     input_size: int = Field(ge=1)
     positions: int = Field(ge=1)
-    readout: tuple[int, ...] = Field(min_length=1)
+    readout: tuple[int, ...]
     output_size: int = Field(ge=1)
     outputs: Literal["classes", "vectors"] = Field(
         default_factory=lambda given: "classes" if given.get("inputs") == "tokens" else "vectors"
@@ -56,9 +62,7 @@ class Shape(Config):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        ascending = [*self.readout] == sorted({*self.readout} & {*range(self.positions)})
-        wanted = f"ascending positions from 0 to {self.positions - 1}"
-        expect(ascending, "readout", wanted, self.readout)
+        expect_readout(self.readout, self.positions)
         vectors, size = self.inputs == "vectors", self.position_size
         most = f"less than input_size = {self.input_size}" if vectors else "0 with tokens"
         expect(size < (self.input_size if vectors else 1), "position_size", most, size)
@@ -82,18 +86,16 @@ class Task(Config):
 
     def sample(self, draws: "Draws") -> "Batch":
         """Draw samples.  All randomness comes from `draws`; every tensor begins with the axes `[member, batch]`."""
-        kind = type(self).__name__
-        raise UserError(f"{kind}: expected a method sample(self, draws) -> hs.Batch, found none")
+        raise UserError(
+            f"{type(self).__name__}: expected a method sample(self, draws) -> hs.Batch, found none"
+        )
 
     def parts(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
         """Losses by name, each `[member]`; `"loss"` is minimised, the others are recorded.
 
         By default cross-entropy in nats for classes and squared error for vectors: the sum of weight · term over
-        samples, readouts (and dimensions), divided by their number.
-
-        Args:
-            predictions: `[member, batch, readout, output]`.
-            batch: what was asked; its member axis may be 1.
+        samples, readouts (and dimensions), divided by their number.  Predictions are `[member, batch, readout,
+        output]`; the member axis of the batch may be 1.
         """
         from hopscope_next.tasks.batch import default_parts
 
@@ -129,11 +131,6 @@ class Task(Config):
         """How the task is written: `"roles"` (role → words of its integers) and `"token"` (function of a token id)."""
         return {}
 
-    @property
-    def held_out_seed(self) -> int:
-        """Data seed of held-out samples, so that all members answer the same."""
-        return int(getattr(self, "split_seed", 0))
-
     @cached_property
     def checked_uses(self) -> set[str]:
         """Uses of which `check_task` has looked at some samples."""
@@ -141,17 +138,22 @@ class Task(Config):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **given: Any) -> None:
-        taken = [name for name in cls.model_fields if name in vars(Task)]
-        if taken:
-            raise UserError(
-                f"{cls.__name__}: expected fields with names of their own, found {taken[0]!r}; rename it"
-            )
+        for name in cls.model_fields:
+            if name in vars(Task):
+                wanted = "fields with names of their own"
+                raise UserError(f"{cls.__name__}: expected {wanted}, found {name!r}; rename it")
+
+    @cached_property
+    def _text(self) -> str:
+        return repr(self)
+
+    def __hash__(self) -> int:
+        return hash(self._text)  # a field may be a list
 
     def __copy__(self) -> Self:
         copied = super().__copy__()
         # Nothing that was worked out from the fields: `model_copy` may change these.
-        for name in {*vars(copied)} - {*type(self).model_fields}:
-            del vars(copied)[name]
+        object.__setattr__(copied, "__dict__", values_of(self))
         return copied
 
     def __getstate__(self) -> dict[Any, Any]:

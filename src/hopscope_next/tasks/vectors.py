@@ -1,8 +1,9 @@
 """What samples of the retrieval problem are made of: tokens before anything is shuffled, symbols, position codes."""
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, product
 
 import torch
 from jaxtyping import Float, Int
@@ -13,72 +14,66 @@ class Layout:
     """Tokens and symbols of one sample, numbered: the queries chain by chain, then the tables tuple by tuple.
 
     Attributes:
-        block, row: of each token its block (0: the queries; then the tables), and its tuple in the sample.
+        block, tuple_of: of each token its block (0: the queries; then the tables), and its tuple in the sample.
         slot, end: its place in the tuple, and that of the last token there.
         node, chain: the node whose table it is in (of a query its own), and the chain of its tuple (N: on none).
         symbol, holds: the number of its symbol, and the node of that.
-        on_chain: number of the symbol that a chain has for a node, `[node, chain]`; `symbols`: how many there are.
+        on_chain: number of the symbol that a chain has for a node, `[node][chain]`; `symbols`: how many there are.
+        relations: every token's partner, see `Retrieval.sample`; the number of tokens where it has none.
     """
 
-    def __init__(self, parents: Sequence[Sequence[int]], chains: int):
-        """`parents` of every node, each earlier than the node; `chains` N."""
-        self.parents, self.chains, every = parents, chains, torch.arange(chains)
+    def __init__(self, parents: Sequence[Sequence[int]], chains: int, names: Sequence[str]):
+        """`parents` of every node, each earlier than the node; `chains` N; `names` of a graph's nodes."""
+        self.parents, self.chains, every = parents, chains, range(chains)
         counts = [chains ** max(1, len(keys)) for keys in parents]
         *starts, self.symbols = accumulate(counts, initial=0)
         # The cell (c, c, …) is number c·(1 + N + N² + …) of a node's N^p.
         steps = [(count - 1) // max(1, chains - 1) for count in counts]
-        self.on_chain = torch.tensor(starts)[:, None] + torch.tensor(steps)[:, None] * every
+        self.on_chain = [[start + step * c for c in every] for start, step in zip(starts, steps, strict=True)]
         roots = [node for node, keys in enumerate(parents) if not keys]
-        tables = [node for node, keys in enumerate(parents) if keys]
-        held, chain = [self.on_chain[roots].T], [every]  # of every block, `[tuple, slot]` and `[tuple]`
-        for node in tables:
-            number, powers = torch.arange(counts[node])[:, None], range(len(parents[node]))[::-1]
-            cells = number // torch.tensor([chains**power for power in powers]) % chains
-            keys = self.on_chain[torch.tensor(parents[node]), cells]
-            held.append(torch.cat((keys, starts[node] + number), 1))
-            chain.append(cells[:, 0].where((cells == cells[:, :1]).all(1), chains))
-        tuples, widths = torch.tensor([each.shape for each in held]).unbind(1)
-        block = torch.arange(len(held)).repeat_interleave(tuples)
-        self.row = torch.arange(len(block)).repeat_interleave(widths[block])
-        self.block, self.chain = block[self.row], torch.cat(chain)[self.row]
-        self.slot = torch.cat([torch.arange(each.shape[1]).repeat(len(each)) for each in held])
-        self.symbol, self.end = torch.cat([each.flatten() for each in held]), widths[self.block] - 1
-        self.holds = torch.arange(len(parents)).repeat_interleave(torch.tensor(counts))[self.symbol]
-        self.node = torch.tensor([0, *tables])[self.block].where(self.block > 0, self.holds)
+        # Of each tuple its block, node and chain, and of its tokens symbol and node.
+        tuples = [(0, -1, chain, [(self.on_chain[root][chain], root) for root in roots]) for chain in every]
+        for block, node in enumerate((node for node, keys in enumerate(parents) if keys), 1):
+            for number, cells in enumerate(product(every, repeat=len(parents[node]))):
+                keys = [
+                    (self.on_chain[key][cell], key) for key, cell in zip(parents[node], cells, strict=True)
+                ]
+                chain = cells[0] if len({*cells}) == 1 else chains
+                tuples.append((block, node, chain, [*keys, (starts[node] + number, node)]))
+        tokens = [
+            (block, number, slot, len(held) - 1, node if block else holds, chain, symbol, holds)
+            for number, (block, node, chain, held) in enumerate(tuples)
+            for slot, (symbol, holds) in enumerate(held)
+        ]
+        self.relations = {name: torch.tensor(to) for name, to in self._relations(tokens, names).items()}
+        columns = torch.tensor([*zip(*tokens, strict=True)]).unbind()
+        self.block, self.tuple_of, self.slot, self.end, self.node, self.chain, self.symbol, self.holds = (
+            columns
+        )
 
-    def relations(self, names: Sequence[str]) -> dict[str, Int[Tensor, " token"]]:
-        """Every token's partner under every relation, see `Retrieval.sample`; the number of tokens where it has none.
-
-        `names` of a graph's nodes.
-        """
-        none, last, is_query = len(self.row), len(self.parents) - 1, self.block == 0
-        is_last, on_one, token = self.slot == self.end, self.chain < self.chains, torch.arange(none)
-        brings, nowhere = is_query | is_last, torch.full_like(token, none)
-        is_key = on_one & ~brings
-        brought = nowhere.scatter(0, self.symbol[brings], token[brings])
-        first_key = nowhere.scatter_reduce(0, self.symbol[is_key], token[is_key], "amin")
-        ancestors = torch.zeros(last + 1, last + 1, dtype=torch.bool)
-        for node, keys in enumerate(map(list, self.parents)):
-            ancestors[node] = ancestors[keys].any(0)
-            ancestors[node, keys] = True
-
-        def to(nodes: Tensor) -> Tensor:
-            node = nodes.clamp(max=last)
-            follows = on_one & (nodes <= last) & (is_query & is_last | ancestors[node, self.holds])
-            there = brought[self.on_chain[node, self.chain.clamp(max=self.chains - 1)]]
-            return there.where(follows, none)
-
-        mate = token - self.slot + self.end.where(~brings, 0)
-        found = {
-            "pair_mate": mate.where(~is_query, none),
-            "same_symbol": first_key[self.symbol].where(brings, brought[self.symbol]),
-        }
-        for node, name in enumerate(names):
-            if self.parents[node]:
-                found[f"to_{name}"] = to(torch.full_like(token, node))
+    def _relations(self, tokens: Sequence[tuple[int, ...]], names: Sequence[str]) -> dict[str, list[int]]:
+        none, last, found = len(tokens), len(self.parents) - 1, defaultdict[str, list[int]](list)
         is_path = [*map(tuple, self.parents)] == [(), *((node,) for node in range(last))]
-        for steps in range(1, last + 1 if is_path else 0):
-            found[f"hop_{steps}"] = to(self.holds + steps)
+        ancestors = list[set[int]]()
+        for keys in self.parents:
+            ancestors.append({*keys}.union(*(ancestors[key] for key in keys)))
+        # Where a symbol is brought, by its query or at the end of its tuple, and where it is first a key on its chain.
+        brought, first_key = dict[int, int](), dict[int, int]()
+        for at, (block, _, slot, end, _, chain, symbol, _) in enumerate(tokens):
+            if not block or slot == end:
+                brought[symbol] = at
+            elif chain < self.chains:
+                first_key.setdefault(symbol, at)
+        for at, (block, _, slot, end, _, chain, symbol, holds) in enumerate(tokens):
+            here, first = brought[symbol], at - slot
+            found["pair_mate"].append(first + (0 if slot == end else end) if block else none)
+            found["same_symbol"].append(first_key.get(symbol, none) if here == at else here)
+            led = {f"to_{name}": node for node, name in enumerate(names) if self.parents[node]}
+            led |= {f"hop_{steps}": holds + steps for steps in range(1, last + 1 if is_path else 0)}
+            for name, node in led.items():
+                asks = not block and slot == end
+                known = chain < self.chains and node <= last and (asks or holds in ancestors[node])
+                found[name].append(brought[self.on_chain[node][chain]] if known else none)
         return found
 
 

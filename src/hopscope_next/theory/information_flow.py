@@ -9,9 +9,11 @@ network; docs/theory.md has the formulas and their proofs.  All functions raise 
 """
 
 import math
+import operator
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
+from numbers import Integral
 from typing import Literal
 
 from hopscope_next.errors import UserError
@@ -28,12 +30,12 @@ Span = tuple[int, int]
 
 def theorem_bound(steps: int) -> float:
     """Return log₃(2D): with fewer layers the query cannot hold x_D (paper, theorem 1)."""
-    return math.log(2 * _checked(steps)) / math.log(3)
+    return math.log(2 * whole("steps", steps)) / math.log(3)
 
 
 def bound_layers(steps: int) -> int:
     """Return the least number of layers that theorem 1 allows: the least t with 3^t ≥ 2D."""
-    return next(layers for layers in range(_checked(steps) + 1) if 3**layers >= 2 * steps)
+    return next(layers for layers in range(whole("steps", steps) + 1) if 3**layers >= 2 * steps)
 
 
 def exact_layers(steps: int, mask: Mask, order: Order) -> int:
@@ -46,7 +48,7 @@ def exact_layers_single_target(steps: int) -> int:
 
     So many layers of one head solve k hops in Sanford, Hsu and Telgarsky (2024, arXiv:2402.09268): ⌊log₂ k⌋ + 2.
     """
-    return 1 + _checked(steps).bit_length()
+    return 1 + whole("steps", steps).bit_length()
 
 
 def layers_per_step(steps: int, mask: Mask, order: Order) -> dict[int, int]:
@@ -90,15 +92,25 @@ def two_target_plan(steps: int, mask: Mask, order: Order) -> list[list[tuple[int
 
 def pair_order(steps: int, order: Order) -> tuple[int, ...]:
     """Return the numbers of the pairs in time order."""
-    pairs = tuple(range(1, _checked(steps) + 1))
+    pairs = tuple(range(1, whole("steps", steps) + 1))
     named = {"deepest-first": pairs[::-1], "shallowest-first": pairs}
-    found = named.get(order, ()) if isinstance(order, str) else tuple(order)
+    try:
+        found = named.get(order, ()) if isinstance(order, str) else tuple(map(operator.index, order))
+    except TypeError:
+        found = ()
     if tuple(sorted(found)) != pairs:
         raise UserError(
             f"order: expected deepest-first, shallowest-first or each of the pair numbers 1 to {steps} once, in time "
-            f"order, found {order if isinstance(order, str) else ','.join(map(str, order))}; write deepest-first"
+            f"order, found {order!r}; write deepest-first"
         )
     return found
+
+
+def whole(name: str, number: object, least: int = 1, most: int = 1024) -> int:
+    """Return a count of steps, values and the like; a `UserError` if it is no whole number from `least` to `most`."""
+    if not (isinstance(number, Integral) and least <= int(number) <= most):
+        raise UserError(f"{name}: expected a whole number from {least} to {most}, found {number!r}")
+    return int(number)
 
 
 def _time_order(steps: int, order: Order) -> list[int]:
@@ -123,9 +135,3 @@ def _after_one_layer(held: list[Span], in_time: list[int], mask: Mask) -> list[S
         # A span that shares a piece with this one and reaches further left holds its first piece too; so on the right.
         after[position] = (first[held[position][0]], last[held[position][1]])
     return after
-
-
-def _checked(steps: int) -> int:
-    if not 1 <= steps <= 1024:
-        raise UserError(f"steps: expected 1 to 1024, found {steps}; docs/theory.md has the formulas for more")
-    return steps

@@ -1,0 +1,353 @@
+"""The library in a few calls: run a study, open a run, train without one.
+
+A run goes one way (docs/architecture.md): the study is planned, its folder made, its units trained and measured by
+workers; then evidence, verdicts and page are written from what is in the folder.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hopscope_next.claims import Ledger, judge
+from hopscope_next.errors import UserError
+from hopscope_next.execute.cluster import place_of
+from hopscope_next.execute.pool import Listener, train_all
+from hopscope_next.runs import Evidence, Member, RunFolder
+from hopscope_next.study import jobs, measuring
+from hopscope_next.study.load import Loaded, load, loaded_as, loading
+from hopscope_next.study.study import Study
+
+if TYPE_CHECKING:
+    from hopscope_next.circuits.reader import Reading
+    from hopscope_next.models.config import Model
+    from hopscope_next.models.transformer import Transformer
+    from hopscope_next.tasks import Task
+    from hopscope_next.training.config import CompletionName, Training
+
+Say = Callable[[str], None]
+
+
+def run(
+    study: "Study | str",
+    preset: str | None = None,
+    *,
+    out: Path | str = "runs",
+    device: str = "auto",
+    threads: int | None = None,
+    time_budget: float | None = None,
+    executor: str = "local",
+    address: str | None = None,
+    tracker: str | Sequence[str] = (),
+    fields: Mapping[str, Any] | None = None,
+    listen: Listener = lambda unit, message: None,
+    say: Say = lambda words: None,
+    **more: Any,
+) -> "Run":
+    """Run a study, or go on with it, or find it finished.
+
+    A study of a file or a package is trained by worker processes, which load it from there.  A study of a notebook, or
+    one that was made inside a function, is trained in this process, one unit after another.
+
+    Args:
+        study: a study, the name of one, `package.module:name`, or `file.py`.
+        preset: the fields to start from; by default `laptop` where the study has it, else the study as written.
+        out: root of the runs, or a URL where a copy of the run is kept.
+        device: `cpu`, `cuda`, or `auto` for CUDA where there is one.
+        threads: cores to use; by default all.
+        time_budget: seconds; what is done by then is kept.
+        executor, address, tracker: as on the command line.
+        fields: dotted fields that differ from the preset, such as `{"training.steps": 300}`.
+        listen: hears the workers; `say` what else there is to tell, in words.
+        more: as `fields`, for names without a dot, such as `seeds=3`.
+
+    Raises:
+        UserError: something that the user can mend.
+        TimeBudgetReached: the same call goes on.
+    """
+    from hopscope_next.execute.track import check_trackers, followed
+    from hopscope_next.training.train import TimeBudget
+
+    if (file := loading()) is not None:
+        raise UserError(
+            f"{file}: expected a file that only defines its study when it is loaded, found a call of hopscope.run; "
+            'put it under `if __name__ == "__main__":`'
+        )
+    _check(out, threads, time_budget)
+    trackers = [tracker] if isinstance(tracker, str) else list(tracker)
+    check_trackers(trackers)
+    loaded = _loaded(study)
+    with loaded.naming():
+        preset, chosen = loaded.study.preset(preset), loaded.study.chosen(preset, {**(fields or {}), **more})
+    loaded = Loaded(chosen, loaded.reference, loaded.file, loaded.text)
+    budget = TimeBudget(time_budget)
+    with place_of(executor, address, loaded, say) as place:
+        with loaded.naming():
+            planned = jobs.plan(chosen, place.device(device) if chosen.task is not None else "cpu")
+            record = jobs.record(loaded, planned, preset)
+        folder = RunFolder.named(Path(out), chosen.name, record["identity"]).create(record)
+        with folder.locked(), followed(folder, trackers, say):
+            train_all(folder, loaded, place, cores=threads, seconds=time_budget, listen=listen)
+            with loaded.naming():
+                measuring.measure_run(folder, chosen, budget, say)
+                conclude(folder, loaded)
+    return Run(folder, loaded)
+
+
+def conclude(folder: RunFolder, loaded: Loaded) -> None:
+    """Write the evidence, the verdicts and the page of a run whose units are whole, and finish it.
+
+    Raises:
+        UserError: a claim, a figure or the page has a fault; what was trained is kept.
+    """
+    from hopscope_next.page.page import write_page
+
+    study = loaded.study
+    table = Evidence.of(measuring.rows_of_run(folder, study), folder.members, folder.config, folder.path)
+    table.write(folder.path / "evidence.parquet")
+    before = Ledger.from_json(folder.read("claims.json")) if (folder.path / "claims.json").exists() else ()
+    rules, completion = folder.config["registration"], _completion(study)
+    verdicts = Ledger(
+        judge(claim, table, registered=rules, completion=completion, before=before)
+        for claim in study.all_claims()
+    )
+    folder.write("claims.json", verdicts.to_json())
+    write_page(folder, loaded)
+    folder.finish()
+
+
+def conclude_again(folder: RunFolder) -> None:
+    """Conclude a run that was trained but not concluded; one that is concluded, or not yet trained, is left as it is.
+
+    Raises:
+        UserError: its study cannot be loaded, or a claim, a figure or the page has a fault.
+    """
+    if folder.is_done or not all(unit.is_whole for unit in folder.units):
+        return
+    loaded = jobs.of_run(folder)
+    with folder.locked(), loaded.naming():
+        conclude(folder, loaded)
+
+
+def open_run(path: Path | str, study: "Study | str | None" = None) -> "Run":
+    """A run folder, or the only run under a root.
+
+    Args:
+        path: the folder, or a root.
+        study: of the run, where it cannot find that itself: a file that was moved, or a notebook.
+
+    Raises:
+        UserError: there is none, there are several, or the study's task is not the one of the run.
+    """
+    folder = RunFolder.opened(path)
+    return Run(folder, None if study is None else jobs.fitted(_loaded(study), folder))
+
+
+def train(
+    task: "Task",
+    model: "Model",
+    training: "Training",
+    seeds: int | Sequence[int] = 1,
+    *,
+    completion: "CompletionName" = "torch-schedule",
+    device: str = "cpu",
+) -> "Transformer":
+    """Train members in this process, without a run folder.
+
+    Args:
+        task, model, training: as in a study.
+        seeds: how many, or which.
+        completion: start and schedule in one word; fields that `model` and `training` give themselves win.
+        device: where.
+
+    Returns:
+        The members after the last step; one that diverged keeps its weights from before.
+
+    Raises:
+        UserError: the model does not fit the task, or there is no such completion.
+    """
+    from hopscope_next.training.train import train as trained
+
+    study = Study(name="train", task=task, completion=completion, model=model, training=training)
+    assert study.model is not None and study.training is not None
+    return trained(task, study.model, study.training, seeds, device=device)
+
+
+class Run:
+    """A run, as a reader opens it: evidence, claims and weights are there without the study's file.
+
+    Attributes:
+        folder: its folder; `path` is the folder's.
+    """
+
+    def __init__(self, folder: RunFolder, loaded: Loaded | None = None):
+        self.folder, self._given = folder, loaded
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self.folder.path
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What was asked for: study, identity, members, units, registration."""
+        return self.folder.config
+
+    @property
+    def members(self) -> list[Member]:
+        """All members: number, seed, configuration, overrides."""
+        return self.folder.members
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Everything that was measured, one tidy table; a `UserError` if there is none yet, or it is damaged."""
+        return Evidence.read(self.folder)
+
+    @cached_property
+    def claims(self) -> Ledger:
+        """Every claim with its verdict: a table in a notebook, a ledger when printed."""
+        return Ledger.from_json(self.folder.read("claims.json"), str(self.path / "claims.json"))
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """The study; a `UserError` if its file is gone or has changed."""
+        return self._given or jobs.of_run(self.folder)
+
+    def member(self, number: int, step: int | None = None) -> "Transformer":
+        """One trained member as a plain `torch.nn.Module` that knows its task.
+
+        Args:
+            number: in the run.
+            step: of the checkpoint; the last by default.
+
+        Raises:
+            UserError: there is no such member or checkpoint.
+        """
+        unit, places = self._in_units([self._known(number)])[0]
+        return self._ensemble(unit, step).member(places[0])
+
+    def ensemble(self, *, step: int | None = None, **where: Any) -> "Transformer":
+        """The members of one configuration, as one ensemble.
+
+        Args:
+            step: of the checkpoint; the last by default.
+            where: fields in which configurations differ, such as `**{"model.layers": 2}`; also `configuration`, by
+                its label, `member` and `seed`, one or several.
+
+        Raises:
+            UserError: no member is meant, or members of several configurations are.
+        """
+        numbers = self.evidence.where(**where).members
+        chosen = [member for member in self.members if member.member in set(numbers)]
+        if not chosen:
+            raise UserError(
+                f"ensemble: expected members with {where or 'anything'}, found none in {self.path}"
+            )
+        if len({member.configuration for member in chosen}) > 1:
+            raise UserError(
+                f"ensemble: expected members of one configuration, found {self._apart(chosen)}; choose one"
+            )
+        return _joined([self._ensemble(unit, step).select(places) for unit, places in self._in_units(chosen)])
+
+    def circuit(
+        self, number: int, step: int | None = None, say: Say = lambda words: None, **config: Any
+    ) -> "Reading":
+        """Read the circuit of a member.
+
+        Args:
+            number, step: as of `member`.
+            say: told what is being done.
+            config: fields of `hopscope.circuits.ReaderConfig`, such as `threshold` or `proof`.
+        """
+        from hopscope_next.circuits.reader import ReaderConfig, read
+
+        member = self.member(number, step)
+        assert member.task is not None
+        return read(member, member.task, ReaderConfig(**config), say)
+
+    def export(self, number: int, to: Path | str, step: int | None = None) -> None:
+        """Write a member as a folder: in GPT-2's layout where that fits, which transformers opens too.
+
+        Raises:
+            UserError: there is no such member or checkpoint, or the folder holds something else.
+        """
+        from hopscope_next.models.export import save
+
+        save(self.member(number, step), Path(to), {"study": self.config["study"], "run": self.path.name})
+
+    def _ensemble(self, unit: Any, step: int | None) -> "Transformer":
+        job = jobs.job_of(unit)
+        return jobs.ensemble_of(unit, lambda: jobs.task_of(job, self.loaded.study), step)
+
+    def _known(self, number: int) -> Member:
+        for member in self.members:
+            if member.member == number:
+                return member
+        raise UserError(f"member: expected one of 0 to {len(self.members) - 1}, found {number}")
+
+    def _in_units(self, members: Sequence[Member]) -> list[tuple[Any, list[int]]]:
+        wanted = {member.member for member in members}
+        places = [
+            (unit, [place for place, member in enumerate(unit.members) if member.member in wanted])
+            for unit in self.folder.units
+        ]
+        return [(unit, found) for unit, found in places if found]
+
+    def _apart(self, members: Sequence[Member]) -> str:
+        every: dict[str, dict[str, None]] = {}
+        for member in members:
+            for name, value in member.overrides.items():
+                every.setdefault(name, {})[repr(value)] = None
+        differ = {name: list(values) for name, values in every.items() if len(values) > 1}
+        return (
+            "; ".join(f"{name}: {', '.join(values)}" for name, values in differ.items()) or "several labels"
+        )
+
+    def _repr_html_(self) -> str:
+        from hopscope_next.page.displays import of_run
+
+        return of_run(self)
+
+
+def _joined(parts: "Sequence[Transformer]") -> "Transformer":
+    import torch
+
+    from hopscope_next.models.transformer import Transformer
+
+    first = parts[0]
+    together = Transformer(first.config, sum(map(len, parts)))
+    every = [part.weights() for part in parts]
+    together.load({name: torch.cat([weights[name] for weights in every]) for name in every[0]})
+    seeds = [seed for part in parts for seed in part.seeds or ()]
+    return together.knowing(first._task, seeds, first.step)
+
+
+def _completion(study: Study) -> str | None:
+    # One word where every configuration is trained as it says, else what differs.
+    from hopscope_next.training.config import departures
+
+    if study.task is None:
+        return None
+    cells = [study.of(each) for each in study.grid()]
+    found: dict[str, Any] = {}
+    for cell in cells:
+        assert cell.model is not None and cell.training is not None
+        found |= departures(study.completion, cell.model, cell.training)
+    return ", ".join([study.completion, *(f"{name} {value}" for name, value in found.items())])
+
+
+def _loaded(study: Any) -> Loaded:
+    if isinstance(study, Study):
+        return loaded_as(study)
+    if isinstance(study, str | Path):
+        return load(str(study))
+    raise UserError(f"study: expected a hopscope.Study or the name of one, found {type(study).__name__}")
+
+
+def _check(out: Path | str, threads: int | None, time_budget: float | None) -> None:
+    if not str(out):
+        raise UserError("out: expected a folder, found an empty path; name one, such as 'runs'")
+    if threads is not None and threads < 1:
+        raise UserError(f"threads: expected at least 1, found {threads}")
+    if time_budget is not None and not time_budget > 0:
+        raise UserError(f"time-budget: expected more than 0 seconds, found {time_budget:g}")
