@@ -26,6 +26,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "quick-shapes": training.quick_shapes,
     "details": training.details,
     "recipes": training.recipes,
+    "recipe-effects": training.recipe_effects,
     "verdicts": verdicts.verdicts,
     "judged-anew": verdicts.judged_anew,
     "two-proofs": circuits.two_proofs,

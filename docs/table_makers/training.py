@@ -52,6 +52,35 @@ def recipes(run: str) -> str:
     return markdown(["recipe", *shapes], cells.reset_index().to_numpy().tolist())
 
 
+def recipe_effects(run: str) -> str:
+    """Of each detail and shape: steps that are learned with it less those without, over all pairs, by seed."""
+    import numpy as np
+    import pandas as pd
+
+    from hopscope.studies.recipes.grid import OFF, SHAPES, Recipe, recipes
+
+    table = pd.read_parquet(RESULTS / run / "evidence.parquet")
+    table = table[(table["metric"] == "learned_at") & np.isfinite(table["value"])]
+    learned = table.groupby(["configuration", "seed"]).size()
+    every = list(recipes(["factorial"]))
+    seeds = range(4)  # of every recipe
+
+    def steps(shape: str, on: tuple[str, ...], seed: int) -> int:
+        return int(learned.get((Recipe(shape, on).label, seed), 0))
+
+    rows = []
+    for detail in OFF:
+        cells = []
+        for shape in SHAPES:
+            pairs = [(on, tuple(name for name in on if name != detail)) for on in every if detail in on]
+            by_seed = [
+                np.mean([steps(shape, on, seed) - steps(shape, off, seed) for on, off in pairs]) for seed in seeds
+            ]
+            cells.append(f"{np.mean(by_seed):+.2f} ({min(by_seed):+.2f} to {max(by_seed):+.2f})".replace("-", "−"))
+        rows.append([detail, *cells])
+    return markdown(["detail", *SHAPES], rows)
+
+
 def _partial_losses(run: str) -> "pd.DataFrame":
     """Rows of the held-out loss of each symbol of a chain."""
     import pandas as pd

@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hopscope_next.claims import Ledger, judge
+from hopscope_next.claims import Ledger
+from hopscope_next.claims.judge import judge
 from hopscope_next.errors import UserError
 from hopscope_next.execute.cluster import place_of
 from hopscope_next.execute.pool import Listener, train_all
