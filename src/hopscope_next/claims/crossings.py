@@ -1,6 +1,7 @@
 """When a curve first crosses a level, if ever, and which of two events came first."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -122,6 +123,11 @@ def order(first: Crossing, second: Crossing) -> Order:
     if first.high <= second.low:
         return "before"
     return "after" if second.high <= first.low else "tie"
+
+
+def precedence(first: Sequence[Crossing], second: Sequence[Crossing]) -> Counter[Order]:
+    """How often the first of two events came before, after or with the second, over seeds in the same order."""
+    return Counter(order(*pair) for pair in zip(first, second, strict=True))
 
 
 def earliest(crossings: Sequence[Crossing]) -> Crossing:

@@ -1,0 +1,122 @@
+"""What a value or function does, as text: two texts differ where the code does, and not where only its looks do."""
+
+import ast
+import functools
+import hashlib
+import linecache
+import sys
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def text_of(thing: Any) -> str:
+    """A value as text that does not hang on where it lies in memory; functions and classes as what they do.
+
+    Comments, docstrings and formatting do not count.  Helpers are followed within a folder and within a package; of
+    everything else, and of what is imported inside a function, the name counts.
+    """
+    return _told(thing, None, set())
+
+
+def _told(thing: Any, home: str | None, seen: set[int]) -> str:
+    while hasattr(thing, "__wrapped__"):
+        thing = thing.__wrapped__
+    if isinstance(thing, functools.partial):
+        thing = (thing.func, thing.args, thing.keywords)
+    if isinstance(thing, types.MethodType):
+        thing = (thing.__func__, thing.__self__)
+    if isinstance(thing, Mapping):
+        thing = list(thing.items())
+    if isinstance(thing, list | tuple | set | frozenset):
+        inner = [_told(each, home, seen) for each in thing]
+        return f"[{', '.join(inner if isinstance(thing, list | tuple) else sorted(inner))}]"
+    if hasattr(thing, "tobytes") and not isinstance(thing, type):
+        thing = f"{thing!r} {hashlib.sha256(thing.tobytes()).hexdigest()}"
+    if not isinstance(thing, types.FunctionType | type):
+        told = repr(thing)
+        if (
+            (" at 0x" not in told and not callable(thing))
+            or id(thing) in seen
+            or not hasattr(thing, "__dict__")
+        ):
+            return type(thing).__qualname__ if " at 0x" in told else told
+        seen.add(id(thing))
+        return _told((type(thing), vars(thing)), home, seen)
+    if home is not None and not _ours(thing.__module__, home):
+        return f"{thing.__module__}.{thing.__qualname__}"
+    if id(thing) in seen:
+        return thing.__qualname__
+    seen.add(id(thing))
+    text, names, attributes = _definition(thing)
+    scope, texts = dict(vars(sys.modules.get(thing.__module__, types))), [text]
+    if isinstance(thing, types.FunctionType):
+        empty = types.CellType()  # of a name that is not bound yet
+        cells = zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=True)
+        scope = {**thing.__globals__, **{name: cell.cell_contents for name, cell in cells if cell != empty}}
+        texts.append(_told([thing.__defaults__, thing.__kwdefaults__], thing.__module__, seen))
+    for name in sorted(names & scope.keys()):
+        used = scope[name]
+        if isinstance(used, types.ModuleType):
+            inside = attributes & vars(used).keys() if _ours(used.__name__, thing.__module__) else set()
+            used = [(each, getattr(used, each)) for each in sorted(inside)]
+        texts.append(f"{name} = {_told(used, thing.__module__, seen)}")
+    return "\n".join(texts)
+
+
+def _ours(module: str, home: str) -> bool:
+    """Whether a module is by the author of another one; what this library does is told by its version instead."""
+    tops, library = [each.partition(".")[0] for each in (module, home)], __name__.partition(".")[0]
+    if tops[0] == library:
+        return module.startswith(f"{library}.studies")
+    files = [str(getattr(sys.modules.get(each), "__file__", each)) for each in (module, home)]
+    return tops[0] == tops[1] or Path(files[0]).parent == Path(files[1]).parent
+
+
+@functools.cache  # the file may be edited while the run goes on
+def _definition(thing: types.FunctionType | type) -> tuple[str, set[str], set[str]]:
+    """Text of a definition, and the names and attributes that stand in it."""
+    own = [thing] if isinstance(thing, types.FunctionType) else [*vars(thing).values()]
+    codes = [each.__code__ for each in own if isinstance(each, types.FunctionType)]
+    name = codes[0].co_name if isinstance(thing, types.FunctionType) else thing.__name__
+    module = str(getattr(sys.modules.get(thing.__module__), "__file__", ""))
+    file = [*(code.co_filename for code in codes if not code.co_filename.startswith("<string")), module][0]
+    found = [
+        node
+        for node in _nodes("".join(linecache.getlines(file)))
+        if getattr(node, "name", "<lambda>") == name
+        and (isinstance(node, ast.ClassDef) or _line(node) == codes[0].co_firstlineno)
+    ]
+    if not found:  # typed into a plain interpreter
+        names = {name for code in codes for name in code.co_names}
+        return str([(code.co_code, code.co_consts) for code in codes]), names, names
+    every = [each for node in found for each in ast.walk(node)]
+    attributes = {each.attr for each in every if isinstance(each, ast.Attribute)}
+    return str(_plain(found)), {each.id for each in every if isinstance(each, ast.Name)}, attributes
+
+
+@functools.lru_cache(maxsize=64)
+def _nodes(text: str) -> list[ast.AST]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+    try:
+        return [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+    except (SyntaxError, ValueError):
+        return []
+
+
+def _line(node: Any) -> int:
+    return min(each.lineno for each in (node, *getattr(node, "decorator_list", ())))
+
+
+def _plain(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_plain(each) for each in node if not _is_docstring(each)]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    # Python's versions add fields that are empty where they are not used.
+    return type(node).__name__, *((k, _plain(v)) for k, v in ast.iter_fields(node) if v not in (None, []))
+
+
+def _is_docstring(node: Any) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str)
