@@ -1,3 +1,11 @@
-"""Language models: the questions that they are asked, and what is trained to answer them."""
+"""Language models: the questions that they are asked, what they answer, which of their heads retrieve, hops of texts.
 
+`evaluate` asks models through Inspect and `answers` says what came of it; `local` opens models of this machine, whose
+heads `heads` scores on what `reading` says of a text; `hops` counts.  What needs an extra is imported where it is used.
+"""
+
+from hopscope_next.language.questions import FORMULATIONS as FORMULATIONS
+from hopscope_next.language.questions import Question as Question
+from hopscope_next.language.questions import Questions as Questions
+from hopscope_next.language.questions import kinds as kinds
 from hopscope_next.language.text import Equations as Equations

@@ -9,11 +9,11 @@ import itertools
 import math
 from collections.abc import Mapping
 from functools import cache, lru_cache, partial
-from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
+from hopscope_next.language.words import LETTERS
 from hopscope_next.tasks.task import Floors, Shape, Task, expect
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ _ROLES = ("kind", "step", "round", "slot", "chain")
 
 LINE = 3
 """Tokens of a line: a name, the sign, a name or value."""
-
-_NAMES = (*ascii_lowercase, *map("".join, itertools.product(ascii_lowercase, repeat=2)))
 
 
 class Equations(Task):
@@ -88,7 +86,7 @@ class Equations(Task):
     @property
     def symbols(self) -> tuple[str, ...]:
         """Words of the values 0 … N - 1, then of the N names of each round: a … z, then aa … zz."""
-        return (*map(str, range(self.chains)), *_NAMES[: self.chains * self.depths[-1]])
+        return (*map(str, range(self.chains)), *LETTERS[: self.chains * self.depths[-1]])
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -193,8 +191,8 @@ class Equations(Task):
         wanted = f"a weight for each depth of {depths}, none below 0 and the last above"
         expect(fit, "mixture", wanted, weights)
         names = depths[-1] * self.chains
-        fit = names <= len(_NAMES) and names**self.chains < 1 << 31
-        wanted = f"depth · chains at most {len(_NAMES)}, and to the power of chains below 2^31"
+        fit = names <= len(LETTERS) and names**self.chains < 1 << 31
+        wanted = f"depth · chains at most {len(LETTERS)}, and to the power of chains below 2^31"
         expect(fit, "depths", wanted, f"{depths[-1]} · {self.chains}; take less")
         return self
 
