@@ -104,6 +104,7 @@ def test_a_field_that_does_not_fit_is_told_before_anything_is_written(capsys, fo
 def test_a_run_from_its_command_to_its_page(capsys, folder):
     command = ["run", folder / "tiny.py", "--preset", "smoke", "--out", folder / "runs", "--seeds", "3"]
     status, out, err = called(capsys, *command, "--model.layers", "1")
+    assert status == 0, err
     path = out.splitlines()[-1]
     assert (status, path.startswith(str(folder))) == (0, True), err
     assert "C1" in out and "trained and measured" in err
