@@ -4,6 +4,9 @@ A run goes one way (docs/architecture.md): the study is planned, its folder made
 workers; then evidence, verdicts and page are written from what is in the folder.
 """
 
+import contextlib
+import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -86,12 +89,19 @@ def run(
         with loaded.naming():
             planned = jobs.plan(chosen, place.device(device) if chosen.task is not None else "cpu")
             record = jobs.record(loaded, planned, preset)
-        folder = RunFolder.named(Path(out), chosen.name, record["identity"]).create(record)
+        folder, send = _made(out, executor, record, say)
         with folder.locked(), followed(folder, trackers, say):
-            train_all(folder, loaded, place, cores=threads, seconds=time_budget, listen=listen)
+
+            def hear(unit: Any, message: Mapping[str, Any]) -> None:
+                listen(unit, message)
+                if message["kind"] == "done":
+                    send(folder)
+
+            train_all(folder, loaded, place, cores=threads, seconds=time_budget, listen=hear)
             with loaded.naming():
                 measuring.measure_run(folder, chosen, budget, say)
                 conclude(folder, loaded)
+            send(folder)
     return Run(folder, loaded)
 
 
@@ -274,7 +284,9 @@ class Run:
         """
         from hopscope_next.models.export import save
 
-        save(self.member(number, step), Path(to), {"study": self.config["study"], "run": self.path.name})
+        model, member = self.member(number, step), self._known(number)
+        about = {"study": self.config["study"], "run": self.path.name, "configuration": member.configuration}
+        save(model, Path(to), {**about, "seed": member.seed, "step": model.step})
 
     def _ensemble(self, unit: Any, step: int | None) -> "Transformer":
         job = jobs.job_of(unit)
@@ -308,6 +320,30 @@ class Run:
         from hopscope_next.page.displays import of_run
 
         return of_run(self)
+
+
+def _made(
+    out: Path | str, executor: str, record: Mapping[str, Any], say: Say
+) -> tuple[RunFolder, Callable[[RunFolder], None]]:
+    # The folder of a run, and what sends a copy of it to a URL: work is done here, and goes on from what is there.
+    url, study = str(out), record["study"]
+    if "://" not in url:
+        return RunFolder.named(Path(out), study, record["identity"]).create(record), lambda run: None
+    if executor != "local":
+        raise UserError(
+            f"out: expected a folder that all machines share for {executor}, found the URL {url}; mount that storage "
+            "as a file system, and give the path"
+        )
+    from hopscope_next.runs.mirror import fetch, mirror
+
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    root = caches / "hopscope" / "runs" / hashlib.sha256(url.encode()).hexdigest()[:12]
+    run = RunFolder.named(root, study, record["identity"])
+    with contextlib.suppress(UserError):  # nothing is there, or nothing can be reached: which is told next
+        fetch(f"{url.rstrip('/')}/{study}/{run.path.name}", root)
+    mirror(run.create(record), url)
+    say(f"working in {run.path}; a copy is kept at {url}")
+    return run, lambda run: mirror(run, url)
 
 
 def _joined(parts: "Sequence[Transformer]") -> "Transformer":

@@ -5,7 +5,7 @@ import torch
 
 from hopscope_next.errors import UserError
 from hopscope_next.models.config import TransformerConfig
-from hopscope_next.models.export import to_gpt2, to_transformer_lens
+from hopscope_next.models.export import load, save, to_gpt2, to_transformer_lens
 from hopscope_next.models.transformer import Transformer
 
 SIZES = {"layers": 2, "heads": 3, "head_dim": 5, "width": 15, "length": 11, "input_size": 7, "output_size": 7}
@@ -63,3 +63,19 @@ def test_what_gpt2_has_no_place_for_is_told(fields, tmp_path):
 def test_what_transformer_lens_lacks_is_told(fields):
     with pytest.raises(UserError, match="which TransformerLens has"):
         to_transformer_lens(model_of(**fields))
+
+
+def test_a_member_is_saved_and_opened_again(tmp_path):
+    sizes = {"input_kind": "vectors", "input_size": 5, "length": 7, "readout": (6,), "output_size": 3}
+    model = model_of(**sizes, norm="post")
+    for _ in range(2):  # an earlier export is replaced
+        save(model, tmp_path / "new", {"study": "tiny"})
+    again, inputs = load(tmp_path / "new"), torch.randn(2, 7, 5)
+    assert again.config == model.config and torch.equal(again(inputs), model(inputs))
+    assert "* study: tiny" in (tmp_path / "new" / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "new" / "notes.txt").touch()
+    with pytest.raises(UserError, match=r"expected a new folder, or an earlier export, found notes\.txt"):
+        save(model, tmp_path / "new", {})
+    (tmp_path / "new" / "config.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(UserError, match="expected a model that Hopscope wrote"):
+        load(tmp_path / "new")

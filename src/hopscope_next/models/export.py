@@ -3,7 +3,7 @@
 Any PyTorch tool takes it as it is, and its `state_dict` is its weights by name.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from hopscope_next.errors import UserError
+from hopscope_next.models.config import TransformerConfig
 from hopscope_next.models.transformer import Transformer
+from hopscope_next.runs import write_atomic
 
 _LENS = {
     "embed.token": ("embed.W_E", ""), "final_norm": ("ln_final.w", "ln_final.b"),
@@ -115,6 +117,55 @@ def to_gpt2(model: Transformer, folder: Path | str) -> None:
     every["transformer.ln_f.bias"] = _final_bias(weights)
     gpt2.load_state_dict(every)
     gpt2.save_pretrained(folder)
+
+
+def save(model: Transformer, folder: Path | str, about: Mapping[str, object]) -> None:
+    """Write a single model as a folder: in GPT-2's layout where that has it, else its state dict and `config.json`.
+
+    Args:
+        model: the model.
+        folder: made if it is not there; an earlier export in it is replaced.
+        about: what README.md is to say of it.
+
+    Raises:
+        UserError: the folder holds something else, or cannot be written.
+    """
+    from safetensors.torch import save as packed
+
+    to, files = Path(folder), ("README.md", "config.json", "generation_config.json", "model.safetensors")
+    strange = [path.name for path in to.iterdir() if path.name not in files] if to.is_dir() else []
+    if strange or to.is_file():
+        found = strange[0] if strange else "a file"
+        raise UserError(
+            f"{to}: expected a new folder, or an earlier export, found {found}; choose another folder"
+        )
+    try:
+        to_gpt2(model, to)
+        how = f"transformers.GPT2LMHeadModel.from_pretrained({str(to)!r})"
+    except UserError:  # that layout has no such model, or transformers is not here
+        weights = {name: weight.contiguous() for name, weight in model.state_dict().items()}
+        write_atomic(to / "model.safetensors", packed(weights))
+        write_atomic(to / "config.json", model.config.model_dump_json(indent=1).encode())
+        how = f"hopscope.models.export.load({str(to)!r})"
+    facts = "\n".join(f"* {name}: {value}" for name, value in {**about, "model": model}.items())
+    write_atomic(
+        to / "README.md", f"# A transformer trained by Hopscope\n\n{facts}\n\nOpen it: `{how}`\n".encode()
+    )
+
+
+def load(folder: Path | str) -> Transformer:
+    """The model of a folder that `save` wrote as a state dict; a `UserError` if it holds none."""
+    from safetensors.torch import load_file
+
+    at = Path(folder)
+    try:
+        config = TransformerConfig.model_validate_json((at / "config.json").read_bytes())
+        model = Transformer(config)
+        model.load_state_dict(load_file(at / "model.safetensors"))
+    except (OSError, ValueError, RuntimeError) as error:
+        words = f"expected a model that Hopscope wrote, found {type(error).__name__}; check the folder"
+        raise UserError(f"{at}: {words}") from error
+    return model
 
 
 def _parts(model: Transformer) -> Iterator[tuple[str, str, str, Tensor]]:

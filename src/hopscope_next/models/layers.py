@@ -112,7 +112,7 @@ class Embedding(nn.Module):
             code = self.vector(inputs) - symbol
         else:
             symbol = self._tokens(inputs) if self.config.input_kind == "tokens" else self.vector(inputs)
-            code = self._codes(inputs) if self.config.position_count else None
+            code = self._codes(symbol.shape[-2]) if self.config.position_count else None
         symbol = at("hook_embed", symbol)
         if code is None:
             return symbol
@@ -125,12 +125,12 @@ class Embedding(nn.Module):
             inputs = inputs + first[:, None, None]
         return functional.embedding(inputs, table.reshape(-1, self.config.width))
 
-    def _codes(self, inputs: Tensor) -> Tensor:
+    def _codes(self, length: int) -> Tensor:
         codes: Tensor = self.position.weight
         if self.config.positions == "pair":
             # Made on the device (0 0 1 1 2 …): a copy from the host could not be recorded as a CUDA graph.
             codes = codes.index_select(-2, torch.arange(self.config.length, device=codes.device) // 2)
-        return codes[..., None, : inputs.shape[-1], :]
+        return codes[..., None, :length, :]
 
 
 class Attention(nn.Module):
