@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hopscope_next.claims import Ledger
 from hopscope_next.claims.judge import judge
 from hopscope_next.errors import UserError
-from hopscope_next.execute.cluster import place_of
+from hopscope_next.execute.places import place_of
 from hopscope_next.execute.pool import Listener, train_all
 from hopscope_next.runs import Evidence, Member, RunFolder
 from hopscope_next.study import jobs, measuring
@@ -319,7 +319,7 @@ class Run:
     def _repr_html_(self) -> str:
         from hopscope_next.page.displays import of_run
 
-        return of_run(self)
+        return of_run(self.folder, self.claims if (self.path / "claims.json").is_file() else None)
 
 
 def _made(

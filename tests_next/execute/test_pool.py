@@ -11,8 +11,8 @@ import pytest
 
 from hopscope_next import api
 from hopscope_next.errors import TimeBudgetReached, UserError
-from hopscope_next.execute.cluster import place_of
 from hopscope_next.execute.local import message_of
+from hopscope_next.execute.places import place_of
 from hopscope_next.execute.pool import train_all
 from hopscope_next.runs import RunFolder
 from hopscope_next.study import jobs

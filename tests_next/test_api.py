@@ -1,0 +1,147 @@
+"""The library's door: run, open, look inside, without a command."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import hopscope_next as hs
+from hopscope_next import api
+
+
+def study(**fields):
+    """A study that only this process has, as one of a notebook."""
+
+    class Copy(hs.Task):
+        """Repeat a token."""
+
+        length: int = 3
+
+        def shape(self):
+            return hs.Shape(inputs="tokens", input_size=5, positions=self.length, readout=(2,), output_size=5)
+
+        def sample(self, draws):
+            tokens = draws.integers("tokens", 5, (self.length,))
+            source = draws.constant(0, (self.length,))
+            return hs.Batch(inputs=tokens, targets=tokens[..., :1], relations={"source": source})
+
+    given = {
+        "name": "tiny",
+        "task": Copy(),
+        "model": hs.Model(layers=1, heads=1, width=8),
+        "training": hs.Training(steps=40, batch_size=2, checkpoint_every=20),
+        "vary": {"model.layers": [1, 2]},
+        "measures": [hs.measures.attention_to("source")],
+        "claims": [
+            hs.Claim(
+                id="C1",
+                statement="It copies.",
+                source="here",
+                protocol="accuracy at the end",
+                value=lambda evidence: evidence.last("accuracy"),
+                must=hs.at_least(0.0),
+            )
+        ],
+        "held_out": 7,
+        "seeds": 3,
+    }
+    return hs.Study(**(given | fields))
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    return hs.run(study(), out=tmp_path_factory.mktemp("runs"))
+
+
+def test_a_run_has_evidence_claims_and_a_page(done):
+    assert done.evidence.last("accuracy").shape == (6,)
+    assert done.evidence.last("attention_to_source", layer=0, head=0).notna().all()
+    assert done.claims["C1"].here_words == "holds here in 6 of 6 members"
+    assert (done.path / "report.html").is_file() and done.folder.is_done
+    assert "C1" in done._repr_html_()
+
+
+def test_members_and_ensembles_know_their_task(done):
+    member = done.member(2, step=20)
+    batch = member.batch(5)
+    assert (member.step, batch.inputs.shape, member(batch.inputs).shape) == (20, (5, 3), (5, 1, 5))
+    uniform = member.intervene(batch, [hs.ReplacePattern(layer=0, by="uniform")])
+    assert not torch.equal(uniform, member.intervene(batch, {}))
+    deep = done.ensemble(**{"model.layers": 2})
+    cache = deep.cache(deep.batch(5).inputs)
+    assert cache["blocks.1.attn.hook_pattern"].shape == (3, 5, 1, 3, 3)
+    torch.testing.assert_close(deep.member(1)(batch.inputs), done.member(4)(batch.inputs))
+    with pytest.raises(
+        hs.UserError, match=r"ensemble: expected members of one configuration, found model\.layers: 1, 2"
+    ):
+        done.ensemble()
+    with pytest.raises(hs.UserError, match="member: expected one of 0 to 5, found 6"):
+        done.member(6)
+
+
+def test_it_is_opened_without_its_study(done):
+    opened = hs.open_run(done.path.parents[1])
+    assert opened.evidence.last("loss").equals(done.evidence.last("loss"))
+    tokens = torch.zeros(2, 3, dtype=torch.int64)
+    assert torch.equal(opened.member(0)(tokens), done.member(0)(tokens))
+    with pytest.raises(hs.UserError, match="give it: "):
+        opened.member(0).batch(5)
+    assert hs.open_run(done.path, study()).member(0).batch(5).inputs.shape == (5, 3)
+
+
+def test_the_same_call_finds_it_and_a_changed_field_makes_a_new_one(done):
+    heard = []
+    again = hs.run(
+        study(), out=done.path.parents[1], listen=lambda unit, message: heard.append(message["kind"])
+    )
+    assert again.path == done.path and set(heard) == {"found"}
+    other = hs.run(study(), out=done.path.parents[1], fields={"training.steps": 20}, seeds=1)
+    assert other.path != done.path and len(other.members) == 2
+
+
+def test_training_without_a_run():
+    of = study()
+    ensemble = hs.train(of.task, of.model, of.training, seeds=2)
+    assert len(ensemble) == 2 and ensemble.step == 40
+    bare = hs.train(of.task, of.model, of.training, seeds=2, completion="gpt2-base")
+    assert not torch.equal(bare.readout.weight, ensemble.readout.weight)
+
+
+def test_a_copy_at_a_url_goes_on_elsewhere(tmp_path, monkeypatch):
+    url, heard = f"file://{tmp_path}/far", []
+    for cache in ("one", "two"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / cache))
+        hs.run(study(), out=url, seeds=1, listen=lambda unit, message: heard.append(message["kind"]))
+    assert heard.count("done") == 2 and heard[-2:] == ["found", "found"]
+    with pytest.raises(
+        hs.UserError, match="expected a folder that all machines share for slurm, found the URL"
+    ):
+        api._made(url, "slurm", {"study": "tiny"}, print)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"out": ""}, "out: expected a folder, found an empty path"),
+        ({"threads": 0}, "threads: expected at least 1, found 0"),
+        ({"time_budget": 0.0}, "time-budget: expected more than 0 seconds"),
+        ({"tracker": "paper"}, "tracker: expected one of tensorboard, wandb, trackio, found 'paper'"),
+        ({"device": "tpu"}, "device: expected one of auto, cpu, cuda"),
+        ({"executor": "ray"}, "executor: expected a study of a file or a package for ray"),
+        ({"preset": "large"}, "preset: expected none"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_one_line(tmp_path, arguments, words):
+    with pytest.raises(hs.UserError, match=words):
+        hs.run(study(), **{"out": tmp_path / "runs", **arguments})
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_package_is_instant():
+    code = "import sys, hopscope_next\nprint({'torch', 'numpy', 'pandas', 'pydantic'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+    assert set(hs.__all__) <= set(dir(hs))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = hs.nothing
