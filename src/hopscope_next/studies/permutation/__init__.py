@@ -1,0 +1,1 @@
+"""Permutation lookup: does a tiny transformer remember, or only rule out?"""

@@ -1,0 +1,241 @@
+"""Claims P1 to P12 of the presentation: which number of which configuration is held to what.
+
+What the presentation leaves open is run in several readings: the batch size, the length of training, the moment of a
+score, and others by claim; the first is the default.  P6, P7 and P11 hang on which mappings are held out: where a run
+has several splits, their intervals are over seeds and splits.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hopscope_next.claims import Claim, at_least, at_most, between
+from hopscope_next.studies.permutation import readings as read
+from hopscope_next.studies.permutation.readings import Value, together
+from hopscope_next.theory.posteriors import elimination_floor
+
+if TYPE_CHECKING:
+    from hopscope_next.studies.permutation.options import Options
+
+PLAIN, RECALLING = "d16/1 plain", "d32/2 repeats"
+"""The two configurations that the presentation shows results of."""
+
+MEMORISING = {"V = 4": "d32/2 plain V=4", "V = 5": "d32/2 plain"}
+"""The configurations of P11: the number of values is no departure from the protocol there."""
+
+REPLACED_PATTERNS = [
+    f"earlier_rows.{by}.{kind}" for by in ("uniform", "identity", "random") for kind in ("repeats", "plain")
+]
+
+P2 = {"recall": at_most(0.01, "fraction"), "mass_unused": at_least(0.99, "fraction")}
+P3_RECALL = {"recall": at_least(0.999, "fraction"), "mass_recalled": at_least(0.99, "fraction")}
+P3 = {"elimination": at_least(0.999, "fraction"), **P3_RECALL}
+P4_TOLERANCE = 0.003
+P6 = {
+    f"{measure} {name}": criterion
+    for name in (PLAIN, RECALLING)
+    for measure, criterion in (("mae", at_most(0.025)), ("mass_on_used", at_most(0.005, "fraction")))
+}
+P7 = {"tilt_correlation": at_most(0.0), "train_minus_held_out": at_most(0.0, "fraction")}
+P8 = {
+    "d16/1 repeats": at_most(0.05, "fraction"),
+    "d32/1 repeats": between(0.1, 0.9, "fraction"),
+    "d32/2 repeats": at_least(0.99, "fraction"),
+}
+P9 = {
+    "recall_lost_with_recall_head": at_least(0.5, "fraction"),
+    "elimination_lost_with_recall_head": at_most(0.1, "fraction"),
+    "elimination_lost_with_elimination_head": at_least(0.5, "fraction"),
+    "recall_lost_with_elimination_head": at_most(0.1, "fraction"),
+}
+P9B = {
+    "x_rows_to_earlier_y": at_least(0.9, "fraction"),
+    "y_rows_to_themselves": at_least(0.5, "fraction"),
+    "x_rows_to_preceding_y": at_least(0.5, "fraction"),
+}
+
+_MACHINERY = (
+    "the split (held-out mappings never enter a training batch), the exhaustive evaluation sets, and the ensemble, "
+    "each tested against a slow reference"
+)
+_INTERVENTIONS = f"{_MACHINERY}; the interventions, tested on hand-built models whose answers are known"
+
+
+def claims(options: "Options") -> list[Claim]:
+    """The ledger of the presentation."""
+    default, ledger = options.readings[0], list[Claim]()
+
+    def of(name: str, metric: str, measure: str = "probes", **where: Any) -> Value:
+        return partial(read.measured, options, name=name, metric=metric, measure=measure, **where)
+
+    def each(metrics: Iterable[str], name: str, measure: str = "probes", **where: Any) -> Value:
+        return together({metric: of(name, metric, measure, **where) for metric in metrics})
+
+    def moments(value: Callable[[str], Value], way: str = "", end: str = "probes") -> dict[str, Value]:
+        return {way: value(end), ", ".join(filter(None, [way, read.LATE])): value("late")}
+
+    def readings(ways: Value | Mapping[str, Value], names: Sequence[str]) -> dict[str, Value]:
+        found, seen = dict[str, Value](), list[Any]()
+        for reading in options.readings:
+            trained = [options.trained(name, reading) for name in names]
+            # A reading is another one if it has every configuration, and not just those of a reading before.
+            if reading != default and (not all(trained) or trained in seen):
+                continue
+            seen.append(trained)
+            for way, value in (ways if isinstance(ways, Mapping) else {"": ways}).items():
+                found[", ".join(filter(None, [reading.name, way]))] = partial(
+                    read.of_reading, options, reading, value
+                )
+        return found
+
+    def claim(
+        id: str, statement: str, section: str, protocol: str, must: Any, rule: Any, ways: Value | Mapping[str, Value],
+        names: Sequence[str], control: tuple[str, Value], must_not: Any = None, **more: Any,
+    ) -> None:  # fmt: skip
+        words, shows = control
+        ledger.append(
+            Claim(
+                id=id, statement=statement, source=f"presentation {section}", protocol=protocol, must=must, rule=rule,
+                readings=readings(ways, names), must_not=must_not or must,
+                controls={words: partial(read.of_reading, options, default, shows)}, **{"trust": _MACHINERY, **more},
+            )
+        )  # fmt: skip
+
+    claim(
+        "P1", "A model with width 16 and one head, trained on plain data, answers step 5 of unseen mappings perfectly.",
+        "§6", "accuracy at step 5 over all held-out sequences, last checkpoint, every seed",
+        at_least(0.999, "fraction"), "always", of(PLAIN, "elimination"), [PLAIN],
+        ("step 4, where two values are left", of(PLAIN, "accuracy", "posteriors", part="step_4")),
+    )  # fmt: skip
+    claim(
+        "P2", "That model fails every repeat probe: it picks the unused value instead of the one it has seen.", "§7",
+        "all held-out sequences whose x₅ copies an earlier x: recall, and mean probability of the unused value",
+        P2, "always", each(P2, PLAIN), [PLAIN], ("the model trained with repeats", each(P2, RECALLING)),
+    )  # fmt: skip
+    claim(
+        "P3", "Width 32 with two heads, trained with 30 % repeats, eliminates and recalls perfectly at step 5.", "§8–9",
+        "accuracy at step 5 over all held-out sequences without and with a repeat; mean probability of the recalled "
+        "value",
+        P3, "always", moments(lambda measure: each(P3, RECALLING, measure)), [RECALLING],
+        ("the model trained without repeats", each(P3_RECALL, PLAIN)), P3_RECALL,
+        untried=partial(read.untried, options, names=[RECALLING], score="recall"),
+    )  # fmt: skip
+    floor, both = elimination_floor(options.values), (PLAIN, RECALLING)
+    at_floor = dict.fromkeys(both, between(floor - P4_TOLERANCE, floor + P4_TOLERANCE, "nats"))
+    losses = {
+        name: of(name, "last_epoch_loss", "last_epoch", split="train", note=partial(read.from_floor, floor))
+        for name in both
+    }
+    claim(
+        "P4", "The training loss of both models settles at the floor of pure elimination, ln(V!)/V.", "§4, §8",
+        "mean training loss over the last epoch", at_floor, "mean", together(losses), both,
+        ("the first step of training", partial(read.first_loss, options, both)),
+    )  # fmt: skip
+    sudden = partial(partial, read.suddenness, options, RECALLING)
+    claim(
+        "P5", "Recall appears suddenly, as a phase transition.", "§8",
+        "time from 10 % to 90 % of the rise of held-out recall as a share of the time to 50 %, over seeds; the rise is "
+        "taken from zero, and, as another reading, from 1/(V - 1), which noticing a repeat brings without recall",
+        at_most(0.25, "fraction"), "mean",
+        {f"rise from {level}": sudden(f"from_{level}") for level in ("zero", "chance")}, [RECALLING],
+        ("elimination, which nobody calls sudden", sudden("elimination.from_zero")),
+        untried=partial(read.untried, options, names=[RECALLING]),
+    )  # fmt: skip
+    steps = [f"step_{step}" for step in range(1, options.values + 1)]
+    beliefs = {"mae": ("mae_uniform", steps), "mass_on_used": ("used_mass_mean", steps[1:4])}
+    worst = {
+        f"{words} {name}": of(name, metric, "posteriors", part=parts, splits=True)
+        for name in both
+        for words, (metric, parts) in beliefs.items()
+    }
+    claim(
+        "P6", "The probabilities are those of the Bayesian posterior; used values get none.", "§6, §9",
+        "mean absolute error against the uniform posterior, at the worst step of each seed; mean mass on used values "
+        "at the worst of steps 2–4; all held-out sequences without a repeat",
+        P6, "mean", together(worst), both,
+        ("repeats, asked of the model that has seen none", of(PLAIN, "repeat_mae")), at_most(0.025),
+    )  # fmt: skip
+    claim(
+        "P7", "Accuracy below chance at steps 1–4 is only uncertainty.", "§6",
+        "refuted if both are above zero: the correlation, over held-out prefixes and free values, of the model's tilt "
+        "away from the uniform posterior with that of the training mappings, and accuracy on training minus on "
+        "held-out mappings, steps 1–4",
+        P7, "mean", each(P7, PLAIN, "posteriors", splits=True), [PLAIN],
+        ("tilts of other sequences", of(PLAIN, "tilt_control", "posteriors")), at_least(0.05), need="any",
+    )  # fmt: skip
+
+    def p8(measure: str, narrow: str = "d16/1 repeats") -> Value:
+        return together(
+            {name: of(narrow if name == "d16/1 repeats" else name, "recall", measure) for name in P8}
+        )
+
+    claim(
+        "P8", "Trained with repeats, width 16 with one head never recalls, width 32 with one head partly, two fully.",
+        "§5", "recall over all held-out repeats, by configuration",
+        P8, {name: "mean" if name == "d32/1 repeats" else "always" for name in P8},
+        {**moments(p8), **moments(partial(p8, narrow=PLAIN), f"{PLAIN} as the model of width 16")}, [*P8],
+        ("the larger model, trained without repeats", of("d32/2 plain", "recall")), at_least(0.1, "fraction"),
+        untried=partial(read.untried, options, names=[*P8], score="recall"),
+    )  # fmt: skip
+    without = partial(read.distance, each(P9, MEMORISING["V = 5"], "roles", part="assignment"), P9)
+    claim(
+        "P9", "One head eliminates and the other recalls, in every seed.", "§10",
+        "mean-ablate each head at the last row: what recall and elimination lose with the head that comes closest to "
+        "being the recall head, and with the one that comes closest to being the elimination head",
+        P9, "always", each(P9, RECALLING, "roles", part="assignment"), [RECALLING],
+        ("the heads of a model that never recalls, distance from all four", without), at_most(0.0, "fraction"),
+        trust=_INTERVENTIONS,
+    )  # fmt: skip
+    maps = [partial(read.heat_maps, options, RECALLING, P9B, place) for place in (0, 1)]
+    claim(
+        "P9b", "On the heat maps of one head, x rows attend to earlier y's alone; on the other's, y rows attend to "
+        "themselves and x rows to the y before.", "§10",
+        "mean attention on held-out sequences without a repeat, of the two heads in the order that comes closest",
+        P9B, "always", maps[0], [RECALLING],
+        ("the heads in the other order, distance from all three",
+         partial(read.distance, maps[1], P9B)), at_most(0.0, "fraction"),
+    )  # fmt: skip
+    lost: Any = {"measure": "battery", "part": "clean", "less": "mlp_ablation.mean"}
+    claim(
+        "P10a", "Recall needs the feed-forward network.", "§11",
+        "mean-ablate the feed-forward network at the last row: points of recall and of elimination lost",
+        {"recall_lost": at_least(0.5, "fraction"), "elimination_lost": at_most(0.15, "fraction")}, "mean",
+        together({f"{skill}_lost": of(RECALLING, skill, **lost) for skill in ("recall", "elimination")}), [RECALLING],
+        ("elimination of the model without recall", of(PLAIN, "elimination", **lost)), at_least(0.5, "fraction"),
+        trust=_INTERVENTIONS,
+    )  # fmt: skip
+    claim(
+        "P10b", "The local binding in the y rows is what recall uses.", "§11",
+        "replace the attention patterns of all rows before the last (uniform, identity, random): largest change of any "
+        "logit at the last row, over all sequences",
+        at_least(1e-6), "always", of(RECALLING, "last_row_change", "battery", part=REPLACED_PATTERNS), [RECALLING],
+        ("patterns replaced by themselves", of(RECALLING, "self_change", "battery", part="head_interchange")),
+        structural=True, trust=_INTERVENTIONS,
+    )  # fmt: skip
+
+    def p11(measure: str) -> Value:
+        every: Any = {"split": "train", "any_values": True, "splits": True}
+        return together(
+            {part: of(name, "memorised_share", measure, **every) for part, name in MEMORISING.items()}
+        )
+
+    names = [*MEMORISING.values()]
+    claim(
+        "P11", "Four values can be memorised, five cannot.", "§2",
+        "width 32 with two heads on plain data, 20 epochs: share of the way from the uniform to the memorised floor "
+        "that the loss on all training sequences has gone, at V = 4 and V = 5",
+        {"V = 4": at_least(0.5, "fraction"), "V = 5": at_most(0.1, "fraction")}, "mean",
+        moments(p11, end="posteriors"), names,
+        ("V = 4, held-out mappings", partial(read.memorised_held_out, options, names[0])), at_least(0.5, "fraction"),
+        untried=partial(read.untried, options, names=names, lengths=(20, 200), score="memorised_share"),
+    )  # fmt: skip
+    ways = {"5,000 test sequences": "repeat_max_ae_of_sample", "all held-out sequences": "repeat_max_ae"}
+    claim(
+        "P12", "Where recall is asked for, the largest error of any probability is below 0.06.",
+        "§9 (published: 0.0557)", "largest absolute error against certainty of the value seen before, among the "
+        "repeats of 5,000 test sequences drawn at random, expected; and over all held-out repeats",
+        at_most(0.06), "always", {way: of(RECALLING, metric) for way, metric in ways.items()}, [RECALLING],
+        ("the model that has seen no repeats", of(PLAIN, "repeat_max_ae")),
+        untried=lambda evidence: "" if "repeat_max_ae_of_sample" in evidence else "5,000 test sequences",
+    )  # fmt: skip
+    return ledger

@@ -1,0 +1,122 @@
+"""The figures of the permutation study; which a run has is known from its options.  Loads no chart library."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hopscope_next.page.figures import Figure, cells, curves, dots, sweep
+from hopscope_next.tasks import Permutation
+from hopscope_next.theory import posteriors
+
+if TYPE_CHECKING:
+    from hopscope_next.runs import Evidence
+    from hopscope_next.studies.permutation.options import Options
+
+SKILLS, TILTS = ("elimination", "recall"), ("tilt_correlation", "tilt_control")
+MAPPINGS = {"train": "training mappings", "held_out": "held-out mappings"}
+TESTS = {
+    "position_code_swap": "position codes of x_j and x_k exchanged (values)",
+    "y_swap": "y_j and y_k exchanged (values)",
+    "attention_swap": "attention to x_j and x_k exchanged",
+    "head_interchange": "all heads' output from the same pairs with x_k repeated",
+    "mlp_interchange": "MLP output from the same pairs with x_k repeated",
+    "to_other": "becomes y_k",
+    "stays": "stays y_j",
+    "control_stays": "control: stays y_j",
+}
+ABLATIONS = {
+    "clean": "nothing changed",
+    "mlp_ablation.mean": "MLP output: its mean",
+    "mlp_ablation.resample": "MLP output: another sequence's",
+    "mlp_ablation.zero": "MLP output: zero",
+    "equal_y_weights": "attention to all y made equal",
+    **{skill: skill for skill in SKILLS},
+}
+
+
+def figures(options: "Options") -> list[Figure]:
+    """Every figure that a run has something to show in."""
+    base, asked = [cell.name for cell in options.base], [cell.name for cell in options.claimed]
+    whole = [name for name in base if name in options.whole]
+    recalling = [cell.name for cell in options.base if cell.data == "repeats" and cell.name in whole][-2:]
+    steps = {f"{word}_{at}": f"{short}{at}" for at in range(1, options.values + 1)
+             for word, short in (("slot", "x"), ("step", ""))}  # fmt: skip
+    guess, known = {"guess among values shown": 1 / (options.values - 1)}, floors(options)
+    apart: Any = {"panel": "configuration"}
+
+    def of(measure: str, names: Iterable[str], parts: Sequence[str] | None = None, **more: Any) -> Any:
+        part = {} if parts is None else {"part": [*parts]}
+        return {"where": {"measure": measure, "configuration": [*names], **part, **more}}
+
+    def final(name: str, names: Iterable[str]) -> Figure:
+        return dots(SKILLS, y="configuration", by="metric", levels=guess, name=name, **of("probes", names))
+
+    by_slot, by_step = ([name for name in steps if name.startswith(word)] for word in ("slot", "step"))
+    found = [
+        curves("loss", split="train", levels=known, name="loss", **of("training", base)),
+        curves(SKILLS, by="metric", name="skills", title="held-out accuracy", **apart, **of("training", base)),
+        final("final", asked),
+        sweep("recall", x="part", names=steps, name="recall_by_slot", **apart, **of("probes", base, by_slot)),
+        sweep("accuracy", x="part", by="split", names={**steps, **MAPPINGS}, name="accuracy_by_step", **apart,
+              **of("posteriors", base, by_step)),
+        dots(TILTS, y="configuration", by="metric", name="tilt", **of("posteriors", asked)),
+    ]  # fmt: skip
+    if whole:
+        found += [
+            dots([f"{skill}_lost" for skill in SKILLS], y="head", by="metric", name="head_roles", **apart,
+                 **of("roles", whole, layer=0)),
+            cells("attention", x="key", y="query", panel="map", name="attention", rows=attention),
+        ]  # fmt: skip
+    if recalling:
+        found += [
+            curves("match", by="head", name="formation", **apart, **of("formation", recalling, layer=0)),
+            dots(("to_other", "stays", "control_stays"), y="part", by="metric", names=TESTS, name="battery", **apart,
+                 **of("battery", recalling, [*TESTS])),
+            dots(SKILLS, y="part", by="metric", names=ABLATIONS, levels=guess, name="ablation", **apart,
+                 **of("battery", recalling, [*ABLATIONS])),
+        ]  # fmt: skip
+    swept = {name: [cell.name for cell in options.of_sweep(name)] for name in options.sweeps}
+    found += [final(f"sweep_{name}", dict.fromkeys([*base, *names])) for name, names in swept.items()]
+    if "values" in swept:
+        plain = [cell.name for cell in options.grid if cell.bare.startswith("d32/2 plain")]
+        found.append(
+            dots(
+                "memorised_share",
+                y="configuration",
+                split="train",
+                name="memorised",
+                **of("posteriors", plain),
+            )
+        )
+    if "slots" in swept:
+        found.append(
+            cells("recall", x="configuration", y="part", name="recall_by_pair", **of("slots", swept["slots"]))
+        )
+    return found
+
+
+def floors(options: "Options") -> dict[str, float]:
+    """Loss of ideal observers, in nats; the last two where training has repeats of the presentation's kind."""
+    values, ratio = options.values, options.repeat_ratio
+    known = Permutation(values=values, held_out_share=options.held_out_share).mappings(False)
+    found = {
+        "all mappings equally likely": posteriors.elimination_floor(values),
+        "knows the training mappings": posteriors.training_floor(values, known),
+    }
+    if not (options.repeat_slots or options.repeat_sources) and any(
+        cell.data == "repeats" for cell in options.grid
+    ):
+        found["repeats not noticed"] = posteriors.blind_to_repeats_floor(values, ratio)
+        found["repeats noticed, not recalled"] = posteriors.unbound_repeats_floor(values, ratio)
+    return found
+
+
+def attention(evidence: "Evidence") -> list[dict[str, Any]]:
+    """Mean attention of the first seeds' heads, without a repeat and where the last x comes back."""
+    words, found = {"plain": "", "repeat": ", x comes back"}, []
+    for row in evidence.rows("attention").to_dict("records") if "attention" in evidence else ():
+        kind, query, key = row["part"].split(".")
+        told = f"{row['configuration']}, seed {row['seed']}, head 0.{row['head']}{words[kind]}"
+        found.append(
+            {"map": told, "query": query, "key": key, "value": row["value"], "member": row["member"]}
+        )
+    return found

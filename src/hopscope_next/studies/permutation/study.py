@@ -1,0 +1,59 @@
+"""The permutation-lookup study: which small models eliminate, which recall, and how.
+
+Source: the presentation *Can a Tiny Transformer Learn to Remember?*.  What it leaves open has a documented default.
+"""
+
+from hopscope_next.models.config import Model
+from hopscope_next.studies.permutation.claims import claims
+from hopscope_next.studies.permutation.figures import figures
+from hopscope_next.studies.permutation.measures import MEASURES
+from hopscope_next.studies.permutation.options import Options
+from hopscope_next.study.study import Configuration, Study
+from hopscope_next.tasks import Permutation
+from hopscope_next.training.config import Training
+
+
+def configurations(options: Options) -> list[Configuration]:
+    """The grid; a configuration that is swept, and no claim hangs on it, has seeds of its own."""
+    return [
+        Configuration(label=cell.name, overrides=options.overrides(cell),
+                      seeds=None if cell in options.claimed else options.sweep_seeds)
+        for cell in options.grid
+    ]  # fmt: skip
+
+
+study = Study(
+    name="permutation",
+    question="one-layer models look up a permutation: elimination, recall, and which model learns which",
+    task=Permutation(),
+    model=Model(init="encoder"),
+    training=Training(steps=1, warmup_steps=0, schedule="constant"),
+    options=Options(),
+    configurations=configurations,
+    measures=MEASURES,
+    claims=claims,
+    figures=figures,
+    page="page.md.j2",
+    presets={
+        "smoke": {
+            "seeds": 2, "epochs_plain": 2, "epochs_repeats": 2, "checkpoint_every": 200, "evaluate_every": 50,
+            "members_per_unit": 2,
+        },
+        "laptop": {"seeds": 10, "circuits": True, "members_per_unit": 5},
+        "paper": {
+            "all_configurations": True, "seeds": 10, "members_per_unit": 5, "checkpoint_every": 200,
+            "evaluate_every": 50,
+            "sweeps": ("batch", "positions", "memorisation", "values", "capacity", "ratio", "slots"),
+        },
+        "readings": {
+            "all_configurations": True, "seeds": 10, "evaluate_every": 50, "members_per_unit": 10,
+            "sweeps": ("memorisation", "batch", "batches", "epochs", "splits"),
+        },
+    },
+    costs={
+        "smoke": "about a minute on two cores",
+        "laptop": "5 to 7 min on two cores",
+        "paper": "1 to 1.5 hours on two cores (190 models)",
+        "readings": "about 2 hours on two cores (660 models)",
+    },
+)  # fmt: skip
