@@ -1,0 +1,50 @@
+"""The study of recipes: its grid, and the slope of the start that just fails."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hopscope_next.errors import UserError
+from hopscope_next.studies.recipes.claims import threshold_slope
+from hopscope_next.studies.recipes.grid import ALL_ON, OFF, SHAPES, Recipe
+from hopscope_next.studies.recipes.study import Options, configurations, recipes, study
+from hopscope_next.training.config import departures
+
+
+def test_all_on_and_all_off_are_completions():
+    for on, completion in ((ALL_ON, "torch-schedule"), ((), "gpt2-base")):
+        for shape in SHAPES:
+            of = study.of(next(each for each in configurations(Options(parts=("alone",)), study)
+                               if each.label == Recipe(shape, on).label))  # fmt: skip
+            assert departures(completion, of.model, of.training) == {}
+
+
+def test_every_way_once():
+    every = recipes(("without", "alone", "factorial"))
+    assert len(every) == 2 ** len(OFF) and len({Recipe("", on).words for on in every}) == len(every)
+    labels = [each.label for each in configurations(Options(parts=("factorial", "starts", "without")), study)]
+    assert len(labels) == len({*labels})
+
+
+@pytest.mark.parametrize("seeds, decisive, most", [(5, 3, 5), (3, 7, 7)])
+def test_decisive_recipes_have_at_least_as_many_seeds(seeds, decisive, most):
+    chosen = study.chosen(
+        "laptop", {"seeds": seeds, "decisive_seeds": decisive, "parts": ("starts", "without")}
+    )
+    counts = {each.label: len(chosen.seeds_of(each)) for each in chosen.grid()}
+    decides = [count for label, count in counts.items() if ":" in label]
+    assert {*decides} == {most} and {*counts.values()} - {*decides} <= {seeds}
+
+
+def test_an_unknown_part_is_one_line():
+    with pytest.raises(UserError, match="parts: expected some of without, alone"):
+        study.changed({"parts": ("withuot",)})
+
+
+@pytest.mark.parametrize("slope", [-0.1, 0.0, 0.2])
+def test_the_slope_of_the_threshold_is_found(slope):
+    rows = [(gamma, depth, float(gamma < 0.6 + slope * (depth - 1.5)))
+            for gamma in np.linspace(0.0, 1.2, 61) for depth in np.linspace(0.5, 2.5, 5)]  # fmt: skip
+    assert threshold_slope(np.array(rows)) == pytest.approx(slope, abs=0.02)
+    assert math.isnan(threshold_slope(np.array([(gamma, depth, 1.0 - each) for gamma, depth, each in rows])))
