@@ -59,7 +59,8 @@ def test_fifty_steps(study, preset, engine):
     assert torch.equal(optimiser.flat, old.model.parameters.flat)
     if engine != "general":
         assert engines.choose(task, config, training, "cpu") == NAMES[engine]
-    gradient = engines.load(NAMES[engine], "cpu").gradient(new, task, training, data, optimiser.gradient)
+    module = engines.load(NAMES[engine], task, config, training, "cpu")
+    gradient = module.gradient(new, task, training, data, optimiser.gradient)
     for step in range(50):
         loss = gradient(step)["loss"]
         torch.testing.assert_close(loss, old.take(), rtol=0.0, atol=1e-5)

@@ -8,6 +8,7 @@ import json
 import sys
 
 import torch
+from torch._inductor import config as inductor
 
 from hopscope_next.errors import UserError
 from hopscope_next.models.config import Model
@@ -69,12 +70,13 @@ def compared(name, backend):
     return {**found, "alive": ours[1].alive.tolist()}
 
 
-def refused():
-    def failing(graph, examples):
-        raise OSError("no space left on device\nand more")
+def failing(graph, examples):
+    raise OSError("no space left on device\nand more")
 
+
+def refused(backend):
     try:
-        made("retrieval", failing)[2](0)
+        made("retrieval", backend)[2](0)
     except UserError as error:
         return str(error)
     return "nothing"
@@ -93,4 +95,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     backend = sys.argv[1]
     found = {name: compared(name, backend) for name in CASES}
-    print(json.dumps({**found, "refused": refused(), "programs": programs()}))
+    inductor.cpp.cxx = (None, "no-such-compiler")
+    faults = [refused(failing), refused("inductor")]
+    print(json.dumps({**found, "refused": faults, "programs": programs()}))

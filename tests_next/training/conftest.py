@@ -1,5 +1,8 @@
 """Tasks of users, members whose weights are all at work, and gradients by a plain module."""
 
+from dataclasses import replace
+from typing import ClassVar
+
 import pytest
 import torch
 
@@ -42,6 +45,23 @@ class Tokens(Task):
         return Batch(tokens, tokens[..., [place - 3 for place in self.readout]])
 
 
+class Grouped(Vectors):
+    """Its losses and scores read groups and roles."""
+
+    standard_loss: ClassVar[bool] = True
+
+    def sample(self, draws):
+        groups = {"large": draws.uniform("size") < 0.5}
+        return replace(super().sample(draws), groups=groups, roles={"half": draws.constant(3, (7,))})
+
+    def parts(self, predictions, batch):
+        found = super().parts(predictions, batch)
+        return {**found, "loss_large": found["loss"] * batch.groups["large"].float().mean(1)}
+
+    def scores(self, predictions, batch):
+        return {"half": batch.roles["half"].float().mean().expand(len(predictions))}
+
+
 class OwnLoss(Vectors):
     """A loss of one's own."""
 
@@ -64,7 +84,8 @@ def by_engine(name, ensemble, task, training, steps=(3,), seeds=SEEDS):
     buffer = torch.zeros_like(ensemble.flatten())
     for view in ensemble.views(buffer).values():
         view.fill_(torch.nan)
-    gradient = engines.load(name, "cpu").gradient(ensemble, task, training, seeds, buffer)
+    module = engines.load(name, task, ensemble.config, training, "cpu")
+    gradient = module.gradient(ensemble, task, training, seeds, buffer)
     for step in steps:
         losses = gradient(step)
     return {each: loss.clone() for each, loss in losses.items()}, ensemble.views(buffer)

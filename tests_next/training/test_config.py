@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from hopscope_next.models.config import Model
-from hopscope_next.training.config import COMPLETION_NAMES, Training, completed, departures
+from hopscope_next.training.config import COMPLETION_NAMES, DEFAULT, Training, completed, departures
 
 COUNTS = st.integers(1, 700)
 
@@ -33,6 +33,8 @@ def test_the_final_window_is_evaluated_more_often():
     training = Training(steps=23, evaluate_every=10, checkpoint_every=20, final_window=6, final_every=2)
     assert training.evaluation_steps() == [0, 1, 2, 4, 8, 10, 16, 19, 20, 21, 23]
     assert training.final_steps() == [19, 20, 21, 23] and Training(steps=23).final_steps() == [23]
+    longer = Training(steps=3, final_window=5)
+    assert longer.final_steps() == [1, 2, 3], "the loss before training is not among the last ones"
 
 
 @pytest.mark.parametrize(
@@ -69,6 +71,10 @@ def test_a_completion_sets_what_is_not_given(name):
     )
     given = completed(name, Model(init="mimetic"), Training(steps=3000, clip_norm=0.5, weight_decay=0.3))
     assert departures(name, *given) == {"model.init": "mimetic", "training.clip_norm": 0.5}
+
+
+def test_what_is_not_said_is_as_the_default_completion_sets_it():
+    assert departures(DEFAULT, Model(), Training(steps=3000)) == {}
 
 
 def test_a_configuration_loads_no_torch():

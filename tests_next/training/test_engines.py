@@ -1,6 +1,7 @@
 """One contract for all engines: they give what plain modules give, and depend on nothing but weights and step."""
 
 import importlib.util
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from hopscope_next.errors import UserError
 from hopscope_next.models.config import Model
-from hopscope_next.tasks import Permutation, Retrieval
+from hopscope_next.tasks import Permutation, Retrieval, Task
 from hopscope_next.training import engines
 from hopscope_next.training.config import Training
 
@@ -51,7 +52,7 @@ def test_the_rule_chooses_it(name, monkeypatch):
     config, expected = model.for_task(task.shape()), ENGINES[name]
     assert engines.choose(task, config, plain, "cpu") == expected
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
-    assert engines.choose(task, config, rounded, "cpu") == ("autograd" if expected == "shallow" else expected)
+    assert engines.choose(task, config, rounded, "cpu") == expected
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": "Old Xeon"})
     words = (
         r"precision: expected a CPU that multiplies in bfloat16 \(.*\), found Old Xeon without; use precision"
@@ -61,7 +62,7 @@ def test_the_rule_chooses_it(name, monkeypatch):
     if expected == "autograd":  # named, it is what was asked for
         return
     with pytest.raises(UserError, match="precision: expected"):
-        engines.load(expected, "cpu", "bfloat16")
+        engines.load(expected, task, config, rounded, "cpu")
 
 
 @pytest.mark.parametrize("init", ["gpt2", "linear", "encoder", "mimetic", 0.61])
@@ -73,7 +74,7 @@ def test_equals_plain_modules(name, init, training):
 
 
 @needs_numba
-@pytest.mark.parametrize("name", ["deep", "deep, retrieval", "low-rank"])
+@pytest.mark.parametrize("name", [each for each in CASES if ENGINES[each] != "autograd"])
 def test_rounded_factors_are_near(name, training):
     """No further from float32 than autograd with rounded factors is."""
     task, model = CASES[name]
@@ -99,7 +100,7 @@ def test_products(precision, tolerance, fills, monkeypatch):
 
     if fills and not torch.backends.mkldnn.is_available():
         pytest.skip("torch has no oneDNN here")
-    monkeypatch.setattr(columns, "_half_empty", lambda: fills)
+    monkeypatch.setattr(columns, "_mkl_is_slow", lambda: fills)
     monkeypatch.setattr(columns, "_LARGE", 1)
     left, right, out = torch.randn(17, 31).t(), torch.randn(23, 17).t(), torch.randn(31, 46)[:, :23]
     before, linear = out.clone(), columns.Linear(precision)
@@ -150,7 +151,11 @@ def test_shallow_shapes(values, ratio, batch, positions, width):
     task, training = Permutation(values=values, repeat_ratio=ratio), Training(steps=5, batch_size=batch)
     model = Model(heads=2, head_dim=3, width=width, norm="post", activation="relu", positions=positions)
     ensemble, _ = members(task, model)
-    assert_close(by_engine("shallow", ensemble, task, training), by_module(ensemble, task, training), 1e-3)
+    # Two numbers, normed, are 1 and -1: what gradient is left is rounding.
+    tolerance = 1e-3 if width == 2 else 3e-5
+    assert_close(
+        by_engine("shallow", ensemble, task, training), by_module(ensemble, task, training), tolerance
+    )
 
 
 @needs_numba
@@ -272,6 +277,15 @@ def test_powers_of_two():
 # Which engine.
 
 
+class Halved(Permutation):
+    """Other losses than those that an engine knows."""
+
+    standard_loss: ClassVar[bool] = True
+
+    def parts(self, predictions, batch):
+        return Task.parts(self, predictions, batch)
+
+
 @pytest.mark.parametrize(
     ("task", "model", "expected"),
     [
@@ -282,7 +296,7 @@ def test_powers_of_two():
         (Tokens(), STACK.model_copy(update={"width": 2, "heads": 1}), "autograd"),
         (Vectors(), NARROW.model_copy(update={"width": 16}), "deep"),
         (PERMUTED, LAYER.model_copy(update={"activation": "gelu"}), "autograd"),
-        (PERMUTED, LAYER.model_copy(update={"causal": False}), "autograd"),
+        (Halved(values=4), LAYER, "autograd"),
     ],
 )
 @needs_numba
@@ -299,23 +313,41 @@ def test_the_rule_knows_what_is_installed(monkeypatch, missing, cuda, cpu):
     assert engines.choose(Vectors(), config, Training(steps=1), "cuda") == cuda
     assert engines.choose(Vectors(), config, Training(steps=1), "cpu") == cpu
     assert engines.choose(OwnLoss(), config, Training(steps=1), "cuda") == "autograd"
+    assert engines.choose(Vectors(), config, Training(steps=1), "mps") == "autograd"
 
 
-@pytest.mark.parametrize(
-    ("name", "device", "words"),
-    [
-        ("general", "cpu", "engine: expected one of compiled, shallow, .* found 'general'"),
-        ("deep", "cpu", r"engine: expected numba for deep, found none; run pip install 'hopscope\[fast\]'"),
-        ("compiled", "cuda", "engine: expected triton"),
-        (
-            "compiled",
-            "cpu",
-            "engine: expected a compiler .* found no no-such-compiler; install one, name one in CXX",
-        ),
-    ],
-)
-def test_what_is_missing_is_one_line(monkeypatch, name, device, words):
+WANTING = [
+    ("deep", OwnLoss(), STACK, "the default loss for deep"),
+    ("deep", Vectors(), STACK.model_copy(update={"norm": "none"}), "pre-norm layers"),
+    ("low-rank", Tokens(), NARROW, "inputs that are vectors"),
+    ("low-rank", Vectors(), NARROW.model_copy(update={"positions": "learned"}), "no learned positions"),
+    ("low-rank", Vectors(), STACK, "no MLPs"),
+    ("shallow", Tokens(), LAYER, "the losses of Permutation"),
+    ("shallow", PERMUTED, STACK, "one causal post-norm layer"),
+    ("shallow", PERMUTED, LAYER.model_copy(update={"causal": False}), "one causal post-norm layer"),
+    ("shallow", PERMUTED, LAYER.model_copy(update={"activation": "gelu"}), "an MLP with relu"),
+    ("shallow", PERMUTED, LAYER.model_copy(update={"mlp_ratio": 0.0}), "an MLP with relu"),
+]
+
+
+@needs_numba
+@pytest.mark.parametrize(("name", "task", "model", "words"), WANTING)
+def test_an_engine_that_is_named_is_refused_what_it_cannot_train(name, task, model, words):
+    """It would train something else, and say nothing."""
+    config, training = model.for_task(task.shape()), Training(steps=1)
+    assert engines.choose(task, config, training, "cpu") != name
+    with pytest.raises(UserError, match=f"engine: expected {words}.* use engine autograd"):
+        engines.load(name, task, config, training, "cpu")
+
+
+def test_what_is_missing_is_one_line(monkeypatch):
+    given = Vectors(), STACK.for_task(Vectors().shape()), Training(steps=1)
+    with pytest.raises(UserError, match=r"engine: expected one of compiled, shallow, .* found 'general'"):
+        engines.load("general", *given, "cpu")
+    if importlib.util.find_spec("numba"):
+        with pytest.raises(UserError, match="engine: expected a CPU for deep"):
+            engines.load("deep", *given, "cuda")
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
-    monkeypatch.setenv("CXX", "no-such-compiler")
+    words = r"engine: expected numba for deep, found none; run pip install 'hopscope\[fast\]'"
     with pytest.raises(UserError, match=words):
-        engines.load(name, device)
+        engines.load("deep", *given, "cpu")

@@ -1,5 +1,6 @@
 """Whole trainings by every engine: resumed at any checkpoint, among others, beside a member that diverges."""
 
+import re
 import subprocess
 import sys
 
@@ -9,14 +10,14 @@ import torch
 from hopscope_next.errors import TimeBudgetReached, UserError
 from hopscope_next.models.transformer import Transformer
 from hopscope_next.runs import load_checkpoint, save_checkpoint
-from hopscope_next.tasks import held_out, losses
+from hopscope_next.tasks import Task, held_out, losses
 from hopscope_next.training import engines
 from hopscope_next.training.config import COMPLETION_NAMES, Training, completed
 from hopscope_next.training.engines import autograd
 from hopscope_next.training.train import TimeBudget, arithmetic, train
 
-from .conftest import KEY_BIAS, LAYER
-from .test_engines import CASES, ENGINES, EVERY, PERMUTED
+from .conftest import KEY_BIAS, LAYER, STACK, Grouped, Vectors
+from .test_engines import CASES, ENGINES, EVERY, PERMUTED, needs_numba
 
 SEEDS = (5, 7, 11)
 
@@ -192,11 +193,52 @@ def test_an_engine_of_ones_own_is_a_module_with_a_gradient(training):
         trained("deep", training, engine="quick")
 
 
+@pytest.mark.parametrize("engine", ["autograd", pytest.param("deep", marks=needs_numba)])
+def test_losses_and_scores_read_groups_and_roles(engine, training, monkeypatch):
+    monkeypatch.setitem(CASES, "deep", (Grouped(), STACK))
+    _, kept = trained("deep", training, engine=engine)
+    last = {row["metric"]: row["value"] for row in kept[-1][0] if row["split"] == "train"}
+    shares = [part / whole for part, whole in zip(last["loss_large"], last["loss"], strict=True)]
+    assert last["half"] == [3.0] * 3 and all(0.1 < share < 0.9 for share in shares)
+
+
+@pytest.mark.parametrize(
+    ("parts", "found"),
+    [
+        (lambda losses: {"los": losses}, "{'los': [3]}"),
+        (lambda losses: {"loss": losses.mean()}, "{'loss': []}"),
+    ],
+)
+def test_parts_that_are_no_losses_are_refused(parts, found, training, monkeypatch):
+    monkeypatch.setattr(Vectors, "parts", lambda task, *of: parts(Task.parts(task, *of)["loss"]))
+    with pytest.raises(
+        UserError, match=re.escape(f"parts: expected 'loss' among losses [member], here [3], found {found}")
+    ):
+        trained("deep", training, engine="autograd", evaluate=lambda ensemble: ())
+
+
+@pytest.mark.parametrize(("seeds", "own"), [(0, None), ([], None), ([5], [7, 11]), ([5, 7], [11])])
+def test_seeds_are_refused_where_none_or_another_number_starts(seeds, own, training):
+    """One member's samples would have trained two."""
+    with pytest.raises(UserError, match=r"seeds: expected at least one seed, .*, found \d and \d"):
+        train(*CASES["autograd"], training, seeds, init_seeds=own, engine="autograd")
+
+
+def test_members_that_do_not_fit_are_one_line(training, monkeypatch):
+    def no_memory(*arguments):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried 17 GiB")
+
+    monkeypatch.setattr(Transformer, "initial", no_memory)
+    with pytest.raises(UserError, match=r"model.width: expected 3 members to fit .* lower model.width"):
+        trained("autograd", training)
+
+
 def test_settings_are_put_back():
     before = torch.get_num_threads(), torch.get_float32_matmul_precision()
     tiny = torch.tensor([1e-30])
     with arithmetic(threads=2, precision="tf32"):
         assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == (2, "high")
+        assert torch.backends.mkldnn.matmul.fp32_precision == "ieee", "TF32 is for GPUs"
         assert float(tiny * 1e-10) == 0.0
     assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == before and float(
         tiny * 1e-10
@@ -216,18 +258,24 @@ def test_an_engine_of_one_thread_has_one(engine, expected, training):
 
 
 def test_every_thread_flushes_subnormals():
-    """In a process of its own: the flag must be set before torch starts its threads."""
+    """In a process of its own: the flag must be set before torch starts its threads, for the first weights."""
     code = """
 import torch
-from hopscope_next.training.train import arithmetic
-with arithmetic(2):
+from hopscope_next.models.config import Model
+from hopscope_next.tasks import Permutation
+from hopscope_next.training.config import Training
+from hopscope_next.training.train import train
+torch.set_num_threads(2)
+def evaluate(ensemble):
     print(bool((torch.full((1 << 18,), 1e-30) * 1e-10 == 0.0).all()), torch.get_num_threads())
+    return ()
+train(Permutation(), Model(width=512), Training(steps=1, batch_size=3), 2, engine="autograd", evaluate=evaluate)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["True", "2"]
+    assert done.stdout.split() == ["True", "2"] * 2
 
 
-@pytest.mark.parametrize("name", [each for each in EVERY if "shallow" not in each.values])
+@pytest.mark.parametrize("name", EVERY)
 def test_rounded_factors_change_a_training_less_than_another_seed(name, monkeypatch):
     """Whatever CPU this is: torch computes it everywhere."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})

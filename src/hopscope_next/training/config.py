@@ -1,7 +1,7 @@
 """What a training run is, and completions: one word for all that a source leaves open about it.  Loads no torch."""
 
 import math
-from typing import Annotated, Any, Final, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -11,29 +11,10 @@ from hopscope_next.models.config import Model
 CompletionName = Literal["gpt2-base", "gpt2-schedule", "torch-base", "torch-schedule"]
 COMPLETION_NAMES: Final[tuple[CompletionName, ...]] = get_args(CompletionName)
 DEFAULT: Final[CompletionName] = "torch-schedule"
-"""What a model and its training start from where nothing is said."""
+"""What the fields of `Model` and `Training` are by default."""
 
-Schedule = Literal["constant", "cosine"]
 Beta = Annotated[float, Field(ge=0.0, lt=1.0)]
 _FINAL_RATE = 0.1
-
-
-class _Course(NamedTuple):
-    """What a completion says of the training."""
-
-    warms_up: bool
-    schedule: Schedule
-    beta2: float
-    clip_norm: float | None
-
-
-# By the first word of a completion's name how weights start, by the second how they are trained.
-_STARTS: Final = {"gpt2": "gpt2", "torch": "linear"}
-_COURSES: Final = {
-    "base": _Course(warms_up=False, schedule="constant", beta2=0.999, clip_norm=None),
-    "schedule": _Course(warms_up=True, schedule="cosine", beta2=0.95, clip_norm=1.0),
-}
-_USUAL: Final = _COURSES["schedule"]
 
 
 def _warmup(steps: int) -> int:
@@ -68,18 +49,18 @@ class Training(Config):
     batch_size: int = Field(256, ge=1)
     optimizer: Literal["adam", "adamw"] = "adamw"
     learning_rate: float = Field(1e-3, gt=0.0)
-    betas: tuple[Beta, Beta] = (0.9, _USUAL.beta2)
+    betas: tuple[Beta, Beta] = (0.9, 0.95)
     epsilon: float = Field(1e-8, gt=0.0)
     weight_decay: float = Field(0.1, ge=0.0)
     decay: Literal["matrices", "all"] = "matrices"
     warmup_steps: int = Field(default_factory=lambda given: _warmup(given["steps"]), ge=0)
-    clip_norm: float | None = Field(_USUAL.clip_norm, gt=0.0)
+    clip_norm: float | None = Field(1.0, gt=0.0)
     checkpoint_every: int = Field(500, ge=1)
     evaluate_every: int = Field(100, ge=1)
     final_window: int = Field(0, ge=0)
     final_every: int = Field(1, ge=1)
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
-    schedule: Schedule = _USUAL.schedule
+    schedule: Literal["constant", "cosine"] = "cosine"
     # Left out of the JSON where they say nothing.
     final_rate: float = Field(_FINAL_RATE, ge=0.0, le=1.0, exclude_if=lambda rate: rate == _FINAL_RATE)
     examples: int | None = Field(None, ge=1, lt=1 << 31, exclude_if=lambda examples: examples is None)
@@ -107,23 +88,30 @@ class Training(Config):
 
     def final_steps(self) -> list[int]:
         """Evaluations whose mean is the final loss: those of the final window, or the last alone."""
-        first = self.steps - self.final_window if self.final_window else self.steps - 1
+        first = self.steps - min(self.final_window or 1, self.steps)
         return [step for step in self.evaluation_steps() if step > first]
 
 
 def _multiples(steps: int, every: int) -> list[int]:
     """0, the powers of two below `every`, its multiples, and the last step."""
-    powers = (2**exponent for exponent in range(math.ceil(math.log2(every)) if every > 1 else 0))
+    powers = (2**exponent for exponent in range(math.ceil(math.log2(every))))
     return sorted({0, steps, *range(0, steps + 1, every), *(power for power in powers if power < steps)})
 
 
 def completion_values(name: CompletionName, training: Training) -> dict[str, dict[str, Any]]:
     """Fields of `model` and of `training`, by name, as a completion sets them for a training of this length."""
     start, course = name.split("-")
-    own = _COURSES[course]
-    rate = {"warmup_steps": _warmup(training.steps) if own.warms_up else 0, "schedule": own.schedule}
-    rest = {"final_rate": _FINAL_RATE, "betas": (training.betas[0], own.beta2), "clip_norm": own.clip_norm}
-    return {"model": {"init": _STARTS[start]}, "training": {**rate, **rest}}
+    base = course == "base"
+    return {
+        "model": {"init": "gpt2" if start == "gpt2" else "linear"},
+        "training": {
+            "warmup_steps": 0 if base else _warmup(training.steps),
+            "schedule": "constant" if base else "cosine",
+            "final_rate": _FINAL_RATE,
+            "betas": (training.betas[0], 0.999 if base else 0.95),
+            "clip_norm": None if base else 1.0,
+        },
+    }
 
 
 def completed(name: CompletionName, model: Model, training: Training) -> tuple[Model, Training]:

@@ -45,7 +45,7 @@ class Optimiser:
         return full * min(1.0, (step + 1) / warmup) if warmup else full
 
     def scalars(self, step: int) -> tuple[float, float, float]:
-        """The rate, and Adam's corrections of means that began at zero."""
+        """The rate, and by what Adam divides its first and second moments, which began at zero."""
         beta1, beta2 = self.training.betas
         return self.rate(step), 1.0 - beta1 ** (step + 1), 1.0 - beta2 ** (step + 1)
 
@@ -55,7 +55,7 @@ class Optimiser:
 
     @torch.no_grad()
     def move(
-        self, losses: Tensor, rate: float | Tensor, first: float | Tensor, second: float | Tensor
+        self, losses: Tensor, rate: float | Tensor, correction1: float | Tensor, correction2: float | Tensor
     ) -> None:
         """A step by its `scalars`."""
         training, flat, gradient = self.training, self.flat, self.gradient
@@ -75,5 +75,5 @@ class Optimiser:
         rates = moving * rate
         if training.optimizer == "adamw" and decay is not None:
             flat.sub_(decay * rates)
-        spread = self.second_moment.sqrt().div_(second**0.5).add_(training.epsilon)
-        flat.sub_((self.first_moment / spread).mul_(rates / first))
+        spread = self.second_moment.sqrt().div_(correction2**0.5).add_(training.epsilon)
+        flat.sub_((self.first_moment / spread).mul_(rates / correction1))

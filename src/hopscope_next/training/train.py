@@ -86,7 +86,8 @@ def train(
         seeds: how many seeds, or which: of samples, and of weights where `init_seeds` says nothing else.
         start: weights to begin from, by name, `[member, …]`; by default they are drawn.
         device: where.
-        engine: as of `intervals`; one that computes on one thread has the process do so meanwhile.
+        engine: the name of one, or a module like one; by default the fastest.  Where it computes on one thread, this
+            process does so meanwhile.
         keep: given, at every checkpoint, the rows since the one before, and the state.
         options: `after`, `evaluate`, `progress` and `budget`, as of `intervals`.
 
@@ -99,15 +100,20 @@ def train(
     """
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     check_seeds("seeds", len(numbers))
-    drawn = torch.tensor(init_seeds or numbers)
-    ensemble = Transformer.initial(model.for_task(task.shape()), drawn, device).knowing(task, numbers, 0)
-    if start is not None:
-        ensemble.load(start)
-    engine = engine or engines.choose(task, ensemble.config, training, torch.device(device).type)
+    drawn, config = list(init_seeds or numbers), model.for_task(task.shape())
+    if not 0 < len(numbers) == len(drawn):
+        wanted = "at least one seed, and as many init_seeds where these are given"
+        raise UserError(f"seeds: expected {wanted}, found {len(numbers)} and {len(drawn)}")
+    where = config, training, torch.device(device).type
+    engine = engine or engines.choose(task, *where)
+    module = engines.load(engine, task, *where) if isinstance(engine, str) else engine
     # Between the loops of such an engine other threads would wait, and take the time of whatever else runs.
-    threads = 1 if isinstance(engine, str) and engine in engines.ONE_THREAD else None
-    with arithmetic(threads, training.precision):
-        for rows, state in intervals(ensemble, training, engine=engine, **options):
+    threads = 1 if engine in engines.ONE_THREAD else None
+    with arithmetic(threads, training.precision), _fitting(f"{len(drawn)} members", "model.width"):
+        ensemble = Transformer.initial(config, torch.tensor(drawn), device).knowing(task, numbers, 0)
+        if start is not None:
+            ensemble.load(start)
+        for rows, state in intervals(ensemble, training, engine=module, **options):
             keep(rows, state)
     return ensemble
 
@@ -116,8 +122,8 @@ def intervals(
     ensemble: Transformer,
     training: Training,
     *,
+    engine: Any,
     after: State | None = None,
-    engine: Any = None,
     evaluate: Callable[[Transformer], Iterable[Row]] = lambda ensemble: (),
     progress: Callable[[Progress], object] = lambda progress: None,
     budget: TimeBudget | None = None,
@@ -130,8 +136,8 @@ def intervals(
     Args:
         ensemble: the members; their weights change.
         training: as in a study.
+        engine: a module with a function `gradient`, as `engines.load` gives it.
         after: a state to go on from, whose own checkpoint is not repeated.
-        engine: name of one, or a module with a function `gradient`; by default the fastest.
         evaluate: measures the members at `Training.evaluation_steps`.
         progress: told after each of these.
         budget: checked before every interval but the first.
@@ -140,11 +146,9 @@ def intervals(
     assert task is not None and ensemble.seeds is not None
     seeds, size, step = torch.tensor(ensemble.seeds, device=device), training.batch_size, 0
     optimiser = Optimiser(ensemble.flatten(), ensemble.decay_mask(), training)
-    engine = engine or engines.choose(task, ensemble.config, training, device.type)
-    module = engines.load(engine, device.type, training.precision) if isinstance(engine, str) else engine
     products = ensemble.at_precision("bfloat16" if training.precision == "bfloat16" else "float32")
-    gradient = module.gradient(products, task, training, seeds, optimiser.gradient)
-    update = module.update(optimiser) if hasattr(module, "update") else optimiser.step
+    gradient = engine.gradient(products, task, training, seeds, optimiser.gradient)
+    update = engine.update(optimiser) if hasattr(engine, "update") else optimiser.step
     diverged_at: list[int | None] = [None] * count
     rows: list[Row] = []
 
@@ -152,7 +156,7 @@ def intervals(
         for row in found:
             metric, _, part = row["metric"].partition("@")
             values = zip(row["value"].tolist(), diverged_at, strict=True)
-            value = [number if sound is None else None for number, sound in values]
+            value = [number if gone is None else None for number, gone in values]
             whole = {"step": step, "samples": step * size, **row, "metric": metric, "value": value}
             rows.append({**whole, "part": part} if part else whole)
 
@@ -177,14 +181,14 @@ def intervals(
                 diverged_at[index] = stop
         means = {name: value / (stop - first) for name, value in total.items()}
         with torch.no_grad():  # scores of the last batch
-            batch = draw(task, seeds, "train", stop - 1, size, examples=training.examples, annotate=False)
+            batch = draw(task, seeds, "train", stop - 1, size, examples=training.examples)
             scores = task.scores(ensemble(batch.inputs), batch)
         found = {**means, **scores}
         record({"split": "train", "metric": name, "value": value} for name, value in found.items())
         measure()
         rate = (stop - first) * size * count / max(time.monotonic() - began, 1e-9)
-        gone = [index for index, sound in enumerate(diverged_at) if sound is not None]
-        progress(Progress(stop, training.steps, means["loss"].tolist(), rate, gone))
+        diverged = [index for index, gone in enumerate(diverged_at) if gone is not None]
+        progress(Progress(stop, training.steps, means["loss"].tolist(), rate, diverged))
 
     def state() -> State:
         tensors = {f"weights/{name}": weight for name, weight in ensemble.weights().items()}
@@ -197,26 +201,22 @@ def intervals(
         yield rows, state()
     else:
         arrays, metadata = after
-        ensemble.load(weights_of(arrays)).step = step = metadata["step"]
+        weights = (name for name in arrays if name.startswith("weights/"))
+        ensemble.load({name.removeprefix("weights/"): torch.from_numpy(arrays[name]) for name in weights})
+        ensemble.step = step = metadata["step"]
         diverged_at[:] = metadata["diverged_at"]
         for name in _MOMENTS:
             getattr(optimiser, name).copy_(torch.from_numpy(arrays[f"optimiser/{name}"]))
-        optimiser.alive.copy_(torch.tensor([sound is None for sound in diverged_at]))
-    per_step = 0.0
+        optimiser.alive.copy_(torch.tensor([gone is None for gone in diverged_at]))
+    per_step, evaluations = 0.0, training.evaluation_steps()
     for target in (each for each in training.checkpoint_steps() if each > step):
         if per_step and budget is not None:
             budget.check(needed=per_step * (target - step))
         first, began, rows = step, time.monotonic(), []
-        for stop in (each for each in training.evaluation_steps() if first < each <= target):
+        for stop in (each for each in evaluations if first < each <= target):
             train_until(stop)
         yield rows, state()
         per_step = (time.monotonic() - began) / (target - first)
-
-
-def weights_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-    """The weights in a checkpoint, by name."""
-    own = (name for name in arrays if name.startswith("weights/"))
-    return {name.removeprefix("weights/"): torch.from_numpy(arrays[name]) for name in own}
 
 
 @contextmanager
@@ -225,23 +225,24 @@ def arithmetic(threads: int | None = None, precision: str = "float32") -> Iterat
 
     Weights without a gradient decay into subnormals, on which CPUs are many times slower.  The flag that flushes them
     belongs to a thread and is inherited by threads that it starts: a worker enters this before torch starts its pool.
-    On a GPU float32 means float32, unless `precision` is `"tf32"`, and sums of bfloat16 products are float32.
+    float32 means float32, but on a GPU where `precision` is `"tf32"`, and sums of bfloat16 products are float32.
     """
     cuda, flushes = torch.backends.cuda.matmul, bool((torch.tensor([1e-30]) * 1e-10 == 0.0).all())
-    count, products = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    before = flushes, torch.get_num_threads(), torch.get_float32_matmul_precision()
     reduced = cuda.allow_bf16_reduced_precision_reduction
 
-    def use(flush: bool, threads: int, products: str, reduced: Any) -> None:
+    def use(flush: bool, threads: int, products: str) -> None:
         torch.set_flush_denormal(flush)
         torch.set_num_threads(threads)
         torch.set_float32_matmul_precision(products)
-        cuda.allow_bf16_reduced_precision_reduction = reduced
 
-    use(True, threads or count, "high" if precision == "tf32" else "highest", False)
+    use(True, threads or before[1], "highest")
+    cuda.allow_tf32, cuda.allow_bf16_reduced_precision_reduction = precision == "tf32", False
     try:
         yield
     finally:
-        use(flushes, count, products, reduced)
+        use(*before)
+        cuda.allow_bf16_reduced_precision_reduction = reduced
 
 
 @contextmanager

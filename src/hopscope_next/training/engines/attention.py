@@ -37,9 +37,8 @@ class Attention:
         positions: np.ndarray | None = None,
     ):
         length, positions = config.length, np.arange(config.length) if positions is None else positions
-        apart = (config.heads, -1, *up[0].array.shape[1:2])
         self._up, self._down = (
-            [x.array.reshape(*apart, *x.array.shape[2:]) for x in side] for side in (up, down)
+            [x.array.reshape(config.heads, -1, *x.array.shape[1:]) for x in side] for side in (up, down)
         )
         self._visible = positions + 1 if config.causal else np.full(len(positions), length)
         shape = (up[0].array.shape[1], config.heads, len(positions), length, LANES)
@@ -113,15 +112,15 @@ def _attend(
                 n = min(r + 1, rows - 1)
                 row, next_row, seen = pattern[i, h, r], pattern[i, h, n], visible[n]
                 _products(query[h, :, i, r], query[h, :, i, n], keys, seen, row, next_row)
-                _softmax(row, visible[r], seen)
+                softmax(row, visible[r], seen)
                 if n > r:
-                    _softmax(next_row, seen, seen)
+                    softmax(next_row, seen, seen)
                 _products(row[:seen], next_row[:seen], values, size, mixed[h, :, i, r], mixed[h, :, i, n])
 
 
 @inlined
-def _softmax(row: Array, seen: int, computed: int) -> None:
-    # Of the scores to the base 2 that are seen, in place; the others become 0.
+def softmax(row: Array, seen: int, computed: int) -> None:
+    """Softmax of the scores to the base 2 that are seen, in place; of the others those that were computed become 0."""
     top = load(row, (0,))
     for k in range(1, seen):
         top = larger(load(row, (k,)), top)

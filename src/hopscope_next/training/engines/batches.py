@@ -18,7 +18,7 @@ _NUMBERS_AHEAD = 1 << 22
 
 
 def batches(task: Task, training: Training, seeds: Tensor) -> Callable[[int], Batch]:
-    """From the number of a step to its batch; those of several steps are drawn together."""
+    """From the number of a step to its batch, which is annotated; those of several steps are drawn together."""
     size, seeds, shape = training.batch_size, seeds.clone(), task.shape()
     numbers = shape.positions * (shape.input_size if shape.inputs == "vectors" else 1)
     many = max(1, min(_DRAWN_AHEAD, _NUMBERS_AHEAD // numbers) // (size * len(seeds)))
@@ -28,7 +28,7 @@ def batches(task: Task, training: Training, seeds: Tensor) -> Callable[[int], Ba
         nonlocal steps, drawn
         if step not in steps or drawn is None:
             steps = range(step, max(min(step + many, training.steps), step + 1))
-            drawn = draw(task, seeds, "train", steps, size, examples=training.examples, annotate=False)
+            drawn = draw(task, seeds, "train", steps, size, examples=training.examples)
         first = (step - steps.start) * size
         return drawn.take(slice(first, first + size))
 

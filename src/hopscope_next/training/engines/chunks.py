@@ -1,6 +1,7 @@
 """What the deep engines have in common: weights that are folded once a step, and chunks of samples."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,61 +42,54 @@ class Folded:
     def __init__(
         self, model: Transformer, buffer: Tensor, make: Callable[[dict[str, Tensor]], dict[str, Tensor]]
     ):
-        """`make` makes them of the weights (`by_layer`), by differentiable operations; some may be weights."""
+        """`make` makes them of the weights (`by_layer`), by differentiable operations."""
         self._make, layers = make, model.config.layers
         self._leaves, self._back = by_layer(model.weights(), layers), by_layer(model.views(buffer), layers)
         with torch.no_grad():
-            made = make(self._leaves)
-        own = {id(leaf) for leaf in self._leaves.values()}
-        self._copied = [name for name, each in made.items() if id(each) not in own]
-        self.made = {name: each.contiguous() if name in self._copied else each for name, each in made.items()}
-        self.slopes = {name: torch.zeros(each.shape) for name, each in made.items()}
+            shapes = {name: each.shape for name, each in make(self._leaves).items()}
+        self.made, self.slopes = ({name: torch.zeros(shapes[name]) for name in shapes} for _ in range(2))
         for leaf in self._leaves.values():
             leaf.requires_grad_()
 
     def fold(self) -> None:
         """Take over the weights as they are now, and begin new gradients."""
         with torch.enable_grad():
-            self._graph = self._make(self._leaves)
-        fresh = [self._graph[name].detach() for name in self._copied]
-        torch._foreach_copy_([self.made[name] for name in self._copied], fresh)
+            self._graph = list(self._make(self._leaves).values())
+        torch._foreach_copy_(list(self.made.values()), [each.detach() for each in self._graph])
         torch._foreach_zero_(list(self.slopes.values()))
 
     def unfold(self) -> None:
         """Write the gradient into the buffer."""
-        graph, leaves = [*self._graph.values()], [*self._leaves.values()]
-        slopes = [self.slopes[name] for name in self._graph]
-        found = torch.autograd.grad(graph, leaves, slopes, allow_unused=True)
-        # A key's bias has none: it moves all scores of a row alike.
-        whole = [
-            torch.zeros_like(leaf) if each is None else each for each, leaf in zip(found, leaves, strict=True)
-        ]
-        torch._foreach_copy_(list(self._back.values()), whole)
+        leaves, slopes = list(self._leaves.values()), list(self.slopes.values())
+        # A key's bias moves all scores of a row alike: it is not used, and has no gradient.
+        found = torch.autograd.grad(self._graph, leaves, slopes, materialize_grads=True)
+        torch._foreach_copy_(list(self._back.values()), found)
 
 
 def in_chunks(
-    make: Any, kind: Any, model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor
+    make: Any, pass_of: Any, model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor
 ) -> Step:
     """An engine that passes a few samples of a member through all layers, up and down, after others.
 
-    So what a chunk leaves on its way up is still in cache on its way down.  `make(config, weights)` folds the weights;
-    `kind(config, folded, tiles, linear)` makes the pass for so many tiles of samples: `fold` and `unfold` are those of
-    `folded` and more, `forward(member, inputs)` gives predictions, `backward(member, slope)` takes the gradient at
-    these, `[sample, row, output]`, to those at the folded weights.
+    So what a chunk leaves on its way up is still in cache on its way down.  `make(config, weights)` is what is folded;
+    `pass_of(config, folded, tiles, linear)` is a pass for so many tiles of samples: `forward(member, inputs)` gives
+    predictions, `backward(member, slope)` takes the gradient at these, `[sample, row, output]`, to that at what is
+    folded.
     """
     config, size = model.config, training.batch_size
     needed = -(-size // LANES)
     tiles = -(-needed // -(-needed // max(1, _COLUMNS // (LANES * config.length))))
-    folded, linear = Folded(model, buffer, lambda leaves: make(config, leaves)), Linear(training.precision)
-    chunk, batch_of = kind(config, folded, tiles, linear), batches(task, training, seeds)
+    folded, batch_of = Folded(model, buffer, partial(make, config)), batches(task, training, seeds)
+    chunk = pass_of(config, folded, tiles, Linear(training.precision))
     shape = (len(seeds), size, len(config.readout_positions), config.output_size)
 
     @torch.no_grad()
     def of_step(step: int) -> dict[str, Tensor]:
         batch, predictions = batch_of(step), torch.empty(shape)
-        chunk.fold()
+        plain = batch.plain()
+        folded.fold()
         for member in range(len(seeds)):
-            own = batch.member(member)
+            own = plain.member(member)
             for first in range(0, size, tiles * LANES):
                 samples = slice(first, min(first + tiles * LANES, size))
                 count = samples.stop - first
@@ -104,7 +98,7 @@ def in_chunks(
                 # The loss is a mean over the batch, of which these samples are a part.
                 slope = default_gradient(found[None], own.take(samples))[0] * (count / size)
                 chunk.backward(member, slope)
-        chunk.unfold()
+        folded.unfold()
         return dict(task.parts(predictions, batch))
 
     return of_step

@@ -16,12 +16,12 @@ class Columns:
     """A column of features for each position of each sample.
 
     Attributes:
-        apart, array: `[feature, tile, position, lane]`, as a tensor and as an array of the same memory.
+        tensor, array: `[feature, tile, position, lane]`, as a tensor and as an array of the same memory.
         matrix: `[feature, column]`, the same memory.
     """
 
-    def __init__(self, apart: Tensor):
-        self.apart, self.array, self.matrix = apart, apart.numpy(), apart.flatten(1)
+    def __init__(self, tensor: Tensor):
+        self.tensor, self.array, self.matrix = tensor, tensor.numpy(), tensor.flatten(1)
 
     @classmethod
     def of(cls, features: int, tiles: int, positions: int) -> "Columns":
@@ -30,17 +30,17 @@ class Columns:
 
     def parts(self, *sizes: int) -> list["Columns"]:
         """Views of so many features each."""
-        return [Columns(part) for part in self.apart.split(sizes)]
+        return [Columns(part) for part in self.tensor.split(sizes)]
 
     def fill(self, samples: Tensor) -> None:
         """Take over samples `[sample, position, feature]`; where there are fewer, the rest is zeros."""
-        if missing := self.apart.shape[1] * LANES - len(samples):
+        if missing := self.tensor.shape[1] * LANES - len(samples):
             samples = functional.pad(samples, (0, 0, 0, 0, 0, missing))
-        self.apart.copy_(samples.unflatten(0, (-1, LANES)).permute(3, 0, 2, 1))
+        self.tensor.copy_(samples.unflatten(0, (-1, LANES)).permute(3, 0, 2, 1))
 
     def samples(self, count: int) -> Tensor:
         """The first samples, `[sample, position, feature]`."""
-        return self.apart.permute(1, 3, 2, 0).flatten(0, 1)[:count]
+        return self.tensor.permute(1, 3, 2, 0).flatten(0, 1)[:count]
 
 
 class Linear:
@@ -70,7 +70,7 @@ class Linear:
         """`out = left @ right`, or that is added."""
         if self._rounded:
             found = left.bfloat16() @ right.bfloat16()
-        elif _half_empty() and left.numel() * right.shape[1] >= _LARGE:
+        elif _mkl_is_slow() and left.numel() * right.shape[1] >= _LARGE:
             found = torch.ops.mkldnn._linear_pointwise(left, right.t(), None, "none", [], "")
         elif add:
             out.addmm_(left, right)
@@ -85,7 +85,7 @@ class Linear:
 
 
 @cache
-def _half_empty() -> bool:
+def _mkl_is_slow() -> bool:
     found = torch.cpu.get_capabilities()
     wide = "AMD" in found.get("cpu_name", "") and found.get("avx512_f", False)
     return wide and torch.backends.mkldnn.is_available()

@@ -20,6 +20,7 @@ from hopscope_next.tasks import Batch, Task
 from hopscope_next.training.config import Training
 from hopscope_next.training.optimiser import Optimiser
 
+from .autograd import gradient_into
 from .batches import Step, batches
 
 WARM_UP = 3
@@ -30,24 +31,15 @@ def gradient(
     model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor, by: Any = "inductor"
 ) -> Step:
     """The engine; `by` is the backend of torch.compile."""
-    batch_of, weights = batches(task, training, seeds), list(model.parameters())
-    given, names, layout = batch_of(0).changed(torch.clone), list[str](), model.layout
+    batch_of, names, written = batches(task, training, seeds), list[str](), gradient_into(model, buffer)
+    # What is not copied to these places at every step, a program must not read.
+    given = batch_of(0).plain().changed(torch.clone)
     losses_of = _losses_of(model, task, given, by)
-    starts = [*(start for _, start, _, _ in layout[1:]), buffer.shape[1]]
-    gaps = [
-        buffer.new_zeros(len(buffer), start - end)
-        for (_, _, end, _), start in zip(layout, starts, strict=True)
-    ]
 
     def work() -> Tensor:
-        losses = losses_of()
-        found = torch.autograd.grad(losses["loss"].sum(), weights)
-        with torch.no_grad():
-            # One kernel for a hundred tensors, where a copy of each would take one for each.
-            parts = [part for each, gap in zip(found, gaps, strict=True) for part in (each.flatten(1), gap)]
-            torch.cat([part for part in parts if part.shape[1]], 1, out=buffer)
+        losses = written(losses_of())
         names[:] = losses
-        return torch.stack(list(losses.values())).detach()
+        return torch.stack(list(losses.values()))
 
     replayed = Replayed(work, buffer.device)
 
@@ -94,8 +86,8 @@ def update(optimiser: Optimiser, by: Any = "inductor") -> Callable[[int, Tensor]
     losses = optimiser.flat.new_zeros(len(optimiser.flat))
     scalars = optimiser.flat.new_zeros(3, dtype=torch.float64).unbind()
 
-    def move(losses: Tensor, rate: Tensor, first: Tensor, second: Tensor) -> None:
-        optimiser.move(losses, rate, first, second)
+    def move(losses: Tensor, rate: Tensor, correction1: Tensor, correction2: Tensor) -> None:
+        optimiser.move(losses, rate, correction1, correction2)
 
     compiled = _compiled(move, by)
     replayed = Replayed(lambda: compiled(losses, *scalars), losses.device)
@@ -149,15 +141,14 @@ class Replayed:
 
 @contextmanager
 def _compiling() -> Iterator[None]:
-    from torch._dynamo.exc import TorchDynamoException
-    from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
-
     with warnings.catch_warnings():
         # They are about what torch finds on its way (that float32 is not TF32, say), nothing that a user could mend.
         warnings.simplefilter("ignore")
         try:
             yield
-        except (TorchDynamoException, CppCompileError, InvalidCxxCompiler) as error:
+        except RuntimeError as error:  # torch's and Triton's own, a missing compiler among them
+            if "out of memory" in str(error) or "ALLOC_FAILED" in str(error):
+                raise
             words = str(getattr(error, "inner_exception", error)).strip().splitlines() or ["no message"]
             raise UserError(
                 f"engine: expected torch.compile to work, found: {words[0][:200]}; mend that, or use engine autograd"

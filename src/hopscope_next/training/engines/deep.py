@@ -26,9 +26,9 @@ from hopscope_next.models.config import TransformerConfig
 from .attention import Attention
 from .chunks import Folded, in_chunks
 from .columns import Columns, Linear
-from .lanes import LANES, Array, compiled, inverse_root, load, spread, store, sum_of_lanes
+from .lanes import LANES
+from .norms import Norm
 
-_EPSILON, _ZERO, _ONE = np.float32(1e-5), np.float32(0.0), np.float32(1.0)
 _gelu, _gelu_back = torch.ops.aten.gelu.out, torch.ops.aten.gelu_backward.grad_input
 _relu, _relu_back = torch.ops.aten.relu.out, torch.ops.aten.threshold_backward.grad_input
 
@@ -38,7 +38,7 @@ def _applied(vectors: Tensor, matrices: Tensor) -> Tensor:
     return (vectors[..., None, :] @ matrices)[..., 0, :]
 
 
-def made(config: TransformerConfig, leaf: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def make(config: TransformerConfig, leaf: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """All that the pass reads, by differentiable operations on the weights.
 
     `source` `[m, c, d]` is the embedding, whose bias is the weight of one more input; `shift` `[m, y + 1, d]` is what
@@ -99,19 +99,8 @@ class _Rows:
     def columns(self, features: int) -> Columns:
         return Columns.of(features, self.tiles, self.count)
 
-
-class _Norm:
-    """A layer norm without gain and shift, which are in the matrix behind it; `scale` is one over the deviation."""
-
-    def __init__(self, rows: _Rows):
-        self.normed, self._scale = rows.columns(rows.config.width), rows.columns(1).array[0]
-
-    def forward(self, stream: Columns, shift: Tensor) -> None:
-        _standardise(stream.array, shift.numpy(), self.normed.array, self._scale)
-
-    def backward(self, rows: _Rows, back_shift: Tensor) -> None:
-        given = rows.normed.array, self.normed.array, self._scale
-        _standardise_back(*given, rows.back.array, back_shift.numpy())
+    def norm(self) -> Norm:
+        return Norm(self.config.width, self.tiles, self.count)
 
 
 class _Layer:
@@ -123,7 +112,7 @@ class _Layer:
     def __init__(self, below: _Rows, above: _Rows, places: Tensor | None = None):
         config, self._inner = below.config, below.config.heads * below.config.head_size
         self._below, self._above, self._places, self._linear = below, above, places, below.linear
-        self._norm, self._mixed = _Norm(below), above.columns(self._inner)
+        self._norm, self._mixed = below.norm(), above.columns(self._inner)
         self._mlp = _Mlp(above) if config.mlp_size else None
         self._projected, sizes = below.columns(3 * self._inner), (self._inner, 2 * self._inner)
         self._query, self._pairs = self._projected.parts(*sizes)
@@ -143,8 +132,8 @@ class _Layer:
         if self._places is None:
             self._linear.forward(weights.projections, self._norm.normed, self._projected)
         else:
-            torch.index_select(self._norm.normed.apart, 2, self._places, out=self._asked.apart)
-            torch.index_select(stream.apart, 2, self._places, out=self._stream.apart)
+            torch.index_select(self._norm.normed.tensor, 2, self._places, out=self._asked.tensor)
+            torch.index_select(stream.tensor, 2, self._places, out=self._stream.tensor)
             stream, (query, pairs) = self._stream, self._split(weights.projections)
             self._linear.forward(query, self._asked, self._query)
             self._linear.forward(pairs, self._norm.normed, self._pairs)
@@ -168,9 +157,9 @@ class _Layer:
             linear.backward(query, slope, self._asked, self._back_query, above.normed)
             linear.backward(pairs, slope_pairs, normed, self._back_pairs, below.normed)
             # Other rows have a gradient as keys and values alone.
-            below.normed.apart.index_add_(2, self._places, above.normed.apart)
-            below.back.apart.zero_().index_copy_(2, self._places, above.back.apart)
-        self._norm.backward(below, slopes.shift)
+            below.normed.tensor.index_add_(2, self._places, above.normed.tensor)
+            below.back.tensor.zero_().index_copy_(2, self._places, above.back.tensor)
+        self._norm.backward(below.normed, below.back, slopes.shift)
 
     def _split(self, projections: Tensor) -> tuple[Tensor, ...]:
         return projections.split((self._inner, 2 * self._inner), 1)
@@ -180,7 +169,7 @@ class _Mlp:
     """The MLP of a layer, which adds to the stream."""
 
     def __init__(self, rows: _Rows):
-        self._rows, self._relu, self._norm = rows, rows.config.activation == "relu", _Norm(rows)
+        self._rows, self._relu, self._norm = rows, rows.config.activation == "relu", rows.norm()
         self._before, self._after = (rows.columns(rows.config.mlp_size) for _ in range(2))
 
     def forward(self, weights: Any, stream: Columns) -> None:
@@ -199,14 +188,13 @@ class _Mlp:
             _gelu_back(hidden, self._before.matrix, grad_input=hidden)
         slopes.inner_bias.add_(hidden.sum(1))
         rows.linear.backward(weights.inner, slopes.inner, self._norm.normed, rows.hidden, rows.normed)
-        self._norm.backward(rows, slopes.mlp_shift)
+        self._norm.backward(rows.normed, rows.back, slopes.mlp_shift)
 
 
 class _Pass:
     """All layers, for one chunk of samples after another."""
 
     def __init__(self, config: TransformerConfig, folded: Folded, tiles: int, linear: Linear):
-        self.fold, self.unfold = folded.fold, folded.unfold
         self._config, self._exact = config, Linear("float32")
         self._rows = self._top = rows = _Rows(config, tiles, linear, config.length)
         self._layers = [_Layer(rows, rows) for _ in range(config.layers)]
@@ -216,12 +204,12 @@ class _Pass:
             self._layers[-1] = _Layer(rows, self._top, places)
         source = folded.made["source"]
         self._inputs, self._stream = map(rows.columns, source.shape[1:])
-        self._inputs.apart[-1] = 1.0
+        self._inputs.tensor[-1] = 1.0
         # Learned codes of positions are columns of the embedding: which one a position has never changes.
         for position, code in enumerate(config.position_codes if config.position_count else ()):
-            self._inputs.apart[config.input_size + code, :, position] = 1.0
-        self._samples = Columns(self._inputs.apart[: config.input_size])
-        self._norm, self._predictions = _Norm(self._top), self._top.columns(config.output_size)
+            self._inputs.tensor[config.input_size + code, :, position] = 1.0
+        self._samples = Columns(self._inputs.tensor[: config.input_size])
+        self._norm, self._predictions = self._top.norm(), self._top.columns(config.output_size)
         self._slope = self._top.columns(config.output_size)
         both, members = (folded.made, folded.slopes), range(len(source))
         self._weights, self._slopes = ([_of_member(each, m) for m in members] for each in both)
@@ -245,60 +233,12 @@ class _Pass:
         (*weights, ends), (*slopes, back), top = self._weights[member], self._slopes[member], self._top
         back.readout_bias.add_(self._slope.matrix.sum(1))
         self._exact.backward(ends.readout, back.readout, self._norm.normed, self._slope, top.normed)
-        top.back.apart.zero_()
-        self._norm.backward(top, back.shift)
+        top.back.tensor.zero_()
+        self._norm.backward(top.normed, top.back, back.shift)
         for number in reversed(range(len(weights))):
             self._layers[number].backward(weights[number], slopes[number])
         self._exact.product(self._inputs.matrix, self._rows.back.matrix.t(), back.source, add=True)
 
 
-gradient = partial(in_chunks, made, _Pass)
+gradient = partial(in_chunks, make, _Pass)
 """The engine."""
-
-
-@compiled
-def _standardise(stream: Array, shift: Array, normed: Array, scale: Array) -> None:
-    # stream [d, i, p, l], to which shift [d] is added first; normed and scale [i, p, l] (one over the standard
-    # deviation) are overwritten.
-    width, tiles, positions = stream.shape[:3]
-    share = spread(_ONE / np.float32(width))
-    for i in range(tiles):
-        for p in range(positions):
-            mean, square = spread(_ZERO), spread(_ZERO)
-            for d in range(width):
-                x = load(stream, (d, i, p)) + spread(shift[d])
-                store(normed, (d, i, p), x)
-                mean = mean + x
-            mean = mean * share
-            for d in range(width):
-                x = load(normed, (d, i, p)) - mean
-                square = square + x * x
-            inverse = inverse_root(square * share + spread(_EPSILON))
-            for d in range(width):
-                store(normed, (d, i, p), (load(normed, (d, i, p)) - mean) * inverse)
-            store(scale, (i, p), inverse)
-
-
-@compiled
-def _standardise_back(
-    back_normed: Array, normed: Array, scale: Array, back: Array, back_shift: Array
-) -> None:
-    # Added to `back`, the gradient at the stream, and to back_shift [d].
-    width, tiles, positions = normed.shape[:3]
-    share = spread(_ONE / np.float32(width))
-    sums = np.zeros((width, LANES), dtype=np.float32)
-    for i in range(tiles):
-        for p in range(positions):
-            mean, along = spread(_ZERO), spread(_ZERO)
-            for d in range(width):
-                slope = load(back_normed, (d, i, p))
-                mean = mean + slope
-                along = along + slope * load(normed, (d, i, p))
-            inverse = load(scale, (i, p))
-            mean, along = mean * share * inverse, along * share * inverse
-            for d in range(width):
-                slope = load(back_normed, (d, i, p)) * inverse - mean - load(normed, (d, i, p)) * along
-                store(back, (d, i, p), load(back, (d, i, p)) + slope)
-                store(sums, (d,), load(sums, (d,)) + slope)
-    for d in range(width):
-        back_shift[d] += sum_of_lanes(load(sums, (d,)))

@@ -4,8 +4,8 @@ numba vectorises plain loops only after checking at run time that no two arrays 
 Short loops, as attention among a few dozen positions has, spend most of their time on that.  A value of this type is
 one number of each of `LANES` samples; sums of it stay in registers, and there is nothing left to vectorise.
 
-Compiled loops are cached by the file that they are in, and these functions become part of them: who changes this file
-must change or touch those that import it.
+Compiled loops are cached by the file that they are in, and inlined functions of other files become part of them: who
+changes one, here or in another file, must change or touch the files that import it.
 """
 
 import operator

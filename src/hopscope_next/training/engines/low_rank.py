@@ -12,7 +12,7 @@ heads write to, with the bias (3e + e + 1).
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -27,33 +27,33 @@ from .attention import Attention
 from .chunks import Folded, in_chunks
 from .columns import Columns, Linear
 from .lanes import LANES, Array, compiled, inverse_root, larger, load, spread, store
+from .norms import EPSILON
 
-_EPSILON = np.float32(1e-5)
 
-
-def made(config: TransformerConfig, leaf: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def make(config: TransformerConfig, leaf: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What the pass is made of, by differentiable operations on the weights.
 
-    `rows` `[m, z, d]` are those of A, `total` `[m, y + 1, d]` what biases add to the stream up to each layer and to the
-    readout; `reads` `[m, y, d, s]` and `last` are what is read of the stream, without the mean that a norm takes out of
-    it; `gram` `[m, y, e + 1, e + 1]` has the products of the centred rows that a layer adds, `first_gram` those of the
-    embedding.
+    `reads.0` … `[m, z, s]` are the virtual weights A R of each layer and of the readout, without the mean of the
+    stream, which a norm takes out.  `gram` `[m, y, e + 1, e + 1]` has the products of the centred rows that a layer
+    adds, `first_gram` those of the embedding.
     """
-    own = deep.made(config, leaf)
+    own = deep.make(config, leaf)
     source, output, total, last = (own[name] for name in ("source", "output", "shift", "readout"))
     writes = torch.cat((output, total.diff(dim=1)[..., None, :]), 2)
     reads = torch.cat((own["projections"], writes.transpose(2, 3)), 3)
     reads, source_rows = reads - reads.mean(2, keepdim=True), source - source.mean(2, keepdim=True)
-    return {
-        "rows": torch.cat((source, output.flatten(1, 2)), 1),
-        "total": total,
-        "reads": reads,
-        "last": last - last.mean(1, keepdim=True),
+    found = {
         "query_bias": own["query_bias"],
         "gram": writes @ reads[..., own["projections"].shape[-1] :],
         "first_gram": source_rows @ source_rows.transpose(1, 2),
         "readout_bias": own["readout_bias"],
     }
+    rows, one = torch.cat((source, output.flatten(1, 2)), 1), torch.tensor([config.input_size])
+    for layer, each in enumerate([*reads.unbind(1), last - last.mean(1, keepdim=True)]):
+        below = rows[:, : source.shape[1] + layer * output.shape[2]]
+        # What biases have added up to here is read with the 1.
+        found[f"reads.{layer}"] = (below @ each).index_add(1, one, total[:, layer, None] @ each)
+    return found
 
 
 class _Layer(NamedTuple):
@@ -72,7 +72,13 @@ class _Pass:
     """All layers, for one chunk of samples after another.  `known` is z, a square the variance of the stream."""
 
     def __init__(self, config: TransformerConfig, folded: Folded, tiles: int, linear: Linear):
-        self._folded, self._made, self._slopes = folded, folded.made, folded.slopes
+        self._made, self._slopes = folded.made, folded.slopes
+        names = [f"reads.{layer}" for layer in range(config.layers + 1)]
+        # Of each member, in each layer and the readout: virtual weights, and room for the gradient at them.
+        self._reads = [
+            [(self._made[name][member], self._slopes[name][member]) for name in names]
+            for member in range(len(self._made["gram"]))
+        ]
         self._linear, self._exact = linear, Linear("float32")
         self._inner, self._share, length = config.heads * config.head_size, 1.0 / config.width, config.length
         self._one, sizes = config.input_size, (self._inner, self._inner, self._inner, self._inner + 1)
@@ -80,7 +86,7 @@ class _Pass:
         under = [self._one + 1 + self._inner * layer for layer in range(config.layers + 1)]
         self._known, self._back_known = (Columns.of(under[-1], tiles, length) for _ in range(2))
         self._samples, one, _ = self._known.parts(self._one, 1, under[-1] - under[0])
-        one.apart.fill_(1.0)
+        one.tensor.fill_(1.0)
         self._back_read = Columns.of(sum(sizes), tiles, length)
         *back_up, self._back_along = self._back_read.parts(*sizes)
         self._layers, scores = [], np.zeros((length, length, LANES), dtype=np.float32)
@@ -91,12 +97,6 @@ class _Pass:
             *up, along = (read := Columns.of(sum(sizes), tiles, length)).parts(*sizes)
             attention = Attention(config, [*up, mixed], [*back_up, back_mixed], scores)
             self._layers.append(_Layer(below, back_below, read, along, mixed, back_mixed, attention))
-        # The virtual weights of each layer and of the readout, of each member.
-        read_by = [*(sum(sizes),) * config.layers, config.output_size]
-        self._weights, self._back_weights = (
-            [[torch.zeros(shape) for shape in zip(under, read_by, strict=True)] for _ in self._made["rows"]]
-            for _ in range(2)
-        )
         self._inverses = torch.zeros(config.layers + 1, tiles, length, LANES)
         self._back_square = torch.zeros(tiles, length, LANES)
         self._places = torch.tensor(config.readout_positions)
@@ -104,50 +104,21 @@ class _Pass:
         columns = (Columns.of(size, tiles, len(self._places)) for size in of_readout)
         self._asked, self._back_asked, self._read_out, self._slope = columns
 
-    def fold(self) -> None:
-        self._folded.fold()
-        for member, layer, weights in self._virtual(self._weights):
-            rows, total, reads = self._factors(self._made, member, layer)
-            self._exact.product(rows, reads, weights)
-            weights[self._one] += total @ reads
-
-    def unfold(self) -> None:
-        for member, layer, back in self._virtual(self._back_weights):
-            rows, total, reads = self._factors(self._made, member, layer)
-            back_rows, back_total, back_reads = self._factors(self._slopes, member, layer)
-            self._exact.product(back, reads.t(), back_rows, add=True)
-            torch.mv(reads, back[self._one], out=back_total)
-            self._exact.product(rows.t(), back, back_reads)
-            back_reads.addr_(total, back[self._one])
-            back.zero_()
-        self._folded.unfold()
-
-    def _virtual(self, weights: list[list[Tensor]]) -> Iterator[tuple[int, int, Tensor]]:
-        for member, own in enumerate(weights):
-            for layer, each in enumerate(own):
-                yield member, layer, each
-
-    def _factors(self, tensors: Mapping[str, Tensor], member: int, layer: int) -> list[Tensor]:
-        # Of virtual weights: rows of A, what biases add to that of the 1, and what is read.
-        rows = tensors["rows"][member, : len(self._weights[member][layer])]
-        reads = tensors["reads"][member, layer] if layer < len(self._layers) else tensors["last"][member]
-        return [rows, tensors["total"][member, layer], reads]
-
     def forward(self, member: int, inputs: Tensor) -> Columns:
         self._samples.fill(inputs)
         made, out, known = self._made, self._read_out, self._known.matrix[: self._one + 1]
         first = ((made["first_gram"][member] @ known) * known).sum(0).mul_(self._share)
         square = first.view_as(self._back_square).numpy()
         for number, layer in enumerate(self._layers):
-            self._linear.forward(self._weights[member][number], layer.below, layer.read)
+            self._linear.forward(self._reads[member][number][0], layer.below, layer.read)
             _scale(layer.read.array[: 3 * self._inner], square, self._inverses[number].numpy())
             layer.attention.forward(made["query_bias"][member, number])
             gram = made["gram"][member, number].numpy()
             _grow(layer.along.array, layer.mixed.array, gram, self._share, square)
         _scale(self._known.array[:0], square, self._inverses[-1].numpy())
-        torch.index_select(self._known.apart, 2, self._places, out=self._asked.apart)
-        self._exact.forward(self._weights[member][-1], self._asked, out)
-        out.apart.mul_(self._inverses[-1].index_select(1, self._places))
+        torch.index_select(self._known.tensor, 2, self._places, out=self._asked.tensor)
+        self._exact.forward(self._reads[member][-1][0], self._asked, out)
+        out.tensor.mul_(self._inverses[-1].index_select(1, self._places))
         out.matrix.add_(made["readout_bias"][member][:, None])
         return out
 
@@ -165,12 +136,12 @@ class _Pass:
         inverse, slope, out = self._inverses[-1].index_select(1, self._places), self._slope, self._read_out
         self._slopes["readout_bias"][member].add_(slope.matrix.sum(1))
         out.matrix.sub_(self._made["readout_bias"][member][:, None])
-        along = (slope.apart * out.apart).sum(0)
+        along = (slope.tensor * out.tensor).sum(0)
         self._back_square.zero_().index_copy_(1, self._places, -0.5 * along * inverse.square())
-        slope.apart.mul_(inverse)
-        weights, slopes = self._weights[member][-1], self._back_weights[member][-1]
+        slope.tensor.mul_(inverse)
+        weights, slopes = self._reads[member][-1]
         self._exact.backward(weights, slopes, self._asked, slope, self._back_asked)
-        self._back_known.apart.zero_().index_copy_(2, self._places, self._back_asked.apart)
+        self._back_known.tensor.zero_().index_copy_(2, self._places, self._back_asked.tensor)
 
     def _layer_back(self, member: int, number: int, layer: _Layer) -> None:
         # From the gradients at what the layer mixed and at the square after it to those below it.
@@ -182,17 +153,14 @@ class _Pass:
         back_gram[:, :-1].addmm_(back.matrix, layer.mixed.matrix.t(), alpha=0.5)
         back_gram[:, -1].add_(back.matrix.sum(1), alpha=0.5)
         layer.attention.backward(self._slopes["query_bias"][member, number])
-        bias, inverse = (
-            self._made["query_bias"][member, number].flatten().numpy(),
-            self._inverses[number].numpy(),
-        )
+        bias, inverse = self._made["query_bias"][member, number].flatten(), self._inverses[number].numpy()
         read, back_read = (columns.array[: 3 * self._inner] for columns in (layer.read, self._back_read))
-        _scale_back(read, bias, inverse, back_read, self._back_square.numpy())
-        weights, slopes = self._weights[member][number], self._back_weights[member][number]
+        _scale_back(read, bias.numpy(), inverse, back_read, self._back_square.numpy())
+        weights, slopes = self._reads[member][number]
         self._linear.backward(weights, slopes, layer.below, self._back_read, layer.back_below, add=True)
 
 
-gradient = partial(in_chunks, made, _Pass)
+gradient = partial(in_chunks, make, _Pass)
 """The engine."""
 
 
@@ -204,7 +172,7 @@ def _scale(read: Array, square: Array, inverse: Array) -> None:
         for p in range(positions):
             # A sum of products may round below zero.
             variance = larger(spread(np.float32(0.0)), load(square, (i, p)))
-            factor = inverse_root(variance + spread(_EPSILON))
+            factor = inverse_root(variance + spread(EPSILON))
             store(inverse, (i, p), factor)
             for f in range(features):
                 store(read, (f, i, p), load(read, (f, i, p)) * factor)
