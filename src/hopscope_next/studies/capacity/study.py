@@ -1,0 +1,303 @@
+"""What moves the smallest number of layers that learns a chain (S4)?  One thing at a time, over a range of depths.
+
+Every variant differs from the standard model in one thing: width, heads, head size, dimensions of a symbol, chains.
+Beside them, models of the fewest layers possible: some begin where a hand-built solution is, some are drawn.
+"""
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hopscope_next.claims import Claim, Samples, at_least
+from hopscope_next.claims.verdict import counted
+from hopscope_next.config import Config
+from hopscope_next.page import figures as charts
+from hopscope_next.studies.chains.evidence import (
+    LEARNED,
+    between_seeds,
+    has,
+    learned,
+    learned_in,
+    smallest_depths,
+)
+from hopscope_next.studies.chains.recipe import chains_of
+from hopscope_next.studies.curriculum.wide import (
+    FEW,
+    MODEL,
+    MOST,
+    NONE,
+    SMOKE,
+    TRAINING,
+    smaller_scale,
+    unsettled,
+)
+from hopscope_next.study.study import Configuration, Study
+
+if TYPE_CHECKING:
+    from hopscope_next.runs import Evidence
+
+STEPS, EXACT = 2, 3
+"""Steps of the chains, and the fewest layers with which x₂ can be found (`hopscope theory`)."""
+
+RATES = (1e-3, 1e-4, 1e-5, 1e-6)
+"""Learning rates of the models that begin at the hand-built solution."""
+
+
+class Options(Config):
+    """What is varied.
+
+    Attributes:
+        layers: numbers of layers.
+        widths: of the stream.
+        heads: numbers of heads of a layer.
+        head_sizes: dimensions of a head.
+        symbol_dims: dimensions K of a symbol.
+        chains: numbers of chains N.
+        noises: sizes of the noise, as a share of each weight, that some models at the solution begin with.
+    """
+
+    layers: tuple[int, ...] = (2, 3, 4, 6)
+    widths: tuple[int, ...] = (64, 128, 256, 512)
+    heads: tuple[int, ...] = (1, 2, 4, 8)
+    head_sizes: tuple[int, ...] = (2, 4, 8, 16)
+    symbol_dims: tuple[int, ...] = (2, 4, 8)
+    chains: tuple[int, ...] = (3, 4, 8)
+    noises: tuple[float, ...] = (0.001, 0.01)
+
+
+AXES: dict[str, tuple[str, Any, str]] = {
+    "widths": ("model.width", MODEL.width, "width {}"),
+    "heads": ("model.heads", MODEL.heads, "{} head(s)"),
+    "head_sizes": ("model.head_dim", MODEL.head_dim, "heads of {}"),
+    "symbol_dims": ("task.symbol_dim", 4, "K = {}"),
+    "chains": ("task.chains", 4, "N = {}"),
+}
+"""Option → the field that it varies, the standard value, and how a variant is called."""
+
+STANDARD, KEPT, FRESH = "standard", "begun at a solution", "drawn"
+
+
+def called(axis: str, value: int) -> str:
+    """The name of the variant of an axis and a value; the standard one where the value is."""
+    _, standard, words = AXES[axis]
+    name = counted(value, "head") if axis == "heads" else words.format(value)
+    return STANDARD if value == standard else name
+
+
+def variants(options: Options) -> dict[str, dict[str, Any]]:
+    """Name → the field that differs: of the standard model, then of every variant."""
+    found: dict[str, dict[str, Any]] = {STANDARD: {}}
+    for axis, (field, _, _) in AXES.items():
+        for value in getattr(options, axis):
+            found.setdefault(called(axis, value), {field: value})
+    return found
+
+
+def label(name: str, layers: int) -> str:
+    """What a configuration is called."""
+    return f"{name}, {counted(layers, 'layer')}"
+
+
+def begun(rate: float, noise: float = 0.0) -> str:
+    """What a configuration that begins at the hand-built solution is called."""
+    return f"begun at a solution, rate {rate:g}" + (f", noise {noise:g}" if noise else "")
+
+
+DRAWN = f"its shape, drawn, rate {RATES[0]:g}"
+"""The configuration of the solution's shape whose weights are drawn."""
+
+WITNESS_SHAPE = {"model.layers": EXACT, "model.heads": 1, "model.head_dim": 10, "model.width": 54,
+                 "model.mlp_ratio": 2 / 3}  # fmt: skip
+"""The shape of `hopscope_next.circuits.plants.witness` for chains of two steps."""
+
+
+def at_solution(options: Options) -> dict[str, float]:
+    """Configurations of the fewest layers possible → learning rate."""
+    noisy = {begun(RATES[-1], noise): RATES[-1] for noise in options.noises}
+    return {**{begun(rate): rate for rate in RATES}, **noisy, DRAWN: RATES[0]}
+
+
+def configurations(options: Options) -> list[Configuration]:
+    """Every variant at every depth, then the models at the fewest layers possible."""
+    grid = [
+        Configuration(label=label(name, layers), overrides={**fields, "model.layers": layers})
+        for name, fields in variants(options).items()
+        for layers in options.layers
+    ]
+    return grid + [
+        Configuration(label=name, overrides={**WITNESS_SHAPE, "training.learning_rate": rate})
+        for name, rate in at_solution(options).items()
+    ]
+
+
+def start(job: Any) -> dict[str, Any] | None:
+    """The weights of a hand-built solution with the noise that a configuration's name says; `None` for the others."""
+    import torch
+
+    from hopscope_next.circuits.plants import witness
+    from hopscope_next.tasks import Retrieval
+
+    if not job.label.startswith("begun at"):
+        return None
+    noise, found = float(job.label.partition(", noise ")[2] or 0.0), {}
+    solution = witness(Retrieval(**job.task["fields"])).state_dict()
+    for place, (name, weight) in enumerate(solution.items()):
+        copies = []
+        for member in job.members:
+            generator = torch.Generator().manual_seed((member.init_seed << 8) + place)
+            copies.append(weight * (1.0 + noise * torch.randn(weight.shape, generator=generator)))
+        found[name] = torch.stack(copies)
+    return found
+
+
+# What is claimed.
+
+
+def depths(options: Options, name: str, evidence: "Evidence") -> dict[int, float]:
+    """Seed → the smallest number of layers with which a variant learned x₂."""
+    return smallest_depths(evidence, {layers: label(name, layers) for layers in options.layers}, STEPS)
+
+
+def more_layers(options: Options, evidence: "Evidence") -> dict[str, Samples]:
+    """By seed, layers that the fewest heads need beyond the most.
+
+    A variant that no depth learned counts as one layer more than the most that were tried.
+    """
+    least, most = (
+        depths(options, called("heads", pick(options.heads)), evidence) for pick in (min, max)
+    )  # fmt: skip
+    beyond = max(options.layers) + 1
+    more = [
+        min(least[seed], beyond) - layers if math.isfinite(layers) else math.nan
+        for seed, layers in most.items()
+    ]
+    return {"heads": Samples(more, unit="seed")}
+
+
+def seeds_apart(options: Options, evidence: "Evidence") -> Samples:
+    """By seed: layers that the standard model took, and how many more or fewer the next seed took."""
+    return between_seeds(depths(options, STANDARD, evidence))
+
+
+def at_fewest(evidence: "Evidence") -> dict[str, Any]:
+    """Who knows x₂ with the fewest layers possible: begun at the hand-built solution, and drawn."""
+    names = {KEPT: begun(RATES[0]), FRESH: label(STANDARD, EXACT)}
+    nothing = Samples([], note=f"no models with {counted(EXACT, 'layer')}")
+    return {
+        part: learned(evidence, name, STEPS) if has(evidence, name) else nothing
+        for part, name in names.items()
+    }
+
+
+def claims(options: Options) -> list[Claim]:
+    """What is claimed of these variants."""
+    layer = at_least(1.0, unit="layers")
+    shallow = {label(name, layers): (name, layers) for name in variants(options)
+               for layers in options.layers if layers < EXACT}  # fmt: skip
+    deepest = max(options.layers)
+    claim = partial(
+        Claim,
+        source="summary of the paper, open question 2 and design trade-offs",
+        kind="general",
+        seeds_needed=8,
+    )
+    found = [
+        claim(
+            id="S4b",
+            statement="Fewer heads in a layer need more layers.",
+            protocol="by seed: smallest number of layers that learned x₂ with the fewest heads, less that with the "
+            "most; a model that no depth learned counts as one layer more than the most that were tried",
+            value=partial(more_layers, options),
+            must={"heads": layer},
+            rule="mean",
+            at_scale=smaller_scale,
+            controls={"the standard model, from one seed to the next": partial(seeds_apart, options)},
+            must_not=layer,
+        ),
+        claim(
+            id="S4d",
+            statement="With the fewest layers possible, solutions are stable under training, but out of its reach.",
+            protocol="share of seeds with a final held-out loss of x₂ under 0.5: models that begin at a hand-built "
+            "solution, and standard models with as many layers, whose weights are drawn",
+            value=at_fewest,
+            must={KEPT: MOST, FRESH: FEW},
+            rule="mean",
+            at_scale=smaller_scale,
+            controls={"the solution's shape, drawn": partial(learned, label=DRAWN, symbol=STEPS)},
+            must_not=MOST,
+        ),
+    ]
+    if shallow:
+        as_deep = {part: (label(name, deepest), STEPS) for part, (name, _) in shallow.items()}
+        found.append(
+            claim(
+                id="S4c",
+                statement=f"No capacity makes fewer than {counted(EXACT, 'layer')} enough.",
+                protocol="share of models that learned x₂ with fewer layers than the model of information flow "
+                "allows, every seed of every variant; the control is each variant at the largest depth",
+                value=learned_in({part: (part, STEPS) for part in shallow}),
+                must=dict.fromkeys(shallow, NONE),
+                at_scale=unsettled,
+                controls={"the deepest": learned_in(as_deep)},
+                must_not=NONE,
+            )
+        )
+    return found
+
+
+# What is drawn.
+
+
+def figures(options: Options) -> list[charts.Figure]:
+    """Losses of every variant by depth, and the curves of the models at the fewest layers."""
+
+    def by_depth(evidence: "Evidence") -> list[dict[str, Any]]:
+        return [
+            {
+                "variant": name,
+                "layers": layers,
+                "member": member,
+                "seed": evidence.seeds[member],
+                "value": loss,
+            }
+            for name in variants(options)
+            for layers in options.layers
+            for member, loss in evidence.last(f"loss_step_{STEPS}", configuration=label(name, layers)).items()
+        ]
+
+    return [
+        charts.cells("loss", "layers", "variant", rows=by_depth, name="depths", ends=(0.0, 0.8), title="loss of x₂"),
+        charts.curves(f"loss_step_{STEPS}", name="solutions", names={name: name for name in at_solution(options)},
+                      where={"configuration": [*at_solution(options)]}, title="held-out loss of x₂",
+                      levels={"plateau": 0.75, "learned": LEARNED}, ends=(0.0, 1.1)),
+    ]  # fmt: skip
+
+
+FEWER: dict[str, Any] = {"heads": (1, 4), "head_sizes": (2, 8), "symbol_dims": (4,), "chains": (4,)}
+
+study = Study(
+    name="capacity",
+    question="does capacity move the smallest number of layers that learns, and do fewer heads need more layers?",
+    task=chains_of(STEPS),
+    completion="gpt2-base",
+    model=MODEL,
+    training=TRAINING,
+    options=Options(),
+    configurations=configurations,
+    start=start,
+    seeds=8,
+    claims=claims,
+    figures=figures,
+    presets={
+        "smoke": {**SMOKE, **FEWER, "layers": (2, 4), "widths": (32, 64)},
+        "laptop": {**FEWER, "widths": (128, 512), "noises": ()},
+        "workstation": {},
+    },
+    costs={
+        "smoke": "under a minute on two cores",
+        "laptop": "about 8 min on two cores",
+        "workstation": "under two hours on two busy cores: 504 models",
+    },
+    page="page.md.j2",
+    held_out=512,
+)

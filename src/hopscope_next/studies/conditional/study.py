@@ -1,0 +1,258 @@
+"""Is retrieval that branches learned, and by the heads that follow a chain (S5)?"""
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import model_validator
+
+from hopscope_next.claims import Claim, Samples, at_least
+from hopscope_next.config import Config
+from hopscope_next.page import figures as charts
+from hopscope_next.studies.chains.evidence import (
+    LEARNED,
+    SHARE_SEEDS,
+    asked_for,
+    learned,
+    learned_in,
+    times_learned,
+)
+from hopscope_next.studies.chains.measures import learned_at
+from hopscope_next.studies.chains.recipe import check_names
+from hopscope_next.studies.conditional.task import Branching
+from hopscope_next.studies.curriculum.wide import FEW, MODEL, MOST, SMOKE, TRAINING, smaller_scale, waiting
+from hopscope_next.study import measures
+from hopscope_next.study.measure import Context, measure
+from hopscope_next.study.study import Configuration, Study
+
+if TYPE_CHECKING:
+    from hopscope_next.runs import Evidence
+
+STEPS, SWITCH = 900, 300
+"""Training steps, and how many of them come before branching samples where chains come first."""
+
+USED = 0.05
+"""A head is used if without it the loss of z rises by this much."""
+
+CHAIN, TWO, ROOT, MIXED = "chain", "two parents", "root and parent", "chain and two parents mixed"
+CHAIN_FIRST, NOTHING_FIRST = "chain first", "chain first, asked for z alone"
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    TWO: {},
+    f"{TWO}, z alone": {"targets": "last"},
+    MIXED: {"chain_share": 0.5},
+    CHAIN_FIRST: {"chain_until": SWITCH},
+    NOTHING_FIRST: {"chain_until": SWITCH, "easier_first": False},
+    CHAIN: {"graph": "chain"},
+    f"{CHAIN}, z alone": {"graph": "chain", "targets": "last"},
+    ROOT: {"graph": "root and parent"},
+    f"{ROOT}, z alone": {"graph": "root and parent", "targets": "last"},
+}
+"""What is trained → fields of the task."""
+
+
+class Options(Config):
+    """What is trained.
+
+    Attributes:
+        variants: names of `VARIANTS`.
+    """
+
+    variants: tuple[str, ...] = tuple(VARIANTS)
+
+    @model_validator(mode="after")
+    def _are_known(self) -> Self:
+        check_names("variants", self.variants, VARIANTS)
+        return self
+
+
+def configurations(options: Options) -> list[Configuration]:
+    """One configuration for each chosen variant."""
+    return [
+        Configuration(label=name, overrides={f"task.{field}": value for field, value in VARIANTS[name].items()})
+        for name in options.variants
+    ]  # fmt: skip
+
+
+@measure
+def rises(context: Context) -> Iterator[dict[str, Any]]:
+    """How much the loss of z rises without each head, on chains and on branching samples.
+
+    Measured where both were mixed.  Metric `rise`, by layer and head; the part is `chain` or `branching`.
+    """
+    from hopscope_next.tasks import losses
+
+    if "chain" not in context.held_out.groups:
+        return
+    whole = losses(context.task, context.ensemble(context.held_out.inputs), context.held_out)
+    for row in measures.head_ablation(context):
+        name, _, group = row["metric"].partition("@")
+        if name == "loss_z_without_head" and group:
+            yield {**row, "metric": "rise", "part": group, "value": row["value"] - whole[f"loss_z@{group}"]}
+
+
+# What is claimed.
+
+
+def used(evidence: "Evidence") -> dict[int, dict[str, set[tuple[int, int]]]]:
+    """Seed → `chain` or `branching` → layer and head of those that are used, of models that learned z of both."""
+    found: dict[int, dict[str, set[tuple[int, int]]]] = {}
+    if "rise" not in evidence:
+        return found
+    chain, branching = (
+        evidence.last("loss_z", configuration=MIXED, part=part) < LEARNED for part in ("chain", "branching")
+    )
+    both = chain & branching
+    for row in evidence.rows("rise", configuration=MIXED).itertuples():
+        if both.get(row.member, False):
+            own = found.setdefault(evidence.seeds[row.member], {"chain": set(), "branching": set()})
+            if row.value >= USED:
+                own[row.part].add((int(row.layer), int(row.head)))
+    return found
+
+
+def reused(shift: int, evidence: "Evidence") -> Samples:
+    """By seed, share of the heads used for chains that branching samples use too.
+
+    Args:
+        shift: 0, or how many seeds on the model is of which the branching samples' heads are taken.
+        evidence: of the run.
+    """
+    heads = used(evidence)
+    seeds, shares = [*heads], []
+    for place, seed in enumerate(seeds):
+        chain, other = heads[seed]["chain"], heads[seeds[(place + shift) % len(seeds)]]["branching"]
+        alone = shift and len(seeds) < 2
+        shares.append(math.nan if alone or not chain else len(chain & other) / len(chain))
+    return Samples(shares, unit="seed", note="" if shares else "no model learned z of both")
+
+
+def saved(name: str, evidence: "Evidence") -> Samples:
+    """By seed, training steps with branching samples that a first phase saves."""
+    end = asked_for(evidence, "training.steps")
+    plain, later = (times_learned(evidence, each, "z") for each in (TWO, name))
+
+    def less(time: float, after: float) -> float:
+        # What was never learned counts as learned at the end; where neither was, nothing is known.
+        if math.isnan(time) or math.isnan(after) or (math.isinf(time) and math.isinf(after)):
+            return math.nan
+        return min(time, end) - (min(after, end) - SWITCH)
+
+    return Samples([less(time, later[seed]) for seed, time in plain.items()], unit="seed")
+
+
+def claims(options: Options) -> list[Claim]:
+    """What is claimed of these variants."""
+    whole = [name for name in (TWO, ROOT) if name in options.variants]
+    alone = [f"{name}, z alone" for name in (TWO, ROOT) if f"{name}, z alone" in options.variants]
+    sooner, found = at_least(50.0), list[Claim]()
+    claim = partial(
+        Claim, source="summary of the paper, open question 3", kind="general", rule="mean", seeds_needed=8,
+        at_scale=partial(smaller_scale, steps=STEPS),
+    )  # fmt: skip
+    if whole and alone:
+        found.append(
+            claim(
+                id="S5a",
+                statement="Branching retrieval is learned with the implicit curriculum, and not without.",
+                protocol="share of seeds with a final held-out loss of z under 0.5; asked for x, y and z, or z alone",
+                value=learned_in({name: (name, "z") for name in (*whole, *alone)}),
+                must={**dict.fromkeys(whole, MOST), **dict.fromkeys(alone, FEW)},
+                controls={name: partial(learned, label=name, symbol="z") for name in alone},
+                must_not=MOST,
+                seeds_needed=SHARE_SEEDS,
+            )
+        )
+    if MIXED in options.variants:
+        found.append(
+            claim(
+                id="S5b",
+                statement="Branching retrieval re-uses the heads that follow a chain.",
+                protocol="models that learned both: share of the heads without which the loss of z rises by 0.05 on "
+                "chains that are used so on branching samples too; the control takes the latter from the next "
+                "seed's model",
+                value=partial(reused, 0),
+                must=MOST,
+                controls={"heads of another seed's model": partial(reused, 1)},
+                must_not=MOST,
+            )
+        )
+    if {TWO, CHAIN_FIRST, NOTHING_FIRST} <= {*options.variants}:
+        found.append(
+            claim(
+                id="S5c",
+                statement="Training on the chain first makes branching retrieval quicker.",
+                protocol="by seed: training steps until z was learned without a first phase, less those after "
+                f"{SWITCH} steps of chains; what was never learned counts as learned at the end; the control asks for "
+                "z alone in the first phase, by which nothing is learned",
+                value=partial(saved, CHAIN_FIRST),
+                must=sooner,
+                controls={"nothing learned first": partial(saved, NOTHING_FIRST)},
+                must_not=sooner,
+            )
+        )
+    return found
+
+
+# What is drawn.
+
+
+def figures(options: Options) -> list[charts.Figure]:
+    """Losses of z during training, a chart for each variant, and how many seeds have learned it by each step."""
+
+    def curves(evidence: "Evidence") -> list[dict[str, Any]]:
+        found = []
+        for name in options.variants:
+            for part in ("chain", "branching") if name == MIXED else (None,):
+                curve = evidence.curve("loss_z", configuration=name, **({"part": part} if part else {}))
+                for member, values in curve.items():
+                    of = {"variant": name, "samples shown": part or "all", "member": member}
+                    of["seed"] = evidence.seeds[member]
+                    found += [{**of, "at": at, "value": value} for at, value in values.items()]
+        return found
+
+    def times(evidence: "Evidence") -> dict[str, dict[str, dict[int, float]]]:
+        parts = {name: "z@branching" if name == MIXED else "z" for name in options.variants}
+        return {"z, by variant": {name: times_learned(evidence, name, part) for name, part in parts.items()}}
+
+    return [
+        charts.curves("loss_z", by="samples shown", panel="variant", rows=curves, name="losses", ends=(0.0, 1.2),
+                      levels={"learned": LEARNED}, title="held-out loss of z"),
+        waiting(times, "z"),
+    ]  # fmt: skip
+
+
+study = Study(
+    name="conditional",
+    question="is retrieval that branches learned, and by the heads that follow a chain?",
+    task=Branching(),
+    completion="gpt2-base",
+    model=MODEL.model_copy(update={"layers": 6}),
+    training=TRAINING.model_copy(update={"steps": STEPS}),
+    options=Options(),
+    configurations=configurations,
+    seeds=8,
+    measures=(rises, learned_at),
+    claims=claims,
+    figures=figures,
+    presets={
+        "smoke": {**SMOKE, "variants": (TWO, f"{TWO}, z alone", MIXED)},
+        # Fewer steps than as written, so that it ends within ten minutes.
+        "laptop": {"seeds": 4, "training.steps": 700, "variants": (TWO, f"{TWO}, z alone", MIXED)},
+        # The mixture is left to the preset heads, and the chain to the studies of chains.
+        "workstation": {
+            "variants": (TWO, f"{TWO}, z alone", CHAIN_FIRST, NOTHING_FIRST, ROOT, f"{ROOT}, z alone")
+        },
+        # In 900 steps one model of eight learns both, in twice as many seven of eight: twelve seeds give eight models.
+        "heads": {"seeds": 12, "training.steps": 2 * STEPS, "variants": (MIXED,)},
+    },
+    costs={
+        "smoke": "under a minute on two cores",
+        "laptop": "about 10 min on two cores",
+        "workstation": "about half an hour on two cores: 48 models",
+        "heads": "about 15 min on two cores: 12 models, trained twice as long",
+    },
+    page="page.md.j2",
+    held_out=512,
+)
