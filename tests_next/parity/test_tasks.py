@@ -90,7 +90,8 @@ def test_everything_about_a_task(task, old, examples):
     assert task.shape().model_dump() == old.shape().model_dump()
     assert dict(task.floors()) == dict(old.floors())
     assert dict(task.words.get("roles", {})) == dict(old.words.get("roles", {}))
-    for use in ("train", "held-out", "probe", "circuit"):
+    # Circuits of equations are looked for on questions, which have a test of their own.
+    for use in ("train", "held-out", "probe", *(() if isinstance(task, Equations) else ("circuit",))):
         for steps, start in ((range(2, 5), 0), (7, 2), (torch.tensor(3), 0)):
             expected = old.sample(OldDraws.of(SEEDS, use, steps, 7, start=start))
             equal(draw(task, SEEDS, use, steps, 7, start=start, examples=examples), expected)

@@ -118,7 +118,7 @@ class Equations(Task):
         return Shape(inputs="tokens", input_size=size, positions=length, readout=rows, output_size=size)
 
     def sample(self, draws: "Draws") -> "Batch":
-        """Training texts; held-out ones are the paper's questions.
+        """Training texts; held-out ones are the paper's questions, and so are those that circuits are looked for on.
 
         Roles: `kind` (`KINDS`), `step` (of a line: 1 is the round that the question asks for; 0 elsewhere), `round`
         (of a line: 1 is the first; behind the lines: the last), `slot` (of a word: its number in the sentence), `chain`
@@ -127,8 +127,8 @@ class Equations(Task):
         from the query, to the left of the line that tells what it is), `query` (from the words behind it), and `hop_k`
         (what stands on the right after following k lines; words behind the query count as the query).
         """
-        if draws.use == "held-out":
-            return self.questions(draws)
+        if draws.use == "held-out" or draws.stream == "circuit":
+            return self.questions(draws, familiar=draws.use != "held-out")
         return _texts(self, draws.device).training(draws)
 
     def questions(self, draws: "Draws", depth: int | None = None, *, familiar: bool = False) -> "Batch":

@@ -1,0 +1,1 @@
+"""Language models answer retrieval problems in words (paper, section 4): how often, and how they fail."""

@@ -1,0 +1,1 @@
+"""Does natural text supply the curriculum (S6)?"""
