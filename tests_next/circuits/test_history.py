@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from hopscope_next.circuits.circuit import Circuit
-from hopscope_next.circuits.comparison import bounds, transferred
 from hopscope_next.circuits.history import clamp, controls, formation, trained_again
 from hopscope_next.circuits.plants import chain_plants
 from hopscope_next.circuits.reader import Reader, ReaderConfig, read
@@ -78,12 +77,12 @@ def test_a_clamp_of_a_head_that_does_not_exist():
 
 
 def test_a_path_costs_more_than_its_rows_elsewhere(plant, circuit):
-    for each in bounds(Reader(plant.model, plant.task, QUICK), circuit):
+    for each in Reader(plant.model, plant.task, QUICK).bounds(circuit):
         assert each.removed > max(each.others) and each.layer >= 0.9 * each.removed
 
 
 def test_a_circuit_does_in_its_own_model_what_its_reading_says(plant):
     reading = read(plant.model, plant.task, QUICK)
-    own, nothing = transferred(Reader(plant.model, plant.task, QUICK), [reading.circuit, Circuit()])
+    own, nothing = map(Reader(plant.model, plant.task, QUICK).transferred, [reading.circuit, Circuit()])
     assert own == {mode: reading.loss[mode] for mode in ("rules", "recomputed")}
     assert nothing["rules"] > reading.threshold

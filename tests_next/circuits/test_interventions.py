@@ -12,7 +12,16 @@ from hopscope_next.circuits.interventions import (
     SwapAttention,
     SwapValues,
 )
-from hopscope_next.circuits.rules import Learned, MeanMap, TwoTargets
+from hopscope_next.circuits.rules import (
+    History,
+    Identity,
+    Learned,
+    Matrix,
+    OverRole,
+    Related,
+    TwoTargets,
+    Uniform,
+)
 from hopscope_next.errors import UserError
 from hopscope_next.models.config import TransformerConfig
 from hopscope_next.models.transformer import Transformer
@@ -88,10 +97,9 @@ def row_of(value, batch, clean, sample, row, seen):
         return new
     alike = [other for other in range(SAMPLES) if has(batch, value.rows, other, row)]
     partner = int(batch.relations["past"][sample, row])
-    if value.by in ("mean", "matrix") or isinstance(value.by, MeanMap | Learned):
-        if isinstance(value.by, MeanMap):
-            return clean[alike, row].mean(0)
-        return {"mean": clean[:, row].mean(0), "matrix": torch.tensor(MATRIX[row])}.get(value.by, old)
+    if isinstance(value.by, Matrix | History | Learned):
+        whole = {"history": clean[alike, row].mean(0), "matrix": torch.tensor(MATRIX[row]), "learned": old}
+        return whole[value.by.kind]
     if isinstance(value.by, TwoTargets):
         if partner not in seen:
             return old
@@ -99,10 +107,12 @@ def row_of(value, batch, clean, sample, row, seen):
         new[partner] += 1.0 - value.by.share
         return new
     keys = {
-        "uniform": [key for key in seen if has(batch, value.keys, sample, key)],
-        "identity": [row],
-        "one_hot": [key for key in seen if key == partner],
-    }[value.by]
+        Uniform: lambda key: True,
+        OverRole: lambda key: has(batch, value.by.keys, sample, key),
+        Identity: lambda key: key == row,
+        Related: lambda key: key == partner,
+    }[type(value.by)]
+    keys = [key for key in seen if keys(key)]
     if keys:
         new[keys] = 1.0 / len(keys)
     return new if keys else old
@@ -110,12 +120,12 @@ def row_of(value, batch, clean, sample, row, seen):
 
 ON_PATTERNS = [
     ReplacePattern(layer=0, by="uniform"),
-    ReplacePattern(layer=1, heads=(0, 2), rows=KIND, by="uniform", keys={"kind": 0}),
+    ReplacePattern(layer=1, heads=(0, 2), rows=KIND, by=OverRole(keys={"kind": 0})),
     ReplacePattern(layer=1, by="identity", heads=(1,)),
-    ReplacePattern(layer=0, rows=KIND, by="one_hot", relation="past"),
-    ReplacePattern(layer=1, heads=(2,), by="mean"),
-    ReplacePattern(layer=1, by="matrix", matrix=MATRIX),
-    ReplacePattern(layer=1, rows=KIND, by=MeanMap()),
+    ReplacePattern(layer=0, rows=KIND, by=Related(relation="past")),
+    ReplacePattern(layer=1, heads=(2,), by="history"),
+    ReplacePattern(layer=1, by=Matrix(weights=MATRIX)),
+    ReplacePattern(layer=1, rows=KIND, by="history"),
     ReplacePattern(layer=1, by=Learned()),
     ReplacePattern(
         layer=0,
@@ -239,9 +249,9 @@ def test_values_are_written_as_json(value):
         (AblateHead(layer=0, heads=(3,), by="zero"), r"heads: expected some of 0 to 2, found \(3,\)"),
         (EqualizeAttention(layer=0, heads=(), keys={}), r"heads: expected some of 0 to 2, found \(\)"),
         (AblateMLP(layer=0, rows={"colour": 1}, by="zero"), r"role: expected one of \['kind', 'slot'\]"),
-        (ReplacePattern(layer=0, by="one_hot", relation="next"), r"relation: expected one of \['past'\]"),
+        (ReplacePattern(layer=0, by=Related(relation="next")), r"relation: expected one of \['past'\]"),
         (
-            ReplacePattern(layer=0, by="matrix", matrix=((1.0,),)),
+            ReplacePattern(layer=0, by=Matrix(weights=((1.0,),))),
             r"matrix: expected shape \(7, 7\), found \(1, 1\)",
         ),
         (
@@ -278,7 +288,7 @@ def test_a_missing_mlp_or_position_code():
             {"layer": -1, "by": "uniform"},
             "ReplacePattern: layer: expected greater than or equal to 0, found -1",
         ),
-        ({"layer": 0, "by": "one_hot"}, "ReplacePattern: relation: expected with by = 'one_hot'"),
+        ({"layer": 0, "by": "related"}, "ReplacePattern: by.related.relation: expected a value, found none"),
         ({"layer": 0, "by": "identity", "head": 9}, "ReplacePattern: no field 'head'; did you mean 'heads'"),
     ],
 )

@@ -14,7 +14,7 @@ from hopscope_next.circuits.path_patching import PathPatching, exchanged, resamp
 from hopscope_next.circuits.permutation_plants import permutation_plants
 from hopscope_next.circuits.plants import Plant, chain_plants
 from hopscope_next.circuits.reader import NOT_LEARNED, READ, UNEXPLAINED, Reader, ReaderConfig, Reading, read
-from hopscope_next.circuits.rules import Identity, Learned, MeanMap, OverRole, Uniform
+from hopscope_next.circuits.rules import History, Identity, Learned, OverRole, Uniform
 from hopscope_next.circuits.search import Search, State
 from hopscope_next.errors import UserError
 from hopscope_next.models.config import TransformerConfig
@@ -159,7 +159,7 @@ def test_a_read_comes_after_those_that_it_builds_on():
     hops = path(3, "query", "second 1"), path(4, "query", "second 2 + all first 1")
     expected = ((1, "second 1", "first 1"), (1, "second 2", "first 2"), (2, "query", "second 1"))
     assert Circuit(paths=(*mates, *hops)).reads == (*expected, (3, "query", "second 2 + all first 1"))
-    silent = path(2, "query", "", MeanMap())
+    silent = path(2, "query", "", History())
     assert Circuit(paths=(mates[0], silent, hops[0])) == Circuit(paths=(mates[0], hops[0]))
 
 
@@ -215,7 +215,7 @@ def everywhere(run, shift):
     found = {}
     for number, slot in enumerate(run.slots):
         candidates = [each.rule for each in run.grammar.candidates(slot[2])]
-        kinds = [Uniform(), Identity(), candidates[number % len(candidates)], MeanMap(), Learned()]
+        kinds = [Uniform(), Identity(), candidates[number % len(candidates)], History(), Learned()]
         found[slot] = kinds[(number * number + shift) % len(kinds)]
     return found
 
@@ -227,7 +227,7 @@ def test_passes_are_those_of_the_model_under_interventions(task, shape, mode):
     run = execution(task, shape)
     alone = run.grammar.batch.changed(lambda tensor: tensor[0])
     torch.testing.assert_close(run.clean.predictions[0], run.model(alone.inputs), rtol=1e-3, atol=1e-4)
-    circuit = Circuit.of(run.assigned(run.unedited, everywhere(run, 2)), run.grammar)
+    circuit = Circuit.of(everywhere(run, 2), run.grammar)
     fast, slow = (
         circuit.run(run, mode).predictions[0],
         run.model.intervene(alone, circuit.interventions(run, mode)),
@@ -241,15 +241,15 @@ def test_passes_are_those_of_the_model_under_interventions(task, shape, mode):
 @pytest.mark.parametrize("task", TASKS)
 def test_a_change_of_a_pass_is_the_changed_pass(task, shape, mode):
     run = execution(task, shape)
-    base = run.assigned(run.unedited, everywhere(run, 2))
-    passed, rules = run.run(base, mode), everywhere(run, 3)
+    clean = run.clean._replace(mode=mode)
+    passed, rules = run.under(clean, everywhere(run, 2)), everywhere(run, 3)
     for count in (1, 1, 2, 7):
         slots = run.slots[count * 5 % 11 :: len(run.slots) // count][:count]
         changes = {slot: rules[slot] for slot in slots}
-        now = run.assigned(base, changes)
-        fast, whole = run.run(now, mode, passed, run.changed(changes)), run.run(now, mode)
+        fast, whole = run.under(passed, changes), run.under(clean, {**passed.rules, **changes})
+        assert fast.rules == whole.rules
         torch.testing.assert_close(fast.predictions, whole.predictions, rtol=1e-3, atol=1e-4)
-        few = run.first(5).run(now.first(5), mode, passed.first(5), run.changed(changes)).predictions
+        few = run.under(passed.first(5), changes).predictions
         torch.testing.assert_close(few, fast.predictions[:, :5], rtol=1e-3, atol=1e-4)
 
 
@@ -257,20 +257,20 @@ def test_a_change_of_a_pass_is_the_changed_pass(task, shape, mode):
 @pytest.mark.parametrize("task", TASKS)
 def test_a_patch_is_a_function_of_what_the_heads_bring_home(task, shape):
     run = execution(task, shape)
-    circuit = Circuit.of(run.assigned(run.unedited, everywhere(run, 2)), run.grammar)
-    assignment = run.assigned(run.unedited, circuit.rules(run))
-    passed, slot = run.run(assignment, "recomputed"), run.slots[len(run.slots) // 2]
+    circuit = Circuit.of(everywhere(run, 2), run.grammar)
+    passed, slot = circuit.run(run, "recomputed"), run.slots[len(run.slots) // 2]
     layer, head, role = slot
     read = torch.randn((*run.clean.values[0].shape[:2], 5), generator=torch.Generator().manual_seed(1))
-    fast = run.run(assignment, "recomputed", passed, run.changed([slot]), patch=(slot, read)).predictions[0]
-    held = run.with_frozen_patterns(assignment, passed)
-    kept = [run.head_outputs(held, passed, each) for each in range(run.model.config.layers)]
-    torch.testing.assert_close(
-        run.predictions_from(passed, 0, kept), passed.predictions, rtol=1e-3, atol=1e-4
-    )
+    held, rows = run.held(passed), run.grammar.rows[role]
+    kept = {each: run.brought_home(held, each) for each in range(run.model.config.layers)}
+    same = run.under(run.clean, circuit.rules(run), brought=kept).predictions
+    torch.testing.assert_close(same, passed.predictions, rtol=1e-3, atol=1e-4)
+    heads = kept[layer].clone()
+    heads[:, :, head] = torch.where(rows.t()[..., None], read, heads[:, :, head])
+    fast = run.under(passed, {slot: passed.rules[slot]}, brought={layer: heads}).predictions[0]
 
     def patched(z):
-        z[:, :, head] = torch.where(run.grammar.rows[role][..., None], read.transpose(0, 1), z[:, :, head])
+        z[:, :, head] = torch.where(rows[..., None], read.transpose(0, 1), z[:, :, head])
         return z
 
     alone = run.grammar.batch.changed(lambda tensor: tensor[0])
@@ -284,11 +284,10 @@ def test_the_readout_alone_misses_one_read_and_no_other(task):
     batch, own = run.grammar.batch, run.clean.predictions
     criterion = Criterion(TASKS[task], batch, lowest_floors(TASKS[task], batch), own)
     criterion.least_effect = -math.inf
-    assignment = run.assigned(run.unedited, everywhere(run, 2))
-    slot = next(each for each in run.reachable[::-1] if each in assignment.circuit)
-    frozen = run.with_frozen_patterns(assignment, base := run.run(assignment, "recomputed"))
-    without = run.run(run.assigned(frozen, {slot: Uniform()}), "rules", base, run.changed([slot]))
-    (use,) = PathPatching(run, criterion, assignment).composition(slot)
+    base = Circuit.of(everywhere(run, 2), run.grammar).run(run, "recomputed")
+    slot = next(each for each in run.reachable[::-1] if each in base.circuit)
+    without = run.under(run.held(base), {slot: Uniform()})
+    (use,) = PathPatching(run, criterion, base).composition(slot)
     expected = criterion.loss(without.predictions) - criterion.loss(base.predictions)
     assert use.layer is None and use.rise == pytest.approx(expected, abs=1e-5)
 
@@ -301,33 +300,33 @@ class Priced(Search):
 
     def __init__(self, costs, most):
         self._prices, self._most, self.tried = costs, most, 0
-        self._screen, self._costs, self.share, self.searched = None, {}, 1.0, 1.0
+        self._on_few, self._costs, self.share, self.searched = None, {}, 1.0, 1.0
 
     def changed(self, state, changes):
         self.tried += 1
-        rules = {**state.assignment.rules, **changes}
+        rules = {**state.rules, **changes}
         price = sum(
             self._prices[slot][isinstance(rule, Identity)]
             for slot, rule in rules.items()
             if rule != Learned()
         )
-        assignment = state.assignment._replace(rules=rules)
-        return state._replace(assignment=assignment) if price <= self._most else None
+        passed = {"rules": state.passed["rules"]._replace(rules=rules)}
+        return state._replace(passed=passed) if price <= self._most else None
 
 
 @pytest.mark.parametrize("most", [0, 3, 8, 100])
 def test_many_at_once_is_one_after_another(most):
     slots = [(0, 0, role) for role in range(13)]
     search = Priced({slot: ((7 * slot[2]) % 5, (3 * slot[2]) % 4) for slot in slots}, most)
-    run = execution("chain", "pre-norm, causal")
-    start = State(run.unedited._replace(rules=dict.fromkeys(slots, Learned())), {}, {"rules": 0.0}, set())
+    clean = execution("chain", "pre-norm, causal").clean
+    start = State({"rules": clean._replace(rules=dict.fromkeys(slots, Learned()))}, {"rules": 0.0}, set())
     found, left = {}, most
     for slot in slots:
         price = next((each for each in search._prices[slot] if each <= left), None)
         if price is not None:
             left -= price
             found[slot] = (Uniform(), Identity())[search._prices[slot].index(price)]
-    assert search._remove(start, slots).assignment.rules == {**dict.fromkeys(slots, Learned()), **found}
+    assert search._remove(start, slots).rules == {**dict.fromkeys(slots, Learned()), **found}
     assert search.tried == 1 if most == 100 else search.tried < 3 * len(slots)
 
 

@@ -10,7 +10,6 @@ from hopscope_next.circuits.rules import (
     History,
     Identity,
     Learned,
-    MeanMap,
     OverRole,
     OwnChain,
     Related,
@@ -89,12 +88,12 @@ def test_mean_weights_are_shared_out_over_what_is_seen(seed, by, causal):
     hidden = torch.ones(shape[1:]).triu(1).bool() if causal else torch.zeros(shape[1:]).bool()
     own = scores.masked_fill(hidden, -torch.inf).softmax(-1)
     rows = found.rows[seed % len(found.roles)]
-    for rule in (MeanMap(by=by), History(keys={"kind": 0}, by=by)):
+    for rule in (History(by=by), History(keys={"kind": 0}, by=by)):
         pattern, exists = patterns(rule, found.batch, causal, own[None], rows[None])
         torch.testing.assert_close(pattern.sum(-1), torch.ones_like(exists, dtype=torch.float32))
         assert (pattern >= 0).all() and not pattern[0, :, hidden].any()
         chosen = pattern[0][rows & exists[0]]
-        if isinstance(rule, History):
+        if rule.keys:
             outside = (found.batch.roles["kind"][0] != 0)[:, None].expand(shape)[rows & exists[0]]
             assert not chosen[outside].any()
     torch.testing.assert_close(patterns(Learned(), found.batch, causal, own[None], rows[None])[0][0], own)
@@ -115,9 +114,9 @@ def test_each_read_has_one_name_the_simplest(task):
     order = [Uniform(), Identity(), *hops[:3], OverRole(keys={}), *hops[3:], OwnChain(keys={})]
     order += [
         TwoTargets(first=hops[0], second=hops[1], share=0.5),
-        History(keys={}),
-        MeanMap(),
-        MeanMap(by="match"),
+        History(keys={"kind": 0}),
+        History(),
+        History(by="match"),
         Learned(),
     ]
     lengths = [description_length(rule) for rule in order]

@@ -1,9 +1,20 @@
 """A circuit as a value: which rows of which heads read what, while all other rows read nothing in particular."""
 
-from hopscope_next.circuits.execution import Activations, Assignment, Execution, Mode, Slot
+from collections.abc import Mapping
+
+from hopscope_next.circuits.execution import Execution, Mode, Pass, Slot
 from hopscope_next.circuits.grammar import Grammar
 from hopscope_next.circuits.interventions import ReplacePattern
-from hopscope_next.circuits.rules import Identity, Learned, MeanMap, Roles, Rule, Uniform, reads_nothing, said
+from hopscope_next.circuits.rules import (
+    Identity,
+    Learned,
+    Roles,
+    Rule,
+    Uniform,
+    is_sharp,
+    reads_nothing,
+    said,
+)
 from hopscope_next.config import Config
 from hopscope_next.errors import UserError
 
@@ -53,11 +64,11 @@ class Circuit(Config):
     identities: tuple[Path, ...] = ()
 
     @classmethod
-    def of(cls, assignment: Assignment, grammar: Grammar) -> "Circuit":
-        """The circuit of an assignment."""
+    def of(cls, rules: Mapping[Slot, Rule], grammar: Grammar) -> "Circuit":
+        """The circuit of the rules of all slots."""
         found = []
-        for layer, head, role in sorted(assignment.rules):
-            rule, roles = assignment.rules[layer, head, role], grammar.roles[role]
+        for (layer, head, role), rule in sorted(rules.items(), key=lambda item: item[0]):
+            roles = grammar.roles[role]
             if not isinstance(rule, Uniform):
                 words = {"query": grammar.words(roles), "target": grammar.target(role, rule)}
                 found.append(Path(layer=layer, head=head, roles=roles, rule=rule, **words))
@@ -74,7 +85,7 @@ class Circuit(Config):
         mean map are left out: they read by position alone.
         """
         depth: list[tuple[int, Path]] = []
-        for path in (path for path in self.paths if not isinstance(path.rule, MeanMap)):
+        for path in (path for path in self.paths if is_sharp(path.rule)):
             seen = path.query, *path.targets
             below = [deep for deep, other in depth if other.layer < path.layer and other.query in seen]
             depth.append((1 + max(below, default=0), path))
@@ -117,9 +128,9 @@ class Circuit(Config):
             found[slot] = path.rule
         return found
 
-    def run(self, execution: Execution, mode: Mode = "rules") -> Activations:
+    def run(self, execution: Execution, mode: Mode = "rules") -> Pass:
         """Run a model under this circuit: every pattern is given by its rule, or paths use their own softmax."""
-        return execution.run(execution.assigned(execution.unedited, self.rules(execution)), mode)
+        return execution.under(execution.clean._replace(mode=mode), self.rules(execution))
 
     def interventions(self, execution: Execution, mode: Mode = "rules") -> list[ReplacePattern]:
         """This circuit as interventions: a model under them predicts what `run` does, more slowly."""

@@ -8,15 +8,15 @@ its floor.  *Skills* (`Task.skills`): one counts as learned with an accuracy of 
 cross-entropy over the sequences of learned skills, and lose a little of each.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch.nn import functional
 
-from hopscope_next.circuits.execution import Mode, Predictions
+from hopscope_next.circuits.execution import Execution, Mode, Predictions
 from hopscope_next.errors import UserError
-from hopscope_next.tasks import Batch, Floors, Task, counted
+from hopscope_next.tasks import Batch, Task, counted, losses
 
 LEARNED, KEPT, STILL_LEARNED = 1 / 4, 1 / 3, 2 / 3
 """Shares of its lowest floor: below the first a part counts as learned; where patterns are recomputed, a search keeps
@@ -59,9 +59,11 @@ class Criterion:
             here = self._batch.groups[group][0]
             self._some |= {group: (here, self._batch.take(here))} if here.any() else {}
 
-    def on(self, predictions: Predictions, batch: Batch) -> "Criterion":
-        """The same on another batch, for which the model itself predicts this: as much may be lost there."""
-        found = type(self)(self._task, batch, self._learned, predictions)
+    def on(self, execution: Execution, samples: int | None = None) -> "Criterion":
+        """The same on other samples (all of the model's, or the first ones), where as much may be lost."""
+        batch, predictions = execution.grammar.batch, execution.clean.predictions
+        few = slice(samples)
+        found = type(self)(self._task, batch.take(few), self._learned, predictions[:, few])
         found.threshold, found.least_effect = found.full + self.threshold - self.full, self.least_effect
         return found
 
@@ -200,26 +202,18 @@ def lowest_floors(task: Task, batch: Batch) -> dict[str, float]:
         guess = torch.zeros_like(right)
     guessed, best = task.parts(guess, batch), task.parts(right, batch)
     names = [name for name in guessed if name != "loss" and best[name] < guessed[name]] or ["loss"]
-    groups: dict[str, Any] = {
-        name: batch.groups[name][0] for name in batch.groups if batch.groups[name].any()
-    }
-    if not groups or not torch.stack([*groups.values()]).any(0).all():
-        groups = {"": slice(None), **groups}
-    told, found = task.floors(), dict[str, float]()
-    for group, here in groups.items():
-        of_guess = task.parts(guess[:, here], batch.take(here))
-        for name in names:
-            part = f"{name}@{group}".removesuffix("@")
-            floor = _lowest(told, (part, name, "loss")) or float(of_guess[name])
+    groups = [name for name, each in batch.groups.items() if each.any()]
+    if not groups or not torch.cat([batch.groups[name] for name in groups]).any(0).all():
+        groups = ["", *groups]
+    told, lowest, found = task.floors(), dict[str, float](), dict[str, float]()
+    of_loss = {name: floor for name, floor in told.items() if not isinstance(floor, Mapping)}
+    for metric, floors in {"loss": of_loss, **told}.items():
+        above = [floor for floor in floors.values() if floor > 0.0] if isinstance(floors, Mapping) else []
+        lowest |= {metric: min(above)} if above else {}
+    of_guess = losses(task, guess, batch)
+    for group in groups:
+        for part, name in ((f"{name}@{group}".removesuffix("@"), name) for name in names):
+            known = (lowest[metric] for metric in (part, name, "loss") if metric in lowest)
+            floor = next(known, float(of_guess[part]))
             found |= {part: floor} if floor > 0.0 else {}
     return found
-
-
-def _lowest(told: Floors, names: Iterable[str]) -> float | None:
-    # The lowest floor above zero of the first of some metrics that has one, or else of the loss.
-    of_loss = {name: value for name, value in told.items() if not isinstance(value, Mapping)}
-    for of in (*(told.get(name) for name in names), of_loss):
-        above = [value for value in of.values() if value > 0.0] if isinstance(of, Mapping) else []
-        if above:
-            return min(above)
-    return None

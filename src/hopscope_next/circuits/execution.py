@@ -1,24 +1,23 @@
 """Running one model under rules: the forward passes that the reader does by the thousand.
 
-An *assignment* says for every row role of every head (a *slot*) by what rule it reads.  In mode *rules* every attention
-pattern is given (a slot without rule keeps that of the unedited model), so that only values flow; in mode *recomputed*
-rows that read something in particular use their own softmax over the streams as they have become.  A pass is a change
-of another one, its base: only positions whose patterns are changed are computed, and above them those that see them.
+Every row role of every head (a *slot*) reads by a rule.  In mode *rules* every attention pattern is given by its rule
+(`Learned`: as in the model as it is), so that only values flow; in mode *recomputed* rows that read something in
+particular use their own softmax over the streams as they have become.  A pass is a change of another one, its base:
+only positions whose patterns are changed are computed, and above them those that see them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
-from itertools import product
+from collections.abc import Iterable, Mapping
+from itertools import pairwise, product
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
 from hopscope_next.circuits.grammar import Grammar
-from hopscope_next.circuits.rules import Learned, MeanMap, Rule, reads_nothing
+from hopscope_next.circuits.rules import History, Learned, Rule, reads_nothing
 from hopscope_next.models.layers import Layer, Linear, Norm
 from hopscope_next.models.transformer import Transformer
 
@@ -26,6 +25,7 @@ Slot = tuple[int, int, int]
 """Layer, head and number of the row role."""
 
 Mode = Literal["rules", "recomputed"]
+MODES: tuple[Mode, ...] = "rules", "recomputed"
 
 Stream = Float[Tensor, "position batch model"]  # positions that follow one another lie together in memory
 Heads = Float[Tensor, "row batch head size"]
@@ -35,47 +35,49 @@ Predictions = Float[Tensor, "1 batch readout output"]
 Positions = np.ndarray  # booleans [position]
 
 _EPSILON = 1e-5  # of a norm, as in torch
-_READS, _UNIFORM, _IDENTITY = range(3)
-_KINDS = {"uniform": _UNIFORM, "identity": _IDENTITY}
+# Multiplications from which on a product is left to oneDNN, which is twice as quick then on many processors.
+_LARGE = 1_000_000
 
 
-class Activations(NamedTuple):
-    """A finished pass: streams before each layer (after the last one at the readout positions alone), one over the
-    lengths that attention divides them by, values, and predictions."""
+class Pass(NamedTuple):
+    """A finished pass: what every slot does in it, and what came of that.
 
+    Attributes:
+        mode, rules: the rule of every slot, and what becomes of those that read something.
+        given: patterns of each layer, as the rules say; of rows that read something they are used in mode *rules*.
+        reads: `[head, role]` of each layer: whether rows read something (the last role is that of rows without one).
+        streams: before each layer, and after the last one at the readout positions alone.
+        inverse: one over the lengths that attention divides the streams by.
+        values, predictions: of each layer; of the model.
+    """
+
+    mode: Mode
+    rules: Mapping[Slot, Rule]
+    given: list[Pattern]
+    reads: list[np.ndarray]
     streams: list[Stream]
     inverse: list[Float[Tensor, "position batch 1"]]
     values: list[Values]
     predictions: Predictions
-
-    def first(self, samples: int) -> "Activations":
-        """The pass on the first samples only."""
-        streams, inverse, values = ([each[:, :samples] for each in part] for part in self[:3])
-        return Activations(streams, inverse, values, self.predictions[:, :samples])
-
-
-class LayerPatterns(NamedTuple):
-    """What the rows of one layer read: patterns, and `kinds` `[head, role]`, whether rows read something, uniformly, or
-    themselves (the last role is that of rows without one)."""
-
-    given: Pattern
-    kinds: np.ndarray
-
-
-class Assignment(NamedTuple):
-    """A rule for every slot, and what the rows of each layer read under it."""
-
-    rules: Mapping[Slot, Rule]
-    layers: Sequence[LayerPatterns]
 
     @property
     def circuit(self) -> list[Slot]:
         """Slots whose rule reads something in particular."""
         return [slot for slot, rule in self.rules.items() if not reads_nothing(rule)]
 
-    def first(self, samples: int) -> "Assignment":
-        """The same on the first samples only."""
-        return Assignment(self.rules, [LayerPatterns(given[:samples], kinds) for given, kinds in self.layers])
+    @property
+    def samples(self) -> int:
+        """How many there are."""
+        return self.predictions.shape[1]
+
+    def first(self, samples: int) -> "Pass":
+        """The pass on the first samples only."""
+        activations = ("streams", "inverse", "values")
+        found: dict[str, Any] = {
+            name: [each[:, :samples] for each in getattr(self, name)] for name in activations
+        }
+        found["given"] = [each[:samples] for each in self.given]
+        return self._replace(**found, predictions=self.predictions[:, :samples])
 
 
 class _Maps:
@@ -98,22 +100,18 @@ class _Maps:
         length = torch.linalg.vector_norm(stream, dim=-1, keepdim=True)
         return length.square_().div_(stream.shape[-1]).add_(_EPSILON).rsqrt_()
 
-    def of_heads(self, name: str, stream: Tensor, inverse: Tensor, heads: Tensor | None = None) -> Heads:
+    def of_heads(self, name: str, stream: Tensor, inverse: Tensor) -> Heads:
         weight, bias = getattr(self, name)
-        if heads is not None and len(heads) * self._size < len(bias):
-            parts = (each.unflatten(0, (-1, self._size)).index_select(0, heads) for each in (weight, bias))
-            weight, bias = (each.flatten(0, 1) for each in parts)
-        found = _product(stream, weight)
-        return torch.addcmul(bias, found, inverse, out=found).unflatten(-1, (-1, self._size))
+        return torch.addcmul(bias, _product(stream, weight), inverse).unflatten(-1, (-1, self._size))
 
     def after(self, stream: Tensor, heads: Heads) -> Tensor:
         # The stream after this layer, from some rows of that before it and what their heads brought home.
         layer, post = self._layer, self._layer.config.norm == "post"
-        stream = _product(heads.flatten(2), *self.output, stream)
+        stream = _product(heads.flatten(2), *self.output).add_(stream)
         stream = layer.attention_norm(stream) if post else stream
         if layer.config.mlp_size:
             hidden = torch.addcmul(self.inner[1], _product(stream, self.inner[0]), self.inverse(stream))
-            stream = _product(layer.mlp.activation(hidden), *self.outer, stream)
+            stream = _product(layer.mlp.activation(hidden), *self.outer).add_(stream)
             stream = layer.mlp_norm(stream) if post else stream
         return stream
 
@@ -130,65 +128,51 @@ def _folded(
     return (scale * weight).t().contiguous(), scale * bias
 
 
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None, to: Tensor | None = None) -> Tensor:
-    # By oneDNN, which is twice as quick on many processors as the library that `linear` takes.
-    if x.device.type != "cpu" or x.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
-        found = functional.linear(x, weight, bias)
-        return found if to is None else found + to
-    if to is None:
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    large = x.numel() * len(weight) > _LARGE and x.device.type == "cpu" and x.dtype == torch.float32
+    if large and torch.backends.mkldnn.is_available():
         return torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, bias, "none", [], "")
-    return torch.ops.mkldnn._linear_pointwise.binary(x.contiguous(), to.contiguous(), weight, bias, "add")
+    return functional.linear(x, weight, bias)
 
 
 class Execution:
     """One model on one batch.
 
     Attributes:
-        model, grammar: a single transformer, and the rules on the batch; `samples` is its size.
-        clean: the pass of the unedited model; `own` are its attention patterns, `unedited` its assignment.
+        model, grammar: a single transformer, and the rules on the batch.
+        clean: the pass of the model as it is, in mode *rules*; `given` are its attention patterns.
         slots: every row role of every head; `reachable`: those that can matter at all.
-        positions: of the rows of each role; `readout_mask`: those that are read out.
     """
 
     @torch.no_grad()
     def __init__(self, model: Transformer, grammar: Grammar):
         self.model, self.grammar, inputs = model, grammar, grammar.batch.inputs
         self._maps = [_Maps(layer) for layer in cast(Iterable[Layer], model.layers)]
-        roles, heads, (_, self.samples, length) = len(grammar.roles), model.config.heads, inputs.shape[:3]
-        role_of = torch.full((self.samples, length), roles)
+        roles, heads, (_, samples, length) = len(grammar.roles), model.config.heads, inputs.shape[:3]
+        role_of = torch.full((samples, length), roles)
         for number, rows in enumerate(grammar.rows.cpu()):
             role_of[rows] = number
         self._roles = role_of.numpy() if (role_of != role_of[:1]).any() else role_of[:1].numpy()
-        self.positions: list[Positions] = [rows.any(0).cpu().numpy() for rows in grammar.rows]
-        self.readout_mask = np.isin(np.arange(length), model.config.readout_positions)
+        self._positions: list[Positions] = [rows.any(0).cpu().numpy() for rows in grammar.rows]
+        self._readout = np.isin(np.arange(length), model.config.readout_positions)
         seen = torch.ones(length, length, device=inputs.device)
         seen = seen.tril() if model.config.causal else seen
-        self._hidden, self._uniform = seen.log(), seen / seen.sum(-1, keepdim=True)
-        self._itself, self._heads = torch.eye(length).to(seen), torch.arange(heads, device=inputs.device)
+        self._hidden = seen.log()
         self.slots: list[Slot] = list(product(range(model.config.layers), range(heads), range(roles)))
         # In the last layer, only the rows that are read out.
-        last, wanted = model.config.layers - 1, [(rows & self.readout_mask).any() for rows in self.positions]
+        last, wanted = model.config.layers - 1, [(rows & self._readout).any() for rows in self._positions]
         self.reachable = [slot for slot in self.slots if slot[0] < last or wanted[slot[2]]]
-        self._patterns, self._whole, self.own = dict[tuple[Slot, str], Tensor](), self, list[Tensor]()
-        passed = Activations([self.embedded(inputs)], [], [], torch.empty(0))
+        self._patterns = dict[tuple[Slot, str], Tensor]()
+        reads = [np.ones((heads, roles + 1), np.bool_) for _ in self._maps]
+        unedited: Mapping[Slot, Rule] = dict.fromkeys(self.slots, Learned())
+        passed = Pass("rules", unedited, [], reads, [self.embedded(inputs)], [], [], torch.empty(0))
         for layer, maps in enumerate(self._maps):
             stream, rows = passed.streams[-1], _index(self._wanted(layer))
             passed.inverse.append(maps.inverse(stream))
             passed.values.append(maps.of_heads("value", stream, passed.inverse[-1]))
-            self.own.append(self.pattern(layer, passed, passed, self._heads))
-            passed.streams.append(
-                maps.after(stream[rows], _mixed(self.own[-1][:, :, rows], passed.values[-1]))
-            )
+            passed.given.append(self.pattern(layer, passed, passed))
+            passed.streams.append(maps.after(stream[rows], self.brought_home(passed, layer)[rows]))
         self.clean = passed._replace(predictions=self._read_out(passed.streams[-1]))
-        reads = [LayerPatterns(own, np.full((heads, roles + 1), _READS)) for own in self.own]
-        self.unedited = Assignment(dict.fromkeys(self.slots, Learned()), reads)
-
-    def first(self, samples: int) -> "Execution":
-        """The same on the first samples; what rules mean is what they mean on all."""
-        found = copy(self)
-        found.samples, found.clean, found._roles = samples, self.clean.first(samples), self._roles[:samples]
-        found.own, found.unedited = [own[:samples] for own in self.own], self.unedited.first(samples)
-        return found
 
     @torch.no_grad()
     def embedded(self, inputs: Tensor) -> Stream:
@@ -200,86 +184,69 @@ class Execution:
         return self.model.read_out(stream).transpose(0, 1)[None]
 
     def _wanted(self, layer: int) -> Positions:
-        return self.readout_mask if layer == len(self._maps) - 1 else np.ones_like(self.readout_mask)
+        return self._readout if layer == len(self._maps) - 1 else np.ones_like(self._readout)
 
-    def pattern(
-        self, layer: int, queries: Activations, keys: Activations, heads: Tensor, rows: Any = ...
-    ) -> Pattern:
-        """Attention patterns of some heads, from the streams of passes; of some rows, if that is asked."""
-        maps, (asking, inverse) = self._maps[layer], (part[layer][rows] for part in queries[:2])
-        query = maps.of_heads("query", asking, inverse, heads).permute(1, 2, 0, 3)
-        key = maps.of_heads("key", keys.streams[layer], keys.inverse[layer], heads).permute(1, 2, 3, 0)
+    # Patterns.
+
+    @torch.no_grad()
+    def pattern(self, layer: int, queries: Pass, keys: Pass, rows: Any = ...) -> Pattern:
+        """A layer's softmax over the streams of passes; of some rows, if that is asked."""
+        maps, asking, inverse = self._maps[layer], queries.streams[layer][rows], queries.inverse[layer][rows]
+        query = maps.of_heads("query", asking, inverse).permute(1, 2, 0, 3)
+        key = maps.of_heads("key", keys.streams[layer], keys.inverse[layer]).permute(1, 2, 3, 0)
         return (query @ key).add_(self._hidden[rows]).softmax(-1)
-
-    # Assignments.
-
-    def assigned(self, base: Assignment, changes: Mapping[Slot, Rule]) -> Assignment:
-        """Some slots under other rules; layers without a change are shared."""
-        layers = list(base.layers)
-        for layer in {slot[0] for slot in changes}:
-            given, kinds = layers[layer].given.clone(), layers[layer].kinds.copy()
-            here = {slot: rule for slot, rule in changes.items() if slot[0] == layer}
-            for slot, rule in here.items():
-                kinds[slot[1:]] = _KINDS.get(rule.kind, _READS)
-            # Mostly many read nothing, and the pattern of that is the same for all.
-            for kind, pattern in ((_UNIFORM, self._uniform), (_IDENTITY, self._itself)):
-                of = (kinds == kind) & (layers[layer].kinds != kind)
-                for head in of.any(1).nonzero()[0]:
-                    rows = torch.from_numpy(of[head][self._roles])[..., None].to(given.device)
-                    given[:, head] = torch.where(rows, pattern, given[:, head])
-            for slot, rule in here.items():
-                if not reads_nothing(rule):
-                    rows = self.grammar.rows[slot[2], : self.samples, :, None]
-                    given[:, slot[1]] = torch.where(rows, self.rule_pattern(slot, rule), given[:, slot[1]])
-            layers[layer] = LayerPatterns(given, kinds)
-        return Assignment({**base.rules, **changes}, layers)
 
     def rule_pattern(self, slot: Slot, rule: Rule) -> Float[Tensor, "batch query key"]:
         """The pattern of a rule, for a given head where that matters."""
-        layer, head, role = slot
+        (layer, head, role), key = slot, (slot, rule.model_dump_json())
         if isinstance(rule, Learned):
-            return self.own[layer][:, head]
-        key = slot, rule.model_dump_json()
+            return self.clean.given[layer][:, head]
         if key not in self._patterns:
-            self._patterns[key] = self.grammar.pattern(role, rule, self._whole.own[layer][:, head])
-        return self._patterns[key][: self.samples]
+            self._patterns[key] = self.grammar.pattern(role, rule, self.clean.given[layer][:, head])
+        return self._patterns[key]
 
     def attention_on(self, slot: Slot, rule: Rule) -> float:
         """Mean attention of a slot's rows, in the unedited model, on what a rule reads."""
-        rows, (layer, head, role) = self.grammar.rows, slot
-        own, wanted = (each[rows[role]] for each in (self.own[layer][:, head], self.rule_pattern(slot, rule)))
+        rows, (layer, head, _) = self.grammar.rows[slot[2]], slot
+        own, wanted = self.clean.given[layer][:, head][rows], self.rule_pattern(slot, rule)[rows]
         # A mean map is everywhere above zero: of it, what both have in common.
-        shared = own.minimum(wanted) if isinstance(rule, MeanMap) else own * (wanted > 0)
+        mean_map = isinstance(rule, History) and not rule.keys
+        shared = own.minimum(wanted) if mean_map else own * (wanted > 0)
         return float(shared.sum(-1).mean())
-
-    def changed(self, slots: Iterable[Slot]) -> dict[int, Positions]:
-        """Positions of the rows of some slots, by layer."""
-        found: dict[int, Positions] = {}
-        for layer, _, role in slots:
-            found[layer] = found.get(layer, False) | self.positions[role]
-        return found
 
     # Passes.
 
     @torch.no_grad()
-    def run(
-        self, assignment: Assignment, mode: Mode, base: Activations | None = None,
-        changed: Mapping[int, Positions] | None = None, start: Stream | None = None,
-        patch: tuple[Slot, Float[Tensor, "position batch size"]] | None = None,
-    ) -> Activations:  # fmt: skip
-        """Run an assignment as a change of a base, which is a pass in the same mode.
+    def under(
+        self, base: Pass, changes: Mapping[Slot, Rule], start: Stream | None = None,
+        brought: Mapping[int, Heads] | None = None,
+    ) -> Pass:  # fmt: skip
+        """A pass, on as many samples as its base, in which some slots follow other rules.
 
         Args:
-            assignment, mode: what every slot does, and what becomes of attention patterns.
-            base: by default the pass of the unedited model.
-            changed: layer → positions of rows that differ from it; all by default.
+            base: a pass in the same mode, from which only rows that can differ are computed anew.
+            changes: rules of some slots.
             start: another stream before the first layer.
-            patch: what the rows of one slot, which are among those that differ, bring home instead.
+            brought: layer → what all its heads bring home, in place of what they would; counts at the rows of `changes`
+                and where these are seen.
         """
-        base, none = base or self.clean, np.zeros_like(self.readout_mask)
-        changed, dirty = {0: ~none} if changed is None else changed, none
+        brought, none = brought or {}, np.zeros_like(self._readout)
+        given, reads, changed = list(base.given), list(base.reads), dict[int, Positions]()
+        for layer in {slot[0] for slot in changes}:
+            given[layer], reads[layer], changed[layer] = given[layer].clone(), reads[layer].copy(), none
+        for slot, rule in changes.items():
+            (layer, head, role), at = slot, _index(self._positions[slot[2]])
+            was, patterns = given[layer][:, head, at], self.rule_pattern(slot, rule)[: len(given[layer]), at]
+            rows = self.grammar.rows[role, : len(was), at, None]
+            given[layer][:, head, at] = torch.where(rows, patterns, was)
+            before, reads[layer][head, role] = reads[layer][head, role], not reads_nothing(rule)
+            # Rows that are recomputed do not mind by which rule they read.
+            alike = base.mode == "recomputed" and before and not reads_nothing(rule)
+            if not alike or layer in brought:
+                changed[layer] = changed[layer] | self._positions[role]
         streams, inverse, values = list(base.streams), list(base.inverse), list(base.values)
-        passed = Activations(streams, inverse, values, base.predictions)
+        rules = {**base.rules, **changes}
+        passed, dirty = Pass(base.mode, rules, given, reads, streams, inverse, values, base.predictions), none
         if start is not None:
             streams[0], dirty = start, ~none
         for layer, maps in enumerate(self._maps):
@@ -293,68 +260,35 @@ class Execution:
             dirty = (seeing | changed.get(layer, none)) & self._wanted(layer)
             if dirty.any():
                 at = _index(dirty)
-                heads = self._head_outputs(assignment.layers[layer], dirty, layer, passed, mode)
-                if patch and patch[0][0] == layer:
-                    (_, head, role), read = patch
-                    rows = self.grammar.rows[role, : self.samples].t()[at, :, None]
-                    heads[:, :, head] = torch.where(rows, read[at], heads[:, :, head])
+                heads = brought[layer][at] if layer in brought else self._head_outputs(passed, layer, dirty)
                 after = maps.after(streams[layer][at], heads)
                 streams[layer + 1] = _put(streams[layer + 1], dirty[self._wanted(layer)], after)
         return passed._replace(predictions=self._read_out(streams[-1])) if dirty.any() else passed
 
-    def _head_outputs(
-        self, reads: LayerPatterns, rows: Positions, layer: int, passed: Activations, mode: Mode
-    ) -> Heads:
+    def _head_outputs(self, passed: Pass, layer: int, rows: Positions) -> Heads:
         # What all heads of a layer bring home at some rows.
-        values, kinds = passed.values[layer], reads.kinds[:, self._roles[:, rows]]  # [head, batch, row]
-        some = torch.from_numpy((kinds != _UNIFORM).any((1, 2)).nonzero()[0]).to(values.device)
-        given, whole = reads.given[:, :, _index(rows)], len(some) == len(kinds)
-        if not whole:
-            found = (self._uniform[_index(rows)] @ values.flatten(1)).unflatten(1, values.shape[1:])
-            if not len(some):
-                return found
-            given, kinds = given.index_select(1, some), kinds[some.cpu().numpy()]
-        places = (kinds == _READS).any((0, 1)).nonzero()[0]
-        if mode == "recomputed" and len(places):
-            own = self.pattern(layer, passed, passed, some, torch.from_numpy(rows.nonzero()[0][places]))
-            here = torch.from_numpy((kinds[:, :, places] == _READS).swapaxes(0, 1))[..., None].to(
-                given.device
-            )
-            if len(places) == given.shape[2]:
-                given = torch.where(here, own, given)
-            else:
-                at = torch.from_numpy(places).to(given.device)
-                given = given.index_copy(2, at, torch.where(here, own, given.index_select(2, at)))
-        read = _mixed(given, values if whole else values.index_select(2, some))
-        if whole:
-            return read
-        return found.index_copy_(2, some, read)
+        at = _index(rows)
+        given, read = passed.given[layer][:, :, at], self._reading(passed, layer)[:, :, at]
+        if passed.mode == "recomputed" and read.any():
+            given = torch.where(read, self.pattern(layer, passed, passed, at), given)
+        return _mixed(given, passed.values[layer])
 
-    # Parts of passes.
+    def _reading(self, passed: Pass, layer: int) -> Bool[Tensor, "#batch head position 1"]:
+        # Rows that read something.
+        reading = passed.reads[layer][:, self._roles[: passed.samples]]
+        return torch.from_numpy(reading.swapaxes(0, 1))[..., None].to(self._hidden.device)
 
-    @torch.no_grad()
-    def with_frozen_patterns(self, assignment: Assignment, passed: Activations) -> Assignment:
-        """An assignment with all patterns given as they are in its recomputed pass."""
-        layers = []
-        for layer, (given, kinds) in enumerate(assignment.layers):
-            own = torch.from_numpy((kinds == _READS)[:, self._roles].swapaxes(0, 1))[..., None].to(
-                given.device
-            )
-            pattern = self.pattern(layer, passed, passed, self._heads)
-            layers.append(LayerPatterns(torch.where(own, pattern, given), kinds))
-        return Assignment(assignment.rules, layers)
+    def held(self, passed: Pass) -> Pass:
+        """A recomputed pass as one in mode *rules*, in which all patterns are given as they are in it."""
+        given = [
+            torch.where(self._reading(passed, layer), self.pattern(layer, passed, passed), pattern)
+            for layer, pattern in enumerate(passed.given)
+        ]
+        return passed._replace(mode="rules", given=given)
 
-    def head_outputs(self, assignment: Assignment, passed: Activations, layer: int) -> Heads:
-        """What all heads of a layer bring home at the rows that are wanted: given patterns, and values of a pass."""
-        return _mixed(assignment.layers[layer].given[:, :, _index(self._wanted(layer))], passed.values[layer])
-
-    @torch.no_grad()
-    def predictions_from(self, passed: Activations, layer: int, heads: Sequence[Heads]) -> Predictions:
-        """Predictions from a layer on, where its heads and all later ones bring home this."""
-        stream = passed.streams[layer]
-        for number, brought in enumerate(heads, layer):
-            stream = self._maps[number].after(stream[_index(self._wanted(number))], brought)
-        return self._read_out(stream)
+    def brought_home(self, passed: Pass, layer: int) -> Heads:
+        """What all heads of a layer bring home under the given patterns."""
+        return _mixed(passed.given[layer], passed.values[layer])
 
 
 def _mixed(pattern: Pattern, values: Values) -> Heads:
@@ -362,11 +296,10 @@ def _mixed(pattern: Pattern, values: Values) -> Heads:
 
 
 def _index(rows: Positions) -> Any:
-    # Some positions as an index: a slice where they follow one another.
-    places = rows.nonzero()[0]
-    if len(places) and places[-1] - places[0] == len(places) - 1:
-        return slice(int(places[0]), int(places[-1]) + 1)
-    return torch.from_numpy(places)
+    # Some positions as an index: a slice where they follow one another in equal steps.
+    places = rows.nonzero()[0].tolist()
+    steps = {after - before for before, after in pairwise(places)}
+    return slice(places[0], places[-1] + 1, *steps) if places and len(steps) < 2 else torch.tensor(places)
 
 
 def _put(x: Tensor, rows: Positions, new: Tensor) -> Tensor:

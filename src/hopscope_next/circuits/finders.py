@@ -22,6 +22,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -83,6 +84,7 @@ class Patching:
     @torch.no_grad()
     def __init__(self, model: Transformer, task: Task, batch: Batch):
         self.model, self.task, self.batch, self.edges = model, task, batch, edges_of(model.config)
+        self._edges_to = {to: [*edges] for to, edges in groupby(self.edges, key=lambda edge: edge[2:])}
         self.start = model.embedded(batch.inputs[0])
         names = [f"blocks.{layer}.attn.hook_z" for layer in range(model.config.layers)]
         self._clean = [heads.transpose(1, 2) for heads in model.cache(batch.inputs[0], names).values()]
@@ -105,43 +107,37 @@ class Patching:
         `amounts` of (clean - other) are what each of `edges` carries beside what it carries anyway: the derivative of a
         metric by one of them at 0 is the first-order effect of the edge.
         """
-        chosen, heads = frozenset(kept), self.model.config.heads
-        start = self.start if start is None else start
-        gates: dict[Any, tuple[bool, ...]] = {}
-        for edge in self.edges:
-            gates[edge[2:]] = (*gates.get(edge[2:], ()), edge in chosen)
-        counts, streams = [len(gate) for gate in gates.values()], dict.fromkeys(gates, start)
-        more = {} if amounts is None else dict(zip(gates, amounts.split(counts), strict=True))
-        intact = start is self.start and not more
-        for depth, layer in enumerate(cast(list[Layer], list(self.model.layers))):
-            clean, other, made = self._clean[depth], self._others[depth], dict[Hashable, Tensor]()
-            seen = [[streams.get((depth, head, part), start) for part in "qkv"] for head in range(heads)]
-            intact = intact and all(all(gate) for to, gate in gates.items() if to[0] == depth)
-            written = clean if intact else _heads(layer, seen)
+        chosen, heads, more = frozenset(kept), self.model.config.heads, dict[Any, Tensor]()
+        gates = {to: tuple(edge in chosen for edge in edges) for to, edges in self._edges_to.items()}
+        if amounts is not None:
+            more = dict(zip(gates, amounts.split([*map(len, gates.values())]), strict=True))
+
+        def place(to: Any, depth: int) -> Hashable:
+            # Receivers see the same stream before a layer where the same edges lead to them.
+            gate = gates.get(to, ())[: depth * heads]
+            return gate, to if more and gate else None
+
+        streams = {place(None, 0): self.start if start is None else start}
+        intact, last = start is None and not more, (self.model.config.layers, -1, "")
+        for depth, layer in enumerate(cast(list[Layer], [*self.model.layers])):
+            clean, other = self._clean[depth], self._others[depth]
             here = slice(depth * heads, (depth + 1) * heads)
+            intact = intact and all(all(gate) for to, gate in gates.items() if to[0] == depth)
+            seen = [[streams[place((depth, head, part), depth)] for part in "qkv"] for head in range(heads)]
+            written = clean if intact else _written(layer, seen)
             for to, gate in ((to, gate) for to, gate in gates.items() if to[0] > depth):
-                # What receivers see is the same where the same edges lead to them.
-                same = to if more else gate[: here.stop]
-                if same not in made:
+                if (now := place(to, depth + 1)) not in streams:
                     keep = torch.tensor(gate[here], device=other.device)[:, None, None]
                     given = torch.where(keep, written, other)
                     given = given + more[to][here, None, None] * (clean - other) if more else given
-                    made[same] = layer.after_heads(streams[to], given)
-                streams[to] = made[same]
-        return self.model.read_out(streams[self.edges[-1][2:]])[:, self.model.rows]
+                    streams[now] = layer.after_heads(streams[place(to, depth)], given)
+        return self.model.read_out(streams[place(last, last[0])])[:, self.model.rows]
 
 
-def _heads(layer: Layer, seen: Sequence[Sequence[Tensor]]) -> Tensor:
-    # Outputs of all heads, given their streams; those that see the same ones are computed together.
-    together: dict[tuple[int, ...], list[int]] = {}
-    for head, streams in enumerate(seen):
-        together.setdefault(tuple(map(id, streams)), []).append(head)
-    found: dict[int, Tensor] = {}
-    for heads in together.values():
-        queries, keys, values = seen[heads[0]]
-        written = layer.heads_under(values, layer.pattern(queries, keys, heads=heads), heads)
-        found |= dict(zip(heads, written.unbind(1), strict=True))
-    return torch.stack([found[head] for head in sorted(found)], 1)
+def _written(layer: Layer, seen: Sequence[Sequence[Tensor]]) -> Tensor:
+    # Outputs of all heads, each given the streams that its queries, keys and values see.
+    patterns = [layer.pattern(queries, keys, heads=[n]) for n, (queries, keys, _) in enumerate(seen)]
+    return torch.cat([layer.heads_under(seen[n][2], each, [n]) for n, each in enumerate(patterns)], 1)
 
 
 class Found(NamedTuple):

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from hopscope_next.circuits import rules
-from hopscope_next.circuits.rules import Roles, Rule
+from hopscope_next.circuits.rules import NOTHING, Roles, Rule, description_length, selected
 from hopscope_next.tasks import Batch, Task, draw
 from hopscope_next.tasks.task import role_words
 
@@ -75,11 +75,10 @@ class Rows(NamedTuple):
 
     def annotated(self, batch: Batch) -> Batch:
         """The samples with the roles that were worked out, and the token before as a relation."""
-        roles: dict[str, Any] = {name: batch.roles[name] for name in batch.roles}
         made = _derived(batch, self.readout) | {POSITION: _positions(batch)}
-        roles |= {name: made[name] for name in (*self.derived, *self.named) if name not in roles}
-        relations: dict[str, Any] = {name: batch.relations[name] for name in batch.relations}
-        return replace(batch, roles=roles, relations={PREVIOUS: _positions(batch) - 1, **relations})
+        roles = {name: made[name] for name in (*self.derived, *self.named) if name in made}
+        before = {PREVIOUS: _positions(batch) - 1}
+        return replace(batch, roles={**roles, **batch.roles}, relations={**before, **batch.relations})
 
 
 def _telling(every: Mapping[str, Tensor], names: list[str], further: list[str], most: int) -> list[str]:
@@ -94,9 +93,8 @@ def _found(every: Mapping[str, Tensor], names: Sequence[str]) -> list[Roles]:
     # Combinations of roles that rows have, in the order of their first row.
     values = torch.stack([every[name][0] for name in names], -1)
     rows, inverse = values.transpose(0, 1).flatten(0, 1).unique(dim=0, return_inverse=True)
-    return [
-        dict(zip(names, rows[number].tolist(), strict=True)) for number in dict.fromkeys(inverse.tolist())
-    ]
+    numbers = dict.fromkeys(inverse.tolist())
+    return [dict(zip(names, rows[number].tolist(), strict=True)) for number in numbers]
 
 
 def _positions(batch: Batch) -> Tensor:
@@ -133,9 +131,8 @@ class Grammar:
         self.batch, self.causal, self.roles, self._how = rows.annotated(batch), causal, rows.roles, rows
         self._own, self._words = set(batch.relations), role_words(task)
         self.allows_mean_weights = not (rows.from_task and CHAIN in batch.roles)
-        self.rows: Bool[Tensor, "role batch query"] = torch.stack(
-            [rules.selected(self.batch, roles)[0] for roles in self.roles]
-        )
+        each = [selected(self.batch, roles)[0] for roles in self.roles]
+        self.rows: Bool[Tensor, "role batch query"] = torch.stack(each)
         self._of_role: dict[int, list[Candidate]] = {}
         self._known: dict[str, tuple[Tensor, Tensor]] = {}
 
@@ -143,7 +140,7 @@ class Grammar:
 
     def pattern(self, role: int, rule: Rule, own: Pattern) -> Pattern:
         """The pattern of a rule for the rows of a role of a head, whose own patterns are given."""
-        if isinstance(rule, rules.MeanMap | rules.History):
+        if isinstance(rule, rules.History):
             return rules.patterns(rule, self.batch, self.causal, own[None], self.rows[role][None])[0][0]
         return self._resolved(rule)[0]
 
@@ -172,50 +169,44 @@ class Grammar:
     @cached_property
     def _conceivable(self) -> list[Rule]:
         kinds = [*self.roles, *self._kinds]
-        related: list[Rule] = [rules.Related(relation=name) for name in self.batch.relations]
-        others: list[Rule] = [rules.OverRole(keys=roles) for roles in kinds]
+        found: list[Rule] = [rules.OverRole(keys=roles) for roles in kinds]
         if CHAIN in self.batch.roles:
-            others += [rules.OwnChain(keys=roles) for roles in kinds if self._once_a_chain(roles)]
-        # The token before may be no relation of the task, but one that was added.
-        own = [rule for rule in related if getattr(rule, "relation", "") in self._own]
-        others += [rule for rule in related if rule not in own]
-        parts = (sorted(part, key=rules.description_length) for part in (own, others))
-        return [rules.Uniform(), rules.Identity(), *next(parts), *next(parts)]
+            found += [rules.OwnChain(keys=roles) for roles in kinds if self._once_a_chain(roles)]
+        found += [rules.Related(relation=name) for name in self.batch.relations]
+
+        def place(rule: Rule) -> tuple[bool, tuple[int, ...]]:
+            # The token before may be no relation of the task, but one that was added.
+            return getattr(rule, "relation", None) not in self._own, description_length(rule)
+
+        return [*NOTHING, *sorted(found, key=place)]
 
     @cached_property
     def _kinds(self) -> list[Roles]:
         # Tokens that can be read as one: those alike in a single role, or in the first few.
-        named, told = self._how.named, self._how.from_task
-        names: list[tuple[str, ...]] = [(name,) for name in (named[:1] if told else named)]
+        named = self._how.named
+        names: list[tuple[str, ...]] = [(name,) for name in (named[:1] if self._how.from_task else named)]
         names += [named[:count] for count in range(2, len(named) + 1)]
-        every = [
-            {name: roles[name] for name in some} for some in dict.fromkeys(names) for roles in self.roles
-        ]
-        return [
-            roles
-            for number, roles in enumerate(every)
-            if self.allows_mean_weights and roles not in every[:number]
-        ]
+        every = [{name: roles[name] for name in some} for some in names for roles in self.roles]
+        return list({str(roles): roles for roles in every}.values()) if self.allows_mean_weights else []
 
     def _once_a_chain(self, roles: Roles) -> bool:
-        has = rules.selected(self.batch, roles)[0]
+        has = selected(self.batch, roles)[0]
         return bool(((rules.same_chain(self.batch)[0] & has[:, None]).sum(-1)[has] == 1).all())
 
     def _single(self, roles: Roles) -> bool:
-        return bool((rules.selected(self.batch, roles).sum(-1) <= 1).all())
+        return bool((selected(self.batch, roles).sum(-1) <= 1).all())
 
     def weighted(self, role: int) -> list[Rule]:
         """Rules with a head's mean weights: histories and mean maps, by position, symbol and match, where allowed."""
-        inputs, ways = self.batch.inputs[0], list[rules.By](["position"] if self.allows_mean_weights else [])
-        if self.allows_mean_weights and not inputs.is_floating_point() and int(inputs.max()) < _MOST_SYMBOLS:
-            alike = inputs[self.rows[role]].unique(return_counts=True)[1]
+        if not self.allows_mean_weights:
+            return []
+        inputs, rows, ways = self.batch.inputs[0], self.rows[role], list[rules.By](["position"])
+        if not inputs.is_floating_point() and int(inputs.max()) < _MOST_SYMBOLS:
+            alike = inputs[rows].unique(return_counts=True)[1]
             ways += ["symbol", "match"] if alike.min() >= _LEAST_ROWS else ["symbol"]
-        seen = [self._resolved(rules.OverRole(keys=roles))[1][self.rows[role]].all() for roles in self._kinds]
-        kinds = [roles for roles, all_see in zip(self._kinds, seen, strict=True) if all_see]
-        several, found = [roles for roles in kinds if not self._single(roles)], list[Rule]()
-        for by in ways:
-            found += [*(rules.History(keys=roles, by=by) for roles in several), rules.MeanMap(by=by)]
-        return found
+        seen = [roles for roles in self._kinds if self._resolved(rules.OverRole(keys=roles))[1][rows].all()]
+        several = [roles for roles in seen if not self._single(roles)]
+        return [rules.History(keys=keys, by=by) for by in ways for keys in [*several, {}]]
 
     def two_targets(self, role: int, own: Float[Tensor, "row key"]) -> rules.TwoTargets | None:
         """The best mixture of two single targets for a head's pattern, or `None` if it has no two.
@@ -227,11 +218,11 @@ class Grammar:
         singles.sort(key=lambda each: -float((own * (each.pattern > 0)).sum()))
         found: dict[float, rules.TwoTargets] = {}
         for pair in combinations(singles[:_CANDIDATES], 2):
-            first, second = sorted(pair, key=lambda each: rules.description_length(each.rule))
+            first, second = sorted(pair, key=lambda each: description_length(each.rule))
             one, other = first.pattern > 0, second.pattern > 0
             mass = [float((own * wanted).sum()) for wanted in (one, other)]
             share = round(_SHARES * mass[0] / max(sum(mass), 1e-9)) / _SHARES
-            alike = rules.description_length(first.rule) == rules.description_length(second.rule)
+            alike = description_length(first.rule) == description_length(second.rule)
             if 0.0 < share < 1.0 and not alike and not (one & other).any():
                 far = distance(share * first.pattern + (1.0 - share) * second.pattern, own)
                 both = {"first": first.rule, "second": second.rule, "share": share}
@@ -265,7 +256,7 @@ class Grammar:
         if isinstance(rule, rules.TwoTargets):
             both = [self.target(role, each) for each in (rule.first, rule.second)]
             return " + ".join(both[::-1] if isinstance(rule.first, rules.Identity) else both)
-        if isinstance(rule, rules.OverRole | rules.History):
+        if isinstance(rule, rules.OverRole | rules.History) and rule.keys:
             alone = not told and self._single(rule.keys)
             return self.words(rule.keys) if alone else f"all {self.words(rule.keys)}"
         if isinstance(rule, rules.OwnChain) and not told:

@@ -9,7 +9,7 @@ evaluation.  What no longer forms then, needed them.  A run in which nothing is 
 rounding.  A control, in which rows of heads that read nothing are clamped, tells what harm a clamp does by itself.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,7 +20,7 @@ from hopscope_next.circuits.circuit import Circuit, Path
 from hopscope_next.circuits.execution import Execution
 from hopscope_next.circuits.grammar import Grammar, Rows
 from hopscope_next.circuits.interventions import ReplacePattern
-from hopscope_next.circuits.rules import Learned, MeanMap, Roles
+from hopscope_next.circuits.rules import Learned, Roles, Uniform, is_sharp
 from hopscope_next.models.config import Model
 from hopscope_next.models.layers import At
 from hopscope_next.models.sites import calling
@@ -50,9 +50,8 @@ def formation(
         task: that they were trained on.
         samples: probe samples, on which nothing is trained or read.
     """
-    found = [
-        (path, dict[int, float]()) for path in circuit.paths if not isinstance(path.rule, MeanMap | Learned)
-    ]
+    told = (path for path in circuit.paths if is_sharp(path.rule) and path.rule != Learned())
+    found = [(path, dict[int, float]()) for path in told]
     grammar: Grammar | None = None
     for step, model in models:
         if grammar is None:  # what rules mean on these samples is the same at every checkpoint
@@ -68,7 +67,7 @@ def formation(
 
 def clamp(layer: int, head: int, rows: Roles) -> ReplacePattern:
     """Some rows of a head read uniformly."""
-    return ReplacePattern(layer=layer, heads=(head,), rows=rows, by="uniform")
+    return ReplacePattern(layer=layer, heads=(head,), rows=rows, by=Uniform())
 
 
 def controls(
@@ -121,11 +120,18 @@ def trained_again(
     start, count = metadata["step"], len(clamps)
     copies = {name: np.repeat(array, count, 0) for name, array in arrays.items()}
     runs = Transformer(model.for_task(task.shape()), count).knowing(task, [seed] * count, start)
-    rows_of = Rows.drawn(task, 0, "cpu")
-    held = rows_of.annotated(held_out(task, samples))
-    whole = training.model_copy(
-        update={"evaluate_every": every, "checkpoint_every": every, "final_window": 0}
-    )
+    told = Rows.drawn(task, 0, "cpu")
+    held = told.annotated(held_out(task, samples))
+    often = {"evaluate_every": every, "checkpoint_every": every, "final_window": 0}
+
+    def gradient(model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor) -> Step:
+        backward = autograd.backward_into(model, task, buffer)
+
+        def of_step(step: int) -> Mapping[str, Tensor]:
+            batch = draw(task, seeds[:1], "train", step, training.batch_size, examples=training.examples)
+            return backward(batch, _clamped(model, clamps, told.annotated(batch)))
+
+        return of_step
 
     def evaluate(ensemble: Transformer) -> Iterator[Row]:
         predictions = ensemble(held.inputs, _clamped(ensemble, clamps, held))
@@ -134,7 +140,7 @@ def trained_again(
 
     found: dict[str, dict[str, dict[int, float]]] = {name: {} for name in clamps}
     after = copies, {"step": start, "diverged_at": metadata["diverged_at"] * count}
-    engine = SimpleNamespace(gradient=_gradient(clamps, rows_of))
+    engine, whole = SimpleNamespace(gradient=gradient), training.model_copy(update=often)
     with arithmetic(precision=training.precision):
         for rows, (_, now) in intervals(runs, whole, after=after, engine=engine, evaluate=evaluate):
             for row in (row for row in rows if row["split"] == "held-out"):
@@ -158,17 +164,3 @@ def _clamped(model: Transformer, clamps: Clamps, batch: Batch) -> At:
         return torch.cat([run(name, own) for run, own in zip(runs, tensor.split(1), strict=True)])
 
     return at
-
-
-def _gradient(clamps: Clamps, rows: Rows) -> Callable[..., Step]:
-    # An engine: autograd, under the clamps.
-    def gradient(model: Transformer, task: Task, training: Training, seeds: Tensor, buffer: Tensor) -> Step:
-        backward = autograd.backward_into(model, task, buffer)
-
-        def of_step(step: int) -> Mapping[str, Tensor]:
-            batch = draw(task, seeds[:1], "train", step, training.batch_size, examples=training.examples)
-            return backward(batch, _clamped(model, clamps, rows.annotated(batch)))
-
-        return of_step
-
-    return gradient

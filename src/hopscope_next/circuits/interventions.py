@@ -5,15 +5,14 @@ list: of two that change the same rows the later one wins.  What no value says, 
 """
 
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import torch
 from jaxtyping import Bool, Int
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError
 from torch import Tensor
 
-from hopscope_next.circuits import rules
-from hopscope_next.circuits.rules import Roles, Rule, patterns, related, selected, visible
+from hopscope_next.circuits.rules import History, Learned, Roles, Rule, patterns, related, selected, visible
 from hopscope_next.config import Config, validation_line
 from hopscope_next.errors import UserError
 from hopscope_next.models.layers import Layer
@@ -22,8 +21,6 @@ from hopscope_next.models.transformer import Transformer
 from hopscope_next.tasks import Batch
 
 Functions = dict[str, SiteFunction]
-
-_PATTERN = "attn.hook_pattern"
 
 
 class Site(Config):
@@ -37,16 +34,14 @@ class Site(Config):
     roles: Roles
     relation: str | None = None
 
-    def on(self, batch: Batch) -> Int[Tensor, "member batch"]:
+    def on(self, batch: Batch) -> Int[Tensor, "member batch 1"]:
         """The position in every sample, -1 where the relation leads nowhere."""
         rows = selected(batch, self.roles)
         if not (rows.sum(-1) == 1).all():
-            raise UserError(
-                f"site: expected roles that exactly one position of every sample has, found {self.roles}"
-            )
+            wanted = "roles that exactly one position of every sample has"
+            raise UserError(f"site: expected {wanted}, found {self.roles}")
         position = rows.int().argmax(-1, keepdim=True)
-        found = position if self.relation is None else related(batch, self.relation).gather(-1, position)
-        return found[..., 0]
+        return position if self.relation is None else related(batch, self.relation).gather(-1, position)
 
 
 class Intervention(Config):
@@ -91,19 +86,9 @@ class Intervention(Config):
 
     def _clean(self, model: Transformer, batch: Batch, site: str) -> Tensor:
         # A site of the unedited model, with a member axis.
-        name = self._at(site)
-        if model.members is None:
-            return model.cache(batch.inputs[0], [name])[name][None]
-        return model.cache(batch.inputs, [name])[name]
-
-    def _mean(self, model: Transformer, batch: Batch, means: Any, site: str) -> Tensor:
-        samples = batch if means is None else _with_members(means)
-        expected, found = batch.inputs.shape[2], samples.inputs.shape[2]
-        if expected != found:
-            raise UserError(
-                f"means: expected samples of {expected} positions, as the batch has, found {found}"
-            )
-        return self._clean(model, samples, site).mean(1, keepdim=True)
+        inputs, name = batch.inputs if model.members else batch.inputs[0], self._at(site)
+        found = model.cache(inputs, [name])[name]
+        return found if model.members else found[None]
 
 
 def _with_members(batch: Batch) -> Batch:
@@ -119,80 +104,43 @@ class OfHeads(Intervention):
 
     heads: tuple[int, ...] | None = None
 
-    def _chosen(self, model: Transformer, batch: Batch) -> Bool[Tensor, " head"]:
+    def _here(self, model: Transformer, batch: Batch) -> Bool[Tensor, "member batch position head"]:
+        # The rows and heads that are changed.
         count = model.config.heads
-        chosen = list(range(count)) if self.heads is None else list(self.heads)
+        chosen = [*range(count)] if self.heads is None else [*self.heads]
         if not chosen or not all(0 <= head < count for head in chosen):
             raise UserError(f"heads: expected some of 0 to {count - 1}, found {self.heads}")
-        found = torch.zeros(count, dtype=torch.bool, device=batch.inputs.device)
-        found[chosen] = True
-        return found
+        rows = selected(batch, self.rows)
+        heads = torch.isin(torch.arange(count, device=rows.device), torch.tensor(chosen, device=rows.device))
+        return rows[..., None] & heads
+
+
+def _rule(by: Any) -> Any:
+    return {"kind": by} if isinstance(by, str) else by
 
 
 class ReplacePattern(OfHeads):
     """Replace attention patterns (rows of the attention matrix) of some heads of one layer.
 
     Attributes:
-        by: a rule; a row on which it leads nowhere is left alone.  Some have short names: `"uniform"` over the keys
-            that the row may see (only those with the roles `keys`, if given), `"identity"` (the row itself),
-            `"one_hot"` (its partner under `relation`, if it sees it).  Or numbers: `"mean"` (the head's mean pattern
-            over `means`), or `"matrix"` (rows of `matrix` `[query][key]`).
-        means: samples over which a mean is taken; by default those that are changed.
+        by: a rule, or the name of one that needs nothing else, such as `"uniform"`, `"identity"`, or `"history"` (the
+            head's mean pattern at these rows).  A row on which it leads nowhere is left alone.
     """
 
     kind: Literal["replace_pattern"] = "replace_pattern"
-    by: Literal["uniform", "identity", "one_hot", "mean", "matrix"] | Rule
-    keys: Roles = {}
-    relation: str | None = None
-    matrix: tuple[tuple[float, ...], ...] | None = None
-    means: Any = Field(None, exclude=True, repr=False)
-
-    @model_validator(mode="after")
-    def _complete(self) -> "ReplacePattern":
-        for name, given, needed in (
-            ("relation", self.relation is not None, "one_hot"),
-            ("matrix", self.matrix is not None, "matrix"),
-        ):
-            if given != (self.by == needed):
-                raise ValueError(
-                    f"{name}: expected with by = {needed!r} and only there, found by = {self.by!r}"
-                )
-        if self.keys and self.by != "uniform":
-            raise ValueError(f"keys: expected with by = 'uniform' only, found by = {self.by!r}")
-        return self
-
-    @property
-    def rule(self) -> Rule | None:
-        """The rule that stands in; `None` for `"mean"` and `"matrix"`, which are numbers."""
-        if not isinstance(self.by, str):
-            return self.by
-        uniform = rules.OverRole(keys=self.keys) if self.keys else rules.Uniform()
-        one_hot, identity = rules.Related(relation=self.relation or ""), rules.Identity()
-        return {"uniform": uniform, "one_hot": one_hot, "identity": identity}.get(self.by)
+    by: Annotated[Rule, BeforeValidator(_rule)]
 
     def _functions(self, model: Transformer, batch: Batch) -> Functions:
-        heads, (new, exists) = self._chosen(model, batch)[:, None], self._stand_in(model, batch)
-        here = (heads & selected(batch, self.rows)[:, :, None] & exists)[..., None]
-        return {self._at(_PATTERN): lambda pattern: torch.where(here, new, pattern)}
-
-    def _stand_in(self, model: Transformer, batch: Batch) -> tuple[Tensor, Tensor]:
-        # Patterns [member, batch, head, query, key], and the rows for which there is one.
-        rule, causal, length = self.rule, model.config.causal, batch.inputs.shape[2]
-        every = torch.ones(length, dtype=torch.bool, device=batch.inputs.device)
-        if rule is None and self.matrix is None:
-            return self._mean(model, batch, self.means, _PATTERN), every
-        if rule is None:
-            matrix = torch.tensor(self.matrix, device=batch.inputs.device)
-            if matrix.shape != (length, length):
-                raise UserError(f"matrix: expected shape {(length, length)}, found {tuple(matrix.shape)}")
-            return matrix, every
-        if not isinstance(rule, rules.Learned | rules.MeanMap | rules.History):
-            pattern, exists = patterns(rule, batch, causal)
-            return pattern[:, :, None], exists[:, :, None]
-        own = self._clean(model, batch, _PATTERN)
-        rows = selected(batch, self.rows).expand(len(own), -1, -1)
-        of_heads = [patterns(rule, batch, causal, each, rows) for each in own.unbind(2)]
-        return torch.stack([each[0] for each in of_heads], 2), torch.stack([each[1] for each in of_heads], 2)
+        here, causal = self._here(model, batch).transpose(-1, -2), model.config.causal
+        if isinstance(self.by, Learned | History):
+            own = self._clean(model, batch, "attn.hook_pattern")
+            rows = selected(batch, self.rows).expand(len(own), -1, -1)
+            found = [patterns(self.by, batch, causal, each, rows) for each in own.unbind(2)]
+        else:
+            found = [patterns(self.by, batch, causal)]
+        new, exists = (torch.stack(each, 2) for each in zip(*found, strict=True))
+        here = (here & exists)[..., None]
+        return {self._at("attn.hook_pattern"): lambda pattern: torch.where(here, new, pattern)}
 
 
 class SwapAttention(OfHeads):
@@ -204,24 +152,22 @@ class SwapAttention(OfHeads):
 
     def _functions(self, model: Transformer, batch: Batch) -> Functions:
         seen, source = visible(batch, model.config.causal).t(), _exchanged(self, batch)
-        both = (seen[each.on(batch).clamp(min=0)] for each in (self.first, self.second))
-        rows = selected(batch, self.rows) & next(both) & next(both)
-        here = (self._chosen(model, batch)[:, None] & rows[:, :, None])[..., None]
+        one, other = (seen[each.on(batch)[..., 0]] for each in (self.first, self.second))
+        here = (self._here(model, batch).transpose(-1, -2) & (one & other)[:, :, None])[..., None]
 
         def swapped(pattern: Tensor) -> Tensor:
             return torch.where(here, torch.take_along_dim(pattern, source[:, :, None, None], -1), pattern)
 
-        return {self._at(_PATTERN): swapped}
+        return {self._at("attn.hook_pattern"): swapped}
 
 
 def _exchanged(swap: "SwapAttention | SwapValues", batch: Batch) -> Int[Tensor, "member batch position"]:
     # For each position the one that stands in for it; none is exchanged where there are not both.
-    one, other = (each.on(batch)[..., None] for each in (swap.first, swap.second))
+    one, other = swap.first.on(batch), swap.second.on(batch)
     here = torch.arange(batch.inputs.shape[2], device=one.device).expand(batch.inputs.shape[:3])
     first, second = one.clamp(min=0), other.clamp(min=0)
-    return torch.where(
-        (one >= 0) & (other >= 0), here.scatter(-1, first, second).scatter(-1, second, first), here
-    )
+    both = here.scatter(-1, first, second).scatter(-1, second, first)
+    return torch.where((one >= 0) & (other >= 0), both, here)
 
 
 class EqualizeAttention(OfHeads):
@@ -232,14 +178,13 @@ class EqualizeAttention(OfHeads):
 
     def _functions(self, model: Transformer, batch: Batch) -> Functions:
         keys = visible(batch, model.config.causal) & selected(batch, self.keys)[:, :, None]
-        rows = (keys & selected(batch, self.rows)[..., None])[:, :, None]
-        here = rows & self._chosen(model, batch)[:, None, None]
+        here = keys[:, :, None] & self._here(model, batch).transpose(-1, -2)[..., None]
 
         def equal(pattern: Tensor) -> Tensor:
             mass = torch.where(here, pattern, 0.0).sum(-1, keepdim=True)
             return torch.where(here, mass / here.sum(-1, keepdim=True).clamp(min=1), pattern)
 
-        return {self._at(_PATTERN): equal}
+        return {self._at("attn.hook_pattern"): equal}
 
 
 class SwapValues(OfHeads):
@@ -257,9 +202,8 @@ class SwapValues(OfHeads):
     second: Site
 
     def _functions(self, model: Transformer, batch: Batch) -> Functions:
-        heads, source = self._chosen(model, batch), _exchanged(self, batch)
+        here, source = self._here(model, batch)[..., None], _exchanged(self, batch)[..., None]
         layer = cast(Layer, model.layers[self.layer])
-        moved = (source != torch.arange(source.shape[-1], device=source.device))[..., None, None]
         entering, seen = self._at("hook_resid_pre"), dict[str, Tensor]()
         part = {"symbol": "hook_embed", "position": "hook_pos_embed", "stream": entering}[self.what]
 
@@ -268,52 +212,55 @@ class SwapValues(OfHeads):
             return tensor
 
         def swapped(value: Tensor) -> Tensor:
-            taken = torch.take_along_dim(seen[part], source[..., None], 2)
-            edited = layer.read(seen[entering] + taken - seen[part])
-            made = layer.attention.values(edited[0] if model.members is None else edited).transpose(-3, -2)
-            return torch.where(heads[:, None] & moved, made, value)
+            moved = torch.take_along_dim(seen[part], source, 2) - seen[part]
+            edited = layer.read(seen[entering] + moved)
+            made = layer.attention.values(edited if model.members else edited[0]).transpose(-3, -2)
+            return torch.where(here, made, value)
 
         remembered: Functions = {name: partial(remember, name) for name in (part, entering)}
         return {**remembered, self._at("attn.hook_v"): swapped}
 
 
-class AblateHead(OfHeads):
-    """Replace the output of heads (before the output projection) at some rows.
+class Ablation(Intervention):
+    """What ablations have in common.
 
     Attributes:
         by: `"zero"`; `"mean"` (over `means`, by position); `"resample"` (the same place in the next sample).
         means: samples over which a mean is taken; by default those that are changed.
     """
 
-    kind: Literal["ablate_head"] = "ablate_head"
     by: Literal["zero", "mean", "resample"]
     means: Any = Field(None, exclude=True, repr=False)
+
+    def _ablated(self, model: Transformer, batch: Batch, here: Tensor, site: str) -> Functions:
+        samples = batch if self.means is None else _with_members(self.means)
+        expected, found = batch.inputs.shape[2], samples.inputs.shape[2]
+        if expected != found:
+            wanted = f"samples of {expected} positions, as the batch has"
+            raise UserError(f"means: expected {wanted}, found {found}")
+        mean = self._clean(model, samples, site).mean(1, keepdim=True) if self.by == "mean" else 0.0
+
+        def ablated(out: Tensor) -> Tensor:
+            return torch.where(here, out.roll(-1, 1) if self.by == "resample" else mean, out)
+
+        return {self._at(site): ablated}
+
+
+class AblateHead(OfHeads, Ablation):
+    """Replace the output of heads (before the output projection) at some rows."""
+
+    kind: Literal["ablate_head"] = "ablate_head"
 
     def _functions(self, model: Transformer, batch: Batch) -> Functions:
-        here = selected(batch, self.rows)[..., None] & self._chosen(model, batch)
-        return _ablated(self, model, batch, here[..., None], "attn.hook_z")
+        return self._ablated(model, batch, self._here(model, batch)[..., None], "attn.hook_z")
 
 
-class AblateMLP(Intervention):
-    """Replace the output of a layer's MLP at some rows; `by` and `means` as for `AblateHead`."""
+class AblateMLP(Ablation):
+    """Replace the output of a layer's MLP at some rows."""
 
     kind: Literal["ablate_mlp"] = "ablate_mlp"
-    by: Literal["zero", "mean", "resample"]
-    means: Any = Field(None, exclude=True, repr=False)
 
     def _functions(self, model: Transformer, batch: Batch) -> Functions:
         if not model.config.mlp_size:
             raise UserError("ablate_mlp: expected a model with an MLP, found mlp_ratio = 0")
-        return _ablated(self, model, batch, selected(batch, self.rows)[..., None], "hook_mlp_out")
-
-
-def _ablated(
-    value: AblateHead | AblateMLP, model: Transformer, batch: Batch, here: Tensor, site: str
-) -> Functions:
-    mean = value._mean(model, batch, value.means, site) if value.by == "mean" else None
-
-    def ablated(out: Tensor) -> Tensor:
-        new = out.roll(-1, 1) if value.by == "resample" else torch.zeros_like(out) if mean is None else mean
-        return torch.where(here, new, out)
-
-    return {value._at(site): ablated}
+        return self._ablated(model, batch, selected(batch, self.rows)[..., None], "hook_mlp_out")

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
 from hopscope_next.circuits.criterion import Criterion
-from hopscope_next.circuits.execution import Assignment, Execution, Predictions, Slot, Stream
+from hopscope_next.circuits.execution import Execution, Pass, Pattern, Slot, Stream, Values
 from hopscope_next.circuits.grammar import POSITION, Rows
 from hopscope_next.circuits.rules import Uniform
 from hopscope_next.config import Config
@@ -45,60 +45,51 @@ class Use(Config, allow_inf_nan=True, ser_json_inf_nan="constants"):
 
 
 class PathPatching:
-    """What flows along the paths of a circuit, on one batch."""
+    """What flows along the paths of a circuit, whose recomputed pass is `base`."""
 
-    def __init__(self, execution: Execution, criterion: Criterion, assignment: Assignment):
-        self._execution, self._criterion, self._assignment = execution, criterion, assignment
-        self._base = execution.run(assignment, "recomputed")
-        self._loss = criterion.loss(self._base.predictions)
-        self._held = execution.with_frozen_patterns(assignment, self._base)
+    def __init__(self, execution: Execution, criterion: Criterion, base: Pass):
+        self._execution, self._criterion, self._base = execution, criterion, base
+        self._loss, self._held = criterion.loss(base.predictions), execution.held(base)
         layers = range(execution.model.config.layers)
-        self._heads = [execution.head_outputs(self._held, self._base, layer) for layer in layers]
-
-    def _rise(self, predictions: Predictions) -> float:
-        return self._criterion.loss(predictions) - self._loss
+        self._heads = {layer: execution.brought_home(self._held, layer) for layer in layers}
 
     def carries(self, exchanged: Mapping[str, Stream]) -> dict[Slot, dict[str, float]]:
         """For every path the rise of the loss if one thing is exchanged in what it reads; see `exchanged`."""
-        found: dict[Slot, dict[str, float]] = {slot: {} for slot in self._assignment.circuit}
+        found: dict[Slot, dict[str, float]] = {slot: {} for slot in self._base.circuit}
         for name, start in exchanged.items():
-            other = self._execution.run(self._held, "rules", self._base, start=start)
+            other = self._execution.under(self._held, {}, start=start)
             for slot, rises in found.items():
-                values = other.values[slot[0]][:, :, slot[1]]
-                rises[name] = self._rise(
-                    self._with(slot, self._held.layers[slot[0]].given[:, slot[1]], values)
-                )
+                rises[name] = self._rise(slot, self._held.given[slot[0]], other.values[slot[0]])
         return found
 
-    def _with(self, slot: Slot, pattern: Tensor, values: Float[Tensor, "key batch size"]) -> Predictions:
-        # Where the slot's rows have read these values instead, and everything later is recomputed.
-        patch = slot, (pattern @ values.transpose(0, 1)).transpose(0, 1)
-        changed = self._execution.changed([slot])
-        return self._execution.run(
-            self._assignment, "recomputed", self._base, changed, patch=patch
-        ).predictions
+    def _rise(self, slot: Slot, pattern: Pattern, values: Values) -> float:
+        # Where the slot's rows have read these values by this pattern instead, and everything later is recomputed.
+        (layer, head, role), heads = slot, self._heads[slot[0]].clone()
+        rows = self._execution.grammar.rows[role, : len(pattern)].t()[..., None]
+        read = (pattern[:, head] @ values[:, :, head].transpose(0, 1)).transpose(0, 1)
+        heads[:, :, head] = torch.where(rows, read, heads[:, :, head])
+        unchanged = {slot: self._base.rules[slot]}
+        passed = self._execution.under(self._base, unchanged, brought={layer: heads})
+        return self._criterion.loss(passed.predictions) - self._loss
 
     def composition(self, slot: Slot) -> tuple[Use, ...]:
         """Uses of a path that count, the strongest first."""
         execution, base, grammar = self._execution, self._base, self._execution.grammar
-        without = execution.assigned(self._assignment, {slot: Uniform()})
-        ablated = execution.run(without, "recomputed", base, execution.changed([slot]))
+        ablated = execution.under(base, {slot: Uniform()})
         # The readout alone: this slot's own layer is without it, later heads do as before.
-        held = execution.assigned(self._held, {slot: Uniform()})
-        heads = [execution.head_outputs(held, base, slot[0]), *self._heads[slot[0] + 1 :]]
-        found = [Use(rise=self._rise(execution.predictions_from(base, slot[0], heads)))]
-        for reader in (other for other in self._assignment.circuit if other[0] > slot[0]):
+        later = {layer: heads for layer, heads in self._heads.items() if layer > slot[0]}
+        directly = execution.under(self._held, {slot: Uniform()}, brought=later)
+        found = [Use(rise=self._criterion.loss(directly.predictions) - self._loss)]
+        for reader in (other for other in base.circuit if other[0] > slot[0]):
             layer, head, role = reader
-            own, values = self._held.layers[layer].given[:, head], base.values[layer][:, :, head]
-            this = torch.tensor([head], device=values.device)
-            runs = {
-                "Q": self._with(reader, execution.pattern(layer, ablated, base, this)[:, 0], values),
-                "K": self._with(reader, execution.pattern(layer, base, ablated, this)[:, 0], values),
-                "V": self._with(reader, own, ablated.values[layer][:, :, head]),
+            parts = {
+                "Q": (execution.pattern(layer, ablated, base), base.values[layer]),
+                "K": (execution.pattern(layer, base, ablated), base.values[layer]),
+                "V": (self._held.given[layer], ablated.values[layer]),
             }
             about = {"layer": layer, "head": head, "rows": grammar.words(grammar.roles[role])}
-            for part, run in runs.items():
-                found.append(Use.model_validate({**about, "part": part, "rise": self._rise(run)}))
+            for part, read in parts.items():
+                found.append(Use.model_validate({**about, "part": part, "rise": self._rise(reader, *read)}))
         counted = (use for use in found if use.rise >= self._criterion.least_effect)
         return tuple(sorted(counted, key=lambda use: -use.rise))
 

@@ -15,24 +15,24 @@ nothing.  A circuit runs in the first mode or the last (`Mode`).
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Literal
+from functools import cache, cached_property, partial
+from typing import Literal, NamedTuple
 
 import torch
 from pydantic import Field
 
 from hopscope_next import rng
-from hopscope_next.circuits.circuit import Circuit
+from hopscope_next.circuits.circuit import Circuit, Path
 from hopscope_next.circuits.criterion import Criterion, criterion_of
-from hopscope_next.circuits.execution import Activations, Assignment, Execution, Mode, Slot
+from hopscope_next.circuits.execution import MODES, Execution, Mode, Pass, Slot
 from hopscope_next.circuits.grammar import Grammar, Rows
 from hopscope_next.circuits.path_patching import PathPatching, Use, exchanged
-from hopscope_next.circuits.rules import NOTHING, Identity, Learned, MeanMap, Rule, Uniform, reads_nothing
+from hopscope_next.circuits.rules import NOTHING, Learned, Rule, Uniform, is_sharp, reads_nothing
 from hopscope_next.circuits.search import Search
 from hopscope_next.config import Config
 from hopscope_next.errors import UserError
 from hopscope_next.models.transformer import Transformer
-from hopscope_next.tasks import Batch, Task, draw
+from hopscope_next.tasks import Task, draw
 
 NOT_LEARNED, READ, UNEXPLAINED = "no circuit: above plateau", "read", "unexplained"
 """Verdicts on a model; the last with the reason behind it."""
@@ -41,10 +41,12 @@ HELD = 0.75
 """Share of what may be lost, that a circuit may use up on further samples of the kind that it was searched on, to count
 as one that holds (what its search could use up, if that is more): those for the report can be harder."""
 
-_STEPS = {"search": 0, "check": 1, "report": 1}  # of the draws; the last is of held-out samples
+# Use and step of samples.
+_DRAWS = {"search": ("circuit", 0), "check": ("circuit", 1), "report": ("held-out", 1)}
 # Samples to search on.  Classes say less than vectors do: of these as many as have so many weights of a head.
 _VECTORS, _MOST_WEIGHTS, _FEWEST, _MOST = 48, 32_000, 32, 512
 _REPORTED = 4  # how many times as many are reported on
+_MOST_OTHERS = 20  # heads outside of a circuit of which the rows of a path are taken away, at most
 
 
 class ReaderConfig(Config):
@@ -78,7 +80,7 @@ class ReaderConfig(Config):
     @property
     def modes(self) -> tuple[Mode, ...]:
         """The ways to run a circuit under which it must hold, by `proof`."""
-        return ("rules",) if self.proof == "rules" else ("rules", "recomputed")
+        return MODES[:1] if self.proof == "rules" else MODES
 
     def again(self, number: int) -> "ReaderConfig":
         """The same for a further reading, from 1: with other orders and samples, and without random circuits."""
@@ -135,6 +137,25 @@ class Reading(Config, allow_inf_nan=True, ser_json_inf_nan="constants"):
     merges: tuple[Merge, ...] = ()
 
 
+class Bounds(NamedTuple):
+    """What one path costs, between two bounds: losses of the model itself over what it has learned.
+
+    All other attention is the model's own, and follows what is changed below it.  The effect of a path says little by
+    itself: beside it stands what it costs to take the same rows away elsewhere.
+
+    Attributes:
+        path: which.
+        removed: where its rows read uniformly.
+        others: the same of the same rows in heads that the circuit does not name, drawn at random.
+        layer: the same in all heads of the path's layer at once.
+    """
+
+    path: Path
+    removed: float
+    others: list[float]
+    layer: float
+
+
 def read(
     model: Transformer, task: Task, config: ReaderConfig | None = None, progress: Callable[[str], None] = lambda _: None
 ) -> Reading:  # fmt: skip
@@ -172,24 +193,20 @@ class Reader:
         clean = self.fresh.clean.predictions
         self.criterion = criterion_of(task, self.fresh.grammar.batch, clean, config.threshold)
 
-    def _drawn(self, use: str, samples: int) -> Batch:
-        seeds = torch.tensor([self._config.seed], device=self._model.readout.weight.device)
-        return draw(self._task, seeds, "held-out" if use == "report" else "circuit", _STEPS[use], samples)
-
-    def _execution(self, use: str) -> Execution:
+    def _execution(self, what: str) -> Execution:
         fresh, causal = self._config.validation or _REPORTED * self._samples, self._model.config.causal
-        batch = self._drawn(use, self._samples if use == "search" else fresh)
+        seeds = torch.tensor([self._config.seed], device=self._model.readout.weight.device)
+        batch = draw(self._task, seeds, *_DRAWS[what], self._samples if what == "search" else fresh)
         return Execution(self._model, Grammar(self._task, self._rows, batch, causal=causal))
-
-    def _on(self, execution: Execution) -> Criterion:
-        return self.criterion.on(execution.clean.predictions, execution.grammar.batch)
 
     def read(self, progress: Callable[[str], None]) -> Reading:
         """See `read` of the module."""
         if not self.criterion.names:
             return self._reading(NOT_LEARNED)
         execution = self._execution("search")
-        self._search = Search(execution, self._on(execution), self._config.modes, self._config.searched)
+        self._search = Search(
+            execution, self.criterion.on(execution), self._config.modes, self._config.searched
+        )
         found = self._minimal(progress)
         progress("validation")
         return self._validated(self._best(found), found)
@@ -197,6 +214,32 @@ class Reader:
     def _reading(self, verdict: str, **found: object) -> Reading:
         about = {"threshold": self.criterion.threshold, "least_effect": self.criterion.least_effect}
         return Reading.model_validate({"verdict": verdict, "learned": self.criterion.names, **about, **found})
+
+    def bounds(self, circuit: Circuit) -> list[Bounds]:
+        """The bounds of every path of a circuit, its own or another one, in a model that has learned something.
+
+        Raises:
+            UserError: the circuit does not fit the model.
+        """
+        fresh, rules, found = self.fresh, circuit.rules(self.fresh), list[Bounds]()
+        cost = cache(partial(self._without, fresh.clean._replace(mode="recomputed")))
+        outside = [slot for slot in fresh.reachable if reads_nothing(rules[slot])]
+        for path in circuit.paths:
+            role = fresh.grammar.roles.index(path.roles)
+            others = [slot for slot in outside if slot[2] == role]
+            if len(others) > _MOST_OTHERS:
+                others = self._shuffled(others, 9000 + role)[:_MOST_OTHERS]
+            layer = [(path.layer, head, role) for head in range(fresh.model.config.heads)]
+            removed = cost((path.layer, path.head, role))
+            found.append(Bounds(path, removed, [*map(cost, others)], cost(*layer)))
+        return found
+
+    def transferred(self, circuit: Circuit) -> dict[Mode, float]:
+        """Losses, by mode, that a circuit reaches in this model, such as one that was read in another seed.
+
+        Its layers and heads are meant as they are numbered; a `UserError` if it does not fit the model.
+        """
+        return {mode: self.criterion.loss(circuit.run(self.fresh, mode).predictions) for mode in MODES}
 
     # Search.
 
@@ -212,11 +255,10 @@ class Reader:
         for number in range(config.orders + config.further_orders):
             if number >= config.orders and any(map(self._holds, found)):
                 break
-            look(f"order {number}", search.ordered(self.shuffled(search.execution.reachable, 2 + number)))
+            look(f"order {number}", search.ordered(self._shuffled(search.execution.reachable, 2 + number)))
         # Circuits without each path of the best one: other ways to do the same.
         for slot, rule in self._best(found).rules(search.execution).items():
-            sharp = not isinstance(rule, Uniform | Identity | MeanMap)
-            if sharp and len(found) < config.most_circuits and search.can_go(slot):
+            if is_sharp(rule) and len(found) < config.most_circuits and search.can_go(slot):
                 look(f"order without {slot}", [slot, *(other for other in by_importance if other != slot)])
         return found
 
@@ -239,47 +281,39 @@ class Reader:
     @cached_property
     def _anew(self) -> tuple[Execution, Criterion]:
         execution = self._execution("check")
-        return execution, self._on(execution)
+        return execution, self.criterion.on(execution)
 
     def _words(self, number: int, count: int) -> list[int]:
         return rng.bits(self._config.seed, "circuit", number, torch.arange(count))[:, 0].tolist()
 
-    def shuffled(self, slots: Sequence[Slot], number: int) -> list[Slot]:
-        """Slots in a random order, of which there is one for each number."""
+    def _shuffled(self, slots: Sequence[Slot], number: int) -> list[Slot]:
         words = self._words(number, len(slots))
         return [slots[place] for place in sorted(range(len(slots)), key=words.__getitem__)]
 
     # Validation.
 
     def _validated(self, circuit: Circuit, found: Sequence[Circuit]) -> Reading:
-        fresh, criterion, few = self.fresh, self.criterion, min(self.fresh.samples, self._samples)
-        rules = circuit.rules(fresh)
-        assignment = fresh.assigned(fresh.unedited, rules)
-        passed: dict[Mode, Activations] = {
-            mode: fresh.run(assignment, mode) for mode in ("rules", "recomputed")
-        }
+        fresh, criterion = self.fresh, self.criterion
+        passed: dict[str, Pass] = {mode: circuit.run(fresh, mode) for mode in MODES}
         predictions = {mode: each.predictions for mode, each in passed.items()}
-        some = fresh.grammar.batch.take(slice(few))
-        on_few = criterion.on(fresh.clean.predictions[:, :few], some)
-        patching = PathPatching(fresh.first(few), on_few, assignment.first(few))
+        bases = {"clean": fresh.clean, **passed}
+        some, slots = fresh.grammar.batch.take(slice(self._samples)), passed["rules"].circuit
+        on_few = criterion.on(fresh, self._samples)
+        patching = PathPatching(fresh, on_few, passed["recomputed"].first(self._samples))
         carried = patching.carries(exchanged(self._task, self._rows, some, fresh))
-        needed = self._needed_for(assignment, passed[self._config.modes[-1]])
+        needed = self._needed_for(passed[self._config.modes[-1]])
         evidence = [
             Evidence(
-                mean_attention=fresh.attention_on(slot, rules[slot]),
-                removed=self._removed(assignment, passed, slot),
+                mean_attention=fresh.attention_on(slot, passed["rules"].rules[slot]),
+                removed={name: self._without(base, slot) for name, base in bases.items()},
                 needed_for=needed[slot],
                 carries=carried[slot],
                 composition=patching.composition(slot),
             )
-            for slot in sorted(assignment.circuit)
+            for slot in sorted(slots)
         ]
-        complement = fresh.assigned(fresh.unedited, dict.fromkeys(assignment.circuit, Uniform()))
         losses = {str(mode): criterion.loss(each) for mode, each in predictions.items()}
-        losses |= {
-            "full": criterion.full,
-            "complement": criterion.loss(fresh.run(complement, "rules").predictions),
-        }
+        losses |= {"full": criterion.full, "complement": self._without(fresh.clean, *slots)}
         fault = criterion.fault({mode: predictions[mode] for mode in self._config.modes})
         if not circuit.explained:
             fault = f"no rule for {'; '.join(str(path) for path in circuit.paths if isinstance(path.rule, Learned))}"
@@ -300,46 +334,30 @@ class Reader:
 
     def _random(self, size: int) -> list[float]:
         fresh, losses = self.fresh, list[float]()
-        nothing = fresh.assigned(fresh.unedited, dict.fromkeys(fresh.slots, Uniform()))
-        passed = fresh.run(nothing, "rules")
+        nothing = Circuit().run(fresh)
         for number in range(self._config.random_circuits):
-            slots = self.shuffled(self._search.execution.reachable, 1000 + number)[:size]
+            slots = self._shuffled(self._search.execution.reachable, 1000 + number)[:size]
             rules: dict[Slot, Rule] = {}
             for slot, word in zip(slots, self._words(5000 + number, len(slots)), strict=True):
-                choices = [
-                    each.rule for each in fresh.grammar.candidates(slot[2]) if not reads_nothing(each.rule)
-                ]
+                choices = [rule for rule, _ in fresh.grammar.candidates(slot[2]) if not reads_nothing(rule)]
                 rules |= {slot: choices[word % len(choices)]} if choices else {}
-            random = fresh.run(fresh.assigned(nothing, rules), "rules", passed, fresh.changed(rules))
-            losses.append(self.criterion.loss(random.predictions))
+            losses.append(self.criterion.loss(fresh.under(nothing, rules).predictions))
         return losses
 
-    def _removed(
-        self, assignment: Assignment, passed: Mapping[Mode, Activations], slot: Slot
-    ) -> dict[str, float]:
-        fresh, rows, found = self.fresh, self.fresh.changed([slot]), dict[str, float]()
-        without, alone = (fresh.assigned(each, {slot: Uniform()}) for each in (assignment, fresh.unedited))
-        runs: dict[str, tuple[Assignment, Mode, Activations]] = {
-            "rules": (without, "rules", passed["rules"]),
-            "clean": (alone, "rules", fresh.clean),
-            "recomputed": (without, "recomputed", passed["recomputed"]),
-        }
-        for name, (changed, mode, base) in runs.items():
-            found[name] = self.criterion.loss(fresh.run(changed, mode, base, rows).predictions)
-        return found
+    def _without(self, base: Pass, *slots: Slot) -> float:
+        return self.criterion.loss(self.fresh.under(base, dict.fromkeys(slots, Uniform())).predictions)
 
-    def _needed_for(self, assignment: Assignment, intact: Activations) -> dict[Slot, str | None]:
+    def _needed_for(self, intact: Pass) -> dict[Slot, str | None]:
         fresh, reads = self.fresh, dict[tuple[int, str], list[Slot]]()
-        for slot in assignment.circuit:
-            target = fresh.grammar.target(slot[2], assignment.rules[slot]) or str(slot)
+        for slot in intact.circuit:
+            target = fresh.grammar.target(slot[2], intact.rules[slot]) or str(slot)
             reads.setdefault((slot[2], target), []).append(slot)
         found: dict[Slot, str | None] = {}
         for slots in reads.values():
             lost = []
             for nothing in NOTHING:
-                without = fresh.assigned(assignment, dict.fromkeys(slots, nothing))
-                passed = fresh.run(without, self._config.modes[-1], intact, fresh.changed(slots))
-                lost.append(self.criterion.lost(passed.predictions, intact.predictions))
+                without = fresh.under(intact, dict.fromkeys(slots, nothing))
+                lost.append(self.criterion.lost(without.predictions, intact.predictions))
             # To read uniformly may do harm of its own: what is needed is lost however nothing is read.
             both = [name for name in lost[0] if name in lost[1]]
             found |= dict.fromkeys(slots, both[0] if both else None)
@@ -347,18 +365,14 @@ class Reader:
 
     def _merges(self, circuit: Circuit) -> list[Merge]:
         execution, reads = self._search.execution, dict[tuple[int, int], dict[int, Rule]]()
-        rules = circuit.rules(execution)
-        base = execution.assigned(execution.unedited, rules)
-        passed = execution.run(base, "rules")
+        base = circuit.run(execution)
 
         def kept(changes: Mapping[Slot, Rule]) -> bool:
-            now = execution.run(
-                execution.assigned(base, changes), "rules", passed, execution.changed(changes)
-            )
+            now = execution.under(base, changes)
             return self._search.criterion.budget_used("rules", now.predictions) <= self._config.searched
 
-        for (layer, head, role), rule in rules.items():
-            if not isinstance(rule, Uniform | Identity | MeanMap):
+        for (layer, head, role), rule in base.rules.items():
+            if is_sharp(rule):
                 reads.setdefault((layer, head), {})[role] = rule
         merges = []
         for one, theirs in reads.items():

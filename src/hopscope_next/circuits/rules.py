@@ -1,7 +1,7 @@
 """Rules of attention: which keys a row reads, said in roles and relations (paper, appendix E, step 2).
 
-No rule speaks of absolute positions.  `patterns` turns any rule into the attention patterns that it stands for on a
-batch, for interventions and for the reader of circuits alike.
+No rule but a matrix speaks of absolute positions.  `patterns` turns any rule into the attention patterns that it stands
+for on a batch, for interventions and for the reader of circuits alike.
 """
 
 from typing import Annotated, Literal, get_args
@@ -57,21 +57,6 @@ class OwnChain(Config):
     keys: Roles
 
 
-class History(Config):
-    """All visible tokens with the roles `keys`, each with the head's own mean weight for it, which depends on `by`."""
-
-    kind: Literal["history"] = "history"
-    keys: Roles
-    by: By = "position"
-
-
-class MeanMap(Config):
-    """The head's mean pattern at the rows of a role, over the batch, which depends on `by`."""
-
-    kind: Literal["mean_map"] = "mean_map"
-    by: By = "position"
-
-
 Single = Annotated[Related | OverRole | OwnChain | Identity, Field(discriminator="kind")]
 
 
@@ -84,6 +69,24 @@ class TwoTargets(Config):
     share: float = Field(gt=0.0, lt=1.0)
 
 
+class History(Config):
+    """All visible tokens with the roles `keys`, each with the head's own mean weight for it, which depends on `by`.
+
+    Without `keys` it is a *mean map*: the head's mean pattern at the rows of a role.
+    """
+
+    kind: Literal["history"] = "history"
+    keys: Roles = {}
+    by: By = "position"
+
+
+class Matrix(Config):
+    """Weights `[query][key]`; what a row of them has is shared out in full."""
+
+    kind: Literal["matrix"] = "matrix"
+    weights: tuple[tuple[float, ...], ...]
+
+
 class Learned(Config):
     """The head's own softmax in the model as it is: no rule, but the lack of one ("unexplained")."""
 
@@ -91,7 +94,7 @@ class Learned(Config):
 
 
 Rule = Annotated[
-    Uniform | Identity | Related | OverRole | OwnChain | TwoTargets | History | MeanMap | Learned,
+    Uniform | Identity | Related | OverRole | OwnChain | TwoTargets | History | Matrix | Learned,
     Field(discriminator="kind"),
 ]
 
@@ -99,20 +102,12 @@ NOTHING = (Uniform(), Identity())
 """What a row does that reads nothing in particular."""
 
 _FIRST_RELATIONS = ("previous", "pair_mate", "same_symbol")
-_RANKS = {
-    "uniform": 0,
-    "identity": 1,
-    "over_role": 5,
-    "own_chain": 8,
-    "history": 10,
-    "mean_map": 11,
-    "learned": 16,
-}
+_RANKS = {"uniform": 0, "identity": 1, "over_role": 5, "own_chain": 8, "matrix": 16, "learned": 17}
 _LEAST_WEIGHT = 1e-30  # attention below this is as good as none; it keeps logarithms finite
 
 
 def description_length(rule: Rule) -> tuple[int, ...]:
-    """A rank by which rules are ordered, the simplest first (two targets stand between single tokens and histories)."""
+    """A rank by which rules are ordered, the simplest first."""
     if isinstance(rule, Related):
         if rule.relation in _FIRST_RELATIONS:
             return (2 + _FIRST_RELATIONS.index(rule.relation),)
@@ -120,12 +115,19 @@ def description_length(rule: Rule) -> tuple[int, ...]:
         return (6, int(hops)) if hops.isdecimal() else (7,)
     if isinstance(rule, TwoTargets):
         return (9, *description_length(rule.first), *description_length(rule.second))
-    return (_RANKS[rule.kind] + 2 * get_args(By).index(getattr(rule, "by", "position")),)
+    if isinstance(rule, History):
+        return (10 + 2 * get_args(By).index(rule.by) + (not rule.keys),)
+    return (_RANKS[rule.kind],)
 
 
 def reads_nothing(rule: Rule) -> bool:
     """Whether a row under this rule is outside of any circuit."""
     return isinstance(rule, Uniform | Identity)
+
+
+def is_sharp(rule: Rule) -> bool:
+    """Whether a row reads some keys rather than others: something in particular, and not by a mean map."""
+    return not reads_nothing(rule) and (not isinstance(rule, History) or bool(rule.keys))
 
 
 def said(rule: Rule) -> str:
@@ -134,8 +136,10 @@ def said(rule: Rule) -> str:
         return rule.relation
     if isinstance(rule, TwoTargets):
         return f"{said(rule.first)} {rule.share:.0%} + {said(rule.second)}"
-    by = getattr(rule, "by", "position")
-    return rule.kind if by == "position" else f"{rule.kind} by {by}"
+    if isinstance(rule, History):
+        name = rule.kind if rule.keys else "mean_map"
+        return name if rule.by == "position" else f"{name} by {rule.by}"
+    return rule.kind
 
 
 # On a batch.
@@ -185,11 +189,11 @@ def patterns(
         rule: any.
         batch: samples with a member axis, whose roles and relations are meant.
         causal: whether rows see earlier positions and themselves only.
-        own: patterns of one head in the model as it is, which `Learned`, `MeanMap` and `History` need.
+        own: patterns of one head in the model as it is, which `Learned` and `History` need.
         rows: over which mean weights are taken; needed with `own`.
 
     Raises:
-        UserError: the batch lacks a role or relation.
+        UserError: the batch lacks a role or relation, or has another length than a matrix.
     """
     keys = _keys(rule, batch, causal, own, rows)
     total = keys.sum(-1, keepdim=True)
@@ -203,47 +207,37 @@ def _keys(rule: Rule, batch: Batch, causal: bool, own: Tensor | None, rows: Tens
     if isinstance(rule, TwoTargets):
         (first, one), (second, other) = (patterns(each, batch, causal) for each in (rule.first, rule.second))
         return (rule.share * first + (1.0 - rule.share) * second) * (one & other)[..., None]
-    if isinstance(rule, Learned | MeanMap | History):
+    if isinstance(rule, Learned | History):
         assert own is not None and rows is not None
         if isinstance(rule, Learned):
             return own
         of_members = zip(own, rows, batch.inputs.expand(len(own), *batch.inputs.shape[1:]), strict=True)
-        weights = torch.stack([mean_weights(rule.by, *each) for each in of_members])
-        return weights * selected(batch, rule.keys)[:, :, None] if isinstance(rule, History) else weights
-    here, found = torch.arange(batch.inputs.shape[2], device=batch.inputs.device), visible(batch, causal)
-    if isinstance(rule, Identity):
+        weights = torch.stack([_mean_weights(rule.by, *each) for each in of_members])
+        return weights * selected(batch, rule.keys)[:, :, None]
+    found, length = visible(batch, causal), batch.inputs.shape[2]
+    here = torch.arange(length, device=found.device)
+    if isinstance(rule, Matrix):
+        found = torch.tensor(rule.weights, device=found.device)
+        if found.shape != (length, length):
+            raise UserError(f"matrix: expected shape {(length, length)}, found {tuple(found.shape)}")
+    elif isinstance(rule, Identity):
         found = found & (here[:, None] == here)
     elif isinstance(rule, Related):
         found = found & (related(batch, rule.relation)[..., None] == here)
-    elif not isinstance(rule, Uniform):
+    elif isinstance(rule, OverRole | OwnChain):
         found = found & selected(batch, rule.keys)[:, :, None]
         found = found & same_chain(batch) if isinstance(rule, OwnChain) else found
     return found.expand(*batch.inputs.shape[:2], -1, -1).float()
 
 
-def mean_weights(
-    by: By,
-    own: Float[Tensor, "batch query key"],
-    rows: Bool[Tensor, "batch query"],
-    inputs: Int[Tensor, "batch position"] | Float[Tensor, "batch position feature"],
-) -> Float[Tensor, "batch query key"]:
-    """A head's mean weights, over the samples in which the row at a position is one of `rows`; zeros for other rows.
-
-    Args:
-        by: whether keys with different symbols have weights of their own, or keys with the row's own symbol.
-        own: the head's patterns.
-        rows: the rows.
-        inputs: of the same samples of one member; tokens, unless it is by position.
-    """
-    chosen = rows.to(own.dtype)
-    if by == "position":
-        mean = torch.einsum("bqk,bq->qk", own, chosen) / chosen.sum(0).clamp(min=1.0)[:, None]
-        return mean * chosen[..., None]
-    if inputs.is_floating_point():
+def _mean_weights(by: By, own: Tensor, rows: Tensor, inputs: Tensor) -> Tensor:
+    # Of one member, over the samples in which the row at a position is one of `rows`; zeros for other rows.
+    symbols = torch.zeros_like(rows, dtype=torch.int64) if by == "position" else inputs
+    if symbols.is_floating_point():
         raise UserError(f"by: expected 'position' for inputs that are vectors, found {by!r}")
     if by == "match":
-        return _weights_by_match(own, rows, inputs)
-    holds = functional.one_hot(inputs).to(own.dtype)
+        return _weights_by_match(own, rows, symbols)
+    chosen, holds = rows.to(own.dtype), functional.one_hot(symbols).to(own.dtype)
     total = torch.einsum("bqk,bq,bks->qks", own, chosen, holds)
     table = total / torch.einsum("bq,bks->qks", chosen, holds).clamp(min=1.0)
     return torch.einsum("qks,bks,bq->bqk", table, holds, chosen)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from hopscope_next.circuits import rules
 from hopscope_next.circuits.criterion import Criterion
-from hopscope_next.circuits.execution import Activations, Assignment, Execution, Mode, Positions, Slot
+from hopscope_next.circuits.execution import Execution, Mode, Pass, Slot
 from hopscope_next.circuits.grammar import distance
 from hopscope_next.circuits.rules import NOTHING, Learned, Rule, description_length, reads_nothing
 
@@ -22,18 +22,21 @@ _CLEAR = 0.25  # a pattern that is nearer than this to a rule is given the rule 
 _AT_FIRST = 0.8  # share of what may be lost that the first removals may use up
 _ON_FEW = 0.75  # share of that, where they are tried on the first quarter of the samples
 _LEAST_FEW = 8  # samples in a quarter, if there is to be one
-_CLEARLY = 3.0  # a change that adds so many times more on these than may be added has failed
 _TOO_MUCH = 1.5  # slots that by themselves cost so many times more than may be lost are not tried together
 
 
 class State(NamedTuple):
-    """An assignment under the threshold, its passes in every mode that is asked for, the shares of what may be lost
-    that these use up, and changes known to fail."""
+    """Passes under the threshold in every mode that is asked for, the shares of what may be lost that they use up, and
+    changes known to fail."""
 
-    assignment: Assignment
-    passed: Mapping[Mode, Activations]
+    passed: Mapping[Mode, Pass]
     used: Mapping[Mode, float]
     failed: set[tuple[float, frozenset[tuple[Slot, int]]]]
+
+    @property
+    def rules(self) -> Mapping[Slot, Rule]:
+        """What every slot does."""
+        return self.passed["rules"].rules
 
 
 Choices = Callable[[State, Slot], Sequence[Rule]]
@@ -50,50 +53,35 @@ class Search:
 
     def __init__(self, execution: Execution, criterion: Criterion, modes: Sequence[Mode], searched: float):
         self.execution, self.criterion, self.modes, self.searched = execution, criterion, modes, searched
-        self.start, self.share, self._whole = self._begin(), 1.0, execution
+        self.start, self.share = self._begin(execution.clean), 1.0
         self._costs, self._rules = dict[Slot, float](), dict[Slot, tuple[list[Rule], list[Rule]]]()
         far = {slot: [each for _, each in self._distances(slot)] for slot in execution.reachable}
         self._nearest = {slot: min(each, default=1.0) for slot, each in far.items()}
-        self._screen: Search | None = None
-        if (samples := execution.samples // 4) >= _LEAST_FEW:
-            self._screen = few = copy(self)  # what rules and distances are, all samples tell
-            few.execution, batch = execution.first(samples), execution.grammar.batch.take(slice(samples))
-            few.criterion, few.start = criterion.on(few.execution.clean.predictions, batch), few._begin()
+        self._on_few: Search | None = None
+        if (few := execution.clean.samples // 4) >= _LEAST_FEW:
+            self._on_few = copy(self)  # what rules and distances are, all samples tell
+            self._on_few.criterion = criterion.on(execution, few)
+            self._on_few.start = self._begin(execution.clean.first(few))
 
-    def _begin(self) -> State:
-        passed = dict.fromkeys(self.modes, self.execution.clean)
-        return State(self.execution.unedited, passed, dict.fromkeys(self.modes, 0.0), set())
+    def _begin(self, clean: Pass) -> State:
+        passed = {mode: clean._replace(mode=mode) for mode in self.modes}
+        return State(passed, dict.fromkeys(self.modes, 0.0), set())
 
     def changed(self, state: State, changes: Mapping[Slot, Rule]) -> State | None:
         """The state with some changes, or `None` if that is over the threshold in any mode."""
         known = self.share, frozenset((slot, id(rule)) for slot, rule in changes.items())
         if known in state.failed:
             return None
-        modes, now, most = self.modes, state.assignment.rules, self.share * self.searched
-        if not any(reads_nothing(rule) or reads_nothing(now[slot]) for slot, rule in changes.items()):
-            modes = ("rules",)
-        assignment, rows = self.execution.assigned(state.assignment, changes), self.execution.changed(changes)
-        passed, used = dict(state.passed), dict(state.used)
-        for mode in modes:
-            if self._screen is not None and self._screen._fails(assignment, mode, state, rows, most):
-                break
-            passed[mode] = self.execution.run(assignment, mode, state.passed[mode], rows)
+        passed, used, most = dict(state.passed), dict(state.used), self.share * self.searched
+        for mode, base in state.passed.items():
+            passed[mode] = self.execution.under(base, changes)
             used[mode] = self.criterion.budget_used(mode, passed[mode].predictions)
             if not used[mode] <= most:
                 break
         else:
-            return State(assignment, passed, used, set())
+            return State(passed, used, set())
         state.failed.add(known)
         return None
-
-    def _fails(
-        self, assignment: Assignment, mode: Mode, state: State, rows: Mapping[int, Positions], most: float
-    ) -> bool:
-        # Clearly, on fewer samples than the state's.
-        few, base = self.execution, state.passed[mode].first(self.execution.samples)
-        now = few.run(assignment.first(few.samples), mode, base, rows).predictions
-        added = self.criterion.budget_used(mode, now) - self.criterion.budget_used(mode, base.predictions)
-        return not added <= _CLEARLY * max(0.0, most - state.used[mode])
 
     # Steps of the search.
 
@@ -114,7 +102,7 @@ class Search:
             half = len(slots) // 2
             state = self._first_that_do(state, slots[:half], choices)
             # If all of these have it, to give it to the others too is what has failed.
-            have = all(state.assignment.rules[slot] == first[slot] for slot in slots[:half])
+            have = all(state.rules[slot] == first[slot] for slot in slots[:half])
             failed = have and (failed or not hopeless)
             return self._first_that_do(state, slots[half:], choices, failed)
         for rule in choices(state, slots[0])[1:]:
@@ -127,19 +115,20 @@ class Search:
         return cost > _TOO_MUCH * max(0.0, self.share * self.searched - state.used["rules"])
 
     def _remove(self, state: State, slots: Sequence[Slot]) -> State:
-        now = state.assignment.rules
-        return self._first_that_do(state, [slot for slot in slots if not reads_nothing(now[slot])], _nothing)
+        reading = [slot for slot in slots if not reads_nothing(state.rules[slot])]
+        return self._first_that_do(state, reading, _nothing)
 
     def _simpler(self, state: State, slot: Slot) -> list[Rule]:
-        now, (near, far) = state.assignment.rules[slot], self._described(slot)
+        now, (near, far) = state.rules[slot], self._described(slot)
         tried = [*near, *(far if isinstance(now, Learned) else [])]
         return [rule for rule in tried if description_length(rule) < description_length(now)]
 
     def _described(self, slot: Slot) -> tuple[list[Rule], list[Rule]]:
         # Rules that could be what a head's row does: those near to its pattern, the simplest first, and farther ones.
         if slot not in self._rules:
-            (layer, head, role), grammar = slot, self._whole.grammar
-            rows, own, found = grammar.rows[role], self._whole.own[layer][:, head], self._distances(slot)
+            (layer, head, role), grammar = slot, self.execution.grammar
+            rows, own = grammar.rows[role], self.execution.clean.given[layer][:, head]
+            found = self._distances(slot)
             two = grammar.two_targets(role, own[rows])
             for rule in [*([two] if two else []), *grammar.weighted(role)]:
                 found.append((rule, distance(grammar.pattern(role, rule, own)[rows], own[rows])))
@@ -150,14 +139,14 @@ class Search:
             # are near to everything: a rule that a row needs can be farther than they are.
             farther = [rule for rule, far in found if farthest < far <= _SHARP]
             self._rules[slot] = (
-                (near, farther) if grammar.allows_mean_weights else ([*near, rules.MeanMap()], [])
+                (near, farther) if grammar.allows_mean_weights else ([*near, rules.History()], [])
             )
         return self._rules[slot]
 
     def _distances(self, slot: Slot) -> list[tuple[Rule, float]]:
         layer, head, role = slot
-        own = self._whole.own[layer][:, head][self._whole.grammar.rows[role]]
-        reading = (each for each in self._whole.grammar.candidates(role) if not reads_nothing(each.rule))
+        own = self.execution.clean.given[layer][:, head][self.execution.grammar.rows[role]]
+        reading = (each for each in self.execution.grammar.candidates(role) if not reads_nothing(each.rule))
         return [(each.rule, distance(each.pattern, own)) for each in reading]
 
     # Orders, and what is found in them.
@@ -169,37 +158,36 @@ class Search:
     def by_importance(self) -> list[Slot]:
         """Slots by what it costs if one of them is uniform and all other patterns are as they are (mode *clean*)."""
         for slot in self.execution.reachable:
-            assignment = self.execution.assigned(self.start.assignment, {slot: NOTHING[0]})
-            passed = self.execution.run(assignment, "rules", changed=self.execution.changed([slot]))
-            self._costs[slot] = self.criterion.budget_used("rules", passed.predictions)
+            without = self.execution.under(self.execution.clean, {slot: NOTHING[0]})
+            self._costs[slot] = self.criterion.budget_used("rules", without.predictions)
         return self.ordered(sorted(self.execution.reachable, key=self._costs.__getitem__))
 
     def can_go(self, slot: Slot) -> bool:
         """Whether a slot may read nothing in the model as it is."""
         self.share = 1.0
-        return reads_nothing(self._remove(self.start, [slot]).assignment.rules[slot])
+        return reads_nothing(self._remove(self.start, [slot]).rules[slot])
 
-    def circuit(self, order: Sequence[Slot]) -> Assignment:
-        """A minimal circuit: slots are taken away in this order, and what stays is given rules.
+    def circuit(self, order: Sequence[Slot]) -> Mapping[Slot, Rule]:
+        """The rules of a minimal circuit: slots are taken away in this order, and what stays is given rules.
 
         Taking away stops short of the threshold at first, or nothing would be left for the rules to cost.  It begins on
         a quarter of the samples; what these allow is tried on all, and everything after that.
         """
-        if self._screen is None:
+        if self._on_few is None:
             state = self._first_removals(order, _AT_FIRST)
         else:
-            wanted = self._screen._first_removals(order, _ON_FEW * _AT_FIRST).assignment.rules
+            wanted = self._on_few._first_removals(order, _ON_FEW * _AT_FIRST).rules
             given = [slot for slot in self.execution.slots if slot not in order]
             given += [slot for slot in order if not isinstance(wanted[slot], Learned)]
             self.share = _AT_FIRST
             state = self._first_that_do(self.start, given, lambda _, slot: [wanted[slot]])
-        self.share, unnamed = 1.0, Learned | rules.MeanMap | rules.History | rules.TwoTargets
+        self.share, unnamed = 1.0, Learned | rules.History | rules.TwoTargets
         while True:
-            before = state.assignment.rules
+            before = state.rules
             some = [slot for slot in order if isinstance(before[slot], unnamed)]
             state = self._remove(self._first_that_do(state, some, self._simpler), order)
-            if state.assignment.rules == before:
-                return state.assignment
+            if state.rules == before:
+                return before
 
     def _first_removals(self, order: Sequence[Slot], share: float) -> State:
         self.share = share
