@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -164,9 +165,9 @@ for act in (lambda: run.write("claims.json", ""), lambda: run.locked().__enter__
 """
 
 
-def test_a_folder_that_cannot_be_written_can_be_read(finished, tmp_path_factory):
+def test_a_folder_that_cannot_be_written_can_be_read(finished):
     # Below /tmp itself: the folders of pytest are closed to other users.
-    place = tmp_path_factory.getbasetemp().parent.parent / f"hopscope read only {os.getpid()}"
+    place = Path(tempfile.gettempdir()) / f"hopscope read only {os.getpid()}"
     shutil.copytree(finished.path, place / finished.path.name)
     try:
         for path in place.rglob("*"):
