@@ -40,7 +40,7 @@ demo: $(VENV)/installed
 
 # The heart of every room, in about two minutes.
 quick: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras" @tests/quick.txt tests_next
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras and not long" @tests/quick.txt tests_next/circuits tests_next/claims tests_next/models tests_next/runs tests_next/tasks tests_next/theory tests_next/training
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras" --durations=40 --durations-min=5
