@@ -74,9 +74,12 @@ def recipe_effects(run: str) -> str:
         for shape in SHAPES:
             pairs = [(on, tuple(name for name in on if name != detail)) for on in every if detail in on]
             by_seed = [
-                np.mean([steps(shape, on, seed) - steps(shape, off, seed) for on, off in pairs]) for seed in seeds
+                np.mean([steps(shape, on, seed) - steps(shape, off, seed) for on, off in pairs])
+                for seed in seeds
             ]
-            cells.append(f"{np.mean(by_seed):+.2f} ({min(by_seed):+.2f} to {max(by_seed):+.2f})".replace("-", "−"))
+            cells.append(
+                f"{np.mean(by_seed):+.2f} ({min(by_seed):+.2f} to {max(by_seed):+.2f})".replace("-", "−")
+            )
         rows.append([detail, *cells])
     return markdown(["detail", *SHAPES], rows)
 
