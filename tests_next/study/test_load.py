@@ -52,10 +52,10 @@ def test_built_in_studies_have_names(monkeypatch):
 
 
 def test_entry_points_are_names(monkeypatch, write):
-    file = write("point_package.py")
-    with_points(monkeypatch, ("mine", "point_package:study"), ("twin", "a:study"), ("twin", "b:study"))
+    file = write("point_module.py")
+    with_points(monkeypatch, ("mine", "point_module:study"), ("twin", "a:study"), ("twin", "b:study"))
     assert "mine" in studies()
-    assert load("mine") == Loaded(load("point_package:study").study, "point_package:study", file, TEXT)
+    assert load("mine") == Loaded(load("point_module:study").study, "point_module:study", file, TEXT)
     with pytest.raises(
         UserError, match="expected one study named 'twin', found 2: a:study, b:study; uninstall"
     ):
@@ -143,23 +143,23 @@ def test_what_is_no_readable_file_is_refused(tmp_path, write):
 
 
 def test_a_file_of_a_package_is_imported_by_its_name(write):
-    write("lab_package/__init__.py", "")
-    write("lab_package/inner/__init__.py", "")
-    write("lab_package/inner/near.py", "QUESTION = 'Near?'\n")
+    write("lab_folder/__init__.py", "")
+    write("lab_folder/inner/__init__.py", "")
+    write("lab_folder/inner/near.py", "QUESTION = 'Near?'\n")
     text = "import hopscope_next as hs\nfrom .near import QUESTION\nstudy = hs.Study(name='a', question=QUESTION)\n"
-    file = write("lab_package/inner/asks.py", text)
-    by_file, by_name = load(str(file)), load("lab_package.inner.asks:study")
+    file = write("lab_folder/inner/asks.py", text)
+    by_file, by_name = load(str(file)), load("lab_folder.inner.asks:study")
     assert by_file.study is by_name.study and by_file.study.question == "Near?"
-    assert loaded_as(by_name.study).reference == "lab_package.inner.asks:study"
+    assert loaded_as(by_name.study).reference == "lab_folder.inner.asks:study"
 
 
 def test_a_helper_stands_beside_its_file(write):
-    text = "import hopscope_next as hs\nfrom helper_of_one import QUESTION as Q\nstudy = hs.Study(name='a', question=Q)"
+    text = "import hopscope_next as hs\nfrom beside_one import QUESTION as Q\nstudy = hs.Study(name='a', question=Q)"
     one, two = (write(f"{folder}/asks.py", text) for folder in ("one", "two"))
-    helper, _ = (write(f"{folder}/helper_of_one.py", f"QUESTION = {folder!r}\n") for folder in ("one", "two"))
+    helper, _ = (write(f"{folder}/beside_one.py", f"QUESTION = {folder!r}\n") for folder in ("one", "two"))
     assert load(str(one)).study.question == "one"
     with pytest.raises(
-        UserError, match=f"{two}: expected helper_of_one.py beside it, found {helper} imported before"
+        UserError, match=f"{two}: expected beside_one.py beside it, found {helper} imported before"
     ):
         load(str(two))
 

@@ -70,9 +70,8 @@ class Criterion:
     def parts(self, predictions: Predictions) -> dict[str, float]:
         """How badly every part stands: as a share of its lowest floor; without groups that have no samples here."""
         found = dict[str, float]()
-        of_group = {
-            group: self._task.parts(predictions[:, at], some) for group, (at, some) in self._some.items()
-        }
+        some = self._some.items()
+        of_group = {group: self._task.parts(predictions[:, at], batch) for group, (at, batch) in some}
         for name, floor in self._learned.items():
             part, _, group = name.partition("@")
             found |= {name: float(of_group[group][part]) / floor} if group in of_group else {}
@@ -200,8 +199,8 @@ def lowest_floors(task: Task, batch: Batch) -> dict[str, float]:
     else:
         right = _CERTAIN * functional.one_hot(right, task.shape().output_size).float()
         guess = torch.zeros_like(right)
-    guessed, best = task.parts(guess, batch), task.parts(right, batch)
-    names = [name for name in guessed if name != "loss" and best[name] < guessed[name]] or ["loss"]
+    guessed, best = losses(task, guess, batch), task.parts(right, batch)
+    names = [name for name in best if name != "loss" and best[name] < guessed[name]] or ["loss"]
     groups = [name for name, each in batch.groups.items() if each.any()]
     if not groups or not torch.cat([batch.groups[name] for name in groups]).any(0).all():
         groups = ["", *groups]
@@ -210,10 +209,9 @@ def lowest_floors(task: Task, batch: Batch) -> dict[str, float]:
     for metric, floors in {"loss": of_loss, **told}.items():
         above = [floor for floor in floors.values() if floor > 0.0] if isinstance(floors, Mapping) else []
         lowest |= {metric: min(above)} if above else {}
-    of_guess = losses(task, guess, batch)
     for group in groups:
         for part, name in ((f"{name}@{group}".removesuffix("@"), name) for name in names):
             known = (lowest[metric] for metric in (part, name, "loss") if metric in lowest)
-            floor = next(known, float(of_guess[part]))
+            floor = next(known, float(guessed[part]))
             found |= {part: floor} if floor > 0.0 else {}
     return found

@@ -12,12 +12,12 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
 from hopscope_next.circuits.grammar import Grammar
-from hopscope_next.circuits.rules import History, Learned, Rule, reads_nothing
+from hopscope_next.circuits.rules import Learned, Rule, is_sharp, reads_nothing
 from hopscope_next.models.layers import Layer, Linear, Norm
 from hopscope_next.models.transformer import Transformer
 
@@ -45,7 +45,6 @@ class Pass(NamedTuple):
     Attributes:
         mode, rules: the rule of every slot, and what becomes of those that read something.
         given: patterns of each layer, as the rules say; of rows that read something they are used in mode *rules*.
-        reads: `[head, role]` of each layer: whether rows read something (the last role is that of rows without one).
         streams: before each layer, and after the last one at the readout positions alone.
         inverse: one over the lengths that attention divides the streams by.
         values, predictions: of each layer; of the model.
@@ -54,7 +53,6 @@ class Pass(NamedTuple):
     mode: Mode
     rules: Mapping[Slot, Rule]
     given: list[Pattern]
-    reads: list[np.ndarray]
     streams: list[Stream]
     inverse: list[Float[Tensor, "position batch 1"]]
     values: list[Values]
@@ -148,11 +146,9 @@ class Execution:
     def __init__(self, model: Transformer, grammar: Grammar):
         self.model, self.grammar, inputs = model, grammar, grammar.batch.inputs
         self._maps = [_Maps(layer) for layer in cast(Iterable[Layer], model.layers)]
-        roles, heads, (_, samples, length) = len(grammar.roles), model.config.heads, inputs.shape[:3]
-        role_of = torch.full((samples, length), roles)
-        for number, rows in enumerate(grammar.rows.cpu()):
-            role_of[rows] = number
-        self._roles = role_of.numpy() if (role_of != role_of[:1]).any() else role_of[:1].numpy()
+        roles, heads, length = len(grammar.roles), model.config.heads, inputs.shape[2]
+        role_of = torch.cat((grammar.rows, ~grammar.rows.any(0)[None])).int().argmax(0)
+        self._role_of = role_of[:1] if (role_of == role_of[:1]).all() else role_of
         self._positions: list[Positions] = [rows.any(0).cpu().numpy() for rows in grammar.rows]
         self._readout = np.isin(np.arange(length), model.config.readout_positions)
         seen = torch.ones(length, length, device=inputs.device)
@@ -163,15 +159,14 @@ class Execution:
         last, wanted = model.config.layers - 1, [(rows & self._readout).any() for rows in self._positions]
         self.reachable = [slot for slot in self.slots if slot[0] < last or wanted[slot[2]]]
         self._patterns = dict[tuple[Slot, str], Tensor]()
-        reads = [np.ones((heads, roles + 1), np.bool_) for _ in self._maps]
         unedited: Mapping[Slot, Rule] = dict.fromkeys(self.slots, Learned())
-        passed = Pass("rules", unedited, [], reads, [self.embedded(inputs)], [], [], torch.empty(0))
+        passed = Pass("rules", unedited, [], [self.embedded(inputs)], [], [], torch.empty(0))
         for layer, maps in enumerate(self._maps):
             stream, rows = passed.streams[-1], _index(self._wanted(layer))
             passed.inverse.append(maps.inverse(stream))
             passed.values.append(maps.of_heads("value", stream, passed.inverse[-1]))
             passed.given.append(self.pattern(layer, passed, passed))
-            passed.streams.append(maps.after(stream[rows], self.brought_home(passed, layer)[rows]))
+            passed.streams.append(maps.after(stream[rows], self.brought_home(passed, layer, rows)))
         self.clean = passed._replace(predictions=self._read_out(passed.streams[-1]))
 
     @torch.no_grad()
@@ -210,8 +205,7 @@ class Execution:
         rows, (layer, head, _) = self.grammar.rows[slot[2]], slot
         own, wanted = self.clean.given[layer][:, head][rows], self.rule_pattern(slot, rule)[rows]
         # A mean map is everywhere above zero: of it, what both have in common.
-        mean_map = isinstance(rule, History) and not rule.keys
-        shared = own.minimum(wanted) if mean_map else own * (wanted > 0)
+        shared = own * (wanted > 0) if is_sharp(rule) else own.minimum(wanted)
         return float(shared.sum(-1).mean())
 
     # Passes.
@@ -231,22 +225,21 @@ class Execution:
                 and where these are seen.
         """
         brought, none = brought or {}, np.zeros_like(self._readout)
-        given, reads, changed = list(base.given), list(base.reads), dict[int, Positions]()
+        given, changed = list(base.given), dict[int, Positions]()
         for layer in {slot[0] for slot in changes}:
-            given[layer], reads[layer], changed[layer] = given[layer].clone(), reads[layer].copy(), none
+            given[layer], changed[layer] = given[layer].clone(), none
         for slot, rule in changes.items():
             (layer, head, role), at = slot, _index(self._positions[slot[2]])
             was, patterns = given[layer][:, head, at], self.rule_pattern(slot, rule)[: len(given[layer]), at]
             rows = self.grammar.rows[role, : len(was), at, None]
             given[layer][:, head, at] = torch.where(rows, patterns, was)
-            before, reads[layer][head, role] = reads[layer][head, role], not reads_nothing(rule)
             # Rows that are recomputed do not mind by which rule they read.
-            alike = base.mode == "recomputed" and before and not reads_nothing(rule)
-            if not alike or layer in brought:
+            nothing = reads_nothing(rule) or reads_nothing(base.rules[slot])
+            if nothing or base.mode == "rules" or layer in brought:
                 changed[layer] = changed[layer] | self._positions[role]
         streams, inverse, values = list(base.streams), list(base.inverse), list(base.values)
         rules = {**base.rules, **changes}
-        passed, dirty = Pass(base.mode, rules, given, reads, streams, inverse, values, base.predictions), none
+        passed, dirty = Pass(base.mode, rules, given, streams, inverse, values, base.predictions), none
         if start is not None:
             streams[0], dirty = start, ~none
         for layer, maps in enumerate(self._maps):
@@ -260,39 +253,35 @@ class Execution:
             dirty = (seeing | changed.get(layer, none)) & self._wanted(layer)
             if dirty.any():
                 at = _index(dirty)
-                heads = brought[layer][at] if layer in brought else self._head_outputs(passed, layer, dirty)
+                heads = brought[layer][at] if layer in brought else self.brought_home(passed, layer, at)
                 after = maps.after(streams[layer][at], heads)
                 streams[layer + 1] = _put(streams[layer + 1], dirty[self._wanted(layer)], after)
         return passed._replace(predictions=self._read_out(streams[-1])) if dirty.any() else passed
 
-    def _head_outputs(self, passed: Pass, layer: int, rows: Positions) -> Heads:
-        # What all heads of a layer bring home at some rows.
-        at = _index(rows)
-        given, read = passed.given[layer][:, :, at], self._reading(passed, layer)[:, :, at]
-        if passed.mode == "recomputed" and read.any():
-            given = torch.where(read, self.pattern(layer, passed, passed, at), given)
-        return _mixed(given, passed.values[layer])
+    def _given(self, passed: Pass, layer: int, rows: Any = ...) -> Pattern:
+        # The patterns of a layer that count in a pass.
+        given, rules = passed.given[layer][:, :, rows], passed.rules.items()
+        if passed.mode == "rules":
+            return given
+        reading = torch.tensor([not reads_nothing(rule) for slot, rule in rules if slot[0] == layer])
+        if not reading.any():
+            return given
+        # A row without a role does as it would.
+        reading = functional.pad(reading.view(given.shape[1], -1), (0, 1), value=True).to(given.device)
+        here = reading[:, self._role_of[: passed.samples, rows]].transpose(0, 1)[..., None]
+        return torch.where(here, self.pattern(layer, passed, passed, rows), given)
 
-    def _reading(self, passed: Pass, layer: int) -> Bool[Tensor, "#batch head position 1"]:
-        # Rows that read something.
-        reading = passed.reads[layer][:, self._roles[: passed.samples]]
-        return torch.from_numpy(reading.swapaxes(0, 1))[..., None].to(self._hidden.device)
+    @torch.no_grad()
+    def brought_home(self, passed: Pass, layer: int, rows: Any = ...) -> Heads:
+        """What all heads of a layer bring home at some rows."""
+        pattern, values = self._given(passed, layer, rows), passed.values[layer]
+        return (pattern @ values.permute(1, 2, 0, 3)).permute(2, 0, 1, 3).contiguous()
 
+    @torch.no_grad()
     def held(self, passed: Pass) -> Pass:
-        """A recomputed pass as one in mode *rules*, in which all patterns are given as they are in it."""
-        given = [
-            torch.where(self._reading(passed, layer), self.pattern(layer, passed, passed), pattern)
-            for layer, pattern in enumerate(passed.given)
-        ]
+        """The same pass in mode *rules*: all patterns are given as they are in it."""
+        given = [self._given(passed, layer) for layer in range(len(self._maps))]
         return passed._replace(mode="rules", given=given)
-
-    def brought_home(self, passed: Pass, layer: int) -> Heads:
-        """What all heads of a layer bring home under the given patterns."""
-        return _mixed(passed.given[layer], passed.values[layer])
-
-
-def _mixed(pattern: Pattern, values: Values) -> Heads:
-    return (pattern @ values.permute(1, 2, 0, 3)).permute(2, 0, 1, 3).contiguous()
 
 
 def _index(rows: Positions) -> Any:

@@ -238,10 +238,8 @@ class Grammar:
         # An author may leave a value without a word; a row needs some.
         plain = " ".join(said) or " ".join(f"{name} {value}" for name, value in named.items())
         alike = [each for each in self.roles if named.items() <= each.items()]
-        made = [
-            name for name in self._how.derived if roles.get(name) and not all(each[name] for each in alike)
-        ]
-        return " ".join([plain, *made])
+        made = (name for name in self._how.derived if roles.get(name))
+        return " ".join([plain, *(name for name in made if not all(each[name] for each in alike))])
 
     def _word(self, name: str, value: int) -> str:
         words = self._words.get(name, ())

@@ -203,10 +203,8 @@ class Reader:
         """See `read` of the module."""
         if not self.criterion.names:
             return self._reading(NOT_LEARNED)
-        execution = self._execution("search")
-        self._search = Search(
-            execution, self.criterion.on(execution), self._config.modes, self._config.searched
-        )
+        execution, config = self._execution("search"), self._config
+        self._search = Search(execution, self.criterion.on(execution), config.modes, config.searched)
         found = self._minimal(progress)
         progress("validation")
         return self._validated(self._best(found), found)
@@ -272,11 +270,12 @@ class Reader:
 
     def _holds(self, circuit: Circuit) -> bool:
         anew, criterion = self._anew
-        return circuit.explained and all(
-            criterion.budget_used(mode, circuit.run(anew, mode).predictions)
-            <= max(HELD, self._config.searched)
-            for mode in self._config.modes
+        passed, most = (
+            (circuit.run(anew, mode) for mode in self._config.modes),
+            max(HELD, self._config.searched),
         )
+        used = (criterion.budget_used(each.mode, each.predictions) for each in passed)
+        return circuit.explained and all(each <= most for each in used)
 
     @cached_property
     def _anew(self) -> tuple[Execution, Criterion]:
@@ -354,13 +353,10 @@ class Reader:
             reads.setdefault((slot[2], target), []).append(slot)
         found: dict[Slot, str | None] = {}
         for slots in reads.values():
-            lost = []
-            for nothing in NOTHING:
-                without = fresh.under(intact, dict.fromkeys(slots, nothing))
-                lost.append(self.criterion.lost(without.predictions, intact.predictions))
             # To read uniformly may do harm of its own: what is needed is lost however nothing is read.
-            both = [name for name in lost[0] if name in lost[1]]
-            found |= dict.fromkeys(slots, both[0] if both else None)
+            without = (fresh.under(intact, dict.fromkeys(slots, nothing)) for nothing in NOTHING)
+            lost, as_well = (self.criterion.lost(each.predictions, intact.predictions) for each in without)
+            found |= dict.fromkeys(slots, next((name for name in lost if name in as_well), None))
         return found
 
     def _merges(self, circuit: Circuit) -> list[Merge]:

@@ -138,9 +138,8 @@ class Search:
             # Where there are chains a mean map says the least that can be said: it may be far.  Elsewhere mean weights
             # are near to everything: a rule that a row needs can be farther than they are.
             farther = [rule for rule, far in found if farthest < far <= _SHARP]
-            self._rules[slot] = (
-                (near, farther) if grammar.allows_mean_weights else ([*near, rules.History()], [])
-            )
+            both = (near, farther) if grammar.allows_mean_weights else ([*near, rules.History()], [])
+            self._rules[slot] = both
         return self._rules[slot]
 
     def _distances(self, slot: Slot) -> list[tuple[Rule, float]]:
