@@ -40,7 +40,7 @@ demo: $(VENV)/installed
 
 # The heart of every room, in about two minutes.
 quick: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras and not long" @tests/quick.txt tests_next/circuits tests_next/claims tests_next/models tests_next/runs tests_next/tasks tests_next/theory tests_next/training
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras and not long" tests/circuits tests/claims tests/models tests/runs tests/tasks tests/theory tests/training
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak and not extras" --durations=40 --durations-min=5
@@ -52,8 +52,8 @@ coverage: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak" --cov --cov-report=term
 
 lint: $(VENV)/installed
-	$(BIN)/ruff check src tests tests_next benchmarks campaigns docs examples notebooks release
-	$(BIN)/ruff format --check src tests tests_next benchmarks campaigns docs examples notebooks release
+	$(BIN)/ruff check src tests benchmarks docs examples notebooks release
+	$(BIN)/ruff format --check src tests benchmarks docs examples notebooks release
 	$(BIN)/mypy
 
 # The documentation as a site; a link that leads nowhere, or a page that the contents do not list, fails.
@@ -66,8 +66,6 @@ bench: $(VENV)/installed-bench
 
 soak: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m soak
-	$(BIN)/python tests/fuzz/soak.py --inputs 205000 --seed 13
-	$(BIN)/python tests/faults/soak.py --kills 200 --corruptions 2000 --seed 13
 
 # Known vulnerabilities of the installed packages, where their lists can be reached.
 audit: $(VENV)/installed

@@ -2,11 +2,11 @@
 
 import sys
 
-from hopscope_next.circuits.reader import read
-from hopscope_next.models.config import Model
-from hopscope_next.tasks import Retrieval
-from hopscope_next.training.config import Training
-from hopscope_next.training.train import train
+from hopscope.circuits.reader import read
+from hopscope.models.config import Model
+from hopscope.tasks import Retrieval
+from hopscope.training.config import Training
+from hopscope.training.train import train
 
 seeds, steps = (int(given) for given in (*sys.argv[1:], 8, 1_000)[:2])
 task = Retrieval(steps=3, chains=4, position="pair")

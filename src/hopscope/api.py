@@ -1,29 +1,39 @@
-"""The library in a few calls: run a study, open a run, load what it trained, look at what it answers."""
+"""The library in a few calls: run a study, open a run, train without one.
 
-from collections.abc import Mapping, Sequence
+A run goes one way (docs/architecture.md): the study is planned, its folder made, its units trained and measured by
+workers; then evidence, verdicts and page are written from what is in the folder.
+"""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any
 
-from hopscope.circuits.config import Proof
+from hopscope.claims import Ledger
+from hopscope.claims.judge import judge
 from hopscope.errors import UserError
-from hopscope.executors.local import run_study
-from hopscope.models.member import MemberTransformer
-from hopscope.opened import ReadCircuit, Run
-from hopscope.report.shown import ShownSequence
-from hopscope.runs import MemberRecord, RunFolder, UnitFolder, find_run
-from hopscope.story.worked import worked_steps
-from hopscope.studies import find_study
-from hopscope.studies.loading import home_of, loading
-from hopscope.studies.permutation.probes.worked import worked_sequence
-from hopscope.studies.program import Program
-from hopscope.studies.study import Study
-from hopscope.tasks.config import PermutationConfig
-from hopscope.tasks.splits import MappingSplit
-from hopscope.training import restore
+from hopscope.execute.places import place_of
+from hopscope.execute.pool import Listener, train_all
+from hopscope.runs import Evidence, Member, RunFolder
+from hopscope.study import jobs, measuring
+from hopscope.study.load import Loaded, load, loaded_as, loading
+from hopscope.study.study import Study
+
+if TYPE_CHECKING:
+    from hopscope.circuits.reader import Reading
+    from hopscope.models.config import Model
+    from hopscope.models.transformer import Transformer
+    from hopscope.tasks import Task
+    from hopscope.training.config import CompletionName, Training
+
+Say = Callable[[str], None]
 
 
 def run(
-    study: Study | str,
+    study: "Study | str",
     preset: str | None = None,
     *,
     out: Path | str = "runs",
@@ -34,8 +44,10 @@ def run(
     address: str | None = None,
     tracker: str | Sequence[str] = (),
     fields: Mapping[str, Any] | None = None,
+    listen: Listener = lambda unit, message: None,
+    say: Say = lambda words: None,
     **more: Any,
-) -> Run:
+) -> "Run":
     """Run a study, or go on with it, or find it finished.
 
     A study of a file or a package is trained by worker processes, which load it from there.  A study of a notebook, or
@@ -43,196 +55,336 @@ def run(
 
     Args:
         study: a study, the name of one, `package.module:name`, or `file.py`.
-        preset: the configuration to start from; by default `laptop` where the study has it, else the study as written.
-        out, device, threads, time_budget, executor, address: as on the command line.
-        tracker: one or several of `tensorboard`, `wandb` and `trackio`, which follow the run; one that fails is a
-            warning, and the run goes on.
-        fields: dotted fields of the configuration that differ from the preset, such as `{"training.steps": 300}`.
-        more: the same for fields without a dot, such as `seeds=3`.
+        preset: the fields to start from; by default `laptop` where the study has it, else the study as written.
+        out: root of the runs, or a URL where a copy of the run is kept.
+        device: `cpu`, `cuda`, or `auto` for CUDA where there is one.
+        threads: cores to use; by default all.
+        time_budget: seconds; what is done by then is kept.
+        executor, address, tracker: as on the command line.
+        fields: dotted fields that differ from the preset, such as `{"training.steps": 300}`.
+        listen: hears the workers; `say` what else there is to tell, in words.
+        more: as `fields`, for names without a dot, such as `seeds=3`.
 
     Raises:
-        UserError: something the user can mend.
+        UserError: something that the user can mend.
         TimeBudgetReached: the same call goes on.
     """
-    place = loading()
-    if place is not None:
+    from hopscope.execute.track import check_trackers, followed
+    from hopscope.training.train import TimeBudget
+
+    if (file := loading()) is not None:
         raise UserError(
-            f"{place}: expected a file that only defines its study when it is loaded, found a call of hopscope.run; "
-            'put the call under `if __name__ == "__main__":`'
+            f"{file}: expected a file that only defines its study when it is loaded, found a call of hopscope.run; "
+            'put it under `if __name__ == "__main__":`'
         )
-    if not str(out):
-        raise UserError("out: expected a folder, found an empty path; name one, such as 'runs'")
-    program = program_for(study)
-    preset = program.chosen_preset(preset)
-    config = program.configured(preset, {**(fields or {}), **more})
-    folder = run_study(
-        program,
-        config,
-        out=Path(out),
-        preset=preset,
-        device=device,
-        threads=threads,
-        time_budget=time_budget,
-        executor=executor,
-        address=address,
-        tracker=(tracker,) if isinstance(tracker, str) else tuple(tracker),
-    )
-    return Run(folder.path, program)
+    _check(out, threads, time_budget)
+    trackers = [tracker] if isinstance(tracker, str) else list(tracker)
+    check_trackers(trackers)
+    loaded = _loaded(study)
+    with loaded.naming():
+        preset, chosen = loaded.study.preset(preset), loaded.study.chosen(preset, {**(fields or {}), **more})
+    loaded = Loaded(chosen, loaded.reference, loaded.file, loaded.text)
+    budget = TimeBudget(time_budget)
+    with place_of(executor, address, loaded, say) as place:
+        with loaded.naming():
+            planned = jobs.plan(chosen, place.device(device) if chosen.task is not None else "cpu")
+            record = jobs.record(loaded, planned, preset)
+        folder, send = _made(out, executor, record, say)
+        with folder.locked(), followed(folder, trackers, say):
+
+            def hear(unit: Any, message: Mapping[str, Any]) -> None:
+                listen(unit, message)
+                if message["kind"] == "done":
+                    send(folder)
+
+            train_all(folder, loaded, place, cores=threads, seconds=time_budget, listen=hear)
+            with loaded.naming():
+                measuring.measure_run(folder, chosen, budget, say)
+                conclude(folder, loaded)
+            send(folder)
+    return Run(folder, loaded)
 
 
-def program_for(study: Study | str) -> Program:
-    """A study as the executor takes it.
+def conclude(folder: RunFolder, loaded: Loaded) -> None:
+    """Write the evidence, the verdicts and the page of a run whose units are whole, and finish it.
 
     Raises:
-        UserError: there is no such study.
+        UserError: a claim, a figure or the page has a fault; what was trained is kept.
     """
-    if isinstance(study, Study):
-        return Program(study, home_of(study))
-    if isinstance(study, str):
-        return find_study(study)
-    raise UserError(f"study: expected a hopscope.Study or the name of one, found {type(study).__name__}")
+    from hopscope.page.page import write_page
+
+    study = loaded.study
+    table = Evidence.of(measuring.rows_of_run(folder, study), folder.members, folder.config, folder.path)
+    table.write(folder.path / "evidence.parquet")
+    before = Ledger.from_json(folder.read("claims.json")) if (folder.path / "claims.json").exists() else ()
+    rules, completion = folder.config["registration"], _completion(study)
+    verdicts = Ledger(
+        judge(claim, table, registered=rules, completion=completion, before=before)
+        for claim in study.all_claims()
+    )
+    folder.write("claims.json", verdicts.to_json())
+    write_page(folder, loaded)
+    folder.finish()
 
 
-def open_run(path: Path | str, study: Study | None = None) -> Run:
+def conclude_again(folder: RunFolder) -> None:
+    """Conclude a run that was trained but not concluded; one that is concluded, or not yet trained, is left as it is.
+
+    Raises:
+        UserError: its study cannot be loaded, or a claim, a figure or the page has a fault.
+    """
+    if folder.is_done or not all(unit.is_whole for unit in folder.units):
+        return
+    loaded = jobs.of_run(folder)
+    with folder.locked(), loaded.naming():
+        conclude(folder, loaded)
+
+
+def open_run(path: Path | str, study: "Study | str | None" = None) -> "Run":
     """A run folder, or the only run under a root.
 
     Args:
         path: the folder, or a root.
-        study: the study that it is of, where the run cannot find it itself: a file that was moved, or a notebook.
+        study: of the run, where it cannot find that itself: a file that was moved, or a notebook.
 
     Raises:
         UserError: there is none, there are several, or the study's task is not the one of the run.
     """
-    return Run(find_run(Path(path)).path, None if study is None else program_for(study))
+    folder = RunFolder.opened(path)
+    return Run(folder, None if study is None else jobs.fitted(_loaded(study), folder))
 
 
-def load_member(run: RunFolder | Path | str, member: int, step: int | None = None) -> MemberTransformer:
-    """One trained member as a plain module, at its last checkpoint or at that of `step`.
-
-    Raises:
-        UserError: no such run, member or checkpoint.
-    """
-    return restore.load_member(_folder(run), member, step)
-
-
-def read_circuit(
-    run: RunFolder | Path | str,
-    member: int,
-    step: int | None = None,
+def train(
+    task: "Task",
+    model: "Model",
+    training: "Training",
+    seeds: int | Sequence[int] = 1,
     *,
-    threshold: float | None = None,
-    proof: Proof = "both",
-) -> ReadCircuit:
-    """Read the circuit that a member of a run has learned, or find it on record.
+    completion: "CompletionName" = "torch-schedule",
+    device: str = "cpu",
+) -> "Transformer":
+    """Train members in this process, without a run folder.
 
     Args:
-        run: the run, its folder, or a root that holds one.
-        member: the member's number in the run.
-        step: training step of the checkpoint; the last by default.
-        threshold: loss that the circuit may have; by default 0.05, or 1.5 times that of the model if that is more; of a
-            permutation model 0.02 nats more than its own, of a language model with N chains 0.05 ln N nats more; of a
-            task of one's own a twentieth of its lowest floor in place of 0.05.
-        proof: what the circuit must hold under: `both`, its rules and its own attention recomputed; or `rules` alone,
-            as in the paper (appendix E), which keeps no head that only shapes what later heads attend to.
+        task, model, training: as in a study.
+        seeds: how many, or which.
+        completion: start and schedule in one word; fields that `model` and `training` give themselves win.
+        device: where.
+
+    Returns:
+        The members after the last step; one that diverged keeps its weights from before.
 
     Raises:
-        UserError: no such run, member or checkpoint; a threshold below the model's own loss; the file of the run's task
-            is gone or has changed.
+        UserError: the model does not fit the task, or there is no such completion.
     """
-    return _run(run).circuit(member, step, threshold=threshold, proof=proof)
+    from hopscope.training.train import train as trained
+
+    study = Study(name="train", task=task, completion=completion, model=model, training=training)
+    assert study.model is not None and study.training is not None
+    return trained(task, study.model, study.training, seeds, device=device)
 
 
-def show(
-    run: RunFolder | Path | str, member: int, sequence: Sequence[SupportsIndex], step: int | None = None
-) -> ShownSequence:
-    """What a member of a permutation run answers at every x of a sequence, beside the ideal observer.
+class Run:
+    """A run, as a reader opens it: evidence, claims and weights are there without the study's file.
 
-    Printed, it is one bar for each value; a notebook draws it; its `steps` are plain values.  A model also gives a
-    little probability to token 0, which is no value: what the bars lack to one.
-
-    Args:
-        run: the run, its folder, or a root that holds one.
-        member: the member's number in the run.
-        sequence: tokens x₁ y₁ x₂ y₂ …, V pairs from 1 to V; the last y may be left out, and an x may come back.
-        step: training step of the checkpoint; the last by default.
-
-    Raises:
-        UserError: no such run, member or checkpoint; the run is of another task; the sequence is none of its task.
+    Attributes:
+        folder: its folder; `path` is the folder's.
     """
-    folder = _folder(run)
-    record = restore.member_record(folder, member)
-    unit = folder.unit(record.unit)
-    task = _permutation_task(folder, unit)
-    checkpoint = unit.checkpoint(step)[0]
-    split = MappingSplit(task.values, task.held_out_share, task.split_seed)
-    entry = worked_sequence(restore.load_member(folder, member, checkpoint), sequence, split)
-    return ShownSequence(
-        title=_title(unit, record, checkpoint),
-        sequence=entry["tokens"],
-        steps=worked_steps(entry),
-        caption=_SIDES[entry["split"]],
-        run=folder.hash,
-        member=member,
-        checkpoint=checkpoint,
-        mapping=entry["mapping"],
-        split=entry["split"],
-    )
 
+    def __init__(self, folder: RunFolder, loaded: Loaded | None = None):
+        self.folder, self._given = folder, loaded
 
-_SIDES = {
-    "train": "The mapping is one of the training mappings.",
-    "held_out": "The mapping is held out: it never occurs in training.",
-    None: "The pairs leave more than one mapping.",
-}
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self.folder.path
 
+    @property
+    def config(self) -> dict[str, Any]:
+        """What was asked for: study, identity, members, units, registration."""
+        return self.folder.config
 
-def load(folder: Path | str) -> MemberTransformer:
-    """A model from a folder that Hopscope wrote, as a plain module, ready for evaluation.
+    @property
+    def members(self) -> list[Member]:
+        """All members: number, seed, configuration, overrides."""
+        return self.folder.members
 
-    Args:
-        folder: an exported member (`hopscope export`), a planted model (`hopscope zoo export`), a member of a
-            collection (`hopscope zoo members`; it knows its task, and its files are checked against the index), or a
-            language model of the study tiny-lm in the Hugging Face layout.
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Everything that was measured, one tidy table; a `UserError` if there is none yet, or it is damaged."""
+        return Evidence.read(self.folder)
 
-    Raises:
-        UserError: the folder holds none of these, or a damaged one.
-    """
-    from hopscope.collection.index import INDEX
-    from hopscope.collection.opening import open_member
-    from hopscope.language.gpt2_folder import ORIGIN, read_folder
-    from hopscope.models.export import load_module
+    @cached_property
+    def claims(self) -> Ledger:
+        """Every claim with its verdict: a table in a notebook, a ledger when printed."""
+        return Ledger.from_json(self.folder.read("claims.json"), str(self.path / "claims.json"))
 
-    path = Path(folder)
-    if (path.parent / INDEX).is_file():
-        return open_member(path)
-    return read_folder(path)[0] if (path / ORIGIN).is_file() else load_module(path)
+    @cached_property
+    def loaded(self) -> Loaded:
+        """The study; a `UserError` if its file is gone or has changed."""
+        return self._given or jobs.of_run(self.folder)
 
+    def member(self, number: int, step: int | None = None) -> "Transformer":
+        """One trained member as a plain `torch.nn.Module` that knows its task.
 
-def load_module(directory: Path | str) -> MemberTransformer:
-    """An exported member as a plain module: the older name of `hopscope.load`, with the same argument and errors."""
-    return load(directory)
+        Args:
+            number: in the run.
+            step: of the checkpoint; the last by default.
 
+        Raises:
+            UserError: there is no such member or checkpoint.
+        """
+        unit, places = self._in_units([self._known(number)])[0]
+        return self._ensemble(unit, step).member(places[0])
 
-def _folder(run: RunFolder | Path | str) -> RunFolder:
-    return run if isinstance(run, RunFolder) else open_run(run)
+    def ensemble(self, *, step: int | None = None, **where: Any) -> "Transformer":
+        """The members of one configuration, as one ensemble.
 
+        Args:
+            step: of the checkpoint; the last by default.
+            where: fields in which configurations differ, such as `**{"model.layers": 2}`; also `configuration`, by
+                its label, `member` and `seed`, one or several.
 
-def _run(run: RunFolder | Path | str) -> Run:
-    found = _folder(run)
-    return found if isinstance(found, Run) else Run(found.path)
+        Raises:
+            UserError: no member is meant, or members of several configurations are.
+        """
+        numbers = self.evidence.where(**where).members
+        chosen = [member for member in self.members if member.member in set(numbers)]
+        if not chosen:
+            raise UserError(
+                f"ensemble: expected members with {where or 'anything'}, found none in {self.path}"
+            )
+        if len({member.configuration for member in chosen}) > 1:
+            raise UserError(
+                f"ensemble: expected members of one configuration, found {self._apart(chosen)}; choose one"
+            )
+        return _joined([self._ensemble(unit, step).select(places) for unit, places in self._in_units(chosen)])
 
+    def circuit(
+        self, number: int, step: int | None = None, say: Say = lambda words: None, **config: Any
+    ) -> "Reading":
+        """Read the circuit of a member.
 
-def _permutation_task(run: RunFolder, unit: UnitFolder) -> PermutationConfig:
-    """The task of a unit, if it is permutation lookup; other tasks' jobs need not even be readable here."""
-    task = unit.record["plan"]["task"]
-    if task.get("kind") != "permutation":
-        raise UserError(
-            f"{run.path}: expected a run of the permutation lookup task, found study '{run.study}' with task "
-            f"{task.get('kind')!r}; choose a run of `hopscope run permutation`"
+        Args:
+            number, step: as of `member`.
+            say: told what is being done.
+            config: fields of `hopscope.circuits.ReaderConfig`, such as `threshold` or `proof`.
+        """
+        from hopscope.circuits.reader import ReaderConfig, read
+
+        member = self.member(number, step)
+        assert member.task is not None
+        return read(member, member.task, ReaderConfig(**config), say)
+
+    def export(self, number: int, to: Path | str, step: int | None = None) -> None:
+        """Write a member as a folder: in GPT-2's layout where that fits, which transformers opens too.
+
+        Raises:
+            UserError: there is no such member or checkpoint, or the folder holds something else.
+        """
+        from hopscope.models.export import save
+
+        model, member = self.member(number, step), self._known(number)
+        about = {"study": self.config["study"], "run": self.path.name, "configuration": member.configuration}
+        save(model, Path(to), {**about, "seed": member.seed, "step": model.step})
+
+    def _ensemble(self, unit: Any, step: int | None) -> "Transformer":
+        job = jobs.job_of(unit)
+        return jobs.ensemble_of(unit, lambda: jobs.task_of(job, self.loaded.study), step)
+
+    def _known(self, number: int) -> Member:
+        for member in self.members:
+            if member.member == number:
+                return member
+        raise UserError(f"member: expected one of 0 to {len(self.members) - 1}, found {number}")
+
+    def _in_units(self, members: Sequence[Member]) -> list[tuple[Any, list[int]]]:
+        wanted = {member.member for member in members}
+        places = [
+            (unit, [place for place, member in enumerate(unit.members) if member.member in wanted])
+            for unit in self.folder.units
+        ]
+        return [(unit, found) for unit, found in places if found]
+
+    def _apart(self, members: Sequence[Member]) -> str:
+        every: dict[str, dict[str, None]] = {}
+        for member in members:
+            for name, value in member.overrides.items():
+                every.setdefault(name, {})[repr(value)] = None
+        differ = {name: list(values) for name, values in every.items() if len(values) > 1}
+        return (
+            "; ".join(f"{name}: {', '.join(values)}" for name, values in differ.items()) or "several labels"
         )
-    return PermutationConfig.model_validate(task)
+
+    def _repr_html_(self) -> str:
+        from hopscope.page.displays import of_run
+
+        return of_run(self.folder, self.claims if (self.path / "claims.json").is_file() else None)
 
 
-def _title(unit: UnitFolder, record: MemberRecord, checkpoint: int) -> str:
-    label = unit.record.get("label", unit.hash)
-    return f"{label}, member {record.member}, seed {record.seed}, step {checkpoint:,}"
+def _made(
+    out: Path | str, executor: str, record: Mapping[str, Any], say: Say
+) -> tuple[RunFolder, Callable[[RunFolder], None]]:
+    # The folder of a run, and what sends a copy of it to a URL: work is done here, and goes on from what is there.
+    url, study = str(out), record["study"]
+    if "://" not in url:
+        return RunFolder.named(Path(out), study, record["identity"]).create(record), lambda run: None
+    if executor != "local":
+        raise UserError(
+            f"out: expected a folder that all machines share for {executor}, found the URL {url}; mount that storage "
+            "as a file system, and give the path"
+        )
+    from hopscope.runs.mirror import fetch, mirror
+
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    root = caches / "hopscope" / "runs" / hashlib.sha256(url.encode()).hexdigest()[:12]
+    run = RunFolder.named(root, study, record["identity"])
+    with contextlib.suppress(UserError):  # nothing is there, or nothing can be reached: which is told next
+        fetch(f"{url.rstrip('/')}/{study}/{run.path.name}", root)
+    mirror(run.create(record), url)
+    say(f"working in {run.path}; a copy is kept at {url}")
+    return run, lambda run: mirror(run, url)
+
+
+def _joined(parts: "Sequence[Transformer]") -> "Transformer":
+    import torch
+
+    from hopscope.models.transformer import Transformer
+
+    first = parts[0]
+    together = Transformer(first.config, sum(map(len, parts)))
+    every = [part.weights() for part in parts]
+    together.load({name: torch.cat([weights[name] for weights in every]) for name in every[0]})
+    seeds = [seed for part in parts for seed in part.seeds or ()]
+    return together.knowing(first._task, seeds, first.step)
+
+
+def _completion(study: Study) -> str | None:
+    # One word where every configuration is trained as it says, else what differs.
+    from hopscope.training.config import departures
+
+    if study.task is None:
+        return None
+    cells = [study.of(each) for each in study.grid()]
+    found: dict[str, Any] = {}
+    for cell in cells:
+        assert cell.model is not None and cell.training is not None
+        found |= departures(study.completion, cell.model, cell.training)
+    return ", ".join([study.completion, *(f"{name} {value}" for name, value in found.items())])
+
+
+def _loaded(study: Any) -> Loaded:
+    if isinstance(study, Study):
+        return loaded_as(study)
+    if isinstance(study, str | Path):
+        return load(str(study))
+    raise UserError(f"study: expected a hopscope.Study or the name of one, found {type(study).__name__}")
+
+
+def _check(out: Path | str, threads: int | None, time_budget: float | None) -> None:
+    if not str(out):
+        raise UserError("out: expected a folder, found an empty path; name one, such as 'runs'")
+    if threads is not None and threads < 1:
+        raise UserError(f"threads: expected at least 1, found {threads}")
+    if time_budget is not None and not time_budget > 0:
+        raise UserError(f"time-budget: expected more than 0 seconds, found {time_budget:g}")

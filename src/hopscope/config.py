@@ -1,7 +1,6 @@
-"""The base of every configuration value: frozen, strict about unknown fields, free of torch."""
+"""The base of every configuration: frozen, strict about unknown fields, free of torch."""
 
 import difflib
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +10,12 @@ from hopscope.errors import UserError
 
 MOST_SEEDS = 10_000
 """Seeds of a configuration in one run: every member of a run is planned, and listed, before anything is trained."""
+
+
+class Config(BaseModel):
+    """A frozen value that refuses unknown fields and NaN, and turns into canonical JSON."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
 
 
 def check_seeds(name: str, seeds: int) -> None:
@@ -23,12 +28,6 @@ def check_seeds(name: str, seeds: int) -> None:
         raise UserError(
             f"{name}: expected at most {MOST_SEEDS:,} seeds in one run, found {seeds}; take fewer, or several runs"
         )
-
-
-class Config(BaseModel):
-    """A frozen value that refuses unknown fields and NaN, and turns into canonical JSON."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
 
 
 def values_of(model: BaseModel) -> dict[str, Any]:
@@ -44,31 +43,24 @@ def given_of(model: BaseModel) -> dict[str, Any]:
 def unknown_field(name: str, known: Iterable[str]) -> str:
     """Error words for a field that does not exist: the name that was probably meant, or all fields."""
     known = list(known)
-    close = difflib.get_close_matches(name, known, n=1)
-    if close:
+    if close := difflib.get_close_matches(name, known, n=1):
         return f"no field {name!r}; did you mean {close[0]!r}?"
-    fields = f"; expected one of the fields {', '.join(known)}" if known else ""
-    return f"no field {name!r}{fields}"
+    return f"no field {name!r}" + (f"; expected one of the fields {', '.join(known)}" if known else "")
 
 
 def validation_line(error: ValidationError, known: Iterable[str] = ()) -> str:
-    """The first fault of a configuration: field, expected, found.
-
-    Args:
-        error: what pydantic found.
-        known: names of the fields that there are, for one that there is not.
-    """
+    """The first fault of a configuration: field, expected, found; `known` are the fields that there are."""
     first = error.errors(include_url=False)[0]
     words = first["msg"].removeprefix("Value error, ")
-    field = ".".join(str(part) for part in first["loc"])
+    # Of a union pydantic names the branches as well, such as `literal['a','b']`.
+    field = ".".join(part for part in map(str, first["loc"]) if "[" not in part)
     if not field:
         return " ".join(words.split())
     if first["type"] == "missing":
         return f"{field}: expected a value, found none"
     if first["type"] == "extra_forbidden":
         return unknown_field(field, known)
-    expected = re.sub(r"^Input should be ", "", words)
-    return f"{field}: expected {expected}, found {first['input']!r}"
+    return f"{field}: expected {words.removeprefix('Input should be ')}, found {first['input']!r}"
 
 
 def in_words(error: BaseException) -> str:

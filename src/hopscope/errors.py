@@ -1,7 +1,6 @@
-"""Errors that end a command: each is one clear line and an exit status.
+"""Errors that end a command: each is one clear line (what was expected, what was found, what to do) and an exit status.
 
-A message says what was wrong, what was expected, what was found and what to do, in one line; the command line
-prints it on standard error and exits with the class's status.  Nothing else may end a command with a traceback.
+Nothing else may end a command with a traceback.
 """
 
 
@@ -14,11 +13,7 @@ def printable(text: str) -> str:
 
 
 class HopscopeError(Exception):
-    """Base of every error that a user is meant to read.
-
-    Attributes:
-        exit_status: status of the process when this error ends a command.
-    """
+    """Base of every error that a user is meant to read; `exit_status` is the status of a process that it ends."""
 
     exit_status = 2
 
@@ -27,10 +22,10 @@ class HopscopeError(Exception):
 
 
 class UserError(HopscopeError):
-    """Something that the user can mend: a bad value, a damaged file, a full disk (exit status 2)."""
+    """Something that the user can mend: a bad value, a damaged file, a full disk."""
 
 
 class TimeBudgetReached(HopscopeError):
-    """The time budget is spent; the same command goes on where this one stopped (exit status 75)."""
+    """The time budget is spent; the same command goes on where this one stopped."""
 
     exit_status = 75

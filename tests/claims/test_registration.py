@@ -1,234 +1,171 @@
-import json
-from dataclasses import replace
+"""Rules that are changed after the run began: the verdict is that of the new rule, and both are shown."""
+
+import importlib.util
+import subprocess
+import sys
 from functools import partial
 
+import numpy as np
 import pytest
 
-from hopscope.claims import Claim, Samples, Verdict, at_least, at_most, judge
-from hopscope.claims.registration import deleted, noted, register, registered_rule, rule_of, state_of
-from hopscope.errors import UserError
+from hopscope.claims import Ledger, Samples, at_least, at_most, registered
+from hopscope.claims.judge import judge
+from hopscope.claims.source import text_of
 
-from .stand_in import claim, members, series
+from .runs import claim, members, series
 
-LIMIT = 7
-
-
-def low(evidence):
-    return series([0.1] * 11)
+RUN, STRICT, LAX = members(10), at_least(0.999, "fraction"), at_least(0.9, "fraction")
 
 
-def high(evidence):
-    return series([1.0] * 11)
+def scores(evidence):
+    return series([0.95, 0.97] * 5)
 
 
-def limited(limit):
-    return lambda evidence: Samples([float(limit > LIMIT)] * 11, "run")
+def best(values):
+    return max(values[-2:])
 
 
-def stored(registration):
-    """As it comes back from the run folder."""
-    return json.loads(json.dumps(registration, allow_nan=False))
+def average(values):
+    return sum(values) / len(values)
 
 
-BASE = {
-    "value": high,
-    "must": at_least(0.9, "fraction"),
-    "statement": "s",
-    "source": "this file",
-    "protocol": "p",
-    "controls": {"c": low},
-    "must_not": at_least(0.5),
-    "at_scale": lambda evidence: "",
-    "trust": "t",
-}
+def by(helper):
+    return lambda evidence: Samples([helper([0.8, 0.95])] * 10, "seed")
 
 
-def made(**changes):
-    return Claim(id="C1", **{**BASE, **changes})
+class Best:
+    def __init__(self, of):
+        self.of = of
+
+    def __call__(self, evidence):
+        return series([best(self.of)] * 10)
 
 
-def test_the_rule_is_readable_and_plain_json():
-    written = register([made(), made(value=None, readings={"batch 64": low, "batch 128": high})])
-    assert stored(written) == written
-    rule = registered_rule(written, "C1")
-    assert rule["criteria"] == {"at_least": 0.9, "unit": "fraction"}
-    assert rule["controls"]["c"].startswith("def low(evidence):\n    return series([0.1] * 11)\n")
-    assert rule["at_scale"] == "lambda evidence: ''\n"
-    assert [*rule["readings"]] == ["batch 64", "batch 128"] and rule["value"] is None
-    assert "statement" not in rule and "trust" not in rule
+def unbound():
+    def value(evidence):
+        return later(evidence)
+
+    text = text_of(value)
+    later = scores
+    return text, text_of(value)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"must": at_least(0.8, "fraction")},
-        {"must": at_most(0.9, "fraction")},
-        {"must": at_least(0.9)},
-        {"must": {"a": at_least(0.9, "fraction")}},
-        {"protocol": "another"},
-        {"rule": "mean"},
-        {"need": "any"},
-        {"source_n": 3},
-        {"seeds_needed": 8},
-        {"value": low},
-        {"value": lambda evidence: series([1.0] * 11)},
-        {"at_scale": None},
-        {"at_scale": lambda evidence: "x"},
-        {"readings": {"batch 64": high}},
-        {"readings": lambda evidence: {"batch 64": high}},
-        {"controls": {"c": high}},
-        {"controls": {"d": low}},
-        {"controls": None},
-        {"must_not": at_least(0.6)},
-        {"must_not": None},
-        {"structural": True},
-    ],
-)
-def test_whatever_decides_a_claim_is_part_of_its_rule(change):
-    registered = stored(register([made()]))
-    assert state_of(made(), registered).state == "registered"
-    found = state_of(made(**change), registered)
-    assert (found.state, found.registered) == ("changed", registered["claims"]["C1"]["hash"])
-    assert found.hash != found.registered
+def after(then, now, ledger=True):
+    """The claim as it is now, in a run that was registered, and judged, with what it was before."""
+    rules = registered([then])
+    before = Ledger([judge(then, RUN, registered=rules)] if ledger else [])
+    return judge(now, RUN, registered=rules, before=Ledger.from_json(before.to_json()))
 
 
-@pytest.mark.parametrize("change", [{"statement": "other"}, {"source": "elsewhere"}, {"trust": ["more"]}])
-def test_words_about_a_claim_are_no_part_of_its_rule(change):
-    assert state_of(made(**change), register([made()])).state == "registered"
+BASE = {"value": scores, "must": LAX, "protocol": "p"}
+CHANGES = [  # what it was before; the verdict under that
+    ({"must": STRICT}, "refuted"), ({"must": at_least(0.9)}, "reproduced"), ({"protocol": "another"}, "reproduced"),
+    ({"rule": "mean"}, "reproduced"), ({"source_n": 64}, "inconclusive"), ({"seeds_needed": 12}, "inconclusive"),
+    ({"value": by(best)}, "reproduced"), ({"value": lambda evidence: series([0.5] * 10)}, "refuted"),
+    ({"at_scale": lambda evidence: "1 of 20 epochs"}, "inconclusive"), ({"untried": lambda evidence: ""}, "reproduced"),
+    ({"readings": {"b": lambda evidence: series([0.5] * 10)}}, "inconclusive"), ({"kind": "general"}, "reproduced"),
+    ({"controls": {"c": scores}, "must_not": at_least(0.5)}, "inconclusive"), ({"structural": True}, "reproduced"),
+]  # fmt: skip
 
 
-def test_what_a_value_function_has_around_it_counts():
-    eleven = register([made(value=limited(11))])
-    assert state_of(made(value=limited(11)), eleven).state == "registered"
-    assert state_of(made(value=limited(13)), eleven).state == "changed"
-    assert "def series(values, start=0)" in rule_of(made())["value"]  # a helper in the same folder
+@pytest.mark.parametrize(("then", "verdict"), CHANGES)
+def test_whatever_decides_a_claim_is_part_of_its_rule(then, verdict):
+    found = after(claim(**{**BASE, **then}), claim(**BASE))
+    assert (found.verdict, found.registration.state) == ("reproduced", "changed")
+    assert found.registration.under_registered.verdict == verdict
+    assert f"changed after the run: was {verdict}" in str(Ledger([found]))
+    unjudged = after(claim(**{**BASE, **then}), claim(**BASE), ledger=False).registration
+    assert (unjudged.state, unjudged.under_registered) == (
+        "changed",
+        None,
+    ) and "never judged" in unjudged.words
 
 
-def test_a_run_without_registration_says_so():
-    found = judge(made(), members(11))
-    assert found.registration.state == "none"
-    assert found.to_json()["registration"] == {"state": "none"}
+@pytest.mark.parametrize("then", [{"statement": "less"}, {"source": "elsewhere"}, {"trust": ["much"]}, {}])
+def test_words_about_a_claim_may_change(then):
+    found = after(claim(**{**BASE, **then}), claim(**BASE))
+    assert (found.registration.state, found.registration.words) == ("registered", "")
 
 
-def test_a_registered_claim_says_nothing_more():
-    found = judge(made(), members(11), stored(register([made()])))
-    assert found.registration.words == ""
-    hashed = register([made()])["claims"]["C1"]["hash"]
-    assert found.to_json()["registration"] == {"state": "registered", "hash": hashed, "registered": hashed}
+def test_a_claim_that_was_changed_twice_still_shows_the_registered_verdict():
+    then, now = claim(**{**BASE, "must": STRICT}), claim(**BASE)
+    rules, once = registered([then]), after(then, now)
+    twice = judge(claim(**BASE, rule="mean"), RUN, registered=rules, before=[once])
+    assert twice.registration.under_registered == once.registration.under_registered
+    assert judge(then, RUN, registered=rules, before=[twice]).registration.state == "registered"
+    other = judge(claim(**BASE, rule="mean"), RUN, registered=registered([now]), before=[once])
+    assert other.registration.under_registered.verdict == "reproduced"
 
 
-def test_a_registration_that_was_deleted_is_missed():
-    (before,) = [judge(made(), members(11), stored(register([made()])))]
-    now, never = judge(made(must=at_least(0.8, "fraction")), members(11)), judge(made(), members(11))
-    (found,) = deleted([now], [before])
-    assert (found.registration.state, found.verdict) == ("none", now.verdict)
-    assert "registration.json was deleted" in found.registration.words
-    assert deleted([now], [found]) == [found]  # the second time too
-    # A run of before there were registrations had none to delete.
-    assert deleted([now], [never]) == deleted([now], []) == [now]
+def test_added_claims_and_runs_without_registration_say_so():
+    assert judge(claim(**BASE), RUN).registration.state == "none"
+    found = judge(claim(**BASE, id="C2"), RUN, registered=registered([claim(**BASE)]))
+    assert found.registration.state == "added" and "added after the run" in str(Ledger([found]))
 
 
-def test_an_edited_registration_is_no_registration():
-    registered = stored(noted(register([made()]), [judge(made(), members(11), register([made()]))]))
-    assert "judged" in registered["claims"]["C1"]
-    lax = made(must=at_least(0.8, "fraction"))
-    for edited in (
-        {"hash": register([lax])["claims"]["C1"]["hash"]},
-        {"rule": rule_of(lax)},
-        {"rule": None},
+def test_helpers_and_what_a_function_has_around_it_count():
+    made = [by(best), by(average), partial(best, [1]), partial(best, [2]), lambda e: 3,
+            lambda e: 5, lambda e, n=3: n,
+            lambda e, n=5: n, at_most, {"a": best}, {"a": average}, [1.5], [2.5], Samples, type(RUN),
+            Best([3]), Best([5]), np.arange(2000), np.arange(2000) * (np.arange(2000) != 997), *unbound()]  # fmt: skip
+    assert len({text_of(each) for each in made}) == len(made)
+    for make in (
+        lambda: by(best),
+        lambda: {1: best},
+        lambda: Best([3]),
+        lambda: {best, average},
+        lambda: np.arange(2000),
     ):
-        entry = {**registered["claims"]["C1"], **edited}
-        for now in (made(), lax):
-            found = state_of(now, {**registered, "claims": {"C1": entry}})
-            assert (found.state, found.under_registered) == ("changed", None)
-            assert "registration.json was edited" in found.words
+        assert text_of(make()) == text_of(make())
+    assert "0x" not in text_of([by(best), Best(Best), {"of": object()}, tuple[float, float], sys])
 
 
-def shares(size, evidence=None):
-    return high(evidence)
+MODULE = """
+import math
+from helpers import LIMITS, spread
+{comment}
+class Scale:
+    def of(self, value): return value * {factor}
+def helper(value):
+    {docstring}
+    return Scale().of(value) + math.sqrt(2) + spread(value)
+def value(evidence): return [helper(n) for n in range(LIMITS["n"])]
+other = lambda evidence: {other}
+"""
+HELPERS = "LIMITS = {{'n': {n}}}\ndef spread(value): return value - {by}\n"
+PLAIN = {"comment": "", "docstring": "", "factor": 3, "other": 1, "n": 7, "by": 2}
 
 
-def test_what_rules_share_stands_once():
-    readings = {f"batch {size}": partial(shares, size) for size in range(97)}
-    claims = [replace(made(value=shares, readings=readings), id=name) for name in ("C1", "C2")]
-    registered = stored(register(claims))
-    assert [state_of(claim, registered).state for claim in claims] == ["registered"] * 2
-    assert registered_rule(registered, "C2") == rule_of(claims[1])
-    assert len(json.dumps(registered)) < len(json.dumps([rule_of(claim) for claim in claims])) / 2
-    helper = next(text for text in registered["sources"].values() if "def high" in text)
-    assert json.dumps(registered).count(json.dumps(helper)) == 1
+def hash_of(folder, **changes):
+    """Hash of `value` in a fresh process, as a later command would have it."""
+    fields = {**PLAIN, **changes}
+    folder.mkdir(exist_ok=True)
+    (folder / "study.py").write_text(MODULE.format(**fields))
+    (folder / "helpers.py").write_text(HELPERS.format(**fields))
+    code = "from study import value; from hopscope.claims.source import text_of; print(hash(text_of(value)))"
+    run = [sys.executable, "-c", code]
+    env = {
+        "PYTHONHASHSEED": "0",
+        "PYTHONPATH": str(importlib.util.find_spec("hopscope").submodule_search_locations[0]) + "/..",
+    }
+    return subprocess.run(run, cwd=folder, env=env, capture_output=True, text=True, check=True).stdout
 
 
-def test_a_shared_source_that_was_edited_or_is_gone_says_so():
-    claim = made(value=shares)
-    for change in (lambda text: text.replace("1.0", "0.5"), None):
-        registered = stored(register([claim]))
-        (name,) = (name for name, text in registered["sources"].items() if "def high" in text)
-        if change is None:
-            del registered["sources"][name]
-        else:
-            registered["sources"][name] = change(registered["sources"][name])
-        found = state_of(claim, registered)
-        assert found.state == "changed" and "registration.json was edited" in found.words
+def test_what_a_file_says_is_hashed_and_not_how(tmp_path):
+    plain = hash_of(tmp_path / "a")
+    looks = {"comment": "# words\n\n", "docstring": '"""Words."""\n', "other": 2}
+    assert hash_of(tmp_path / "b", **looks) == plain
+    for change in ({"factor": 5}, {"n": 11}, {"by": 3}):
+        assert hash_of(tmp_path / "a", **change) != plain, change
+    assert hash_of(tmp_path / "a") == plain
 
 
-def test_registrations_with_whole_sources_are_read():
-    """As they were written before rules shared their sources."""
-    claim = made(value=shares)
-    (entry,) = register([claim])["claims"].values()
-    old = {"version": 1, "claims": {"C1": {"hash": entry["hash"], "rule": rule_of(claim)}}}
-    assert state_of(claim, stored(old)).state == "registered"
-
-
-def test_an_added_claim_says_so():
-    found = judge(made(), members(11), register([]))
-    assert found.registration.state == "added"
-    assert "added after the run" in found.registration.words
-
-
-def test_a_changed_claim_shows_both_verdicts():
-    registered = stored(register([made(value=low)]))
-    first = judge(made(value=low), members(11), registered)
-    assert first.verdict is Verdict.REFUTED
-    registered = stored(noted(registered, [first]))
-    changed = judge(made(value=high), members(11), registered)
-    assert changed.verdict is Verdict.REPRODUCED
-    assert "changed after the run" in changed.registration.words
-    assert "was refuted under the rule registered" in changed.registration.words
-    under = changed.registration.under_registered
-    assert (under.verdict, under.value, under.n, under.words) == (
-        Verdict.REFUTED,
-        first.value,
-        11,
-        first.words,
-    )
-    # What is noted is the registered rule's own verdict, however often the changed one is judged.
-    assert noted(registered, [changed]) == registered
-    again = judge(made(value=low), members(11), noted(registered, [changed]))
-    assert again.registration.state == "registered"
-
-
-def test_a_claim_that_was_changed_before_it_was_ever_judged_says_so():
-    found = judge(made(value=high), members(11), register([made(value=low)]))
-    assert found.registration.state == "changed" and "never judged" in found.registration.words
-    assert found.registration.under_registered is None
-
-
-def test_noting_leaves_other_claims_alone():
-    both = register([made(), claim(high, id="C2")])
-    found = noted(both, [judge(made(), members(11), both), judge(claim(high, id="C3"), members(11), both)])
-    assert [*found["claims"]] == ["C1", "C2"]
-    assert "judged" in found["claims"]["C1"] and "judged" not in found["claims"]["C2"]
-    assert "judged" not in both["claims"]["C1"]
-
-
-@pytest.mark.parametrize(
-    "damaged", [{}, {"claims": []}, {"claims": {"C1": {}}}, {"claims": {"C1": {"hash": 3}}}]
-)
-def test_a_damaged_registration_is_named(damaged):
-    for attempt in (lambda: state_of(made(), damaged), lambda: noted(damaged, [])):
-        with pytest.raises(
-            UserError, match=r"^registration\.json: expected the registered claims of a run"
-        ) as caught:
-            attempt()
-        assert "\n" not in str(caught.value)
+def test_a_file_that_is_edited_while_the_run_goes_on_changes_nothing(tmp_path):
+    path = tmp_path / "edited.py"
+    path.write_text("def value(evidence):\n    return 1\n")
+    spec = importlib.util.spec_from_file_location("edited", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    before = text_of(module.value)
+    path.write_text("\n\n\ndef value(evidence):\n    return 2\n")
+    assert text_of(module.value) == before

@@ -1,273 +1,283 @@
+"""One module, with a member axis or without: the same numbers, sites, interventions, weights and starts."""
+
+import itertools
+import math
+
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
+from torch.nn import functional
 
+from hopscope.errors import UserError
+from hopscope.models.config import Model, TransformerConfig
+from hopscope.models.sites import Cache, calling, site_names
 from hopscope.models.transformer import Transformer
+from hopscope.tasks import Batch, Permutation, Retrieval
 
-from .samples import (
-    BATCH,
-    HEAD_DIM,
-    MEMBERS,
-    MLP,
-    OUTPUT,
-    POSITIONS,
-    SEEDS,
-    SYMBOLS,
-    TABLES,
-    VARIANTS,
-    WIDTH,
-    config,
-    inputs,
-    lively,
-    page_config,
-)
-
-
-@pytest.fixture(params=VARIANTS)
-def model(request):
-    return lively(config(**VARIANTS[request.param]))
-
-
-def assert_equals_its_members(model, given, every_position):
-    together = model(given, every_position=every_position)
-    rows = range(model.config.length) if every_position else model.config.readout_positions
-    assert together.shape == (MEMBERS, BATCH, len(rows), OUTPUT)
-    for index in range(MEMBERS):
-        alone = model.member(index)(given[index])
-        torch.testing.assert_close(together[index], alone[:, list(rows)], rtol=1e-5, atol=1e-5)
-    assert not torch.allclose(together[0], together[1], atol=0.1), "both members say the same"
+MEMBERS, BATCH = 3, 5
+COMMON = {
+    "layers": 2,
+    "heads": 2,
+    "head_dim": 7,
+    "width": 11,
+    "mlp_ratio": 1.2,
+    "length": 13,
+    "output_size": 17,
+}
+VECTORS = {
+    "input_kind": "vectors",
+    "input_size": 19,
+    "positions": "carried",
+    "position_size": 7,
+    "readout": (1, 4, 5),
+}
+CONFIGS = [
+    {"input_size": 19, "norm": norm, "positions": positions, "activation": activation}
+    for norm, positions, activation in [
+        ("pre", "learned", "gelu"),
+        ("post", "pair", "relu"),
+        ("none", "none", "gelu"),
+    ]
+] + [VECTORS, {**VECTORS, "causal": False, "mlp_ratio": 0.0}]
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("every_position", [False, True])
-def test_equal_to_the_plain_module(model, every_position):
-    assert_equals_its_members(model, inputs(model.config), every_position)
+def config_of(**fields):
+    return TransformerConfig(**(COMMON | fields))
 
 
-SHAPES = st.fixed_dictionaries(
-    {
-        "layers": st.integers(1, 3),
-        "heads": st.integers(1, 3),
-        "norm": st.sampled_from(["pre", "post", "none"]),
-        "mlp_ratio": st.sampled_from([0.0, MLP / WIDTH]),
-        "activation": st.sampled_from(["relu", "gelu"]),
-        "causal": st.booleans(),
-        "positions": st.sampled_from(["learned", "none"]),
-        "input_kind": st.sampled_from(["tokens", "vectors"]),
-        "readout": st.none()
-        | st.sets(st.integers(0, POSITIONS - 1), min_size=1).map(lambda s: tuple(sorted(s))),
-    }
-)
+def inputs_of(config, *lead):
+    generator = torch.Generator().manual_seed(23)
+    shape = (*lead, config.length)
+    if config.input_kind == "tokens":
+        return torch.randint(config.input_size, shape, generator=generator)
+    return torch.randn(*shape, config.input_size, generator=generator)
 
 
-@torch.no_grad()
-@settings(max_examples=50)
-@given(SHAPES, st.booleans())
-def test_equal_to_the_plain_module_in_every_combination(shape, every_position):
-    model = lively(config(**shape))
-    assert_equals_its_members(model, inputs(model.config), every_position)
+@pytest.fixture(params=CONFIGS, ids=str)
+def ensemble(request):
+    return Transformer.initial(config_of(**request.param), torch.arange(MEMBERS))
 
 
-@torch.no_grad()
-def test_readout_rows_are_those_of_every_position(model):
-    given = inputs(model.config)
-    rows = list(model.config.readout_positions)
-    everywhere = model(given, every_position=True)
-    torch.testing.assert_close(model(given), everywhere[:, :, rows], rtol=1e-5, atol=1e-5)
+def plainly(model, inputs):
+    """The forward pass in torch's own words, sample by sample, head by head."""
+    config, weights = model.config, model.weights()
 
+    def linear(x, name):
+        return functional.linear(x, weights[f"{name}.weight"].T, weights[f"{name}.bias"])
 
-@torch.no_grad()
-def test_fewer_positions_are_allowed(model):
-    given = inputs(model.config, positions=5)
-    together = model(given, every_position=True)
-    for index in range(MEMBERS):
-        torch.testing.assert_close(together[index], model.member(index)(given[index]), rtol=1e-5, atol=1e-5)
+    def norm(x, name):
+        return functional.layer_norm(x, (config.width,), weights[f"{name}.weight"], weights[f"{name}.bias"])
 
-
-@torch.no_grad()
-def test_one_batch_may_be_handed_to_every_member(model):
-    shared = inputs(model.config, members=1)
-    own = shared.expand(MEMBERS, *shared.shape[1:]).clone()
-    torch.testing.assert_close(model(shared), model(own), rtol=1e-5, atol=1e-5)
-
-
-# Against torch's own layer.
-
-
-@torch.no_grad()
-@pytest.mark.parametrize(("width", "heads"), [(16, 1), (32, 2)])
-def test_equal_to_torch_encoder_layer_with_the_same_weights(width, heads):
-    model = lively(page_config(width, heads))
-    weights = {name: view[1] for name, view in model.weights.items()}
-    with torch.random.fork_rng():
-        layer = nn.TransformerEncoderLayer(width, heads, 2 * width, dropout=0.0, batch_first=True)
-
-    def linear(name):
-        return {"weight": weights[f"{name}.weight"].T, "bias": weights[f"{name}.bias"]}
-
-    for module, name in ((layer.linear1, "layers.0.mlp.inner"), (layer.linear2, "layers.0.mlp.outer")):
-        module.load_state_dict(linear(name))
-    layer.self_attn.out_proj.load_state_dict(linear("layers.0.attention.output"))
-    parts = [linear(f"layers.0.attention.{part}") for part in ("query", "key", "value")]
-    layer.self_attn.in_proj_weight.copy_(torch.cat([part["weight"] for part in parts]))
-    layer.self_attn.in_proj_bias.copy_(torch.cat([part["bias"] for part in parts]))
-    for module, name in ((layer.norm1, "attention_norm"), (layer.norm2, "mlp_norm")):
-        module.load_state_dict({kind: weights[f"layers.0.{name}.{kind}"] for kind in ("weight", "bias")})
-
-    tokens = inputs(model.config)
-    stream = weights["embed.token.weight"][tokens[1]] + weights["embed.position.weight"]
-    stream = layer(stream, src_mask=torch.full((9, 9), -torch.inf).triu(1))
-    expected = stream @ weights["readout.weight"] + weights["readout.bias"]
-    torch.testing.assert_close(model(tokens)[1], expected, rtol=1e-5, atol=1e-5)
-
-
-# What may depend on what.
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("causal", [True, False])
-def test_what_comes_later_changes_earlier_predictions_only_without_the_mask(causal):
-    model = lively(config(causal=causal))
-    before = inputs(model.config)
-    changed_at = 7
-    after = before.clone()
-    after[:, :, changed_at] = (after[:, :, changed_at] + 1) % SYMBOLS
-    difference = (model(before) - model(after)).abs().amax((0, 1, 3))
-    assert bool((difference[:changed_at] == 0).all()) == causal
-    assert difference[changed_at] > 0.1
-    assert difference[changed_at + 1 :].max() > 0.01
-
-
-def test_the_gradient_of_one_member_is_its_own():
-    model = lively(config())
-    weights = [view.requires_grad_() for view in model.weights.values()]
-    given = inputs(model.config)
-    loss = model(given).pow(2).mean((1, 2, 3))
-    gradients = torch.autograd.grad(loss[1], weights)
-    for name, gradient in zip(model.weights, gradients, strict=True):
-        assert gradient[1].isfinite().all() and gradient[1].any(), name
-        assert not gradient[0].any(), name
-    module = model.member(1)
-    module(given[1]).pow(2).mean().backward()
-    expected = dict(module.named_parameters())
-    for name, gradient in zip(model.weights, gradients, strict=True):
-        theirs = expected[name].grad
-        theirs = theirs.T if theirs.ndim == 2 and name not in TABLES else theirs
-        torch.testing.assert_close(gradient[1], theirs, rtol=1e-4, atol=1e-5, msg=name)
-
-
-@torch.no_grad()
-def test_a_member_is_a_copy():
-    model = lively(config())
-    given = inputs(model.config)
-    module, before = model.member(0), model(given)
-    for parameter in module.parameters():
-        parameter.zero_()
-    assert torch.equal(model(given), before)
-
-
-@torch.no_grad()
-def test_selected_members_answer_as_before_and_are_copies():
-    model = lively(config(layers=1))
-    given = inputs(model.config)
-    chosen = model.select([1, 0, 1])
-    before = model(given)
-    assert chosen.members == 3
-    torch.testing.assert_close(chosen(given[[1, 0, 1]]), before[[1, 0, 1]], rtol=1e-5, atol=1e-5)
-    chosen.parameters.flat.zero_()
-    assert torch.equal(model(given), before)
-
-
-def test_fresh_members_and_modules_leave_the_global_random_state_alone():
-    before = torch.get_rng_state()
-    model = Transformer.initial(config(), SEEDS)
-    model.member(1)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert model.members == len(SEEDS)
-
-
-# What can be seen inside.
-
-
-@torch.no_grad()
-def test_captured_tensors_have_the_shapes_they_say(model):
-    config = model.config
-    predictions, captured = model.capture(inputs(config))
-    lead, heads = (MEMBERS, BATCH), config.heads
-    names = ("patterns", "heads", "mlps", "streams")
-    shapes = {name: [tensor.shape for tensor in getattr(captured, name)] for name in names}
-    assert predictions.shape == (*lead, POSITIONS, OUTPUT)
-    assert shapes == {
-        "patterns": [(*lead, heads, POSITIONS, POSITIONS)] * config.layers,
-        "heads": [(*lead, heads, POSITIONS, config.head_size)] * config.layers,
-        "mlps": [(*lead, POSITIONS, WIDTH)] * (config.layers if config.mlp_size else 0),
-        "streams": [(*lead, POSITIONS, WIDTH)] * (config.layers + 1),
-    }
-
-
-@torch.no_grad()
-def test_captured_patterns_and_streams_belong_to_this_pass(model):
-    given = inputs(model.config)
-    predictions, captured = model.capture(given)
-    torch.testing.assert_close(predictions, model(given, every_position=True), rtol=1e-5, atol=1e-5)
-    for pattern in captured.patterns:
-        torch.testing.assert_close(pattern.sum(-1), torch.ones_like(pattern[..., 0]))
-        future = pattern.triu(1)
-        assert bool((future == 0).all()) == model.config.causal
-    module = model.member(1)
-    symbol, position = module.embed(given[1])
-    torch.testing.assert_close(captured.streams[0][1], symbol + position, rtol=1e-5, atol=1e-5)
-    last = module.readout(module.final_norm(captured.streams[-1][1]))
-    torch.testing.assert_close(last, predictions[1], rtol=1e-5, atol=1e-5)
-
-
-@torch.no_grad()
-def test_some_rows_and_heads_of_a_layer_are_those_of_all(model):
-    given = inputs(model.config)
-    block, stream = model.blocks[0], model.embedded(given)
-    rows, heads = torch.tensor([7, 0, 5]), list(range(model.config.heads))[::-1][:2]
-    every = block.pattern(stream)
-    pattern = block.pattern(stream, rows=rows, heads=heads)
-    torch.testing.assert_close(pattern, every[:, :, heads][..., rows, :], rtol=1e-5, atol=1e-5)
-    outputs = block.heads_under(stream, pattern, heads)
-    torch.testing.assert_close(
-        outputs, block.heads_under(stream, every)[:, :, heads][..., rows, :], rtol=1e-5, atol=1e-5
-    )
-    after = block.under(stream, every[..., rows, :], rows)
-    torch.testing.assert_close(after, block.under(stream, every)[:, :, rows], rtol=1e-5, atol=1e-5)
-
-
-@torch.no_grad()
-def test_means_are_means_over_the_batch(model):
-    given = inputs(model.config)
-    means = model.means(given)
-    _, captured = model.capture(given)
-    layers, heads = model.config.layers, model.config.heads
-    assert means.patterns.shape == (MEMBERS, layers, heads, POSITIONS, POSITIONS)
-    assert means.heads.shape == (MEMBERS, layers, heads, POSITIONS, model.config.head_size)
-    assert means.mlps.shape == (MEMBERS, layers, POSITIONS, WIDTH)
-    for layer in range(layers):
-        torch.testing.assert_close(means.patterns[:, layer], captured.patterns[layer].mean(1))
-        torch.testing.assert_close(means.heads[:, layer], captured.heads[layer].mean(1))
-        if captured.mlps:
-            torch.testing.assert_close(means.mlps[:, layer], captured.mlps[layer].mean(1))
+    predictions = []
+    for sample in inputs:
+        if config.input_kind == "tokens":
+            stream = weights["embed.token.weight"][sample]
         else:
-            assert not means.mlps.any()
+            stream = linear(sample, "embed.vector")
+        if config.position_count:
+            stream = stream + weights["embed.position.weight"][list(config.position_codes)]
+        for layer in (f"layers.{number}." for number in range(config.layers)):
+            read = norm(stream, f"{layer}attention_norm") if config.norm == "pre" else stream
+            parts = [linear(read, f"{layer}attention.{part}") for part in ("query", "key", "value")]
+            heads = []
+            for query, key, value in zip(*(part.split(config.head_size, -1) for part in parts), strict=True):
+                scores = query @ key.T / math.sqrt(config.head_size)
+                if config.causal:
+                    scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf)
+                heads.append(scores.softmax(-1) @ value)
+            stream = stream + linear(torch.cat(heads, -1), f"{layer}attention.output")
+            stream = norm(stream, f"{layer}attention_norm") if config.norm == "post" else stream
+            if config.mlp_size:
+                read = norm(stream, f"{layer}mlp_norm") if config.norm == "pre" else stream
+                hidden = getattr(functional, config.activation)(linear(read, f"{layer}mlp.inner"))
+                stream = stream + linear(hidden, f"{layer}mlp.outer")
+                stream = norm(stream, f"{layer}mlp_norm") if config.norm == "post" else stream
+        stream = norm(stream, "final_norm") if config.norm == "pre" else stream
+        predictions.append(linear(stream, "readout"))
+    return torch.stack(predictions)
 
 
-def test_the_sizes_of_these_tests_are_different():
-    sizes = (
-        MEMBERS,
-        BATCH,
-        POSITIONS,
-        HEAD_DIM,
-        WIDTH,
-        MLP,
-        SYMBOLS,
-        OUTPUT,
-        config().heads,
-        config().layers,
-    )
-    assert len(set(sizes)) == len(sizes) and config().mlp_size == MLP
+def test_members_and_ensemble_predict_what_plain_torch_does(ensemble):
+    inputs = inputs_of(ensemble.config, MEMBERS, BATCH)
+    together = ensemble(inputs, every_position=True)
+    for index in range(MEMBERS):
+        one = ensemble.member(index)
+        torch.testing.assert_close(together[index], plainly(one, inputs[index]), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            one(inputs[index], every_position=True), together[index], rtol=1e-5, atol=1e-5
+        )
+    rows = list(ensemble.config.readout_positions)
+    torch.testing.assert_close(ensemble(inputs), together[:, :, rows], rtol=1e-5, atol=1e-5)
+    shared = ensemble(inputs[:1])
+    torch.testing.assert_close(shared[0], ensemble(inputs)[0])
+    short = ensemble(inputs[:, :, :5])
+    if ensemble.config.causal:
+        torch.testing.assert_close(
+            short, together[:, :, [row for row in rows if row < 5]], rtol=1e-5, atol=1e-5
+        )
+
+
+def test_the_cache_has_every_site_in_order_and_sums_hold(ensemble):
+    config, inputs = ensemble.config, inputs_of(ensemble.config, BATCH)
+    for model in (ensemble, ensemble.member(1)):
+        cache = model.cache(inputs)
+        assert list(cache) == site_names(config)
+        lead = (MEMBERS,) if model.members else ()
+        pattern = cache["blocks.1.attn.hook_pattern"]
+        assert pattern.shape == (*lead, BATCH, config.heads, config.length, config.length)
+        assert cache["blocks.0.attn.hook_z"].shape == (
+            *lead,
+            BATCH,
+            config.length,
+            config.heads,
+            config.head_size,
+        )
+        torch.testing.assert_close(pattern.sum(-1), torch.ones_like(pattern[..., 0]))
+        if config.norm != "post" and not config.mlp_size:
+            total = cache["blocks.0.hook_resid_pre"] + cache["blocks.0.hook_attn_out"]
+            torch.testing.assert_close(cache["blocks.1.hook_resid_pre"], total)
+        torch.testing.assert_close(cache["predictions"], model(inputs), rtol=1e-5, atol=1e-5)
+    some = ensemble.cache(inputs, names=["hook_embed", "predictions"])
+    assert list(some) == ["hook_embed", "predictions"]
+    with pytest.raises(UserError, match=r"blocks\.0\.hook_resid_pre"):
+        cache["blocks.0.hook_resid_pr"]
+
+
+def test_a_function_at_any_site_changes_what_follows_and_nothing_before(ensemble):
+    model = ensemble.member(0)
+    batch = Batch(inputs_of(model.config, BATCH), torch.zeros(BATCH, 3, dtype=torch.int64))
+    before = model.cache(batch.inputs)
+    for name in site_names(model.config):
+        cache = Cache()
+        found = model.intervene(batch, {name: torch.zeros_like})
+        zeroed = calling({name: [torch.zeros_like]})
+        model(batch.inputs, lambda site, x, at=zeroed, cache=cache: cache(site, at(site, x)))
+        torch.testing.assert_close(found, cache["predictions"])
+        earlier = itertools.takewhile(lambda site, name=name: site != name, before)
+        assert all(torch.equal(cache[site], before[site]) for site in earlier)
+        if name not in ("hook_pos_embed", "blocks.0.attn.hook_q", "blocks.0.attn.hook_k"):
+            assert not torch.allclose(found, before["predictions"]), name
+
+
+def test_gradients_flow_through_sites_and_weights(ensemble):
+    inputs = inputs_of(ensemble.config, MEMBERS, BATCH)
+    cache = Cache(["blocks.0.attn.hook_z"])
+    loss = ensemble(inputs, cache).square().sum()
+    found = torch.autograd.grad(loss, [cache["blocks.0.attn.hook_z"], *ensemble.parameters()])
+    assert all(gradient.any() for gradient in found)
+
+
+def test_one_buffer_holds_all_weights(ensemble):
+    inputs = inputs_of(ensemble.config, MEMBERS, BATCH)
+    before, weights = ensemble(inputs), {name: weight.clone() for name, weight in ensemble.weights().items()}
+    flat = ensemble.flatten()
+    assert all(start % 16 == 0 for _, start, _, _ in ensemble.layout)
+    assert {name: view.shape for name, view in ensemble.views(flat).items()} == {
+        name: weight.shape for name, weight in weights.items()
+    }
+    torch.testing.assert_close(ensemble(inputs), before)
+    maps = [name for name, weight in weights.items() if weight.ndim == 3]
+    maps = [name for name in maps if name not in ("embed.token.weight", "embed.position.weight")]
+    assert ensemble.decay_mask().sum() == sum(weights[name][0].numel() for name in maps)
+    flat[1] = 0.0
+    for name, weight in ensemble.weights().items():
+        assert not weight[1].any() and torch.equal(weight[0], weights[name][0])
+    rounded = ensemble.at_precision("bfloat16")
+    flat[0] *= 2.0
+    assert rounded.weights()["readout.weight"].data_ptr() == ensemble.weights()["readout.weight"].data_ptr()
+
+
+def test_a_model_in_double_precision_is_one(ensemble):
+    inputs = inputs_of(ensemble.config, MEMBERS, BATCH)
+    single = ensemble(inputs)
+    found = ensemble.double()(inputs.double() if inputs.is_floating_point() else inputs)
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found.float(), single, rtol=1e-4, atol=1e-4)
+
+
+@given(gamma=st.floats(0.1, 2.0), layers=st.integers(1, 5))
+def test_a_start_of_a_size_has_it(gamma, layers):
+    config = config_of(input_size=19, init=gamma, layers=layers, width=110, heads=2, head_dim=55)
+    weights = Transformer.initial(config, torch.arange(2)).weights()
+    assert weights["layers.0.attention.query.weight"].std().item() == pytest.approx(110**-gamma, rel=0.05)
+    assert not weights["readout.bias"].any()
+
+
+def test_linear_and_encoder_start_as_torch_does():
+    config = config_of(**VECTORS, init="linear")
+    weights = Transformer.initial(config, torch.arange(MEMBERS)).weights()
+    for name, fan_in in (("embed.vector", 19), ("layers.1.attention.output", 14), ("layers.0.mlp.outer", 13)):
+        for kind in ("weight", "bias"):
+            assert 0.8 < weights[f"{name}.{kind}"].abs().max() * math.sqrt(fan_in) <= 1.0
+    encoder = Transformer.initial(config_of(**VECTORS, init="encoder"), torch.arange(MEMBERS)).weights()
+    assert encoder["layers.0.attention.value.weight"].abs().max() <= math.sqrt(6.0 / (11 + 3 * 14))
+    assert not encoder["layers.0.attention.value.bias"].any() and encoder["layers.0.mlp.inner.bias"].any()
+
+
+def test_a_member_knows_its_task():
+    task = Retrieval(steps=1, chains=3)
+    model = Model(layers=1, heads=1, width=5).for_task(task.shape())
+    ensemble = Transformer.initial(model, torch.tensor([3, 7])).knowing(lambda: task, [3, 7], 11)
+    one = ensemble.member(1)
+    assert one.task is task and one.seeds == (7,) and one.step == 11
+    for use in ("train", "probe"):
+        torch.testing.assert_close(one.batch(5, use).inputs, ensemble.batch(5, use).inputs[1])
+    assert one.batch(5).inputs.shape == (5, 9, 8) and ensemble.batch(5).inputs.shape == (1, 5, 9, 8)
+    assert ensemble.select([1]).seeds == (7,)
+    with pytest.raises(UserError, match="Retrieval: expected samples for a use"):
+        one.batch(5, "tests")
+    with pytest.raises(UserError, match="member: expected some of 0 to 1, found"):
+        ensemble.member(2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"init": 0.0}, "0 < γ <= 4"),
+        ({"init": "torch"}, "gpt2, linear, encoder, mimetic"),
+        ({"width": 5, "heads": 2}, "multiple of heads"),
+        ({"positions": "carried"}, "vectors"),
+        ({"layers": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_bad_fields_are_told(fields, words):
+    with pytest.raises(ValueError, match=words):
+        Model(**fields).for_task(Permutation(values=5).shape())
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [torch.zeros(2, 3, 13), torch.zeros(5, 14, dtype=torch.int64), torch.full((5, 13), 99), torch.zeros(())],
+    ids=lambda inputs: str(getattr(inputs, "shape", inputs)),
+)
+def test_bad_inputs_are_told_in_one_line(inputs):
+    model = Transformer.initial(config_of(input_size=19), 0)
+    with pytest.raises(UserError, match="inputs: expected"):
+        model(inputs)
+
+
+def test_a_member_s_wrong_id_is_not_another_member_s():
+    ensemble = Transformer.initial(config_of(input_size=19), torch.tensor([3, 5]))
+    for wrong in (19, -1):
+        inputs = torch.zeros(2, 5, 13, dtype=torch.int64)
+        inputs[int(wrong < 0), 0, 0] = wrong
+        with pytest.raises(UserError, match="inputs: expected token ids from 0 to 18, found"):
+            ensemble(inputs)
+    for indices in ([], [2], [-1]):
+        with pytest.raises(UserError, match="indices: expected some of 0 to 1, found"):
+            ensemble.select(indices)
+
+
+def test_bad_interventions_are_told_in_one_line():
+    model = Transformer.initial(config_of(input_size=19), 0)
+    batch = Batch(inputs_of(model.config, BATCH), torch.zeros(BATCH, 13, dtype=torch.int64))
+    for interventions, words in [
+        ({"blocks.9.hook_resid_pre": torch.relu}, "close to it"),
+        ({"hook_embed": 3}, "expected a function"),
+        ({"hook_embed": lambda stream: stream[:1]}, r"float32 \[5, 13, 11\]"),
+        ([3], "expected ones such as"),
+        ("uniform", "put it into a list"),
+    ]:
+        with pytest.raises(UserError, match=words):
+            model.intervene(batch, interventions)

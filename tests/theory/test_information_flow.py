@@ -1,18 +1,16 @@
-"""The closure against sets of named pieces, the formulas against the closure, and the published bound."""
+"""Spans against sets of pieces, plans carried out on sets, and one target tried out exhaustively."""
 
+import functools
 import itertools
 import math
-import subprocess
-import sys
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.oracles.information_flow import QUERY, as_runs, closed_form_layers, most_held
 
 from hopscope.errors import UserError
-from hopscope.theory.information_flow import (
-    MAX_STEPS,
+from hopscope.theory import (
     bound_layers,
     exact_layers,
     exact_layers_single_target,
@@ -20,199 +18,139 @@ from hopscope.theory.information_flow import (
     layers_per_step,
     pair_order,
     theorem_bound,
-    time_order,
+    two_target_plan,
 )
 
 MASKS = ["causal", "none"]
-NAMED = ["deepest-first", "shallowest-first"]
-ORDERS = st.integers(1, 29).flatmap(lambda steps: st.permutations(range(1, steps + 1)))
+ORDERS = st.integers(1, 23).flatmap(lambda steps: st.permutations(range(1, steps + 1)))
 
 
-def all_orders(most):
-    return [order for steps in range(1, most + 1) for order in itertools.permutations(range(1, steps + 1))]
+def start_of(order):
+    return {0: {0}} | {i: {i - 1, i} for i in range(1, 2 * len(order) + 1)}
 
 
-def in_chain_order(held, steps):
-    return [
-        held[QUERY],
-        *(held[token, pair] for pair in range(1, steps + 1) for token in ("first", "second")),
-    ]
+def seen_in(order, mask):
+    in_time = [token for pair in order for token in (2 * pair - 1, 2 * pair)] + [0]
+    return {i: in_time if mask == "none" else in_time[: at + 1] for at, i in enumerate(in_time)}
 
 
-# The model.
-
-
-def test_the_papers_figure_3():
-    """D = 5: neighbours share a symbol or a position code, and the query only x₀."""
-    start = held_pieces(5, "causal", "deepest-first")[0]
-    assert start == [(0, 0), (0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7), (7, 8), (8, 9), (9, 10)]
-
-
-def test_one_step_is_the_induction_head():
-    """The second token reads the first one of its pair, then the query reads the second one."""
-    assert held_pieces(1, "causal", "deepest-first") == [
-        [(0, 0), (0, 1), (1, 2)],
-        [(0, 1), (0, 1), (0, 2)],
-        [(0, 2), (0, 1), (0, 2)],
-    ]
-
-
-def test_three_steps_by_hand():
-    """Deepest-first and causal: first tokens stay as they are, second tokens grow towards the end of the chain only."""
-    assert held_pieces(3, "causal", "deepest-first")[1:] == [
-        [(0, 1), (0, 1), (0, 3), (2, 3), (2, 5), (4, 5), (4, 6)],
-        [(0, 3), (0, 1), (0, 5), (2, 3), (2, 6), (4, 5), (4, 6)],
-        [(0, 6), (0, 1), (0, 6), (2, 3), (2, 6), (4, 5), (4, 6)],
-    ]
-
-
-def test_time_order():
-    assert time_order(3, "deepest-first") == [5, 6, 3, 4, 1, 2, 0]
-    assert time_order(3, "shallowest-first") == [1, 2, 3, 4, 5, 6, 0]
-    assert time_order(3, (2, 3, 1)) == [3, 4, 5, 6, 1, 2, 0]
-
-
-@pytest.mark.parametrize("mask", MASKS)
-def test_closure_is_that_of_the_sets_in_every_order(mask):
-    for order in all_orders(6):
-        expected = [as_runs(in_chain_order(held, len(order))) for held in most_held(order, mask)]
-        assert held_pieces(len(order), mask, order) == expected, order
-
-
-@given(ORDERS)
-def test_closure_is_that_of_the_sets_in_long_chains(order):
-    expected = [as_runs(in_chain_order(held, len(order))) for held in most_held(order, "causal")]
-    assert held_pieces(len(order), "causal", order) == expected
-
-
-@given(ORDERS)
-def test_without_a_mask_the_order_is_nothing(order):
-    assert held_pieces(len(order), "none", order) == held_pieces(len(order), "none", "deepest-first")
-
-
-@pytest.mark.parametrize("mask", MASKS)
-def test_per_step_counts_the_same_layers(mask):
-    for order in all_orders(5):
-        steps = len(order)
-        reached = [held[QUERY] for held in most_held(order, mask)]
-        expected = {
-            k: min(t for t, pieces in enumerate(reached) if ("symbol", k) in pieces)
-            for k in range(1, steps + 1)
+def carried_out(order, mask, targets_of, layers):
+    """Pieces of every position after each layer, as spans; no piece is missing in between."""
+    held, seen, found = start_of(order), seen_in(order, mask), []
+    for layer in range(layers + 1):
+        found.append([(min(held[i]), max(held[i])) for i in range(len(held))])
+        assert all(len(held[i]) == last - first + 1 for i, (first, last) in enumerate(found[-1]))
+        held = {
+            i: held[i].union(*(held[j] for j in targets_of(layer, i, seen) if held[j] & held[i]))
+            for i in held
         }
-        assert layers_per_step(steps, mask, order) == expected
-        assert exact_layers(steps, mask, order) == expected[steps]
-
-
-# The formulas.
-
-
-@pytest.mark.parametrize("order", NAMED)
-@pytest.mark.parametrize("mask", MASKS)
-def test_closed_form(mask, order):
-    for steps in range(1, 65):
-        assert closed_form_layers(steps, mask, order) == exact_layers(steps, mask, order)
-        assert layers_per_step(steps, mask, order) == {
-            k: closed_form_layers(k, mask, order) for k in range(1, steps + 1)
-        }
-
-
-@pytest.mark.parametrize("steps", [127, 128, 1022, 1023, 1024])
-def test_closed_form_of_the_longest_chains(steps):
-    for mask, order in itertools.product(MASKS, NAMED):
-        assert closed_form_layers(steps, mask, order) == exact_layers(steps, mask, order)
-
-
-def test_closed_form_is_the_logarithm_it_is_said_to_be():
-    for steps in range(1, 2000):
-        assert closed_form_layers(steps, "causal", "deepest-first") == 1 + math.ceil(
-            math.log2(steps + 1) - 1e-9
-        )
-        assert closed_form_layers(steps, "none", "deepest-first") == math.ceil(
-            math.log(4 * steps + 1, 3) - 1e-9
-        )
-
-
-def test_closed_form_of_an_explicit_order():
-    assert closed_form_layers(5, "none", (2, 3, 1, 5, 4)) == 3
-
-
-@given(ORDERS)
-def test_every_order_lies_between_the_formulas(order):
-    """No order beats having no mask; none is worse than the named ones, which need no second target."""
-    steps = len(order)
-    least, most = (
-        closed_form_layers(steps, "none", order),
-        closed_form_layers(steps, "causal", "deepest-first"),
-    )
-    assert least <= exact_layers(steps, "causal", order) <= most == exact_layers_single_target(steps)
-
-
-def test_an_order_can_save_a_layer():
-    """Four steps: 8 of the 24 orders need three layers, the named ones four."""
-    counts = [exact_layers(4, "causal", order) for order in itertools.permutations(range(1, 5))]
-    assert (counts.count(3), counts.count(4)) == (8, 16)
-    assert exact_layers(4, "causal", (1, 2, 4, 3)) == 3
-    assert exact_layers(4, "causal", "deepest-first") == exact_layers(4, "causal", "shallowest-first") == 4
-
-
-# The published bound.
-
-
-def test_bound():
-    assert theorem_bound(1) == pytest.approx(0.63093, abs=1e-5)
-    assert theorem_bound(5) == pytest.approx(2.09590, abs=1e-5)
-    assert [bound_layers(steps) for steps in (1, 2, 4, 5, 13, 14, 40, 41)] == [1, 2, 2, 3, 3, 4, 4, 5]
-
-
-def test_bound_is_a_ceiling_without_rounding():
-    for exponent in range(1, 60):
-        # 2D is even, a power of three is not: the two chains on either side of a power.
-        under = (3**exponent - 1) // 2
-        assert (bound_layers(under), bound_layers(under + 1)) == (exponent, exponent + 1)
+    return found
 
 
 @given(ORDERS, st.sampled_from(MASKS))
-def test_bound_holds_and_is_never_reached_at_one_step(order, mask):
-    assert exact_layers(len(order), mask, order) >= bound_layers(len(order))
-    assert layers_per_step(len(order), mask, order)[1] == 2 > bound_layers(1)
+def test_the_closure_is_that_of_sets_in_which_everything_is_read(order, mask):
+    layers = held_pieces(len(order), mask, order)
+    assert carried_out(order, mask, lambda _, i, seen: seen[i], len(layers) - 1) == layers
+    per_step = layers_per_step(len(order), mask, order)
+    assert per_step == {k: next(t for t, held in enumerate(layers) if held[0][1] >= 2 * k) for k in per_step}
+    assert per_step[len(order)] == exact_layers(len(order), mask, order)
 
 
-# What is refused.
+@given(ORDERS, st.sampled_from(MASKS))
+def test_two_targets_get_all_there_is(order, mask):
+    plan = two_target_plan(len(order), mask, order)
+    assert max(len(targets) for layer in plan for targets in layer) <= 2
+    seen = seen_in(order, mask)
+    assert all(set(targets) <= set(seen[i]) for layer in plan for i, targets in enumerate(layer))
+    held = carried_out(
+        order, mask, lambda layer, i, _: plan[layer][i] if layer < len(plan) else (), len(plan)
+    )
+    assert held == held_pieces(len(order), mask, order)
+
+
+@given(ORDERS)
+def test_every_order_lies_between_the_bound_no_mask_and_one_target(order):
+    steps = len(order)
+    least, most = exact_layers(steps, "none", order), exact_layers_single_target(steps)
+    assert (
+        theorem_bound(steps) <= bound_layers(steps) <= least <= exact_layers(steps, "causal", order) <= most
+    )
+    assert held_pieces(steps, "none", order) == held_pieces(steps, "none", "deepest-first")
+
+
+@pytest.mark.parametrize("steps", [*range(1, 41), 127, 128, 1023, 1024])
+def test_closed_forms(steps):
+    assert exact_layers(steps, "none", "deepest-first") == math.ceil(math.log(4 * steps + 1, 3) - 1e-9)
+    for order in ("deepest-first", "shallowest-first"):
+        assert exact_layers(steps, "causal", order) == exact_layers_single_target(steps)
+    assert exact_layers_single_target(steps) == 1 + math.ceil(math.log2(steps + 1) - 1e-9)
+    assert 3 ** (bound_layers(steps) - 1) < 2 * steps <= 3 ** bound_layers(steps)
+
+
+def holdable(order, mask, layers):
+    """Whether the query can hold x_D if each position reads one other, or itself, in a layer: all joint choices."""
+    start, seen = start_of(order), seen_in(order, mask)
+
+    @functools.cache
+    def states(wanted, layers):
+        if layers == 0:
+            return {tuple(frozenset(start[i]) for i in wanted)}
+        found = set()
+        for targets in itertools.product(*(seen[i] for i in wanted)):
+            before = tuple(sorted({*wanted, *targets}))
+            for state in states(before, layers - 1):
+                pairs = [
+                    (state[before.index(i)], state[before.index(j)])
+                    for i, j in zip(wanted, targets, strict=True)
+                ]
+                if all(one & other for one, other in pairs):
+                    found.add(tuple(one | other for one, other in pairs))
+        return found
+
+    return any(2 * len(order) in held for (held,) in states((0,), layers))
+
+
+@pytest.mark.parametrize("order", [(1,), (1, 2), (2, 1), (3, 2, 1), (2, 3, 1)])
+@pytest.mark.parametrize("mask", MASKS)
+def test_one_target_needs_exactly_its_layers(order, mask):
+    layers = exact_layers_single_target(len(order))
+    assert holdable(order, mask, layers) and not holdable(order, mask, layers - 1)
+
+
+def test_by_hand():
+    """One step is the induction head: the second token reads the first one of its pair, the query the second one."""
+    assert held_pieces(1, "causal", "deepest-first")[1:] == [
+        [(0, 1), (0, 1), (0, 2)],
+        [(0, 2), (0, 1), (0, 2)],
+    ]
+    assert pair_order(3, "deepest-first") == (3, 2, 1) and pair_order(3, "shallowest-first") == (1, 2, 3)
+    counts = [exact_layers(4, "causal", order) for order in itertools.permutations(range(1, 5))]
+    assert (counts.count(3), counts.count(4)) == (8, 16)
+    assert (theorem_bound(5), bound_layers(5)) == (pytest.approx(2.09590, abs=1e-5), 3)
 
 
 @pytest.mark.parametrize(
-    ("steps", "order", "words"),
+    ("steps", "mask", "order", "words"),
     [
-        (0, "deepest-first", "steps: expected at least 1, found 0"),
-        (MAX_STEPS + 1, "deepest-first", f"steps: expected at most {MAX_STEPS}, found {MAX_STEPS + 1}"),
-        (3, (1, 2), "order: expected each of 1 to 3 once, found 1,2;"),
-        (3, (1, 2, 2), "order: expected each of 1 to 3 once, found 1,2,2;"),
-        (3, (0, 1, 2), "order: expected each of 1 to 3 once, found 0,1,2;"),
-        (1, (), "order: expected 1, found nothing;"),
-        (3, "upwards", "order: expected deepest-first, shallowest-first or pair numbers in time order, found 'up"),
+        (0, "causal", "deepest-first", "steps: expected a whole number from 1 to 1024, found 0"),
+        (1025, "none", "deepest-first", "found 1025"),
+        (2.5, "none", "deepest-first", "found 2.5"),
+        (3, "full", "deepest-first", "mask: expected causal or none, found 'full'"),
+        (3, "causal", "upwards", "order: expected deepest-first, .* 1 to 3 once.*found 'upwards';"),
+        (3, "causal", (1, 2, 2), r"found \(1, 2, 2\);"),
+        (3, "causal", (1.0, 2.0, 3.0), "found"),
+        (3, "causal", None, "found None;"),
     ],
-)  # fmt: skip
-def test_refused(steps, order, words):
-    for call in (pair_order, time_order):
-        with pytest.raises(UserError) as refusal:
-            call(steps, order)
-        assert str(refusal.value).startswith(words)
-    with pytest.raises(UserError) as refusal:
-        held_pieces(steps, "causal", order)
-    assert str(refusal.value).startswith(words)
+)
+def test_what_is_no_chain_is_one_line(steps, mask, order, words):
+    for call in (held_pieces, two_target_plan, exact_layers, layers_per_step):
+        with pytest.raises(UserError, match=words):
+            call(steps, mask, order)
 
 
-def test_unknown_mask_and_too_few_steps():
-    with pytest.raises(UserError, match="mask: expected causal or none, found 'full'"):
-        held_pieces(3, "full", "deepest-first")
-    for formula in (theorem_bound, bound_layers):
-        with pytest.raises(UserError, match="steps: expected at least 1, found 0"):
-            formula(0)
-
-
-def test_theory_is_light():
-    code = (
-        "import sys, hopscope.theory.information_flow; "
-        "sys.exit(bool({'torch', 'numpy', 'scipy'} & set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+@pytest.mark.parametrize("count", [theorem_bound, bound_layers, exact_layers_single_target])
+def test_steps_are_whole_numbers(count):
+    assert count(np.int64(5)) == count(5)
+    for steps in (0, 1025, 2.5, "3"):
+        with pytest.raises(UserError, match=f"steps: expected a whole number .* found {steps!r}"):
+            count(steps)

@@ -1,139 +1,120 @@
+"""Questions and floors against counting over every mapping."""
+
 import itertools
 import math
-import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.oracles.posteriors import mappings_posterior, uniform_posterior
 
-from hopscope.theory import posteriors
-
-
-def permutations(values):
-    return list(itertools.permutations(range(1, values + 1)))
+from hopscope import theory
+from hopscope.errors import UserError
 
 
-def mean_loss(mappings, predict, values, repeats=False):
-    """Cross-entropy of a predictor over every mapping and order (and slot of the repeat), in nats."""
-    total, count = 0.0, 0
-    for mapping, order in itertools.product(mappings, permutations(values)):
-        for last in order[:-1] if repeats else order[-1:]:
-            xs = [*order[:-1], last]
-            ys = [mapping[x - 1] for x in xs]
-            for step in range(values):
-                total -= math.log(predict(xs[:step], ys[:step], xs[step])[ys[step] - 1])
-                count += 1
-    return total / count
+def posterior(xs, ys, x, mappings, values):
+    fitting = [each for each in mappings if all(each[i - 1] == y for i, y in zip(xs, ys, strict=True))]
+    return [sum(each[x - 1] == value for each in fitting) / len(fitting) for value in range(1, values + 1)]
 
 
-def test_published_floors():
-    assert posteriors.elimination_floor(5) == pytest.approx(0.9575, abs=5e-5)
-    assert posteriors.training_floor(5, 96) == pytest.approx(0.9129, abs=5e-5)
-    assert posteriors.training_floor(5, 120) == posteriors.elimination_floor(5)
+def mean_loss(mappings, predict, values, repeats):
+    losses = [
+        -math.log(predict(xs[:at], [mapping[x - 1] for x in xs[:at]], xs[at])[mapping[xs[at] - 1] - 1])
+        for mapping in mappings
+        for order in itertools.permutations(range(1, values + 1))
+        for xs in [(*order[:-1], last) for last in (order[:-1] if repeats else order[-1:])]
+        for at in range(values)
+    ]
+    return sum(losses) / len(losses)
 
 
-@pytest.mark.parametrize("repeats", [False, True])
-@pytest.mark.parametrize("values", [2, 3, 4])
-def test_the_uniform_posterior_reaches_the_elimination_floor(values, repeats):
-    def predict(xs, ys, x):
-        return uniform_posterior(xs, ys, x, values)
-
-    found = mean_loss(permutations(values), predict, values, repeats)
-    assert found == pytest.approx(posteriors.elimination_floor(values), abs=1e-12)
-
-
-@pytest.mark.parametrize(("values", "training"), [(3, 5), (4, 19)])
-def test_the_posterior_under_training_mappings_reaches_the_training_floor(values, training):
-    mappings = random.Random(2).sample(permutations(values), training)
-
-    def predict(xs, ys, x):
-        return mappings_posterior(xs, ys, x, mappings, values)
-
-    found = mean_loss(mappings, predict, values)
-    assert found == pytest.approx(posteriors.training_floor(values, training), abs=1e-12)
-    assert found < posteriors.elimination_floor(values)
-
-
-def test_an_observer_blind_to_repeats_reaches_its_floor_and_no_other_guess_does_better():
+def test_floors_are_the_losses_of_their_observers():
     values, ratio = 4, 0.3
+    every = list(itertools.permutations(range(1, values + 1)))
+    some = every[::3]
 
-    def predictor(unused_mass):
-        def predict(xs, ys, x):
-            if len(xs) < values - 1:
-                return uniform_posterior(xs, ys, x, values)
-            return [
-                (1 - unused_mass) / (values - 1) if y in ys else unused_mass for y in range(1, values + 1)
-            ]
+    def known(mappings):
+        return lambda xs, ys, x: posterior(xs, ys, x, mappings, values)
 
-        return predict
+    def blind(xs, ys, x):
+        if len(xs) < values - 1:
+            return known(every)(xs, ys, x)
+        return [ratio / (values - 1) if y in ys else 1 - ratio for y in range(1, values + 1)]
 
-    def loss(unused_mass):
-        plain = mean_loss(permutations(values), predictor(unused_mass), values)
-        repeated = mean_loss(permutations(values), predictor(unused_mass), values, repeats=True)
-        return (1 - ratio) * plain + ratio * repeated
+    def unbound(xs, ys, x):
+        return [(y in ys) / len(ys) for y in range(1, values + 1)] if x in xs else known(every)(xs, ys, x)
 
-    floor = posteriors.blind_to_repeats_floor(values, ratio)
-    assert loss(1 - ratio) == pytest.approx(floor, abs=1e-12)
-    assert min(loss(1 - ratio - 0.05), loss(1 - ratio + 0.05)) > floor
-    assert posteriors.blind_to_repeats_floor(5, 0.0) == posteriors.elimination_floor(5)
-    assert posteriors.blind_to_repeats_floor(5, 1.0) == pytest.approx(
-        posteriors.elimination_floor(5) + math.log(4) / 5
+    def both(predict):
+        plain, repeats = (mean_loss(every, predict, values, each) for each in (False, True))
+        return (1 - ratio) * plain + ratio * repeats
+
+    assert both(known(every)) == pytest.approx(theory.elimination_floor(values))
+    assert both(blind) == pytest.approx(theory.blind_to_repeats_floor(values, ratio))
+    assert both(unbound) == pytest.approx(theory.unbound_repeats_floor(values, ratio))
+    assert mean_loss(some, known(some), values, False) == pytest.approx(
+        theory.training_floor(values, len(some))
     )
+    assert theory.blind_to_repeats_floor(5, 0.0) == theory.elimination_floor(5)
+    assert theory.elimination_floor(5) == pytest.approx(0.9575, abs=5e-5)  # published, as the next
+    assert theory.training_floor(5, 96) == pytest.approx(0.9129, abs=5e-5)
 
 
-def test_an_observer_that_notices_repeats_but_binds_nothing_reaches_its_floor():
-    values, ratio = 4, 0.3
-
-    def predict(xs, ys, x):
-        if x in xs:
-            return [1 / (values - 1) if y in ys else 0.0 for y in range(1, values + 1)]
-        return uniform_posterior(xs, ys, x, values)
-
-    plain = mean_loss(permutations(values), predict, values)
-    repeated = mean_loss(permutations(values), predict, values, repeats=True)
-    floor = posteriors.unbound_repeats_floor(values, ratio)
-    assert (1 - ratio) * plain + ratio * repeated == pytest.approx(floor, abs=1e-12)
-    below, above = posteriors.elimination_floor(values), posteriors.blind_to_repeats_floor(values, ratio)
-    assert below < floor < above
-    assert posteriors.unbound_repeats_floor(5, 0.0) == posteriors.elimination_floor(5)
-
-
-def test_uniform_posterior_by_hand():
-    assert uniform_posterior([], [], 3, 5) == [0.2] * 5
-    assert uniform_posterior([2, 1], [3, 5], 4, 5) == pytest.approx([1 / 3, 1 / 3, 0, 1 / 3, 0])
-    assert uniform_posterior([2, 1], [3, 5], 2, 5) == [0, 0, 1, 0, 0]
-    assert uniform_posterior([2, 1, 2], [3, 5, 3], 1, 5) == [0, 0, 0, 0, 1]
-
-
-def test_mappings_posterior_by_hand():
-    mappings = [(1, 2, 3), (1, 3, 2), (2, 1, 3)]
-    assert mappings_posterior([], [], 1, mappings, 3) == pytest.approx([2 / 3, 1 / 3, 0])
-    assert mappings_posterior([1], [1], 2, mappings, 3) == [0, 0.5, 0.5]
-    assert mappings_posterior([2], [1], 3, mappings, 3) == [0, 0, 1]
-    assert mappings_posterior([1], [3], 2, mappings, 3) is None
-
-
-@given(st.permutations(range(1, 5)), st.permutations(range(1, 5)), st.integers(0, 4), st.integers(1, 4))
-def test_all_mappings_together_are_the_uniform_prior(mapping, order, shown, query):
-    xs, ys = order[:shown], [mapping[x - 1] for x in order[:shown]]
-    uniform = uniform_posterior(xs, ys, query, 4)
-    assert sum(uniform) == pytest.approx(1)
-    assert mappings_posterior(xs, ys, query, permutations(4), 4) == pytest.approx(uniform)
+@given(st.permutations([1, 2, 3, 4]), st.lists(st.integers(1, 4), min_size=4, max_size=4), st.booleans())
+def test_questions_are_answered_as_counting_answers_them(mapping, xs, whole):
+    every = list(itertools.permutations([1, 2, 3, 4]))
+    tokens = [token for x in xs for token in (x, mapping[x - 1])][: None if whole else -1]
+    questions, found = theory.read_sequence(tokens, 4)
+    shown = set(xs if whole else xs[:-1])
+    assert found == (tuple(mapping) if len(shown) >= 3 else None)
+    for at, question in enumerate(questions):
+        ys = [mapping[x - 1] for x in xs[:at]]
+        assert question.seen == tuple(tokens[: 2 * at + 1]) and question.x == xs[at]
+        assert question.used == tuple(dict.fromkeys(ys))
+        assert question.ideal == pytest.approx(posterior(xs[:at], ys, xs[at], every, 4))
+        known = whole or at < 3 or len(shown) >= 3 or xs[at] in shown
+        assert question.target == (mapping[xs[at] - 1] if known else None)
+        assert question.recall == (mapping[xs[at] - 1] if xs[at] in xs[:at] else None)
+        unused = {1, 2, 3, 4} - set(ys)
+        assert question.elimination == (unused.pop() if len(unused) == 1 else None)
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("tokens", "words"),
     [
-        (lambda: posteriors.elimination_floor(0), r"values out of range.*found 0"),
-        (lambda: posteriors.training_floor(3, 7), r"expected 1 to 3! = 6, found 7"),
-        (lambda: posteriors.training_floor(3, 0), r"found 0"),
-        (lambda: posteriors.blind_to_repeats_floor(1, 0.3), r"expected at least 2, found 1"),
-        (lambda: posteriors.unbound_repeats_floor(1, 0.3), r"expected at least 2, found 1"),
-        (lambda: posteriors.unbound_repeats_floor(5, -0.1), r"repeat_ratio out of range.*found -0.1"),
-        (lambda: posteriors.blind_to_repeats_floor(5, 1.1), r"repeat_ratio out of range.*found 1.1"),
+        ([1, 2, 2, 1], "expected 3 pairs x y x y … of whole numbers from 1 to 3, .*found 1 2 2 1; give 6"),
+        ([1, 4, 2, 1, 3, 3], "found 1 4 2 1 3 3;"),
+        ([1, 1.5, 2, 1, 3, 3], "found 1 1.5"),
+        ("112233", "found 1 1 2 2 3 3;"),
+        ([], "found nothing;"),
+        ([1, 2, 1, 3, 2, 1], "found 1→2 and then 1→3; change one"),
+        ([1, 2, 2, 1, 3, 2], "found 1→2 and then 3→2; change one"),
     ],
 )
-def test_impossible_questions_are_refused(call, message):
-    with pytest.raises(ValueError, match=message):
+def test_what_is_no_sequence_is_one_line(tokens, words):
+    with pytest.raises(UserError, match=words):
+        theory.read_sequence(tokens, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: theory.elimination_floor(0), "values: expected a whole number from 1 to 1024, found 0"),
+        (
+            lambda: theory.training_floor(3, 7),
+            "training_mappings: expected a whole number from 1 to 6, found 7",
+        ),
+        (lambda: theory.training_floor(3, 0), "found 0"),
+        (
+            lambda: theory.unbound_repeats_floor(1, 0.3),
+            "values: expected a whole number from 2 to 1024, found 1",
+        ),
+        (lambda: theory.unbound_repeats_floor(5, math.nan), "repeat_ratio: .* from 0 to 1, found nan"),
+        (
+            lambda: theory.blind_to_repeats_floor(5, 1.5),
+            "repeat_ratio: expected a share from 0 to 1, found 1.5",
+        ),
+        (lambda: theory.read_sequence([], 0), "values: expected a whole number from 1 to 1024, found 0"),
+    ],
+)
+def test_what_is_no_number_of_values_or_share_is_one_line(call, words):
+    with pytest.raises(UserError, match=words):
         call()

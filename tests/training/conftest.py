@@ -1,138 +1,132 @@
-"""Fixtures of the trainer's tests: small jobs, run folders for them, and a task that can be made to fail."""
+"""Tasks of users, members whose weights are all at work, and gradients by a plain module."""
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 import torch
 
-from hopscope.models.config import TransformerConfig
+from hopscope.models.config import Model
 from hopscope.models.transformer import Transformer
-from hopscope.runs import RunFolder, UnitFolder, content_hash
-from hopscope.studies.permutation.probes import predictions as probes
-from hopscope.tasks.config import PermutationConfig
-from hopscope.tasks.permutation import PermutationTask
-from hopscope.training.budget import TimeBudget
-from hopscope.training.config import MemberPlan, TrainingConfig, TrainJob
-from hopscope.training.engines import ENGINES, EngineName
-from hopscope.training.trainer import Evaluate, Progress, Trainer
+from hopscope.tasks import Batch, Shape, Task, draw
+from hopscope.training import engines
+from hopscope.training.config import Training
 
-VALUES = 3
+SEEDS = torch.tensor([3, 5, 7])
+KEY_BIAS = "attention.key.bias"
 
 
-def make_job(*seeds: int, first: int = 0, **training: object) -> TrainJob:
-    """A job of members with these seeds, numbered from `first`: width 10, 2 heads, 3 values."""
-    length = 2 * VALUES - 1
-    model = TransformerConfig(
-        heads=2,
-        width=10,
-        mlp_ratio=1.1,
-        length=length,
-        input_size=VALUES + 1,
-        output_size=VALUES + 1,
-        readout=tuple(range(0, length, 2)),
-        norm="post",
-        init="encoder",
+class Vectors(Task):
+    """Sums of vectors, of which some count more; now and then the second readout counts nothing."""
+
+    readout: tuple[int, ...] = (4, 6)
+
+    def shape(self):
+        return Shape(
+            inputs="vectors", input_size=5, positions=7, readout=self.readout, output_size=3, position_size=2
+        )
+
+    def sample(self, draws):
+        vectors, weights = draws.normal("vectors", (7, 5)), draws.integers("weights", 3, (len(self.readout),))
+        sums = vectors.cumsum(2)[..., list(self.readout), :3]
+        return Batch(vectors, sums, weights=weights.float())
+
+
+class Tokens(Task):
+    """The token three places before."""
+
+    readout: tuple[int, ...] = (3, 6)
+
+    def shape(self):
+        return Shape(inputs="tokens", input_size=5, positions=7, readout=self.readout, output_size=5)
+
+    def sample(self, draws):
+        tokens = draws.integers("tokens", 5, (7,))
+        return Batch(tokens, tokens[..., [place - 3 for place in self.readout]])
+
+
+class Grouped(Vectors):
+    """Its losses and scores read groups and roles."""
+
+    standard_loss: ClassVar[bool] = True
+
+    def sample(self, draws):
+        groups = {"large": draws.uniform("size") < 0.5}
+        return replace(super().sample(draws), groups=groups, roles={"half": draws.constant(3, (7,))})
+
+    def parts(self, predictions, batch):
+        found = super().parts(predictions, batch)
+        return {**found, "loss_large": found["loss"] * batch.groups["large"].float().mean(1)}
+
+    def scores(self, predictions, batch):
+        return {"half": batch.roles["half"].float().mean().expand(len(predictions))}
+
+
+class OwnLoss(Vectors):
+    """A loss of one's own."""
+
+    def parts(self, predictions, batch):
+        wrong = (predictions - batch.targets).square().flatten(1)
+        return {"loss": wrong.square().mean(1) / 10, "loss_square": wrong.mean(1)}
+
+
+def members(task, model, seeds=SEEDS, noise=0.2):
+    """Members whose biases, gains and shifts are all at work, in one buffer; and the buffer."""
+    ensemble = Transformer.initial(model.for_task(task.shape()), seeds)
+    flat = ensemble.flatten()
+    for row, seed in zip(flat, seeds.tolist(), strict=True):
+        row += noise * torch.randn(row.shape, generator=torch.Generator().manual_seed(seed))
+    return ensemble.knowing(task, seeds.tolist(), 0), flat
+
+
+def by_engine(name, ensemble, task, training, steps=(3,), seeds=SEEDS):
+    """Losses and gradients by name, after the last of these steps."""
+    buffer = torch.zeros_like(ensemble.flatten())
+    for view in ensemble.views(buffer).values():
+        view.fill_(torch.nan)
+    module = engines.load(name, task, ensemble.config, training, "cpu")
+    gradient = module.gradient(ensemble, task, training, seeds, buffer)
+    for step in steps:
+        losses = gradient(step)
+    return {each: loss.clone() for each, loss in losses.items()}, ensemble.views(buffer)
+
+
+def by_module(ensemble, task, training, step=3, seeds=SEEDS):
+    """The same through plain modules, member by member."""
+    batch = draw(task, seeds, "train", step, training.batch_size, examples=training.examples, annotate=False)
+    losses, gradients = [], []
+    for index in range(len(ensemble)):
+        member, own = ensemble.member(index), batch.member(index)
+        losses.append(task.parts(member(own.inputs[0])[None], own))
+        weights = dict(member.named_parameters())
+        found = torch.autograd.grad(losses[-1]["loss"].sum(), list(weights.values()))
+        gradients.append(dict(zip(weights, found, strict=True)))
+    return tuple(
+        {name: torch.stack([each[name].detach() for each in every]) for name in every[0]}
+        for every in ([{name: loss[0] for name, loss in each.items()} for each in losses], gradients)
     )
-    settings = {"steps": 13, "batch_size": 7, "checkpoint_every": 5, "evaluate_every": 2, **training}
-    # Checkpoints in the middle of the warm-up and of the cosine after it.
-    settings.setdefault("warmup_steps", min(6, settings["steps"]))
-    return TrainJob(
-        label="small",
-        task=PermutationConfig(values=VALUES, repeat_ratio=0.5),
-        model=model,
-        training=TrainingConfig.model_validate(settings),
-        members=tuple(MemberPlan(member=first + n, seed=seed) for n, seed in enumerate(seeds)),
+
+
+def assert_close(found, expected, tolerance=1e-5):
+    losses, gradients = found
+    assert losses.keys() == expected[0].keys() and not any(loss.requires_grad for loss in losses.values())
+    for name, loss in losses.items():
+        torch.testing.assert_close(loss, expected[0][name], rtol=1e-5, atol=1e-5, msg=name)
+    size = max(each.abs().max() for each in expected[1].values())
+    for name, gradient in gradients.items():
+        # A key bias shifts all scores of a row alike: it has no gradient but rounding.
+        norm, bound = expected[1][name].norm(), 1e-6 * size
+        bound = bound if name.endswith(KEY_BIAS) else tolerance * (norm + 1e-3 * size)
+        assert (gradient - expected[1][name]).norm() <= bound, name
+
+
+@pytest.fixture
+def training():
+    return Training(
+        steps=13, batch_size=11, checkpoint_every=5, evaluate_every=2, warmup_steps=6, learning_rate=0.01
     )
 
 
-def make_unit(root: Path, job: TrainJob) -> UnitFolder:
-    """The folder of a run with this one unit, as the executor makes it."""
-    name = content_hash(job.model_dump(mode="json"))
-    members = [
-        {"member": m.member, "unit": name, "index": i, "seed": m.seed, "overrides": {}}
-        for i, m in enumerate(job.members)
-    ]
-    run = RunFolder.create(root, "permutation", job.model_dump(mode="json"), members, None)
-    return run.unit(name).create({"plan": job.model_dump(mode="json")})
-
-
-class FailingTask(PermutationTask):
-    """A task whose loss is multiplied by `factor` for one member at one step."""
-
-    def __init__(self, config: PermutationConfig, index: int, step: int, factor: float):
-        super().__init__(config)
-        self.index, self.step, self.factor, self.current = index, step, factor, -1
-
-    def sample(self, seeds, stream, step, batch, *, start=0, annotate=True):
-        self.current = step
-        return super().sample(seeds, stream, step, batch, start=start, annotate=annotate)
-
-    def losses(self, predictions, batch):
-        found = super().losses(predictions, batch)
-        if self.current != self.step:
-            return found
-        factors = torch.ones(len(found["loss"]))
-        factors[self.index] = self.factor
-        return {**found, "loss": found["loss"] * factors}
-
-
-def evaluator(task: PermutationTask) -> Evaluate:
-    """Loss on 11 held-out sequences."""
-    batch = task.evaluation("plain", limit=11)
-
-    def evaluate(model: Transformer, members: Sequence[int]) -> Mapping[tuple[str, str], torch.Tensor]:
-        return {("held_out", "loss"): probes.cross_entropy(probes.predict(model, batch), batch)}
-
-    return evaluate
-
-
-@pytest.fixture
-def job_of() -> Callable[..., TrainJob]:
-    return make_job
-
-
-@pytest.fixture
-def failing() -> type[FailingTask]:
-    return FailingTask
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Callable[..., Trainer]:
-    """Makes a trainer for a job in a folder of this name, which may already hold a part of its training."""
-
-    def begin(
-        job: TrainJob, name: str = "run", task: PermutationTask | None = None, engine: EngineName = "general"
-    ) -> Trainer:
-        task = task or PermutationTask(job.task)
-        unit = make_unit(tmp_path / name, job)
-        return Trainer(job, task, unit, evaluator(task), engine=ENGINES[engine])
-
-    return begin
-
-
-@pytest.fixture
-def finish() -> Callable[..., list[Progress]]:
-    """Trains to the end, or until the budget is spent; returns what was reported."""
-
-    def train(trainer: Trainer, seconds: float | None = None) -> list[Progress]:
-        reports: list[Progress] = []
-        trainer.run(TimeBudget(seconds), reports.append)
-        return reports
-
-    return train
-
-
-@pytest.fixture
-def record() -> Callable[[UnitFolder], dict[str, str]]:
-    """Digest of every file of a unit but its lock."""
-
-    def digests(unit: UnitFolder) -> dict[str, str]:
-        files = (path for path in sorted(unit.path.rglob("*")) if path.is_file() and path.name != ".lock")
-        return {
-            path.relative_to(unit.path).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in files
-        }
-
-    return digests
+LAYER = Model(heads=2, width=10, mlp_ratio=1.1, norm="post", activation="relu", init="encoder")
+STACK = Model(layers=3, heads=2, head_dim=5, width=17, mlp_ratio=1.5)
+NARROW = Model(layers=3, heads=2, head_dim=2, width=37, mlp_ratio=0.0)

@@ -1,24 +1,31 @@
 """A circuit as a value: which rows of which heads read what, while all other rows read nothing in particular."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
-from hopscope import display
-from hopscope.circuits.execution import Assignment, Execution, Mode, Passed, Slot
+from hopscope.circuits.execution import Execution, Mode, Pass, Slot
 from hopscope.circuits.grammar import Grammar
+from hopscope.circuits.interventions import ReplacePattern
+from hopscope.circuits.rules import (
+    Identity,
+    Learned,
+    Roles,
+    Rule,
+    Uniform,
+    is_sharp,
+    reads_nothing,
+    said,
+)
 from hopscope.config import Config
-from hopscope.models.interventions import ReplacePattern, Roles
-from hopscope.models.patterns import Identity, Learned, MeanMap, Rule, Uniform, reads_nothing
+from hopscope.errors import UserError
 
 
 class Path(Config):
-    """One read: the rows of a role, at one head.
+    """What the rows of a role do at one head.
 
     Attributes:
         layer, head: where, from 0.
-        roles: of the rows that read.
-        rule: what they read.
-        query: the roles in words, such as `second 2`.
-        target: what is read, in words, such as `first 2`.
+        roles: of the rows; `query` says them in words, such as `second 2`.
+        rule: what they read; `target` says it in words, such as `first 2`, where words tell more than the rule.
     """
 
     layer: int
@@ -29,30 +36,22 @@ class Path(Config):
     target: str
 
     @property
+    def read(self) -> str:
+        """What is read, in words."""
+        return self.target or said(self.rule)
+
+    @property
     def targets(self) -> list[str]:
         """What is read, in words: two where there are two targets; of `match (item)` also the role of the token."""
         found = [target.removeprefix("all ") for target in self.target.split(" + ")]
-        inside = [target.partition(" (")[2].removesuffix(")") for target in found]
-        return [*found, *filter(None, inside)]
+        return [*found, *(target.partition(" (")[2].removesuffix(")") for target in found if " (" in target)]
 
     def __str__(self) -> str:
-        return f"layer {self.layer}, head {self.head}: {self.query} → {self.target or self.rule.kind}"
-
-
-class Place(Config):
-    """The rows of a role at one head, outside of the circuit."""
-
-    layer: int
-    head: int
-    roles: Roles
-
-
-Reads = tuple[tuple[int, str, str], ...]
-"""Every read: after how many others it must come, the rows, and what they read."""
+        return f"layer {self.layer}, head {self.head}: {self.query} → {self.read}"
 
 
 class Circuit(Config):
-    """Paths, and what all other rows do.  It can be printed, compared, written as JSON, and run on a model.
+    """Paths, and what all other rows do.  It can be printed, compared, run, and written as JSON (`model_dump_json`).
 
     Two circuits are equal if they do the same reads in the same order of dependence, in whatever layers and heads.
 
@@ -61,40 +60,36 @@ class Circuit(Config):
         identities: rows outside of the circuit that read themselves; all others read uniformly.
     """
 
-    paths: tuple[Path, ...]
-    identities: tuple[Place, ...] = ()
+    paths: tuple[Path, ...] = ()
+    identities: tuple[Path, ...] = ()
 
     @classmethod
-    def of(cls, assignment: Assignment, grammar: Grammar) -> "Circuit":
-        """The circuit of an assignment."""
-        paths, identities = [], []
-        for slot in sorted(assignment.rules):
-            (layer, head, role), rule = slot, assignment.rules[slot]
+    def of(cls, rules: Mapping[Slot, Rule], grammar: Grammar) -> "Circuit":
+        """The circuit of the rules of all slots."""
+        found = []
+        for (layer, head, role), rule in sorted(rules.items(), key=lambda item: item[0]):
             roles = grammar.roles[role]
-            if not reads_nothing(rule):
-                query, target = grammar.words(roles), grammar.target(role, rule)
-                paths.append(Path(layer=layer, head=head, roles=roles, rule=rule, query=query, target=target))
-            elif isinstance(rule, Identity):
-                identities.append(Place(layer=layer, head=head, roles=roles))
+            if not isinstance(rule, Uniform):
+                words = {"query": grammar.words(roles), "target": grammar.target(role, rule)}
+                found.append(Path(layer=layer, head=head, roles=roles, rule=rule, **words))
+        paths, identities = (
+            [path for path in found if reads_nothing(path.rule) == out] for out in (False, True)
+        )
         return cls(paths=tuple(paths), identities=tuple(identities))
 
     @property
-    def reads(self) -> Reads:
-        """The canonical form: rows that follow a mean map are left out, they read by position alone.
+    def reads(self) -> tuple[tuple[int, str, str], ...]:
+        """The canonical form, every read: after how many others it comes, the rows, and what they read.
 
-        A read comes after those of lower layers that its rows, or what it reads, have done before.
+        A read comes after those of lower layers that its rows, or what it reads, have done before.  Rows that follow a
+        mean map are left out: they read by position alone.
         """
-        paths = [path for path in self.paths if not isinstance(path.rule, MeanMap)]
-        depth: dict[int, int] = {}
-        for number, path in enumerate(paths):
-            before = [
-                depth[other]
-                for other, earlier in enumerate(paths[:number])
-                if earlier.layer < path.layer and earlier.query in (path.query, *path.targets)
-            ]
-            depth[number] = 1 + max(before, default=0)
-        reads = {(depth[number], path.query, _said(path)) for number, path in enumerate(paths)}
-        return tuple(sorted(reads))
+        depth: list[tuple[int, Path]] = []
+        for path in (path for path in self.paths if is_sharp(path.rule)):
+            seen = path.query, *path.targets
+            below = [deep for deep, other in depth if other.layer < path.layer and other.query in seen]
+            depth.append((1 + max(below, default=0), path))
+        return tuple(sorted({(deep, path.query, path.read) for deep, path in depth}))
 
     @property
     def heads(self) -> list[tuple[int, int]]:
@@ -115,50 +110,35 @@ class Circuit(Config):
     def __str__(self) -> str:
         return "\n".join(map(str, self.paths)) or "no path"
 
-    def _repr_html_(self) -> str:
-        columns = ("layer", "head", "rows", "read")
-        rows = ((path.layer, path.head, path.query, path.target or path.rule.kind) for path in self.paths)
-        return display.table(columns, rows) if self.paths else display.paragraph(str(self))
+    def rules(self, execution: Execution) -> dict[Slot, Rule]:
+        """The rule of every slot, uniform where no path names one.
 
-    def rules(self, grammar: Grammar, slots: Iterable[Slot]) -> dict[Slot, Rule]:
-        """The rule of every slot, uniform where no path names one."""
-        found: dict[Slot, Rule] = {slot: Uniform() for slot in slots}
-        for place in self.identities:
-            found[place.layer, place.head, grammar.roles.index(place.roles)] = Identity()
-        for path in self.paths:
-            found[path.layer, path.head, grammar.roles.index(path.roles)] = path.rule
+        Raises:
+            UserError: the model has no such head, or the task no such rows.
+        """
+        found: dict[Slot, Rule] = dict.fromkeys(execution.slots, Uniform())
+        for path in (*self.identities, *self.paths):
+            roles, config = execution.grammar.roles, execution.model.config
+            slot = path.layer, path.head, roles.index(path.roles) if path.roles in roles else -1
+            if slot not in found:
+                raise UserError(
+                    f"circuit: expected rows and heads of a model of {config.layers} layers with {config.heads} heads, "
+                    f"found {path}; take a circuit of a model of the same shape and task"
+                )
+            found[slot] = path.rule
         return found
+
+    def run(self, execution: Execution, mode: Mode = "rules") -> Pass:
+        """Run a model under this circuit: every pattern is given by its rule, or paths use their own softmax."""
+        return execution.under(execution.clean._replace(mode=mode), self.rules(execution))
 
     def interventions(self, execution: Execution, mode: Mode = "rules") -> list[ReplacePattern]:
-        """This circuit as interventions: a model under them predicts what `run` does, more slowly.
-
-        Args:
-            execution: the model and the batch, whose row roles are meant.
-            mode: as of `run`.
-        """
-        found: list[ReplacePattern] = []
-        if mode == "rules":  # rows of no role keep the pattern of the model as it is
-            layers = range(execution.model.config.layers)
-            found += [ReplacePattern(layer=layer, by=Learned()) for layer in layers]
-        for (layer, head, role), rule in self.rules(execution.grammar, execution.slots).items():
-            if mode == "rules" or reads_nothing(rule):
-                # A row on which a rule leads nowhere reads itself.
-                found += [
-                    ReplacePattern(layer=layer, heads=(head,), rows=execution.grammar.roles[role], by=by)
-                    for by in (Identity(), rule)
-                ]
+        """This circuit as interventions: a model under them predicts what `run` does, more slowly."""
+        # Rows of no role keep the pattern of the model as it is, and one on which a rule leads nowhere reads itself.
+        layers = range(execution.model.config.layers) if mode == "rules" else ()
+        found = [ReplacePattern(layer=layer, by=Learned()) for layer in layers]
+        for (layer, head, role), rule in self.rules(execution).items():
+            rows = execution.grammar.roles[role]
+            for by in (Identity(), rule) if mode == "rules" or reads_nothing(rule) else ():
+                found.append(ReplacePattern(layer=layer, heads=(head,), rows=rows, by=by))
         return found
-
-    def run(self, execution: Execution, mode: Mode = "rules") -> Passed:
-        """Run a model under this circuit.
-
-        Args:
-            execution: the model and the batch.
-            mode: `"rules"`: every pattern is given; `"recomputed"`: paths use their own softmax.
-        """
-        rules = self.rules(execution.grammar, execution.slots)
-        return execution.run(execution.assigned(execution.untouched(), rules), mode)
-
-
-def _said(path: Path) -> str:
-    return path.target or path.rule.kind

@@ -1,217 +1,300 @@
 """Running one model under rules: the forward passes that the reader does by the thousand.
 
-An *assignment* says for every row of every head by what rule it reads.  It is run in one of two ways: in mode *rules*
-every attention pattern is given (a head without rule keeps its clean pattern, the one of the unedited model on that
-sample), so that only values flow; in mode *recomputed* the rows of the circuit use their own softmax over the streams
-as they have become, and all other rows what they are given.
-
-A change in one layer leaves the layers below as they are: their streams are kept and used again.  What nobody looks at
-is not computed: of the last layer, all rows but those that are read out; of patterns, all heads and rows but those of
-the circuit.
+Every row role of every head (a *slot*) reads by a rule.  In mode *rules* every attention pattern is given by its rule
+(`Learned`: as in the model as it is), so that only values flow; in mode *recomputed* rows that read something in
+particular use their own softmax over the streams as they have become.  A pass is a change of another one, its base:
+only positions whose patterns are changed are computed, and above them those that see them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from itertools import pairwise, product
+from typing import Any, Literal, NamedTuple, cast
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 
 from hopscope.circuits.grammar import Grammar
-from hopscope.circuits.virtual_model import ReadModel, Stream
-from hopscope.models.patterns import NOTHING, Learned, MeanMap, Rule, reads_nothing
+from hopscope.circuits.rules import Learned, Rule, is_sharp, reads_nothing
+from hopscope.models.layers import Layer, Linear, Norm
+from hopscope.models.transformer import Transformer
 
 Slot = tuple[int, int, int]
 """Layer, head and number of the row role."""
 
 Mode = Literal["rules", "recomputed"]
+MODES: tuple[Mode, ...] = "rules", "recomputed"
 
-Pattern = Float[Tensor, "1 batch head query key"]
+Stream = Float[Tensor, "position batch model"]  # positions that follow one another lie together in memory
+Heads = Float[Tensor, "row batch head size"]
+Values = Float[Tensor, "key batch head size"]
+Pattern = Float[Tensor, "batch head row key"]
+Predictions = Float[Tensor, "1 batch readout output"]
+Positions = np.ndarray  # booleans [position]
+
+_EPSILON = 1e-5  # of a norm, as in torch
+# Multiplications from which on a product is left to oneDNN, which is twice as quick then on many processors.
+_LARGE = 1_000_000
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """A rule for every slot, as tensors.
+class Pass(NamedTuple):
+    """A finished pass: what every slot does in it, and what came of that.
 
     Attributes:
-        rules: what each slot does.
-        given: patterns of the rules, and clean ones where there is none; one tensor for each layer.
-        own: rows that use their own softmax where patterns are recomputed: those of the circuit.
+        mode, rules: the rule of every slot, and what becomes of those that read something.
+        given: patterns of each layer, as the rules say; of rows that read something they are used in mode *rules*.
+        streams: before each layer, and after the last one at the readout positions alone.
+        inverse: one over the lengths that attention divides the streams by.
+        values, predictions: of each layer; of the model.
     """
 
+    mode: Mode
     rules: Mapping[Slot, Rule]
-    given: tuple[Pattern, ...]
-    own: tuple[Bool[Tensor, "1 batch head query"], ...]
+    given: list[Pattern]
+    streams: list[Stream]
+    inverse: list[Float[Tensor, "position batch 1"]]
+    values: list[Values]
+    predictions: Predictions
 
     @property
     def circuit(self) -> list[Slot]:
-        """Slots whose rule reads at least one token."""
+        """Slots whose rule reads something in particular."""
         return [slot for slot, rule in self.rules.items() if not reads_nothing(rule)]
 
+    @property
+    def samples(self) -> int:
+        """How many there are."""
+        return self.predictions.shape[1]
 
-@dataclass(frozen=True)
-class Passed:
-    """A finished pass.
+    def first(self, samples: int) -> "Pass":
+        """The pass on the first samples only."""
+        activations = ("streams", "inverse", "values")
+        found: dict[str, Any] = {
+            name: [each[:, :samples] for each in getattr(self, name)] for name in activations
+        }
+        found["given"] = [each[:samples] for each in self.given]
+        return self._replace(**found, predictions=self.predictions[:, :samples])
 
-    Attributes:
-        streams: before each layer.
-        predictions: at the readout positions `[member, batch, readout, output]`.
-    """
 
-    streams: tuple[Stream, ...]
-    predictions: Float[Tensor, "1 batch readout output"]
+class _Maps:
+    # The linear maps of one layer, into which norms are folded.  Where norms stand before the blocks, nothing but the
+    # stream less its mean is ever read: what is added to it has a mean of 0 then, and it is normed by its length.
+    def __init__(self, layer: Layer):
+        config, attention, self._layer = layer.config, layer.attention, layer
+        self._before, self._size = config.norm == "pre", config.head_size
+        norm = layer.attention_norm if self._before else None
+        self.query = _folded(attention.query, norm, config.head_size**-0.5)
+        self.key, self.value = _folded(attention.key, norm), _folded(attention.value, norm)
+        self.output = _folded(attention.output, centred=self._before)
+        if config.mlp_size:
+            self.inner = _folded(layer.mlp.inner, layer.mlp_norm if self._before else None)
+            self.outer = _folded(layer.mlp.outer, centred=self._before)
+
+    def inverse(self, stream: Tensor) -> Tensor:
+        if not self._before:
+            return stream.new_ones(*stream.shape[:-1], 1)
+        length = torch.linalg.vector_norm(stream, dim=-1, keepdim=True)
+        return length.square_().div_(stream.shape[-1]).add_(_EPSILON).rsqrt_()
+
+    def of_heads(self, name: str, stream: Tensor, inverse: Tensor) -> Heads:
+        weight, bias = getattr(self, name)
+        return torch.addcmul(bias, _product(stream, weight), inverse).unflatten(-1, (-1, self._size))
+
+    def after(self, stream: Tensor, heads: Heads) -> Tensor:
+        # The stream after this layer, from some rows of that before it and what their heads brought home.
+        layer, post = self._layer, self._layer.config.norm == "post"
+        stream = _product(heads.flatten(2), *self.output).add_(stream)
+        stream = layer.attention_norm(stream) if post else stream
+        if layer.config.mlp_size:
+            hidden = torch.addcmul(self.inner[1], _product(stream, self.inner[0]), self.inverse(stream))
+            stream = _product(layer.mlp.activation(hidden), *self.outer).add_(stream)
+            stream = layer.mlp_norm(stream) if post else stream
+        return stream
+
+
+def _folded(
+    map_: Linear, norm: Norm | None = None, scale: float = 1.0, centred: bool = False
+) -> tuple[Tensor, Tensor]:
+    # Weight [out, in] and bias.
+    weight, bias = map_.weight.detach(), map_.bias.detach()
+    if norm is not None:
+        weight, bias = norm.weight.detach()[:, None] * weight, bias + norm.bias.detach() @ weight
+    if centred:
+        weight, bias = (each - each.mean(-1, keepdim=True) for each in (weight, bias))
+    return (scale * weight).t().contiguous(), scale * bias
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    large = x.numel() * len(weight) > _LARGE and x.device.type == "cpu" and x.dtype == torch.float32
+    if large and torch.backends.mkldnn.is_available():
+        return torch.ops.mkldnn._linear_pointwise(x.contiguous(), weight, bias, "none", [], "")
+    return functional.linear(x, weight, bias)
 
 
 class Execution:
     """One model on one batch.
 
     Attributes:
-        model: the model, with `member == 1`.
-        grammar: rules on the batch.
-        clean: streams and predictions of the unedited model; `patterns` are its attention patterns.
+        model, grammar: a single transformer, and the rules on the batch.
+        clean: the pass of the model as it is, in mode *rules*; `given` are its attention patterns.
+        slots: every row role of every head; `reachable`: those that can matter at all.
     """
 
-    def __init__(self, model: ReadModel, grammar: Grammar):
-        self.model, self.grammar = model, grammar
-        with torch.no_grad():
-            stream: Stream = model.embedded(grammar.batch.inputs)
-            streams, patterns = [], []
-            for layer in range(len(model.blocks)):
-                block, rows = model.blocks[layer], self.wanted(layer)
-                streams.append(stream)
-                patterns.append(block.pattern(stream))
-                stream = block.under(
-                    stream, patterns[-1] if rows is None else patterns[-1][..., rows, :], rows
-                )
-            self.patterns: tuple[Pattern, ...] = tuple(patterns)
-            self.clean = Passed(tuple(streams), model.read_out(stream))
+    @torch.no_grad()
+    def __init__(self, model: Transformer, grammar: Grammar):
+        self.model, self.grammar, inputs = model, grammar, grammar.batch.inputs
+        self._maps = [_Maps(layer) for layer in cast(Iterable[Layer], model.layers)]
+        roles, heads, length = len(grammar.roles), model.config.heads, inputs.shape[2]
+        role_of = torch.cat((grammar.rows, ~grammar.rows.any(0)[None])).int().argmax(0)
+        self._role_of = role_of[:1] if (role_of == role_of[:1]).all() else role_of
+        self._positions: list[Positions] = [rows.any(0).cpu().numpy() for rows in grammar.rows]
+        self._readout = np.isin(np.arange(length), model.config.readout_positions)
+        seen = torch.ones(length, length, device=inputs.device)
+        seen = seen.tril() if model.config.causal else seen
+        self._hidden = seen.log()
+        self.slots: list[Slot] = list(product(range(model.config.layers), range(heads), range(roles)))
+        # In the last layer, only the rows that are read out.
+        last, wanted = model.config.layers - 1, [(rows & self._readout).any() for rows in self._positions]
+        self.reachable = [slot for slot in self.slots if slot[0] < last or wanted[slot[2]]]
+        self._patterns = dict[tuple[Slot, str], Tensor]()
+        unedited: Mapping[Slot, Rule] = dict.fromkeys(self.slots, Learned())
+        passed = Pass("rules", unedited, [], [self.embedded(inputs)], [], [], torch.empty(0))
+        for layer, maps in enumerate(self._maps):
+            stream, rows = passed.streams[-1], _index(self._wanted(layer))
+            passed.inverse.append(maps.inverse(stream))
+            passed.values.append(maps.of_heads("value", stream, passed.inverse[-1]))
+            passed.given.append(self.pattern(layer, passed, passed))
+            passed.streams.append(maps.after(stream[rows], self.brought_home(passed, layer, rows)))
+        self.clean = passed._replace(predictions=self._read_out(passed.streams[-1]))
 
-    @property
-    def slots(self) -> list[Slot]:
-        """Every row role of every head, layer by layer."""
-        config = self.model.config
-        return [
-            (layer, head, role)
-            for layer in range(config.layers)
-            for head in range(config.heads)
-            for role in range(len(self.grammar.roles))
-        ]
+    @torch.no_grad()
+    def embedded(self, inputs: Tensor) -> Stream:
+        """The stream before the first layer, of inputs with a member axis of 1."""
+        stream = self.model.embedded(inputs[0]).transpose(0, 1).contiguous()
+        return stream - stream.mean(-1, keepdim=True) if self.model.config.norm == "pre" else stream
 
-    # Assignments.
+    def _read_out(self, stream: Tensor) -> Predictions:
+        return self.model.read_out(stream).transpose(0, 1)[None]
 
-    def untouched(self) -> Assignment:
-        """All heads as they are."""
-        own = torch.ones_like(self.patterns[0][..., 0], dtype=torch.bool)
-        return Assignment(
-            {slot: Learned() for slot in self.slots}, self.patterns, (own,) * len(self.patterns)
-        )
+    def _wanted(self, layer: int) -> Positions:
+        return self._readout if layer == len(self._maps) - 1 else np.ones_like(self._readout)
 
-    def assigned(self, base: Assignment, changes: Mapping[Slot, Rule]) -> Assignment:
-        """Some slots under other rules; tensors of layers without a change are shared."""
-        given, own = list(base.given), list(base.own)
-        for nothing in NOTHING:
-            # Mostly there are many, and their pattern is the same for all heads.
-            slots = [slot for slot, rule in changes.items() if rule == nothing]
-            for layer, rows in self._rows(slots).items():
-                pattern = self.grammar.pattern(nothing)[:, None]
-                given[layer] = torch.where(rows[..., None], pattern, given[layer])
-                own[layer] = own[layer] & ~rows
-        reading = {slot: rule for slot, rule in changes.items() if not reads_nothing(rule)}
-        for layer, rows in self._rows(reading).items():
-            given[layer], own[layer] = given[layer].clone(), own[layer] | rows
-        for slot, rule in reading.items():
-            layer, head, role = slot
-            rows, here = self.grammar.rows[role][..., None], given[layer][0, :, head]
-            given[layer][0, :, head] = torch.where(rows, self.rule_pattern(slot, rule), here)
-        return replace(base, rules={**base.rules, **changes}, given=tuple(given), own=tuple(own))
+    # Patterns.
 
-    def _rows(self, slots: Iterable[Slot]) -> dict[int, Bool[Tensor, "1 batch head query"]]:
-        """Rows of some slots, by layer."""
-        found: dict[int, Tensor] = {}
-        for layer, head, role in slots:
-            if layer not in found:
-                found[layer] = torch.zeros_like(self.patterns[layer][..., 0], dtype=torch.bool)
-            found[layer][0, :, head] |= self.grammar.rows[role]
-        return found
+    @torch.no_grad()
+    def pattern(self, layer: int, queries: Pass, keys: Pass, rows: Any = ...) -> Pattern:
+        """A layer's softmax over the streams of passes; of some rows, if that is asked."""
+        maps, asking, inverse = self._maps[layer], queries.streams[layer][rows], queries.inverse[layer][rows]
+        query = maps.of_heads("query", asking, inverse).permute(1, 2, 0, 3)
+        key = maps.of_heads("key", keys.streams[layer], keys.inverse[layer]).permute(1, 2, 3, 0)
+        return (query @ key).add_(self._hidden[rows]).softmax(-1)
 
     def rule_pattern(self, slot: Slot, rule: Rule) -> Float[Tensor, "batch query key"]:
         """The pattern of a rule, for a given head where that matters."""
-        layer, head, role = slot
-        own = self.patterns[layer][0, :, head]
+        (layer, head, role), key = slot, (slot, rule.model_dump_json())
         if isinstance(rule, Learned):
-            return own
-        return self.grammar.of_head(role, rule, own)
+            return self.clean.given[layer][:, head]
+        if key not in self._patterns:
+            self._patterns[key] = self.grammar.pattern(role, rule, self.clean.given[layer][:, head])
+        return self._patterns[key]
+
+    def attention_on(self, slot: Slot, rule: Rule) -> float:
+        """Mean attention of a slot's rows, in the unedited model, on what a rule reads."""
+        rows, (layer, head, _) = self.grammar.rows[slot[2]], slot
+        own, wanted = self.clean.given[layer][:, head][rows], self.rule_pattern(slot, rule)[rows]
+        # A mean map is everywhere above zero: of it, what both have in common.
+        shared = own * (wanted > 0) if is_sharp(rule) else own.minimum(wanted)
+        return float(shared.sum(-1).mean())
 
     # Passes.
 
-    def run(self, assignment: Assignment, mode: Mode, start: int = 0, base: Passed | None = None) -> Passed:
-        """Run an assignment.
+    @torch.no_grad()
+    def under(
+        self, base: Pass, changes: Mapping[Slot, Rule], start: Stream | None = None,
+        brought: Mapping[int, Heads] | None = None,
+    ) -> Pass:  # fmt: skip
+        """A pass, on as many samples as its base, in which some slots follow other rules.
 
         Args:
-            assignment: what every slot does.
-            mode: what becomes of attention patterns, see the module.
-            start: first layer that differs from `base`.
-            base: a pass in the same mode whose layers below `start` did the same; by default nothing is shared.
+            base: a pass in the same mode, from which only rows that can differ are computed anew.
+            changes: rules of some slots.
+            start: another stream before the first layer.
+            brought: layer → what all its heads bring home, in place of what they would; counts at the rows of `changes`
+                and where these are seen.
         """
-        if base is None:
-            base, start = self.clean, 0
-        return self.onward(assignment, mode, base.streams[: start + 1])
+        brought, none = brought or {}, np.zeros_like(self._readout)
+        given, changed = list(base.given), dict[int, Positions]()
+        for layer in {slot[0] for slot in changes}:
+            given[layer], changed[layer] = given[layer].clone(), none
+        for slot, rule in changes.items():
+            (layer, head, role), at = slot, _index(self._positions[slot[2]])
+            was, patterns = given[layer][:, head, at], self.rule_pattern(slot, rule)[: len(given[layer]), at]
+            rows = self.grammar.rows[role, : len(was), at, None]
+            given[layer][:, head, at] = torch.where(rows, patterns, was)
+            # Rows that are recomputed do not mind by which rule they read.
+            nothing = reads_nothing(rule) or reads_nothing(base.rules[slot])
+            if nothing or base.mode == "rules" or layer in brought:
+                changed[layer] = changed[layer] | self._positions[role]
+        streams, inverse, values = list(base.streams), list(base.inverse), list(base.values)
+        rules = {**base.rules, **changes}
+        passed, dirty = Pass(base.mode, rules, given, streams, inverse, values, base.predictions), none
+        if start is not None:
+            streams[0], dirty = start, ~none
+        for layer, maps in enumerate(self._maps):
+            if dirty.any():
+                x = streams[layer][_index(dirty)]
+                lengths = maps.inverse(x)
+                inverse[layer] = _put(inverse[layer], dirty, lengths)
+                values[layer] = _put(values[layer], dirty, maps.of_heads("value", x, lengths))
+            # A row sees those before it, or all.
+            seeing = np.logical_or.accumulate(dirty) if self.model.config.causal else dirty | dirty.any()
+            dirty = (seeing | changed.get(layer, none)) & self._wanted(layer)
+            if dirty.any():
+                at = _index(dirty)
+                heads = brought[layer][at] if layer in brought else self.brought_home(passed, layer, at)
+                after = maps.after(streams[layer][at], heads)
+                streams[layer + 1] = _put(streams[layer + 1], dirty[self._wanted(layer)], after)
+        return passed._replace(predictions=self._read_out(streams[-1])) if dirty.any() else passed
 
-    def onward(self, assignment: Assignment, mode: Mode, before: Sequence[Stream]) -> Passed:
-        """Run the layers that are left.
-
-        Args:
-            assignment, mode: as of `run`.
-            before: streams before each layer that is done, and before the first that is left; if none is left, after
-                the last, at the readout positions alone.
-        """
-        *done, stream = before
-        with torch.no_grad():
-            for layer in range(len(done), len(self.model.blocks)):
-                done.append(stream)
-                rows = self.wanted(layer)
-                pattern = assignment.given[layer] if rows is None else assignment.given[layer][..., rows, :]
-                if mode == "recomputed":
-                    pattern = self._recomputed(layer, stream, assignment.own[layer], pattern)
-                stream = self.model.blocks[layer].under(stream, pattern, rows)
-            return Passed(tuple(done), self.model.read_out(stream))
-
-    def wanted(self, layer: int) -> slice | Tensor | None:
-        """Rows of a layer that anybody looks at, `None` for all."""
-        return self.model.rows if layer == len(self.model.blocks) - 1 else None
-
-    def _recomputed(
-        self,
-        layer: int,
-        stream: Stream,
-        own: Bool[Tensor, "1 batch head query"],
-        given: Float[Tensor, "1 batch head row key"],
-    ) -> Float[Tensor, "1 batch head row key"]:
-        """Given patterns of a layer's wanted rows, but the softmax of a stream for the heads' own rows."""
-        wanted = self.wanted(layer)
-        every = torch.arange(own.shape[-1], device=own.device)
-        every = every if wanted is None else every[wanted]
-        own = own[..., every]
-        heads = own.any((0, 1, 3)).nonzero()[:, 0]
-        rows = own.any((0, 1, 2)).nonzero()[:, 0]
-        if not len(heads):
+    def _given(self, passed: Pass, layer: int, rows: Any = ...) -> Pattern:
+        # The patterns of a layer that count in a pass.
+        given, rules = passed.given[layer][:, :, rows], passed.rules.items()
+        if passed.mode == "rules":
             return given
-        place = (..., heads[:, None], rows, slice(None))
-        pattern = self.model.blocks[layer].pattern(stream, None, every[rows], heads.tolist())
-        found = given.clone()
-        found[place] = torch.where(own[place[:-1]][..., None], pattern, given[place])
-        return found
+        reading = torch.tensor([not reads_nothing(rule) for slot, rule in rules if slot[0] == layer])
+        if not reading.any():
+            return given
+        # A row without a role does as it would.
+        reading = functional.pad(reading.view(given.shape[1], -1), (0, 1), value=True).to(given.device)
+        here = reading[:, self._role_of[: passed.samples, rows]].transpose(0, 1)[..., None]
+        return torch.where(here, self.pattern(layer, passed, passed, rows), given)
+
+    @torch.no_grad()
+    def brought_home(self, passed: Pass, layer: int, rows: Any = ...) -> Heads:
+        """What all heads of a layer bring home at some rows."""
+        pattern, values = self._given(passed, layer, rows), passed.values[layer]
+        return (pattern @ values.permute(1, 2, 0, 3)).permute(2, 0, 1, 3).contiguous()
+
+    @torch.no_grad()
+    def held(self, passed: Pass) -> Pass:
+        """The same pass in mode *rules*: all patterns are given as they are in it."""
+        given = [self._given(passed, layer) for layer in range(len(self._maps))]
+        return passed._replace(mode="rules", given=given)
 
 
-def mean_attention(execution: Execution, slot: Slot, rule: Rule) -> float:
-    """How much of the attention of a slot's rows, in the unedited model, lies on what a rule reads: 0 … 1.
+def _index(rows: Positions) -> Any:
+    # Some positions as an index: a slice where they follow one another in equal steps.
+    places = rows.nonzero()[0].tolist()
+    steps = {after - before for before, after in pairwise(places)}
+    return slice(places[0], places[-1] + 1, *steps) if places and len(steps) < 2 else torch.tensor(places)
 
-    A mean map is everywhere above zero: of it, what both have in common.
-    """
-    layer, head, role = slot
-    rows = execution.grammar.rows[role]
-    own = execution.patterns[layer][0, :, head][rows]
-    wanted = execution.rule_pattern(slot, rule)[rows]
-    shared = own.minimum(wanted) if isinstance(rule, MeanMap) else own * (wanted > 0)
-    return float(shared.sum(-1).mean())
+
+def _put(x: Tensor, rows: Positions, new: Tensor) -> Tensor:
+    # A tensor with some positions replaced.
+    if rows.all():
+        return new
+    x = x.clone()
+    x[_index(rows)] = new
+    return x

@@ -1,198 +1,148 @@
 """Path patching: what a path carries, and what its readers do with it.
 
-*Carries* (interchange): the path alone reads values from a run in which one thing is exchanged everywhere: the symbols
-in some place, or the position codes.  What follows is recomputed.  If the loss rises, the path brings that thing to
-where it is needed; where answers are choices, one can also count how many become what the exchanged thing says.
-
-*Composition*: the path is removed, but only one reader notices, and only in one of its inputs: its queries (Q), its
-keys (K) or its values (V); or the readout, which notices without any later head: along the stream, its norms and MLPs.
-What follows is recomputed.
+*Carries* (interchange): the path alone reads values from a run in which one thing is exchanged everywhere, such as the
+symbols in some place, or the position codes.  What follows is recomputed.  If the loss rises, the path brings that
+thing to where it is needed.  *Composition*: the path is removed, but only one reader notices, and only in one of its
+inputs: its queries (Q), its keys (K) or its values (V), through whatever heads in between; or the readout alone, which
+notices without any later head.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool
 from torch import Tensor
 
-from hopscope.circuits.circuit_task import NO_ANSWER, Counterfactual
-from hopscope.circuits.config import LEAST_EFFECT as LEAST_EFFECT
-from hopscope.circuits.criteria import FaithfulnessCriterion, Predictions
-from hopscope.circuits.execution import Assignment, Execution, Passed, Pattern, Slot
-from hopscope.circuits.virtual_model import Stream
-from hopscope.models.patterns import Uniform
+from hopscope.circuits.criterion import Criterion
+from hopscope.circuits.execution import Execution, Pass, Pattern, Slot, Stream, Values
+from hopscope.circuits.grammar import POSITION, Rows
+from hopscope.circuits.rules import Uniform
+from hopscope.config import Config
+from hopscope.errors import UserError
+from hopscope.models.sites import described
+from hopscope.tasks import Batch, Task
+from hopscope.tasks.task import role_words
 
-Part = Literal["Q", "K", "V"]
+_MOST_VALUES = 24  # a role with more values than this is not exchanged value by value
+_PAIR = 2  # positions that share one learned code where codes are learned for pairs
 
 
-def least_effect(criterion: FaithfulnessCriterion) -> float:
-    """The rise of the loss from which on something counts for a criterion: its `least_effect`, or `LEAST_EFFECT`."""
-    return float(getattr(criterion, "least_effect", LEAST_EFFECT))
-
-
-@dataclass(frozen=True)
-class Composition:
+class Use(Config, allow_inf_nan=True, ser_json_inf_nan="constants"):
     """One use of a path.
 
     Attributes:
-        reader: the path that uses it (layer, head, row role), `None` for the readout.
+        layer, head, rows: the path that uses it, `rows` in words; `None` for the readout.
         part: as its queries, keys or values; `None` for the readout.
         rise: of the loss, where only this use is without the path.
     """
 
-    reader: Slot | None
-    part: Part | None
+    layer: int | None = None
+    head: int | None = None
+    rows: str | None = None
+    part: Literal["Q", "K", "V"] | None = None
     rise: float
-
-
-@dataclass(frozen=True)
-class Carried:
-    """What happens if one thing is exchanged in what one path reads.
-
-    Attributes:
-        name: of the thing.
-        rise: of the loss.
-        kept: share of the answers at the path's rows that are right all the same, of those for which another would
-            follow; `None` where answers are no choices or none would follow.
-        follows: share of them that are what would follow.
-    """
-
-    name: str
-    rise: float
-    kept: float | None = None
-    follows: float | None = None
 
 
 class PathPatching:
-    """What flows along the paths of a circuit, on one batch.
+    """What flows along the paths of a circuit, whose recomputed pass is `base`."""
 
-    Attributes:
-        execution, criterion: what is run, and what is measured.
-        assignment: the circuit.
-        base: its recomputed pass.
-    """
+    def __init__(self, execution: Execution, criterion: Criterion, base: Pass):
+        self._execution, self._criterion, self._base = execution, criterion, base
+        self._loss, self._held = criterion.loss(base.predictions), execution.held(base)
+        layers = range(execution.model.config.layers)
+        self._heads = {layer: execution.brought_home(self._held, layer) for layer in layers}
 
-    def __init__(self, execution: Execution, criterion: FaithfulnessCriterion, assignment: Assignment):
-        self.execution, self.criterion, self.assignment = execution, criterion, assignment
-        self.base = execution.run(assignment, "recomputed")
-        self.loss = self._loss(self.base.predictions)
-        with torch.no_grad():
-            self._patterns = [self._pattern(layer, stream) for layer, stream in enumerate(self.base.streams)]
-            self._heads = [
-                execution.model.blocks[layer].heads_under(self.base.streams[layer], pattern)
-                for layer, pattern in enumerate(self._patterns)
-            ]
+    def carries(self, exchanged: Mapping[str, Stream]) -> dict[Slot, dict[str, float]]:
+        """For every path the rise of the loss if one thing is exchanged in what it reads; see `exchanged`."""
+        found: dict[Slot, dict[str, float]] = {slot: {} for slot in self._base.circuit}
+        for name, start in exchanged.items():
+            other = self._execution.under(self._held, {}, start=start)
+            for slot, rises in found.items():
+                rises[name] = self._rise(slot, self._held.given[slot[0]], other.values[slot[0]])
+        return found
 
-    def _loss(self, predictions: Tensor) -> float:
-        return self.criterion.loss(predictions, self.execution.grammar.batch)
-
-    def _pattern(self, layer: int, stream: Stream) -> Pattern:
-        own = self.assignment.own[layer][..., None]
-        pattern = self.execution.model.blocks[layer].pattern(stream)
-        return torch.where(own, pattern, self.assignment.given[layer])
-
-    # Carrying.
-
-    def carries(self, counterfactuals: Iterable[Counterfactual]) -> dict[Slot, tuple[Carried, ...]]:
-        """What becomes of every path's readers if one thing is exchanged in what it reads."""
-        others = [(other, self._under_base(other.stream)) for other in counterfactuals]
-        return {
-            slot: tuple(self._carried(slot, other, streams) for other, streams in others)
-            for slot in self.assignment.circuit
-        }
-
-    def _carried(self, slot: Slot, other: Counterfactual, streams: Sequence[Stream]) -> Carried:
-        layer = slot[0]
-        read = self._read(slot, self._patterns[layer][:, :, slot[1]], streams[layer])
-        predictions = self._finished(slot, read)
-        rise = self._loss(predictions) - self.loss
-        if other.right is None or other.follows is None:
-            return Carried(other.name, rise)
-        rows = self.execution.grammar.rows[slot[2]][:, list(self.execution.model.config.readout_positions)]
-        right, follows = other.right[0], other.follows[0]
-        told = rows & (right != NO_ANSWER) & (follows != NO_ANSWER) & (follows != right)
-        if not bool(told.any()):
-            return Carried(other.name, rise)
-        answers = predictions[0].argmax(-1)[told]
-        kept, followed = (float((answers == each[told]).float().mean()) for each in (right, follows))
-        return Carried(other.name, rise, kept, followed)
-
-    def _under_base(self, embedded: Stream) -> list[Stream]:
-        """Streams of other inputs before each layer, under the patterns of the base."""
-        streams = [embedded]
-        with torch.no_grad():
-            for layer, pattern in enumerate(self._patterns[:-1]):
-                streams.append(self.execution.model.blocks[layer].under(streams[-1], pattern))
-        return streams
-
-    def _read(
-        self, slot: Slot, pattern: Float[Tensor, "1 batch query key"], values: Stream
-    ) -> Float[Tensor, "1 batch query head_dim"]:
-        """Output of the slot's head under a pattern, with values from a stream."""
-        layer, head, _ = slot
-        with torch.no_grad():
-            block = self.execution.model.blocks[layer]
-            return block.heads_under(values, pattern[:, :, None], [head])[:, :, 0]
-
-    def _finished(self, slot: Slot, read: Float[Tensor, "1 batch query head_dim"]) -> Predictions:
-        """Predictions where the slot's rows have read this instead, and everything later is recomputed."""
-        before = (*self.base.streams[: slot[0] + 1], self._after_read(slot, read))
-        return self.execution.onward(self.assignment, "recomputed", before).predictions
-
-    def _after_read(self, slot: Slot, read: Float[Tensor, "1 batch query head_dim"]) -> Stream:
-        """The wanted rows of the stream after a layer where the slot's rows have read this instead."""
-        layer, head, role = slot
-        rows = self.execution.grammar.rows[role][..., None]
-        heads = self._heads[layer].clone()
+    def _rise(self, slot: Slot, pattern: Pattern, values: Values) -> float:
+        # Where the slot's rows have read these values by this pattern instead, and everything later is recomputed.
+        (layer, head, role), heads = slot, self._heads[slot[0]].clone()
+        rows = self._execution.grammar.rows[role, : len(pattern)].t()[..., None]
+        read = (pattern[:, head] @ values[:, :, head].transpose(0, 1)).transpose(0, 1)
         heads[:, :, head] = torch.where(rows, read, heads[:, :, head])
-        return self._after(layer, self.base.streams[layer], heads)
+        unchanged = {slot: self._base.rules[slot]}
+        passed = self._execution.under(self._base, unchanged, brought={layer: heads})
+        return self._criterion.loss(passed.predictions) - self._loss
 
-    def _after(
-        self, layer: int, stream: Stream, heads: Float[Tensor, "1 batch head position head_dim"]
-    ) -> Stream:
-        """The wanted rows of the stream after a layer."""
-        rows = self.execution.wanted(layer)
-        heads = heads if rows is None else heads[..., rows, :]
-        with torch.no_grad():
-            return self.execution.model.blocks[layer].after_heads(stream, heads, rows)
+    def composition(self, slot: Slot) -> tuple[Use, ...]:
+        """Uses of a path that count, the strongest first."""
+        execution, base, grammar = self._execution, self._base, self._execution.grammar
+        ablated = execution.under(base, {slot: Uniform()})
+        # The readout alone: this slot's own layer is without it, later heads do as before.
+        later = {layer: heads for layer, heads in self._heads.items() if layer > slot[0]}
+        directly = execution.under(self._held, {slot: Uniform()}, brought=later)
+        found = [Use(rise=self._criterion.loss(directly.predictions) - self._loss)]
+        for reader in (other for other in base.circuit if other[0] > slot[0]):
+            layer, head, role = reader
+            parts = {
+                "Q": (execution.pattern(layer, ablated, base), base.values[layer]),
+                "K": (execution.pattern(layer, base, ablated), base.values[layer]),
+                "V": (self._held.given[layer], ablated.values[layer]),
+            }
+            about = {"layer": layer, "head": head, "rows": grammar.words(grammar.roles[role])}
+            for part, read in parts.items():
+                found.append(Use.model_validate({**about, "part": part, "rise": self._rise(reader, *read)}))
+        counted = (use for use in found if use.rise >= self._criterion.least_effect)
+        return tuple(sorted(counted, key=lambda use: -use.rise))
 
-    # Composition.
 
-    def composition(self, slot: Slot) -> list[Composition]:
-        """Uses of a path, the strongest first; see `least_effect`."""
-        without = self.execution.assigned(self.assignment, {slot: Uniform()})
-        ablated = self.execution.run(without, "recomputed", slot[0], self.base)
-        found = [Composition(None, None, self._loss(self._direct(slot, without)) - self.loss)]
-        for reader in self.assignment.circuit:
-            if reader[0] > slot[0]:
-                parts: tuple[Part, ...] = ("Q", "K", "V")
-                found += [
-                    Composition(reader, part, self._loss(self._partly(reader, part, ablated)) - self.loss)
-                    for part in parts
-                ]
-        least = least_effect(self.criterion)
-        return sorted((use for use in found if use.rise >= least), key=lambda use: -use.rise)
+def exchanged(task: Task, rows: Rows, batch: Batch, execution: Execution) -> dict[str, Stream]:
+    """Streams before the first layer of the batch with one thing exchanged: what the task says (if that is not like its
+    inputs, a `UserError`), or the inputs of each role for another sample's; and position codes, moved on by one."""
+    inputs, given, config = batch.inputs, task.counterfactuals(batch), execution.model.config
+    others = _by_role(task, rows, batch) if given is None else given
+    for name, other in others.items():
+        if not isinstance(other, Tensor) or (other.shape, other.dtype) != (inputs.shape, inputs.dtype):
+            raise UserError(
+                f"{type(task).__name__}.counterfactuals: {name!r}: expected inputs as those of the batch, "
+                f"{described(inputs)}, found {described(other)}"
+            )
+    found = {name: execution.embedded(other) for name, other in others.items()}
+    if POSITION not in found and config.position_count:
+        # Inputs are put where the codes are, and the stream is put back.
+        by = _PAIR if config.positions == "pair" else 1
+        found[POSITION] = execution.embedded(inputs.roll(by, 2)).roll(-by, 0)
+    elif POSITION not in found and (size := task.shape().position_size):
+        moved = inputs[..., -size:].roll(-1, 2)
+        found[POSITION] = execution.embedded(torch.cat((inputs[..., :-size], moved), -1))
+    return found
 
-    def _partly(self, reader: Slot, part: Part, ablated: Passed) -> Predictions:
-        """Predictions where one input of one path comes from the run without the other path."""
-        layer, head, _ = reader
-        stream, other = self.base.streams[layer], ablated.streams[layer]
-        with torch.no_grad():
-            if part == "V":
-                return self._finished(reader, self._read(reader, self._patterns[layer][:, :, head], other))
-            queries, keys = (other, stream) if part == "Q" else (stream, other)
-            pattern = self.execution.model.blocks[layer].pattern(queries, keys, heads=[head])[:, :, 0]
-        return self._finished(reader, self._read(reader, pattern, stream))
 
-    def _direct(self, slot: Slot, without: Assignment) -> Predictions:
-        """Predictions where no later head notices that the path is gone."""
-        layer, head, _ = slot
-        stream = self._after_read(
-            slot, self._read(slot, without.given[layer][:, :, head], self.base.streams[layer])
-        )
-        for later in range(layer + 1, len(self._heads)):
-            stream = self._after(later, stream, self._heads[later])
-        with torch.no_grad():
-            return self.execution.model.read_out(stream)
+def _by_role(task: Task, rows: Rows, batch: Batch) -> dict[str, Tensor]:
+    # The inputs of each role value taken from the next sample; of all positions, where no role has few values.
+    words, size, found = role_words(task), task.shape().position_size, dict[str, Tensor]()
+    for role in (name for name in batch.roles if name not in rows.derived):
+        values = batch.roles[role].unique().tolist()
+        for value in values if len(values) <= _MOST_VALUES else ():
+            told = dict(enumerate(words.get(role, ())))
+            name = told.get(value) or f"{role} {value}"
+            name = f"{role} {name}" if name in found or name == POSITION else name
+            found[name] = resampled(batch.inputs, batch.roles[role] == value, size)
+    everywhere = torch.ones(batch.inputs.shape[:3], dtype=torch.bool, device=batch.inputs.device)
+    return found or {"inputs": resampled(batch.inputs, everywhere, size)}
+
+
+def resampled(inputs: Tensor, here: Bool[Tensor, "1 batch position"], carried: int) -> Tensor:
+    """The samples with some positions' inputs from the next sample: the first such position there for the first here.
+
+    Where the next sample has fewer of them, they are used again; where it has none, nothing changes.  The `carried`
+    last features of a vector, its position code, stay.
+    """
+    other = here.roll(-1, 1)
+    count = other.sum(-1, keepdim=True)
+    rank = (here.long().cumsum(-1) - 1).clamp(min=0) % count.clamp(min=1)
+    source = (~other).long().argsort(dim=-1, stable=True).gather(-1, rank)
+    changes, following = here & (count > 0), inputs.roll(-1, 1)
+    if inputs.dim() == source.dim():
+        return torch.where(changes, following.gather(-1, source), inputs)
+    kept = inputs.shape[-1] - carried
+    taken = following[..., :kept].gather(2, source[..., None].expand(*source.shape, kept))
+    return torch.cat((torch.where(changes[..., None], taken, inputs[..., :kept]), inputs[..., kept:]), -1)

@@ -1,19 +1,16 @@
-"""Claims: what sources say, what is demanded of the numbers, and the verdict that follows, by one rule for all."""
+"""Claims: what sources say, what is demanded of the numbers, and the verdict that follows (free of torch).
 
+`judge` and intervals, which take numpy, are in modules of their own: a list of studies does not wait for them.
+"""
+
+from hopscope.claims.claim import COMPLETIONS as COMPLETIONS
 from hopscope.claims.claim import Claim as Claim
-from hopscope.claims.criteria import Criterion as Criterion
-from hopscope.claims.criteria import at_least as at_least
-from hopscope.claims.criteria import at_most as at_most
-from hopscope.claims.criteria import between as between
-from hopscope.claims.judged import JudgedClaim as JudgedClaim
-from hopscope.claims.judging import judge as judge
-from hopscope.claims.ledger import Ledger as Ledger
-from hopscope.claims.samples import Samples as Samples
-from hopscope.claims.verdicts import Judgement as Judgement
-from hopscope.claims.verdicts import Verdict as Verdict
-from hopscope.claims.verdicts import combine_parts as combine_parts
-from hopscope.claims.verdicts import combine_readings as combine_readings
-from hopscope.claims.verdicts import judge_always as judge_always
-from hopscope.claims.verdicts import judge_bootstrap as judge_bootstrap
-from hopscope.claims.verdicts import judge_interval as judge_interval
-from hopscope.claims.verdicts import not_run as not_run
+from hopscope.claims.claim import Criterion as Criterion
+from hopscope.claims.claim import Samples as Samples
+from hopscope.claims.claim import at_least as at_least
+from hopscope.claims.claim import at_most as at_most
+from hopscope.claims.claim import between as between
+from hopscope.claims.registration import registered as registered
+from hopscope.claims.verdict import Judgement as Judgement
+from hopscope.claims.verdict import Ledger as Ledger
+from hopscope.claims.verdict import Verdict as Verdict

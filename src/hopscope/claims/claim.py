@@ -1,153 +1,232 @@
-"""A claim: what a source says, what is demanded of the numbers, and how these are computed from the evidence."""
+"""A claim: what a source says, what is demanded of the numbers, and how these come from the evidence."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal, Self, get_args
 
-from hopscope.claims.completions import Kind
-from hopscope.claims.criteria import Criterion
-from hopscope.claims.verdicts import Judgement, Need
+from pydantic import Field, InstanceOf, ValidationError, model_validator
+
+from hopscope.config import Config, validation_line
 from hopscope.errors import UserError
 
-ValueFunction = Callable[[Any], Any]
-"""From an evidence table to a series over members, one number for each member, `Samples`, or a mapping part → those."""
-
+Interval = tuple[float, float]
 Rule = Literal["always", "mean", "effect"]
-Must = Criterion | Mapping[str, Criterion]
+Function = Callable[[Any], Any]
+COMPLETIONS = ("gpt2-base", "gpt2-schedule", "torch-base", "torch-schedule")
+"""Registered ways to complete a recipe that its source does not give whole (docs/protocols.md, Revision 3)."""
 
-_NOT_GIVEN = cast(Must, None)
-"""`must` has to be given, but follows fields that need not be."""
+Unit = Literal["member", "seed", "case", "question", "pair", "run"]
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A statement of a source, and the rule by which numbers decide it; `judge` applies it to a run.
+class Criterion:
+    """Bounds on one number, included, and infinite on an open side; see `at_least`, `at_most` and `between`.
+
+    The unit says how numbers are written: a `fraction` in percent, a `number` as it is, any other word behind them.
+    """
+
+    low: float
+    high: float
+    unit: str = "number"
+
+    def __post_init__(self) -> None:
+        bounds = (self.low, self.high)
+        fits = all(isinstance(bound, int | float) for bound in bounds) and isinstance(self.unit, str)
+        if not fits or not self.low <= self.high or not any(map(math.isfinite, bounds)):
+            raise UserError(f"criterion: expected a finite bound, low <= high, and a unit, found {self!r}")
+
+    def holds(self, *values: float) -> bool:
+        """Whether all values lie within the bounds."""
+        return all(self.low <= value <= self.high for value in values)
+
+    def to_json(self) -> dict[str, Any]:
+        """`at_least` or `at_most`, or both, and the unit."""
+        bounds = {"at_least": self.low, "at_most": self.high}
+        return {**{name: bound for name, bound in bounds.items() if math.isfinite(bound)}, "unit": self.unit}
+
+    @classmethod
+    def of_json(cls, bounds: Mapping[str, Any]) -> Self:
+        """The criterion that `to_json` wrote."""
+        return cls(bounds.get("at_least", -math.inf), bounds.get("at_most", math.inf), bounds["unit"])
+
+    def show(self, *values: float) -> str:
+        """Write numbers so that rounding takes none across a bound, or to 0 % or 100 %."""
+        texts, fraction = [], self.unit == "fraction"
+        for value in values:
+            for digits in range(4, 17):
+                rounded = float(f"{value:.{digits}g}")
+                perfect = fraction and rounded in (0.0, 1.0) and rounded != value
+                if self.holds(rounded) == self.holds(value) and not perfect:
+                    break
+            # Fifteen digits hide the dust of binary arithmetic, such as 100 · 0.07 = 7.000000000000001.
+            text = f"{100 * rounded if fraction else rounded:,.15g}".replace("-", "−")
+            unit = {"fraction": " %", "number": ""}.get(self.unit, f" {self.unit}")
+            texts.append("never" if math.isinf(value) else text + unit)
+        return ", ".join(texts)
+
+    def __str__(self) -> str:
+        low, high = self.show(self.low), self.show(self.high)
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            return f"{low} to {high}"
+        return f"≥ {low}" if math.isfinite(self.low) else f"≤ {high}"
+
+
+def at_least(bound: float, unit: str = "number") -> Criterion:
+    """The criterion "at least `bound`"; see `Criterion` for units."""
+    return Criterion(bound, math.inf, unit)
+
+
+def at_most(bound: float, unit: str = "number") -> Criterion:
+    """The criterion "at most `bound`"; see `Criterion` for units."""
+    return Criterion(-math.inf, bound, unit)
+
+
+def between(low: float, high: float, unit: str = "number") -> Criterion:
+    """The criterion "from `low` to `high`"; see `Criterion` for units."""
+    return Criterion(low, high, unit)
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Numbers with what they stand for, as a claim's `value` may return them.
 
     Attributes:
-        id: short name, unique in a study.
-        statement: what the source says, in one sentence.
-        source: where it says so.
-        protocol: what is run and measured to test it.
-        value: function of the evidence table that returns a series over members, a sequence with one number for each
-            member of the run, `Samples`, or a mapping from the names of the parts to any of these.
-        must: what the numbers must satisfy: a criterion, or one for each part.
-        need: whether all parts must hold, or any of them is enough; `agreement` where they measure one thing, and
-            decide only if all give the same verdict.
-        rule: `always` (every value), `mean` (95 % bootstrap interval of the mean), `effect` (the same of a difference
-            or of a correlation of pairs, which must also exclude 0); or one for each part.
-        source_n: how many models the source had; rule `always` needs as many seeds (for unit `run`, as many runs).
-        seeds_needed: how many independent seeds a verdict needs, whatever the source had.
-        at_scale: function of the evidence table that says in words what the run lacks of the protocol's scale, such as
-            `1 of 20 epochs`; an empty string if nothing.  A run that lacks something decides nothing.
-        readings: ways to read what the source leaves open: name → value function, or a function of the evidence that
-            returns that; the first is the default, and `value` is not needed.
-        readings_agree: whether the readings are ways to measure one thing, which must all give the same verdict.
-        untried: function of the evidence table that names readings of the source by which no model of the run was
-            trained; an empty string if there are none.  As long as there are some, nothing is refuted.
-        kind: what is said, where the completion of a run's recipe matters (docs/protocols.md): `existence` of a
-            source's own trained models, which is refuted only if every registered completion refutes it; `general`,
-            which is reproduced only if it holds under all of them.  Readings that are completions count so too.
-        controls: name → value function of what should show nothing; measured by the same rule and shown.
-        must_not: what the controls must not show; a control that does keeps the claim from being reproduced.
-        structural: whether the claim follows from the architecture or a theorem, or the words for that, such as
-            `true by the theorem`; its n counts cases.
+        values: a number for each thing that was measured, or a pair of numbers for a correlation; kept as an array.
+            `None` and NaN are missing: they should be there.  ±inf is censored: it was watched for and never came.
+        unit: what one number stands for.  A series of the unit `member` is one over members, and those of one seed are
+            resampled together.  `case` means that these are all cases there are: no interval.
+        cluster: for each value, a name of what is resampled together.
+        error: rule `always`: how far a value may lie from the truth, for all values or for each.
+        interval: 95 % interval of the mean, where the claim knows a better one than the bootstrap (Wilson, …).
+        note: words that follow those of the verdict; without any value, why there is none.
+        missing: what this part lacks of the protocol's scale, such as `1 of 20 epochs`.
+        members: the members that the values are of; filled in for a series.
+        excluded: why the claim is not about what was measured here, which then decides nothing if another part is left.
+
+    Raises:
+        UserError: a value is no number, or lengths differ.
+    """
+
+    values: Any
+    unit: Unit = "member"
+    cluster: Sequence[Hashable] | None = None
+    _: KW_ONLY
+    error: float | Sequence[float] = 0.0
+    interval: Interval | None = None
+    note: str = ""
+    missing: str = ""
+    members: Sequence[int] | None = None
+    excluded: str = ""
+
+    def __post_init__(self) -> None:
+        if self.members is None and self.unit == "member" and is_series(self.values):
+            object.__setattr__(self, "members", self.values.index.tolist())
+        object.__setattr__(self, "values", _numbers(self.values))
+        for name in ("cluster", "error", "members"):
+            n, found = len(self.values), getattr(self, name)
+            if hasattr(found, "__len__") and len(found) != n:
+                one = name.removesuffix("s")
+                raise UserError(f"samples: expected one {one} for each of {n} values, found {len(found)}")
+        low, high = self.interval or (0.0, 0.0)
+        if self.unit not in get_args(Unit) or not -math.inf < low <= high < math.inf:
+            expected = f"a unit of {', '.join(get_args(Unit))}, and an interval (low, high)"
+            raise UserError(f"samples: expected {expected}, found {self.unit!r} and {self.interval}")
+
+
+def is_series(values: object) -> bool:
+    """Whether a value is a pandas series or table; pandas is not imported for this."""
+    return hasattr(values, "index") and hasattr(values, "to_numpy")
+
+
+def _numbers(values: Any) -> Any:
+    import numpy as np  # a list of studies does not wait for it
+
+    try:
+        rows = [*(values.to_numpy(na_value=math.nan) if is_series(values) else values)]
+        nothing = (math.nan, math.nan) if any(np.ndim(row) for row in rows if row is not None) else math.nan
+        found = np.array([nothing if row is None else row for row in rows], np.float64)
+        words = any(isinstance(each, str | bytes | Mapping) for each in (values, *rows))
+        if words or found.ndim > 2 or (found.ndim == 2 and found.shape[1] != 2):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise UserError(f"expected numbers, or pairs of numbers, found {shown(values)}") from None
+    return found
+
+
+def shown(value: object) -> str:
+    """Type and value in one short line, for errors."""
+    words = value if isinstance(value, str) else f"{type(value).__name__} {value!r}"
+    return words.replace("\n", " ")[:80]
+
+
+class Claim(Config):
+    """A statement of a source, and the rule by which numbers decide it; `judge` applies it to a run (docs/claims.md).
+
+    Attributes:
+        id, statement, source, protocol: a short name; what the source says; where; what is measured to test it.
+        value: function of the evidence that gives a series over members, a number for each member, `Samples`, or a
+            mapping from the parts of `must` to these.
+        must: a criterion, or part → criterion; of parts, all must hold, or any, or they must agree (`need`).
+        rule: `always` (every value), `mean` (95 % interval of the mean), `effect` (the same of a difference, or of the
+            correlation of pairs, which must also exclude 0); or part → rule.
+        source_n, seeds_needed: models of the source, and seeds that a verdict needs; `always` needs as many as both.
+        at_scale, untried: functions of the evidence that say what the run lacks of the protocol (it then decides
+            nothing), and by which readings of the source no model was trained (nothing is then refuted), or give `""`.
+        readings: ways to read what the source leaves open, the default first: name → value function, or a function of
+            the evidence that gives that.  With `readings_agree` all must give one verdict.
+        kind: where the completion of a recipe matters: `existence` is said of a source's own models, and refuted only
+            if every completion refutes it; `general` is reproduced only under all.
+        controls, must_not: name → value function of what should show nothing, and what it must not meet.
+        structural: whether the claim follows from the architecture or a theorem, or the words for that.
         trust: what a reader must trust to believe the verdict.
-        summary: for a claim of many parts: function of their judgements, by name, that says in a sentence what was
-            seen; it stands where the words of all parts would.
+        summary: function of the parts' judgements, by name, whose sentence stands in place of all their words.
 
     Raises:
         UserError: a field is not what it should be.
     """
 
-    id: str
+    id: str = Field(min_length=1)
     statement: str
     source: str
     protocol: str
-    value: ValueFunction | None = None
-    must: Must = _NOT_GIVEN
-    need: Need = "all"
-    rule: Rule | Mapping[str, Rule] = "always"
-    source_n: int = 1
-    seeds_needed: int = 10
-    at_scale: Callable[[Any], str] | None = None
-    readings: Mapping[str, ValueFunction] | Callable[[Any], Mapping[str, ValueFunction]] | None = None
+    value: Function | None = None
+    must: InstanceOf[Criterion] | dict[str, InstanceOf[Criterion]]
+    need: Literal["all", "any", "agreement"] = "all"
+    rule: Rule | dict[str, Rule] = "always"
+    source_n: int = Field(1, ge=1, strict=True)
+    seeds_needed: int = Field(10, ge=2, strict=True)
+    at_scale: Function | None = None
+    readings: Function | dict[str, Function] | None = None
     readings_agree: bool = False
-    untried: Callable[[Any], str] | None = None
-    kind: Kind | None = None
-    controls: Mapping[str, ValueFunction] | None = None
-    must_not: Must | None = None
+    untried: Function | None = None
+    kind: Literal["existence", "general"] | None = None
+    controls: dict[str, Function] = {}
+    must_not: InstanceOf[Criterion] | dict[str, InstanceOf[Criterion]] | None = None
     structural: bool | str = False
     trust: str | list[str] = ""
-    summary: Callable[[Mapping[str, Judgement]], str] | None = None
+    summary: Function | None = None
 
-    def __post_init__(self) -> None:
-        for name in ("id", "statement", "source", "protocol"):
-            text = getattr(self, name)
-            if not isinstance(text, str) or (name == "id" and not text):
-                raise UserError(f"claim {self.id!r}: {name}: expected words, found {text!r}")
-        self._check_functions()
-        self._check_criteria()
-        for rule in self.rules.values():
-            self._check_choice("rule", rule, get_args(Rule))
-        self._check_choice("need", self.need, get_args(Need))
-        if self.kind is not None:
-            self._check_choice("kind", self.kind, get_args(Kind))
-        for name, least in (("source_n", 1), ("seeds_needed", 2)):
-            number = getattr(self, name)
-            if not isinstance(number, int) or isinstance(number, bool) or number < least:
-                self._refuse(name, f"a whole number of {least} or more", number)
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            line = validation_line(error, type(self).model_fields)
+            raise UserError(f"claim {fields.get('id', '')!r}: {line}") from None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if not (self.value or self.readings) or not self.parts or {*self.parts} != {*self.by_part(self.rule)}:
+            raise ValueError(
+                "must, value, rule: expected a criterion, a function and a rule for each part of `must`"
+            )
+        return self
 
     @property
-    def criteria(self) -> dict[str, Criterion]:
-        """Part → criterion; a claim without parts has one, whose name is empty."""
-        return {"": self.must} if isinstance(self.must, Criterion) else dict(self.must)
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts; a claim without parts has one, whose name is empty."""
+        return ("",) if isinstance(self.must, Criterion) else tuple(self.must)
 
-    @property
-    def rules(self) -> dict[str, Rule]:
-        """The rule of each part, by the part's name."""
-        if isinstance(self.rule, str):
-            return dict.fromkeys(self.criteria, self.rule)
-        return dict(self.rule)
-
-    def _check_functions(self) -> None:
-        if self.value is None and self.readings is None:
-            self._refuse("value", "a function of the evidence (or readings)", None)
-        for name in ("value", "at_scale", "untried", "summary"):
-            function = getattr(self, name)
-            if function is not None and not callable(function):
-                of = "the parts' judgements" if name == "summary" else "the evidence"
-                self._refuse(name, f"a function of {of}", function)
-        for name in ("readings", "controls"):
-            functions = getattr(self, name)
-            if functions is None or (name == "readings" and callable(functions)):
-                continue
-            if not isinstance(functions, Mapping) or not all(map(callable, functions.values())):
-                self._refuse(name, "a mapping from names to functions of the evidence", functions)
-        if self.readings is not None and not callable(self.readings) and not self.readings:
-            self._refuse("readings", "at least one", {})
-
-    def _check_criteria(self) -> None:
-        for name in ("must", "must_not"):
-            must = getattr(self, name)
-            if isinstance(must, Criterion) or (name == "must_not" and must is None):
-                continue
-            if (
-                not isinstance(must, Mapping)
-                or not must
-                or not all(isinstance(each, Criterion) for each in must.values())
-            ):
-                self._refuse(name, "a criterion such as hopscope.at_least(0.99), or one for each part", must)
-        parts = [*self.criteria]
-        if self.summary is not None and isinstance(self.must, Criterion):
-            self._refuse("summary", "several parts in `must`, whose words it stands for", self.must)
-        if not isinstance(self.rule, str) and (
-            not isinstance(self.rule, Mapping) or {*self.rule} != {*parts}
-        ):
-            self._refuse("rule", f"a rule, or one for each part ({', '.join(parts)})", self.rule)
-
-    def _check_choice(self, name: str, found: object, choices: tuple[str, ...]) -> None:
-        if found not in choices:
-            self._refuse(name, f"one of {', '.join(choices)}", found)
-
-    def _refuse(self, name: str, expected: str, found: object) -> None:
-        raise UserError(f"claim {self.id!r}: {name}: expected {expected}, found {found!r}".replace("\n", " "))
+    def by_part(self, field: Any) -> dict[str, Any]:
+        """Part → what a field says of it; what is said of no part is said of all."""
+        return dict(field) if isinstance(field, Mapping) else dict.fromkeys(self.parts, field)

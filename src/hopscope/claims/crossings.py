@@ -1,30 +1,22 @@
-"""Crossings of a threshold: when a curve first crosses it, if ever, and which of two curves crosses it first."""
+"""When a curve first crosses a level, if ever, and which of two events came first."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import pairwise
+from typing import Literal
 
-from hopscope.claims.intervals import Interval, clopper_pearson
-
-
-class Order(StrEnum):
-    """Which of two crossings came first."""
-
-    BEFORE = "before"
-    AFTER = "after"
-    TIE = "tie"
-    UNKNOWN = "unknown"
+Order = Literal["before", "after", "tie", "unknown"]
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """First crossing of a threshold, or the fact that there was none.
+    """When a curve crossed a level, or the fact that it did not.
 
     Attributes:
-        time: linear interpolation between the two evaluations around the crossing, in the unit of the times
-            given; None if the curve never crossed.
+        time: linear interpolation between the two evaluations around the crossing, in the unit of the times given;
+            None if the curve never crossed.
         low: last evaluation before the crossing; equal to `high` if the first evaluation was already across.
         high: first evaluation across; None if the curve never crossed.
         censored_at: last evaluation of a curve that never crossed; None for one that did.
@@ -38,13 +30,7 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Rise:
-    """The way of a curve between two levels, as its crossings of 10 %, 50 % and 90 % of it.
-
-    Attributes:
-        start: crossing of 10 %.
-        half: crossing of 50 %.
-        end: crossing of 90 %.
-    """
+    """The way of a curve between two levels, as its crossings of 10 %, 50 % and 90 % of it."""
 
     start: Crossing
     half: Crossing
@@ -53,209 +39,120 @@ class Rise:
     @property
     def width(self) -> float | None:
         """Time from 10 % to 90 % by interpolation; None if 90 % was never reached."""
-        if self.start.time is None or self.end.time is None:
-            return None
-        return self.end.time - self.start.time
+        return None if self.start.time is None or self.end.time is None else self.end.time - self.start.time
 
     @property
     def widest(self) -> float | None:
         """Longest time from 10 % to 90 % that the evaluations allow; None if 90 % was never reached."""
-        if self.start.low is None or self.end.high is None:
-            return None
-        return self.end.high - self.start.low
+        return None if self.start.low is None or self.end.high is None else self.end.high - self.start.low
 
     @property
     def relative_width(self) -> float | None:
         """`width` as a fraction of the time to 50 %; None if 90 % was never reached or 50 % came at 0."""
-        if self.width is None or not self.half.time:
-            return None
-        return self.width / self.half.time
+        return None if self.width is None or not self.half.time else self.width / self.half.time
 
 
 def first_crossing(
-    times: Sequence[float], values: Sequence[float], threshold: float, *, rising: bool = True
+    times: Sequence[float], values: Sequence[float], level: float, *, rising: bool = True
 ) -> Crossing:
-    """Return when a curve first reaches a threshold, linear between evaluations.
+    """Return when a curve first reaches a level, linear between evaluations; touching it counts.
 
     Args:
         times: times of the evaluations, strictly increasing.
         values: the curve at these times.
-        threshold: the level; touching it counts as crossing.
-        rising: whether the curve starts below the threshold (True) or above it (False).
+        level: what it must reach.
+        rising: whether the curve starts below the level, or above it.
 
     Raises:
         ValueError: there is no evaluation, lengths differ, times do not increase, or a number is not finite.
     """
-    _check_curve(times, values)
+    increasing = len(times) > 0 and all(earlier < later for earlier, later in pairwise(times))
+    if not increasing or len(times) != len(values) or not all(map(math.isfinite, (level, *times, *values))):
+        raise ValueError(
+            f"curve: expected one finite value for each of some increasing times, found times {list(times)} and values "
+            f"{list(values)}; leave out what was not measured"
+        )
     sign = 1.0 if rising else -1.0
-    for place, value in enumerate(values):
-        if sign * value < sign * threshold:
-            continue
-        if place == 0:
-            return Crossing(float(times[0]), float(times[0]), float(times[0]), None)
-        earlier, later = float(times[place - 1]), float(times[place])
-        share = (threshold - values[place - 1]) / (value - values[place - 1])
-        return Crossing(min(earlier + share * (later - earlier), later), earlier, later, None)
-    return Crossing(None, None, None, float(times[-1]))
+    place = next((at for at, value in enumerate(values) if sign * value >= sign * level), None)
+    if place is None:
+        return Crossing(None, None, None, float(times[-1]))
+    later = float(times[place])
+    if place == 0:
+        return Crossing(later, later, later, None)
+    earlier, before, after = float(times[place - 1]), values[place - 1], values[place]
+    time = earlier + (level - before) / (after - before) * (later - earlier)
+    return Crossing(min(time, later), earlier, later, None)
 
 
 def last_crossing(
-    times: Sequence[float], values: Sequence[float], threshold: float, *, rising: bool = True
+    times: Sequence[float], values: Sequence[float], level: float, *, rising: bool = True
 ) -> Crossing:
-    """Return when a curve reaches a threshold for good: it does not leave it again before the last evaluation.
+    """Return when a curve reaches a level for good: it does not leave it again before the last evaluation.
 
     Arguments and errors as of `first_crossing`.
     """
-    _check_curve(times, values)
+    first_crossing(times, values, level)  # refuses what is no curve
     sign = 1.0 if rising else -1.0
-    outside = [place for place, value in enumerate(values) if sign * value < sign * threshold]
-    start = outside[-1] if outside else 0
-    return first_crossing(times[start:], values[start:], threshold, rising=rising)
-
-
-def order(first: Crossing, second: Crossing) -> Order:
-    """Say whether `first` came before or after `second`.
-
-    Crossings inside one evaluation interval (or inside overlapping ones, where two curves were evaluated at
-    different times) are a tie.  A censored crossing came after everything seen until it was censored;
-    otherwise the order is unknown.
-    """
-    if first.high is None and second.high is None:
-        return Order.UNKNOWN
-    if second.high is None:
-        return Order.BEFORE if _seen_by(first, second) else Order.UNKNOWN
-    if first.high is None:
-        return Order.AFTER if _seen_by(second, first) else Order.UNKNOWN
-    assert first.low is not None and second.low is not None
-    if (first.low, first.high) == (second.low, second.high):
-        return Order.TIE
-    if first.high <= second.low:
-        return Order.BEFORE
-    return Order.AFTER if second.high <= first.low else Order.TIE
-
-
-def median(crossings: Sequence[Crossing]) -> float | None:
-    """Return the time by which at least half of the curves have crossed; None if more than half are censored.
-
-    Censored curves count as crossing later than all others, so that dropping none of them biases nothing
-    while all curves were watched equally long; of an even number of curves this is the lower of the two
-    middle ones.
-
-    Raises:
-        ValueError: there is no crossing.
-    """
-    if len(crossings) == 0:
-        raise ValueError("a median needs crossings: expected at least 1, found 0")
-    times = sorted(math.inf if crossing.time is None else crossing.time for crossing in crossings)
-    middle = times[(len(times) - 1) // 2]
-    return None if math.isinf(middle) else middle
+    start = max((at for at, value in enumerate(values) if sign * value < sign * level), default=0)
+    return first_crossing(times[start:], values[start:], level, rising=rising)
 
 
 def rise(times: Sequence[float], values: Sequence[float], *, start: float = 0.0, end: float = 1.0) -> Rise:
     """Return the first crossings of 10 %, 50 % and 90 % of the way from one level to another.
 
-    Args:
-        times: as in `first_crossing`.
-        values: as in `first_crossing`.
-        start: level that the curve leaves.
-        end: level that it goes to; below `start` for a falling curve.
-
     Raises:
-        ValueError: as in `first_crossing`, or `start` equals `end`.
+        ValueError: as in `first_crossing`.
     """
-    if start == end:
-        raise ValueError(f"a rise needs two levels: expected start different from end, found {start} twice")
-    crossed = (
-        first_crossing(times, values, start + share * (end - start), rising=end > start)
-        for share in (0.1, 0.5, 0.9)
-    )
-    return Rise(*crossed)
+    levels = (start + share * (end - start) for share in (0.1, 0.5, 0.9))
+    return Rise(*(first_crossing(times, values, level, rising=end > start) for level in levels))
 
 
-@dataclass(frozen=True)
-class Precedence:
-    """In how many seeds one event came before another.
+def order(first: Crossing, second: Crossing) -> Order:
+    """Say whether `first` came before or after `second`.
 
-    Attributes:
-        before, after: seeds in which it came first, and in which it came second.
-        ties: seeds in which both came within one interval between evaluations.
-        unknown: seeds in which neither came, or the one that came was not seen before the watch on the other ended.
+    Crossings inside one evaluation interval, or inside overlapping ones, are a tie.  A censored crossing came after
+    everything seen until it was censored; otherwise the order is unknown.
     """
-
-    before: int
-    after: int
-    ties: int
-    unknown: int
-
-    @property
-    def known(self) -> int:
-        """Seeds that say something: all but those of which the order is unknown."""
-        return self.before + self.after + self.ties
-
-    @property
-    def share(self) -> float | None:
-        """Share of the known seeds in which the first event came first, and not in a tie; None if none is known."""
-        return self.before / self.known if self.known else None
-
-    @property
-    def interval(self) -> Interval | None:
-        """Exact 95 % interval of the share (Clopper and Pearson 1934)."""
-        return clopper_pearson(self.before, self.known) if self.known else None
+    if first.high is None or first.low is None:
+        seen = second.high is not None and first.censored_at is not None and second.high <= first.censored_at
+        return "after" if seen else "unknown"
+    if second.high is None or second.low is None:
+        return "before" if order(second, first) == "after" else "unknown"
+    if (first.low, first.high) == (second.low, second.high):
+        return "tie"
+    if first.high <= second.low:
+        return "before"
+    return "after" if second.high <= first.low else "tie"
 
 
-def precedence(first: Sequence[Crossing], second: Sequence[Crossing]) -> Precedence:
-    """Count in how many seeds `first` came before `second`.
-
-    Args:
-        first, second: the two events of each seed, in the same order of seeds.
-
-    Raises:
-        ValueError: different numbers of seeds.
-    """
-    orders = [order(one, other) for one, other in zip(first, second, strict=True)]
-    return Precedence(
-        before=orders.count(Order.BEFORE),
-        after=orders.count(Order.AFTER),
-        ties=orders.count(Order.TIE),
-        unknown=orders.count(Order.UNKNOWN),
-    )
+def precedence(first: Sequence[Crossing], second: Sequence[Crossing]) -> Counter[Order]:
+    """How often the first of two events came before, after or with the second, over seeds in the same order."""
+    return Counter(order(*pair) for pair in zip(first, second, strict=True))
 
 
 def earliest(crossings: Sequence[Crossing]) -> Crossing:
-    """Return the first of several crossings; a censored one if none of them happened.
-
-    Raises:
-        ValueError: there is none.
-    """
-    if not crossings:
-        raise ValueError("the earliest of several events: expected at least 1, found 0")
-    return min(crossings, key=lambda crossing: math.inf if crossing.time is None else crossing.time)
+    """Return the first of several crossings; a censored one where none of them happened, or it may have come before."""
+    return min(crossings, key=_seen_until)
 
 
 def latest(crossings: Sequence[Crossing]) -> Crossing:
-    """Return the latest of several crossings; a censored one if one of them never happened.
+    """Return the latest of several crossings; a censored one if one of them never happened."""
+    return max(crossings, key=_or_never)
 
-    Raises:
-        ValueError: there is none.
+
+def median(crossings: Sequence[Crossing]) -> float | None:
+    """Return the time by which at least half of the curves have crossed; None if more than half are censored.
+
+    Censored curves count as later than all others.  Of an even number of curves it is the lower of the two middle ones.
     """
-    if not crossings:
-        raise ValueError("the latest of several events: expected at least 1, found 0")
-    never = [crossing for crossing in crossings if crossing.time is None]
-    return never[0] if never else max(crossings, key=lambda crossing: crossing.time or 0.0)
+    return sorted(crossings, key=_or_never)[(len(crossings) - 1) // 2].time
 
 
-def _seen_by(crossing: Crossing, censored: Crossing) -> bool:
-    assert crossing.high is not None and censored.censored_at is not None
-    return crossing.high <= censored.censored_at
+def _seen_until(crossing: Crossing) -> tuple[float, bool]:
+    end = crossing.censored_at if crossing.time is None else crossing.time
+    assert end is not None
+    return end, crossing.time is None
 
 
-def _check_curve(times: Sequence[float], values: Sequence[float]) -> None:
-    if len(times) != len(values) or len(times) == 0:
-        raise ValueError(
-            f"a curve needs one value for each time: expected equal lengths of at least 1, "
-            f"found {len(times)} times and {len(values)} values"
-        )
-    if not all(math.isfinite(number) for number in (*times, *values)):
-        raise ValueError("a curve must be finite: expected numbers, found NaN or infinity")
-    if any(later <= earlier for earlier, later in pairwise(times)):
-        raise ValueError(f"times must increase: expected strictly increasing times, found {list(times)}")
+def _or_never(crossing: Crossing) -> float:
+    return math.inf if crossing.time is None else crossing.time

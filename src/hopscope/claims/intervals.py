@@ -1,293 +1,160 @@
-"""Confidence intervals over seeds: percentile bootstrap of a mean, exact and Wilson intervals of a share."""
+"""Means, correlations and shares with their 95 % intervals over seeds; every bootstrap is the same at every call."""
 
 import math
 import statistics
-from collections.abc import Hashable, Sequence
-from typing import Literal
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Interval = tuple[float, float]
+Estimate = tuple[float | None, Interval | None]
 
+_RESAMPLES = 10_000
 _CHUNK = 1 << 20
-_TAIL = (1 - 0.95) / 2
+_TAIL = 0.025
 
 
-def mean(values: Sequence[float]) -> float:
-    """Return the correctly rounded mean, so that equal values have exactly their own value as mean.
+def estimate(values: ArrayLike, clusters: Sequence[Hashable] | None = None) -> Estimate:
+    """The mean of numbers, or Pearson's correlation of pairs, with its percentile bootstrap interval (Efron 1979).
 
-    Raises:
-        ValueError: there is no value.
-    """
-    if len(values) == 0:
-        raise ValueError("a mean needs values: expected at least 1, found 0")
-    return statistics.mean(float(value) for value in values)
-
-
-def bootstrap_mean(
-    values: Sequence[float],
-    *,
-    clusters: Sequence[Hashable] | None = None,
-    resamples: int = 10_000,
-) -> Interval | None:
-    """Return the percentile bootstrap interval of the mean (Efron 1979), the same at every call.
-
-    With few seeds it is too short: for normal values a nominal 95 % interval covers about 90 % of the time at
-    10 seeds, 85 % at 5 and 50 % at 2.
+    With few seeds the interval is too short: for normal values a nominal 95 % interval covers about 90 % of the time at
+    10 seeds, 85 % at 5 and 50 % at 2.  A resample in which one number of the pairs never varies has a correlation of 0.
 
     Args:
-        values: one number for each seed.
+        values: one finite number, or pair of numbers, for each seed; at least one.
         clusters: what each value belongs to, such as its seed: clusters are resampled, with all their values.
-        resamples: bootstrap samples.
 
     Returns:
-        (low, high), or None for fewer than two values or clusters, which say nothing about their spread.
-
-    Raises:
-        ValueError: a value is not finite, or `clusters` has another length.
+        No correlation where one number of the pairs never varies; no interval below two clusters.
     """
-    numbers = np.asarray(values, dtype=np.float64)
-    if not np.isfinite(numbers).all():
-        raise ValueError(f"measured values must be finite: expected numbers, found {list(values)}")
-    places = cluster_places(clusters if clusters is not None else range(len(values)), len(values))
-    if len(numbers) < 2 or places.max() == 0:
-        return None
-    generator = np.random.Generator(np.random.Philox(key=0))
-    if places.max() + 1 == len(numbers):
-        means = _resampled_means(numbers, generator, resamples)
-    else:
-        sums = resampled_sums(np.stack([np.ones_like(numbers), numbers], 1), places, generator, resamples)
-        means = sums[:, 1] / sums[:, 0]
-    # Rounding in a sum must not push the mean of equal values past them, and past a threshold they sit on.
-    return _percentiles(means, numbers.min(), numbers.max())
-
-
-def bootstrap_correlation(
-    pairs: Sequence[tuple[float, float]],
-    *,
-    clusters: Sequence[Hashable] | None = None,
-    resamples: int = 10_000,
-) -> Interval | None:
-    """Return the percentile bootstrap interval of Pearson's correlation, the same at every call.
-
-    A resample in which one of the two numbers never varies counts as a correlation of 0.
-
-    Args:
-        pairs: two finite numbers for each seed.
-        clusters, resamples: as in `bootstrap_mean`.
-
-    Returns:
-        (low, high), or None for fewer than two clusters.
-    """
-    numbers = np.asarray(pairs, dtype=np.float64).reshape(-1, 2)
-    places = cluster_places(clusters if clusters is not None else range(len(numbers)), len(numbers))
-    if len(numbers) < 2 or places.max() == 0:
-        return None
+    numbers = np.asarray(values, np.float64)
+    if numbers.ndim == 1:
+        # Rounding in a sum must not push the mean of equal values past them, and past a threshold they sit on.
+        return mean(numbers), _bootstrap(
+            np.stack([np.ones_like(numbers), numbers], 1),
+            clusters,
+            lambda sums: (sums[:, 1] / sums[:, 0]).clip(numbers.min(), numbers.max()),
+        )
     x, y = (numbers - numbers.mean(0)).T
-    moments = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], 1)
-    generator = np.random.Generator(np.random.Philox(key=0))
-    n, sx, sy, sxx, syy, sxy = resampled_sums(moments, places, generator, resamples).T
-    spread = np.sqrt(np.maximum(n * sxx - sx**2, 0.0) * np.maximum(n * syy - sy**2, 0.0))
-    # Rounding leaves dust where nothing varies; whatever is that small is nothing.
-    varies = spread > 1e-12 * len(numbers) ** 2 * np.sqrt(moments[:, 3].mean() * moments[:, 4].mean())
-    found = np.where(varies, (n * sxy - sx * sy) / np.where(varies, spread, 1.0), 0.0)
-    return _percentiles(found, -1.0, 1.0)
+    columns = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], 1)
+    dust = (
+        1e-12 * len(x) ** 2 * math.sqrt((x * x).mean() * (y * y).mean())
+    )  # what rounding leaves of no spread
+
+    def correlations(sums: Any) -> Any:
+        n, sx, sy, sxx, syy, sxy = sums.T
+        spread = np.sqrt(np.maximum(n * sxx - sx**2, 0.0) * np.maximum(n * syy - sy**2, 0.0))
+        varies = spread > dust
+        return np.where(varies, (n * sxy - sx * sy) / np.where(varies, spread, 1.0), 0.0).clip(-1.0, 1.0)
+
+    varies = len(numbers) > 1 and (np.ptp(numbers, axis=0) > 0.0).all()
+    value = float(correlations(columns.sum(0, keepdims=True))[0]) if varies else None
+    return value, _bootstrap(columns, clusters, correlations)
 
 
-def _percentiles(resampled: NDArray[np.float64], least: float, most: float) -> Interval:
-    """Ends of the central 95 % of resampled numbers, which lie between `least` and `most`."""
-    low, high = np.clip(np.quantile(resampled, [_TAIL, 1 - _TAIL]), least, most)
-    return float(low), float(high)
+def mean(values: ArrayLike) -> float:
+    """The correctly rounded mean, so that equal values have exactly their own value as mean."""
+    return statistics.mean(np.asarray(values, np.float64).tolist())
 
 
-def correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Return Pearson's correlation; None where one of the two numbers never varies."""
-    numbers = np.asarray(pairs, dtype=np.float64).reshape(-1, 2)
-    if len(numbers) < 2 or (np.ptp(numbers, axis=0) == 0.0).any():
-        return None
-    x, y = (numbers - numbers.mean(0)).T
-    return float(np.clip((x @ y) / np.sqrt((x @ x) * (y @ y)), -1.0, 1.0))
+def share_interval(successes: float, n: int, tail: float = _TAIL) -> Interval:
+    """The exact interval of a share of `n` seeds (Clopper and Pearson 1934); `tail` is left out on each side.
 
-
-def clopper_pearson(successes: int, n: int, *, sided: Literal["two", "lower"] = "two") -> Interval:
-    """Return the exact 95 % interval of a share (Clopper and Pearson 1934).
-
-    Args:
-        successes: 0 ≤ successes ≤ n.
-        n: at least 1.
-        sided: ``two`` for the central interval; ``lower`` for a one-sided lower bound with 1 as the upper
-        end.
-
-    Raises:
-        ValueError: the counts are impossible.
+    Where several values belong to one seed, `successes` may be a fraction: `n` seeds times the mean (Korn and Graubard
+    1998, Survey Methodology 24, 193–201, with clusters that agree wholly): exact if they do, too wide if they do not.
     """
-    # scipy.stats has this too, but takes most of a second to import: longer than to judge a ledger.
+    # scipy.stats has this too, but takes longer to import than to judge a ledger.
     from scipy.special import betaincinv
 
-    _check_counts(successes, n)
-    tail = 2 * _TAIL if sided == "lower" else _TAIL
     low = float(betaincinv(successes, n - successes + 1, tail)) if successes > 0 else 0.0
-    within = successes < n and sided == "two"
-    return low, float(betaincinv(successes + 1, n - successes, 1 - tail)) if within else 1.0
-
-
-def share_interval(values: Sequence[float], *, clusters: Sequence[Hashable] | None = None) -> Interval | None:
-    """Return the exact 95 % interval of a share of seeds.
-
-    Where several values belong to one cluster, it is that of as many cases as there are clusters (Korn and Graubard
-    1998, Survey Methodology 24, 193–201, with clusters that agree wholly): exact if they do, too wide if they do not.
-
-    Args:
-        values: 0 or 1 for each seed.
-        clusters: as in `bootstrap_mean`.
-
-    Returns:
-        (low, high), or None for fewer than two values or clusters.
-    """
-    from scipy.special import betaincinv  # imported here, as in `clopper_pearson`
-
-    n = len(values) if clusters is None else len(set(clusters))
-    if n < 2:
-        return None
-    successes = n * mean(values)
-    low = float(betaincinv(successes, n - successes + 1, _TAIL)) if successes > 0 else 0.0
-    high = float(betaincinv(successes + 1, n - successes, 1 - _TAIL)) if successes < n else 1.0
-    return low, high
+    return low, float(betaincinv(successes + 1, n - successes, 1 - tail)) if successes < n else 1.0
 
 
 def wilson(successes: int, n: int) -> Interval:
-    """Return the 95 % score interval of a share (Wilson 1927); arguments and errors as in `clopper_pearson`."""
-    from scipy.stats import binomtest  # imported here: it takes most of a second
-
-    _check_counts(successes, n)
-    found = binomtest(successes, n).proportion_ci(0.95, method="wilson")
-    return float(found.low), float(found.high)
-
-
-def _check_counts(successes: int, n: int) -> None:
-    if n < 1 or not 0 <= successes <= n:
-        raise ValueError(
-            f"impossible counts: expected 0 <= successes <= n and n >= 1, found {successes} of {n}"
-        )
-
-
-def cluster_places(clusters: Sequence[Hashable], n: int) -> NDArray[np.int64]:
-    """Number the clusters in the order in which they occur: one number for each of `n` values.
-
-    Raises:
-        ValueError: there is not one cluster for each value.
-    """
-    if len(clusters) != n:
-        raise ValueError(f"one cluster for each value: expected {n} clusters, found {len(clusters)}")
-    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
-    return np.array([numbers[cluster] for cluster in clusters], dtype=np.int64)
-
-
-def resampled_sums(
-    columns: NDArray[np.float64], places: NDArray[np.int64], generator: np.random.Generator, resamples: int
-) -> NDArray[np.float64]:
-    """Sums of columns `[value, column]` over resampled clusters with all their values, `[resample, column]`."""
-    count = int(places.max()) + 1
-    by_cluster = np.zeros((count, columns.shape[1]))
-    np.add.at(by_cluster, places, columns)
-    rows = max(1, _CHUNK // (count * columns.shape[1]))
-    sums = [
-        by_cluster[generator.integers(count, size=(min(rows, resamples - start), count))].sum(axis=1)
-        for start in range(0, resamples, rows)
-    ]
-    return np.concatenate(sums)
-
-
-def _resampled_means(
-    values: NDArray[np.float64], generator: np.random.Generator, resamples: int
-) -> NDArray[np.float64]:
-    n = len(values)
-    rows = max(1, _CHUNK // n)
-    means = [
-        values[generator.integers(n, size=(min(rows, resamples - start), n))].mean(axis=1)
-        for start in range(0, resamples, rows)
-    ]
-    return np.concatenate(means)
+    """The 95 % score interval of a share (Wilson 1927)."""
+    z, share = statistics.NormalDist().inv_cdf(1 - _TAIL), successes / n
+    middle, half = share + z * z / (2 * n), z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
+    low, high = ((middle + side) / (1 + z * z / n) for side in (-half, half))
+    return low if successes else 0.0, high if successes < n else 1.0
 
 
 def crossed_interval(
-    values: Sequence[float],
-    rows: Sequence[Hashable],
-    columns: Sequence[Hashable],
-    *,
-    resamples: int = 10_000,
+    values: ArrayLike, rows: Sequence[Hashable], columns: Sequence[Hashable]
 ) -> Interval | None:
-    """Return the 95 % interval of a mean over two crossed factors, such as seeds and splits, both resampled.
+    """The 95 % interval of a mean over cells of two crossed factors, such as seeds and splits, both resampled.
 
-    Each resample draws rows and columns with replacement, and a value counts as often as its row was drawn times its
-    column (pigeonhole bootstrap: Owen 2007, Annals of Applied Statistics 1, 386–411).
-
-    Args:
-        values: one number for each cell that there is.
-        rows, columns: the row and the column of each value.
-        resamples: bootstrap samples; those that draw no cell are left out.
-
-    Returns:
-        (low, high), or None where one of the factors has fewer than two levels.
+    A value counts as often as its row was drawn times its column (pigeonhole bootstrap: Owen 2007, Annals of Applied
+    Statistics 1, 386–411).  None where one of the factors has fewer than two levels.
     """
-    numbers = np.asarray(values, dtype=np.float64)
-    places = [cluster_places(factor, len(numbers)) for factor in (rows, columns)]
-    counts = [int(place.max()) + 1 for place in places]
-    if min(counts) < 2:
-        return None
-    generator = np.random.Generator(np.random.Philox(key=0))
-    drawn = [
-        generator.multinomial(n, [1 / n] * n, size=resamples)[:, p]
-        for n, p in zip(counts, places, strict=True)
-    ]
-    weights = (drawn[0] * drawn[1]).astype(np.float64)
-    total = weights.sum(1)
-    means = (weights @ numbers)[total > 0] / total[total > 0]
-    return _percentiles(means, numbers.min(), numbers.max())
+    numbers, generator = np.asarray(values, np.float64), _generator()
+    weights: Any = 1
+    for factor in (rows, columns):
+        if (n := len(set(factor))) < 2:
+            return None
+        weights = weights * generator.multinomial(n, [1 / n] * n, size=_RESAMPLES)[:, places(factor)]
+    weights = weights[weights.sum(1) > 0].astype(np.float64)
+    return _percentiles(((weights @ numbers) / weights.sum(1)).clip(numbers.min(), numbers.max()))
 
 
-def excess_interval(between: "np.ndarray", within: "Sequence[float]", resamples: int = 2_000) -> Interval:
-    """Return the 95 % interval of how much farther members are from each other than from themselves.
-
-    Pairs share members, so members are resampled, not pairs; two copies of one member are no pair.
+def excess_interval(between: ArrayLike, within: ArrayLike) -> Interval:
+    """The 95 % interval of how much farther members are from each other than from themselves, members resampled.
 
     Args:
-        between: distance of every two members, `[member, member]`.
+        between: distance of every two members, `[member, member]`; two copies of one member are no pair.
         within: distance of each member's two measurements, `[member]`.
-        resamples: bootstrap samples of the members.
     """
-    found, own = np.asarray(between, dtype=np.float64), np.asarray(within, dtype=np.float64)
-    generator = np.random.Generator(np.random.Philox(key=0))
-    excess = []
-    for drawn in generator.integers(len(own), size=(resamples, len(own))):
-        pairs = drawn[:, None] != drawn[None, :]
-        if pairs.any():
+    found, own, excess = np.asarray(between, np.float64), np.asarray(within, np.float64), []
+    for drawn in _generator().integers(len(own), size=(2_000, len(own))):
+        if (pairs := drawn[:, None] != drawn[None, :]).any():
             excess.append(found[np.ix_(drawn, drawn)][pairs].mean() - own[drawn].mean())
-    low, high = np.quantile(excess, [0.025, 0.975])
-    return float(low), float(high)
+    return _percentiles(np.array(excess))
 
 
-def ratio_interval(above: tuple[float, float, float], below: tuple[float, float, float]) -> Interval | None:
-    """Return the interval of the ratio of two independent estimates, from their own.
-
-    The method is MOVER-R (Donner and Zou 2012, Stat Methods Med Res 21, 347–359).
-
-    Args:
-        above: estimate, low and high end of the numerator.
-        below: of the denominator.
+def variance_shares(table: ArrayLike, shuffles: int = 10_000) -> dict[str, tuple[float, float, float]] | None:
+    """How much of the variance of a crossed table `[row, column]` its row means and its column means explain.
 
     Returns:
-        (low, high), or None where the denominator is too near to 0 for its interval: the ratio then has no bounds.
+        `rows` and `columns` → share, its mean over shuffled tables, and how many of these have as much (Fisher 1925);
+        None if all numbers are equal: there is no variance to split.
     """
-    (a, a_low, a_high), (b, b_low, b_high) = above, below
-    if b_low <= 0 or b_high >= 2 * b:
+    values = np.asarray(table, np.float64)
+    if np.ptp(values) == 0.0:
         return None
-    product = a * b
-    low = (
-        product - math.sqrt(max(0.0, product**2 - a_low * b_high * (2 * a - a_low) * (2 * b - b_high)))
-    ) / (b_high * (2 * b - b_high))
-    high = (
-        product + math.sqrt(max(0.0, product**2 - a_high * b_low * (2 * a - a_high) * (2 * b - b_low)))
-    ) / (b_low * (2 * b - b_low))
-    return low, high
+    flat = np.broadcast_to(values.ravel(), (shuffles, values.size))
+    shuffled = _generator().permuted(flat, axis=1).reshape(shuffles, *values.shape)
+    tables, found = np.concatenate([values[None], shuffled]) - values.mean(), {}
+    for name, axis in (("rows", 2), ("columns", 1)):
+        shares = (tables.mean(axis) ** 2).mean(1) / (tables**2).mean((1, 2))
+        # The table itself is one of its orders, so that no p is ever zero; equal shares must not differ by rounding.
+        as_much = float((shares >= shares[0] - 1e-9).mean())
+        found[name] = (float(shares[0]), float(shares[1:].mean()), as_much)
+    return found
+
+
+def places(clusters: Sequence[Hashable]) -> NDArray[np.int64]:
+    """The clusters numbered in the order in which they occur, a number for each value."""
+    numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
+    return np.array([numbers[cluster] for cluster in clusters], np.int64)
+
+
+def _bootstrap(columns: Any, clusters: Any, function: Callable[[Any], Any]) -> Interval | None:
+    at, generator = places(range(len(columns)) if clusters is None else clusters), _generator()
+    if (count := int(at.max()) + 1) < 2:
+        return None
+    by_cluster = np.zeros((count, columns.shape[1]))
+    np.add.at(by_cluster, at, columns)
+    most = max(1, _CHUNK // (count * columns.shape[1]))
+    rows = [min(most, _RESAMPLES - start) for start in range(0, _RESAMPLES, most)]
+    sums = [by_cluster[generator.integers(count, size=(n, count))].sum(1) for n in rows]
+    return _percentiles(function(np.concatenate(sums)))
+
+
+def _generator() -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=0))
+
+
+def _percentiles(resampled: Any) -> Interval:
+    low, high = np.quantile(resampled, [_TAIL, 1 - _TAIL])
+    return float(low), float(high)

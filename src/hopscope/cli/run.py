@@ -1,16 +1,34 @@
-"""The command `hopscope run STUDY`: train and conclude a study."""
+"""`hopscope run STUDY`: its options, a flag for every field of the study, and how far it is."""
 
 import argparse
 import dataclasses
 import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from hopscope.cli.study_fields import study_fields
+import tyro
+
+from hopscope.cli import say
+from hopscope.cli.parsing import console, parse
 from hopscope.errors import UserError
-from hopscope.executors.tracking.sinks import Tracker
-from hopscope.studies import find_study, study_names
-from hopscope.studies.program import Program
+from hopscope.study.load import Loaded, load, studies
+from hopscope.study.study import Flag, Study
+
+if TYPE_CHECKING:
+    from hopscope.runs import UnitFolder
+
+_PLAIN = {
+    "seeds": "Number of seeds of every configuration.",
+    "held_out": "Held-out samples of an evaluation.",
+    "completion": "Start and schedule in one word; fields that are given as well win.",
+}
+_BETWEEN = 30.0  # seconds between two lines that do not go to a terminal
+_PARTS = 10_000  # of a full bar
 
 
 @dataclasses.dataclass
@@ -18,7 +36,7 @@ class RunOptions:
     """Where and how long a study runs; none of it changes the results."""
 
     preset: str | None = None
-    """Named configuration to start from (default: laptop where the study has it, else as it is written)."""
+    """Named fields to start from (default: laptop where the study has it, else as it is written)."""
     out: Path = Path("runs")
     """Root folder of the runs; with a URL (s3://…) a copy is kept there, and the work is done in a local folder."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -27,94 +45,236 @@ class RunOptions:
     """Cores to use (default: all)."""
     time_budget: float | None = None
     """Seconds to work; then exit with status 75, and the same command goes on."""
-    engine: Literal["auto", "general", "compiled"] = "auto"
-    """How units that have not begun are trained: by autograd, by torch.compile, or by the fastest way there is."""
-    gpu_workers: int = 1
-    """Units that share a GPU at a time: with two, one trains while the other is compiled."""
     executor: Literal["local", "ray", "slurm"] = "local"
     """Where units are trained: by processes of this machine, as tasks of a Ray cluster, or as jobs of SLURM."""
-    tracker: tuple[Tracker, ...] = ()
-    """Send what is recorded there while it trains, to one or several; a tracker that fails does not end the run."""
     address: str | None = None
     """HOST:PORT of the Ray cluster (default: RAY_ADDRESS, or the one here); of slurm: local or debug, to try it."""
+    tracker: tyro.conf.UseAppendAction[tuple[Literal["tensorboard", "wandb", "trackio"], ...]] = ()
+    """Send what is recorded there while it trains; may be given several times."""
 
 
-def main(arguments: list[str]) -> int:
-    """Run the command; returns the exit status."""
+def run(arguments: Sequence[str]) -> None:
+    """Train and conclude a study."""
+    names = ", ".join(studies())
+    usage = f"usage: hopscope run STUDY [OPTIONS], STUDY is one of: {names}, or a file such as study.py"
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(f"{usage}\nhopscope run STUDY --help lists the options and the study's fields.")
+        return
     if not arguments or arguments[0].startswith("-"):
-        asked_for_help = bool(arguments) and arguments[0] in ("-h", "--help")
-        names = ", ".join(study_names())
-        text = f"usage: hopscope run STUDY [OPTIONS], STUDY is one of: {names}, or a file such as study.py"
-        if asked_for_help:
-            print(f"{text}\nhopscope run STUDY --help lists the options and the study's fields.")
-            return 0
-        raise UserError(f"study: expected one of {names}, or a file such as study.py, found none; {text}")
-    study = find_study(arguments[0])
-    options, config = read_options(study, arguments[1:], arguments[0])
-    return _run(study, options, config)
+        raise UserError(f"study: expected one of {names}, or a file such as study.py, found none; {usage}")
+    loaded = load(arguments[0])
+    options, fields = read_options(loaded, arguments[1:], arguments[0])
+    from hopscope import api
+
+    with Bars() as bars:
+        found = api.run(arguments[0], **vars(options), fields=fields, listen=bars.hear, say=say)
+    if found.claims:
+        console().print(found.claims.text(), markup=False)
+        print(f"why: hopscope claims {found.path} --long")
+    print(f"report: {found.path / 'report.html'}")
+    sys.stdout.flush()
+    print(found.path)
 
 
-def read_options(study: Program, arguments: list[str], called: str | None = None) -> tuple[RunOptions, Any]:
-    """Run options and the study's configuration: the preset's, with the fields given on the command line.
+def read_options(loaded: Loaded, arguments: Sequence[str], called: str) -> tuple[RunOptions, dict[str, Any]]:
+    """Run options, and the dotted fields that the command line gives another value than the preset.
 
     Args:
-        study: the study.
+        loaded: the study.
         arguments: what follows it on the command line.
-        called: what it was called there, for errors; its name by default.
+        called: what it was called there, for help and errors.
 
     Raises:
         UserError: an unknown preset or field, or a value that does not fit.
     """
-    preset = study.chosen_preset(_preset(arguments))
-    command = f"run {called or study.name}"
-    options, fields = study_fields(RunOptions(preset=preset), study, preset, arguments, command)
-    return options, study.configured(preset, fields)
+    # The preset's fields, and what a completion sets, are the defaults of the others: so these come first.
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in ("--preset", "--completion"):
+        first.add_argument(name, nargs="?")
+    known = first.parse_known_args(list(arguments))[0]
+    preset = loaded.study.preset(known.preset)
+    plain = {"completion": known.completion} if known.completion is not None else {}
+    study = loaded.study.chosen(preset, plain)
+    flags = study.fields()
+    kind = _command(flags, RunOptions(preset=preset))
+    parsed = parse(kind, _hinted(arguments, flags, study), f"run {called}", f"{study.name}: {study.question}")
+    given = {
+        flag.name: value for flag in flags if not _same(value := _value(parsed, flag.name), flag.default)
+    }
+    return parsed.run, {**plain, **given}
 
 
-def _preset(arguments: list[str]) -> str | None:
-    """The preset's name: its fields are the defaults of everything else, so it must be known first."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--preset", nargs="?")
-    preset: str | None = parser.parse_known_args(arguments)[0].preset
-    return preset
+def _command(flags: Sequence[Flag], options: RunOptions) -> type[Any]:
+    """A dataclass of run options and all flags, those of a section in one of its own."""
+    flat = tyro.conf.arg(name="")
+    fields: list[Any] = [
+        ("run", Annotated[RunOptions, flat], dataclasses.field(default_factory=lambda: options)),
+    ]
+    sections: dict[str, list[Any]] = {}
+    for flag in flags:
+        section, _, name = flag.name.rpartition(".")
+        own: Any = tuple[flag.type, ...] if flag.varied else flag.type  # type: ignore[name-defined]
+        words = _PLAIN.get(flag.name) if flag.owner is Study else _helps(flag.owner).get(name)
+        default = tuple(flag.default) if flag.varied else flag.default
+        field = (name, Annotated[own, tyro.conf.arg(help=words)], _default(default))
+        (sections.setdefault(section, []) if section else fields).append(field)
+    for section, own in sections.items():
+        made = dataclasses.make_dataclass(section.capitalize(), own)
+        fields.append((section, made, dataclasses.field(default_factory=made)))
+    return dataclasses.make_dataclass("Run", fields)
 
 
-def _run(study: Program, options: RunOptions, config: Any) -> int:
-    from hopscope.cli.claims import print_brief, read_ledger
-    from hopscope.cli.progress import Bars
-    from hopscope.cli.terminal import say
-    from hopscope.executors.local import run_study
-
-    expected = _expected(study, options, config)
-    if expected:
-        say(expected)
-    with Bars(study.jobs(config)) as bars:
-        run = run_study(study, config, **vars(options), listen=bars.hear, say=say)
-    ledger = read_ledger(run)
-    if len(ledger):
-        print_brief(ledger)
-        print(f"why: hopscope claims {run.path} --long")
-    print(f"report: {run.path / 'report.html'}")
-    sys.stdout.flush()
-    print(run.path)
-    return 0
+def _default(value: Any) -> Any:
+    return dataclasses.field(default_factory=lambda: value)
 
 
-def _expected(study: Program, options: RunOptions, config: Any) -> str:
-    """What a new run on all cores will take, where `hopscope studies --probe` has told; else nothing."""
-    from hopscope.executors.costs import Costs, in_words
-    from hopscope.executors.pool import chosen_device
+def _helps(kind: type) -> dict[str, str]:
+    import docstring_parser
 
-    costs = Costs()
-    cost = costs.of(study, config)
-    if cost is None or cost.seconds is None:
-        return ""
-    begun = (options.out / study.name / study.run_hash(config)).is_dir()
-    as_probed = (
-        options.executor == "local"
-        and options.engine == "auto"
-        and options.threads in (None, costs.machine.cores)
-    )
-    if begun or not as_probed or chosen_device(options.device) != "cpu":
-        return ""
-    return f"expected: {in_words(cost, costs.machine.cores)}"
+    found: dict[str, str] = {}
+    for each in docstring_parser.parse(kind.__doc__ or "").params:
+        for name in each.arg_name.split(", "):
+            found[name] = each.description or ""
+    return found
+
+
+def _value(parsed: Any, name: str) -> Any:
+    section, _, field = name.rpartition(".")
+    return getattr(getattr(parsed, section) if section else parsed, field)
+
+
+def _same(found: Any, default: Any) -> bool:
+    return bool(found == default or (isinstance(found, tuple) and list(found) == list(default or ())))
+
+
+def _hinted(arguments: Sequence[str], flags: Sequence[Flag], study: Study) -> list[str]:
+    """The arguments; a flag that does not exist, or a switch with a value, is told as the study tells it."""
+    kinds = {flag.name: flag for flag in flags}
+    for at, argument in enumerate(arguments):
+        name = argument.removeprefix("--").partition("=")[0].replace("-", "_")
+        if not argument.startswith("--") or "." not in name:
+            continue
+        bare = ".".join(part.removeprefix("no_") for part in name.split("."))
+        if name not in kinds and bare not in kinds:
+            study.changed({name: None})  # which raises, with a hint
+        following = arguments[at + 1] if at + 1 < len(arguments) else ""
+        if name in kinds and isinstance(kinds[name].default, bool) and following.lower() in ("true", "false"):
+            section, _, field = argument.removeprefix("--").rpartition(".")
+            wanted = argument if following.lower() == "true" else f"--{section}.no-{field}"
+            raise UserError(
+                f"{argument}: expected a switch without a value, found {following!r}; write {wanted}"
+            )
+    return list(arguments)
+
+
+# How far it is.
+
+
+@dataclasses.dataclass
+class _Unit:
+    # `share` of its work that is done; `found`, the share that was done when this command first heard of it.
+    name: str
+    cost: float
+    share: float = 0.0
+    found: float | None = None
+    note: str = ""
+    losses: Sequence[float] = ()
+    diverged: Sequence[int] = ()
+    task: Any = None
+
+
+class Bars:
+    """Progress on standard error: bars on a terminal, elsewhere a dated line every half minute."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        screen = Console(stderr=True)
+        self._live, self._units = screen.is_terminal, dict[str, _Unit]()
+        self._progress = Progress(
+            TextColumn("{task.description}"), BarColumn(bar_width=10), TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[note]}", justify="right"), TimeRemainingColumn(), TextColumn("left"),
+            console=screen, disable=not self._live, expand=True,
+        )  # fmt: skip
+        self._all: Any = None
+        self._began, self._said = time.monotonic(), 0.0
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def hear(self, folder: "UnitFolder", message: Mapping[str, Any]) -> None:
+        """Take in one message of a worker."""
+        if not self._units:
+            self._know(folder)
+        unit = self._units[folder.name]
+        if message["kind"] == "warning":
+            self._tell(f"hopscope: warning: {message['message']}")
+        elif message["kind"] in ("found", "done"):
+            unit.share, unit.losses = 1.0, ()
+            unit.found = 1.0 if message["kind"] == "found" else unit.found
+            if unit.task is not None:
+                self._progress.update(unit.task, visible=False)
+            if self._share == 1.0 and message["kind"] == "done":
+                self._line("trained and measured")
+        elif message["kind"] == "phase":
+            self._show(unit, str(message["name"]))
+        elif message["kind"] == "progress":
+            unit.share = message["step"] / max(1, message["steps"])
+            unit.found = unit.share if unit.found is None else unit.found
+            unit.losses = [loss for loss in message["losses"] if loss is not None]
+            if list(message["diverged"]) != list(unit.diverged):
+                unit.diverged = message["diverged"]
+                numbers = [folder.members[at].member for at in unit.diverged]
+                self._tell(f"{unit.name}: diverged: member {', '.join(map(str, numbers))}")
+            self._show(unit, f"{message['samples_per_second']:,.0f} samples/s")
+
+    def _know(self, folder: "UnitFolder") -> None:
+        from hopscope.execute.pool import size_of
+        from hopscope.runs import RunFolder
+
+        for unit in RunFolder(folder.path.parent.parent).units:
+            seeds = [member.seed for member in unit.members]
+            named = f"seeds {seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
+            self._units[unit.name] = _Unit(f"{unit.job['label']}, {named}", float(size_of(unit)))
+
+    @property
+    def _share(self) -> float:
+        total = sum(unit.cost for unit in self._units.values())
+        return sum(unit.cost * unit.share for unit in self._units.values()) / total
+
+    def _show(self, unit: _Unit, note: str) -> None:
+        add = partial(self._progress.add_task, total=_PARTS, note="")
+        if self._all is None:
+            self._began, self._all = time.monotonic(), add(f"all {len(self._units)} units")
+        unit.task = add(unit.name) if unit.task is None else unit.task
+        self._progress.update(self._all, completed=_PARTS * self._share, visible=len(self._units) > 1)
+        self._progress.update(unit.task, completed=_PARTS * unit.share, note=note)
+        if time.monotonic() - self._said >= _BETWEEN:
+            losses = [loss for each in self._units.values() for loss in each.losses]
+            ends = f"  loss {min(losses):.4f} to {max(losses):.4f}" if losses else ""
+            self._line(f"{unit.name}: {note}{ends}")
+
+    def _line(self, words: str) -> None:
+        if self._live:
+            return
+        self._said = time.monotonic()
+        new = {name: unit.share - unit.found for name, unit in self._units.items() if unit.found is not None}
+        done = sum(self._units[name].cost * share for name, share in new.items())
+        total, left = sum(unit.cost for unit in self._units.values()), ""
+        if done > 0 and self._share < 1.0:
+            seconds = round((self._said - self._began) * (1.0 - self._share) * total / done)
+            left = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02} left  "
+        say(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {self._share:4.0%}  {left}{words}")
+
+    def _tell(self, words: str) -> None:
+        if self._live:
+            self._progress.console.print(words, markup=False, highlight=False)
+        else:
+            say(words)

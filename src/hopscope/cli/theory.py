@@ -1,15 +1,15 @@
-"""The command `hopscope theory`: count the layers that a chain needs."""
+"""`hopscope theory`: count the layers that a chain needs."""
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
-from hopscope.cli.parsing import parse
-from hopscope.cli.terminal import console
-from hopscope.theory.information_flow import (
+from hopscope.cli.parsing import console, parse
+from hopscope.theory import (
     Order,
-    Run,
+    Span,
     bound_layers,
     exact_layers_single_target,
     held_pieces,
@@ -17,17 +17,17 @@ from hopscope.theory.information_flow import (
     pair_order,
     theorem_bound,
 )
-from hopscope.words import lowered, symbol
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-PICTURED_STEPS = 10
-"""Longest chain of which every position is drawn; of longer ones, only what the query holds."""
-
+_PICTURED = (
+    10  # steps of the longest chain of which every position is drawn; of longer ones, what the query holds
+)
 _HAD, _NEW, _NOT = "■", "◆", "·"
 _NAME_WIDTH = 24
+_LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 @dataclasses.dataclass
@@ -44,25 +44,27 @@ class Options:
     """Print JSON."""
 
 
-def main(arguments: list[str]) -> int:
-    """Run the command; returns the exit status."""
+def theory(arguments: Sequence[str]) -> None:
+    """Print the layers that a chain needs."""
     options = parse(Options, arguments, "theory")
     order = _order(options.order)
     found = _found(options, order)
     if options.json:
         print(json.dumps(found, indent=1))
-        return 0
+        return
     screen = console()
-    screen.print(_heading(options, order), highlight=False)
+    screen.print(_heading(options, order))
     screen.print(_table(found))
-    screen.print(_sentences(found), highlight=False)
+    screen.print(_sentences(found))
     for line in _pictures(held_pieces(options.steps, options.mask, order)):
         screen.print(line)
-    return 0
+
+
+def _symbol(step: int) -> str:
+    return f"x{step}".translate(_LOWERED)
 
 
 def _order(words: str) -> Order:
-    """Numbers where they are numbers; a name, known or not, is for `pair_order` to judge."""
     try:
         return [int(number) for number in words.split(",")]
     except ValueError:
@@ -85,11 +87,11 @@ def _found(options: Options, order: Order) -> dict[str, Any]:
 
 def _heading(options: Options, order: Order) -> str:
     pairs = pair_order(options.steps, order)
-    shown = [f"{symbol(pair - 1)}{symbol(pair)}" for pair in pairs]
-    if len(shown) > PICTURED_STEPS:
+    shown = [f"{_symbol(pair - 1)}{_symbol(pair)}" for pair in pairs]
+    if len(shown) > _PICTURED:
         shown = [*shown[:3], "…", *shown[-3:]]
     sees = "itself and what is before it" if options.mask == "causal" else "everything"
-    return f"Chain of {options.steps}, in time: {'  '.join(shown)}  {symbol(0)} (query).  A position sees {sees}.\n"
+    return f"Chain of {options.steps}, in time: {'  '.join(shown)}  {_symbol(0)} (query).  A position sees {sees}.\n"
 
 
 def _table(found: dict[str, Any]) -> "Table":
@@ -105,7 +107,7 @@ def _table(found: dict[str, Any]) -> "Table":
     ]
     for counts, steps in groupby(rows, key=lambda row: row[1]):
         group = [step for step, _ in steps]
-        symbols = symbol(group[0]) if len(group) == 1 else f"{symbol(group[0])} … {symbol(group[-1])}"
+        symbols = _symbol(group[0]) if len(group) == 1 else f"{_symbol(group[0])} … {_symbol(group[-1])}"
         table.add_row(symbols, *map(str, counts))
     return table
 
@@ -113,7 +115,7 @@ def _table(found: dict[str, Any]) -> "Table":
 def _sentences(found: dict[str, Any]) -> str:
     steps, exact, single = found["steps"], found["exact_layers"], found["exact_layers_single_target"]
     return (
-        f"{exact} layers can bring {symbol(steps)} to the query, fewer cannot.  The published bound alone, "
+        f"{exact} layers can bring {_symbol(steps)} to the query, fewer cannot.  The published bound alone, "
         f"log₃(2·{steps}) = {found['bound']:.3f}, says: at least {found['bound_layers']}.\n"
         f"If each position reads one other in a layer (one head, one-hot), {single} are needed and enough; two "
         "targets always do as well as any number.\n"
@@ -122,12 +124,11 @@ def _sentences(found: dict[str, Any]) -> str:
     )
 
 
-def _pictures(layers: list[list[Run]]) -> "list[Text]":
-    """A grid for the input and for every layer: a row for each position, a column for each piece."""
+def _pictures(layers: list[list[Span]]) -> "list[Text]":
     from rich.text import Text
 
     steps = len(layers[0]) // 2
-    if steps > PICTURED_STEPS:
+    if steps > _PICTURED:
         reach = [f"  after layer {t:2}: x₀ … {_piece(held[0][1])}" for t, held in enumerate(layers) if t]
         return [Text(line) for line in ["What the query can hold:", *reach]]
     key = f"What each position can hold ({_HAD} before the layer, {_NEW} new from it; p₁ is the code of pair 1):"
@@ -142,7 +143,7 @@ def _pictures(layers: list[list[Run]]) -> "list[Text]":
     return lines
 
 
-def _row(position: int, before: Run, after: Run, last: int) -> "Text":
+def _row(position: int, before: Span, after: Span, last: int) -> "Text":
     from rich.text import Text
 
     row = Text(f"{_position(position):<{_NAME_WIDTH}}")
@@ -159,10 +160,10 @@ def _row(position: int, before: Run, after: Run, last: int) -> "Text":
 
 def _position(position: int) -> str:
     if position == 0:
-        return f"  {symbol(0)} query"
+        return f"  {_symbol(0)} query"
     token = "second" if position % 2 == 0 else "first"
-    return f"  {symbol(position // 2)} {token} of pair {(position + 1) // 2}"
+    return f"  {_symbol(position // 2)} {token} of pair {(position + 1) // 2}"
 
 
 def _piece(piece: int) -> str:
-    return lowered(f"p{(piece + 1) // 2}") if piece % 2 else symbol(piece // 2)
+    return f"p{(piece + 1) // 2}".translate(_LOWERED) if piece % 2 else _symbol(piece // 2)

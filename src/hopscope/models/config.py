@@ -1,44 +1,29 @@
-"""The configuration of a transformer, without and with the task that it is for: values without torch."""
+"""The configuration of a transformer, without and with the task that it is for.  Loads no torch."""
 
-import math
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from hopscope.completion import COMPLETIONS, DEFAULT
 from hopscope.config import Config
+from hopscope.tasks.task import Shape, expect, expect_readout
 
-if TYPE_CHECKING:
-    from hopscope.tasks.task import Shape
-
-
-LARGEST_SIZE = 2**31 - 1
-"""Of anything that is counted in a model: products of two stay whole numbers of 64 bits."""
-
-STARTS: Final = ("gpt2", "linear", "encoder", "mimetic")
 LARGEST_GAMMA = 4.0
 """Weights that start smaller than fan_in^-4 are nothing beside rounding."""
 
+Size = Annotated[int, Field(ge=1, lt=2**31)]
+Norm = Literal["pre", "post", "none"]
+Start = Literal["gpt2", "linear", "encoder", "mimetic"]
+
 
 def _start(init: Any) -> Any:
-    """A start of the weights as it is called today.
-
-    Raises:
-        ValueError: there is no such start.
-    """
-    if init == "torch":  # in records of before `linear` was a start too
-        return "encoder"
     number = isinstance(init, int | float) and not isinstance(init, bool)
-    if number and math.isfinite(init) and 0.0 < init <= LARGEST_GAMMA:
-        return float(init)
-    if init not in STARTS:
-        raise ValueError(
-            f"{', '.join(STARTS)}, or a number γ with 0 < γ <= {LARGEST_GAMMA:g} (weights start at fan_in^-γ)"
-        )
-    return init
+    if init not in get_args(Start) and not (number and 0.0 < init <= LARGEST_GAMMA):
+        words = f"a number γ with 0 < γ <= {LARGEST_GAMMA:g} (weights start at fan_in^-γ)"
+        raise ValueError(f"{', '.join(get_args(Start))}, or {words}")
+    return float(init) if number else init
 
 
-Init = Annotated[float | Literal["gpt2", "linear", "encoder", "mimetic"], BeforeValidator(_start)]
+Init = Annotated[float | Start, BeforeValidator(_start)]
 """How weights start: see `Model`."""
 
 
@@ -46,9 +31,7 @@ class Model(Config):
     """A transformer as a study declares it: everything but what the task decides (public name `hs.Model`).
 
     Attributes:
-        layers: number of layers.
-        heads: heads per layer.
-        width: size of the residual stream.
+        layers, heads, width: number of layers, heads of a layer, and size of the residual stream.
         head_dim: size of one head; by default width / heads, which must then be whole.
         mlp_ratio: hidden size of the MLP in widths; 0 means no MLP.
         activation: of the MLP.
@@ -56,32 +39,27 @@ class Model(Config):
         causal: whether a position is kept from attending to later ones.
         positions: a learned code for each position, one for each pair, none, or carried by the input vectors; by
             default carried where the task says so, and learned where it does not.
-        init: how weights start.  `"linear"`: every linear map, weights and biases, as `torch.nn.Linear` draws it,
-            uniform within ±1/√fan_in; embeddings as `torch.nn.Embedding`.  `"encoder"`: as
-            `torch.nn.TransformerEncoderLayer` draws them (queries, keys and values as one Glorot matrix).  `"gpt2"`:
-            N(0, 0.02), projections into the residual stream divided by √(2·layers), no biases.  A number γ: N(0, σ)
-            with σ = fan_in^-γ, no biases.  `"mimetic"`: as `"encoder"`, but keys start with the weights of queries, so
-            that equal tokens attend to each other, and learned position codes as sines (after Trockman and Kolter
-            2023, Mimetic initialization of self-attention layers).
+        init: how weights start.  `"linear"`: as `torch.nn.Linear` draws them, uniform within ±1/√fan_in, and embeddings
+            as `torch.nn.Embedding`.  `"encoder"`: as `torch.nn.TransformerEncoderLayer` does (queries, keys and values
+            as one Glorot matrix).  `"gpt2"`: N(0, 0.02), projections into the residual stream divided by √(2·layers),
+            no biases.  A number γ: N(0, σ) with σ = fan_in^-γ, no biases.  `"mimetic"`: as `"encoder"`, but keys start
+            with the weights of queries, so that equal tokens attend to each other, and learned position codes as sines
+            (after Trockman and Kolter 2023, Mimetic initialization of self-attention layers).
     """
 
-    layers: int = Field(1, ge=1, le=LARGEST_SIZE)
-    heads: int = Field(1, ge=1, le=LARGEST_SIZE)
-    width: int = Field(16, ge=1, le=LARGEST_SIZE)
-    head_dim: int | None = Field(None, ge=1, le=LARGEST_SIZE)
+    layers: Size = 1
+    heads: Size = 1
+    width: Size = 16
+    head_dim: Size | None = None
     mlp_ratio: float = Field(4.0, ge=0.0, le=1e6)
     activation: Literal["relu", "gelu"] = "gelu"
-    norm: Literal["pre", "post", "none"] = "pre"
+    norm: Norm = "pre"
     causal: bool = True
     positions: Literal["learned", "pair", "none", "carried"] | None = None
-    init: Init = COMPLETIONS[DEFAULT].init
+    init: Init = "linear"
 
-    def for_task(self, shape: "Shape") -> "TransformerConfig":
-        """The whole configuration of a transformer for a task of this shape.
-
-        Raises:
-            ValidationError: the two do not fit (such as a position code where the inputs are tokens).
-        """
+    def for_task(self, shape: Shape) -> "TransformerConfig":
+        """The whole configuration of a transformer for a task of this shape; a `ValidationError` if it does not fit."""
         carried = bool(shape.position_size) and self.positions in (None, "carried")
         return TransformerConfig(
             **self.model_dump(include=set(Model.model_fields) - {"positions"}),
@@ -99,7 +77,6 @@ class TransformerConfig(Model):
     """A transformer whose task is known: everything that decides its shape and its starting point.
 
     Attributes:
-        positions: as of a `Model`, decided.
         position_size: how many of an input vector's last features are its position code (`"carried"` only).
         length: number of positions.
         input_kind, input_size: `"tokens"` and the vocabulary, or `"vectors"` and the number of features.
@@ -108,11 +85,11 @@ class TransformerConfig(Model):
     """
 
     positions: Literal["learned", "pair", "none", "carried"] = "learned"
-    position_size: int = Field(0, ge=0, le=LARGEST_SIZE)
-    length: int = Field(ge=1, le=LARGEST_SIZE)
+    position_size: int = Field(0, ge=0, lt=2**31)
+    length: Size
     input_kind: Literal["tokens", "vectors"] = "tokens"
-    input_size: int = Field(ge=1, le=LARGEST_SIZE)
-    output_size: int = Field(ge=1, le=LARGEST_SIZE)
+    input_size: Size
+    output_size: Size
     readout: tuple[int, ...] | None = None
 
     @property
@@ -144,22 +121,12 @@ class TransformerConfig(Model):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.head_dim is None and self.width % self.heads:
-            raise ValueError(
-                f"width: expected a multiple of heads = {self.heads}, found {self.width}; "
-                f"change one of them or give head_dim"
-            )
-        if self.positions == "carried" and self.input_kind != "vectors":
-            raise ValueError("positions: 'carried' expects input_kind 'vectors', found 'tokens'")
-        if self.position_size and (self.positions != "carried" or self.position_size >= self.input_size):
-            raise ValueError(
-                f"position_size: expected 0, or with positions 'carried' less than input_size = {self.input_size}, "
-                f"found {self.position_size} with positions {self.positions!r}"
-            )
-        if self.readout is not None:
-            inside = all(0 <= position < self.length for position in self.readout)
-            if not self.readout or not inside or list(self.readout) != sorted(set(self.readout)):
-                raise ValueError(
-                    f"readout: expected ascending positions from 0 to {self.length - 1}, found {self.readout}"
-                )
+        whole, found = self.width % self.heads == 0, f"{self.width}; change one of them or give head_dim"
+        expect(bool(self.head_dim) or whole, "width", f"a multiple of heads = {self.heads}", found)
+        carried, vectors = self.positions == "carried", self.input_kind == "vectors"
+        expect(vectors or not carried, "positions", "'carried' with vectors only", "it with tokens")
+        most = f"less than input_size = {self.input_size} where positions are 'carried', else 0"
+        found = f"{self.position_size} with positions {self.positions!r}"
+        expect(self.position_size < (self.input_size if carried else 1), "position_size", most, found)
+        expect_readout(self.readout_positions, self.length)
         return self

@@ -1,9 +1,8 @@
-"""Named sites of a forward pass: the one place that says what they are called and what they hold.
+"""Named sites of a forward pass: what they are called, what they hold, and functions that are called at them.
 
-Names and shapes are those of TransformerLens, without its hooks: a pass calls one function, a `Visit`, at every site
-and goes on with what it returns.  Shapes are those of one member; an ensemble's tensors have a leading member axis.
-A *stream* is `[batch, position, width]`, *heads* are `[batch, position, head, head_dim]`, and a *pattern* is
-`[batch, head, query, key]`.
+Names and shapes are those of TransformerLens, without its hooks: a pass calls one function at every site and goes on
+with what it returns.  An ensemble's tensors have a leading member axis.  A *stream* is `[batch, position, width]`,
+*heads* are `[batch, position, head, head_dim]`, and a *pattern* is `[batch, head, query, key]`.
 
 | site | what it holds | shape |
 | --- | --- | --- |
@@ -22,109 +21,99 @@ A *stream* is `[batch, position, width]`, *heads* are `[batch, position, head, h
 | `ln_final.hook_normalized` | last stream after the final norm; only in pre-norm models | stream |
 | `predictions` | predictions at the readout positions | `[batch, readout, output]` |
 
-A post-norm model norms the stream itself, after each sum.  There `hook_resid_mid` is the stream after the norm that
-follows attention, `norm(hook_resid_pre + hook_attn_out)`, and `hook_resid_post` is the stream after the last norm of
-the layer, which is what the next layer reads.  In a pre-norm model the norms stand before attention and MLP, and the
-streams are plain sums.
+A post-norm model norms the stream itself, after each sum: there `hook_resid_mid` is the stream after the norm that
+follows attention, and `hook_resid_post` the one after the last norm of the layer, which is what the next layer reads.
 """
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NoReturn
 
-from jaxtyping import Float
 from torch import Tensor
 
 from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
+from hopscope.models.layers import At
 
-Visit = Callable[[str, Tensor], Tensor]
-"""Called at a site with its name and tensor; the pass goes on with the tensor that it returns."""
+SiteFunction = Callable[[Tensor], Tensor]
+"""Any function of the tensor at a site; it returns one of the same shape."""
 
-PREDICTIONS = "predictions"
-
-_CLOSE_NAMES = 4
-"""Most names that are listed where a name is not known."""
-
-
-_LAYER = (
-    "hook_resid_pre",
-    "attn.hook_q",
-    "attn.hook_k",
-    "attn.hook_attn_scores",
-    "attn.hook_v",
-    "attn.hook_pattern",
-    "attn.hook_z",
-    "hook_attn_out",
-    "hook_resid_mid",
-    "mlp.hook_pre",
-    "mlp.hook_post",
-    "hook_mlp_out",
-    "hook_resid_post",
-)
-_ONLY_WITH_MLP = ("hook_resid_mid", "mlp.hook_pre", "mlp.hook_post", "hook_mlp_out")
+_ATTENTION = (
+    "hook_resid_pre", "attn.hook_q", "attn.hook_k", "attn.hook_attn_scores", "attn.hook_v",
+    "attn.hook_pattern", "attn.hook_z", "hook_attn_out",
+)  # fmt: skip
+_MLP = ("hook_resid_mid", "mlp.hook_pre", "mlp.hook_post", "hook_mlp_out")
 
 
 def site_names(config: TransformerConfig) -> list[str]:
     """Names of all sites of a model, in the order of the forward pass."""
-    layer = [name for name in _LAYER if config.mlp_size or name not in _ONLY_WITH_MLP]
+    layer = [*_ATTENTION, *(_MLP if config.mlp_size else ()), "hook_resid_post"]
     return [
         "hook_embed",
-        *(["hook_pos_embed"] if has_position_code(config) else []),
+        *(["hook_pos_embed"] if config.position_count or config.position_size else []),
         *(f"blocks.{number}.{name}" for number in range(config.layers) for name in layer),
         *(["ln_final.hook_normalized"] if config.norm == "pre" else []),
-        PREDICTIONS,
+        "predictions",
     ]
 
 
-def has_position_code(config: TransformerConfig) -> bool:
-    """Whether a position code can be told apart from the token or vector: it is learned, or the last features."""
-    return bool(config.position_count or config.position_size)
+def check_sites(names: Iterable[object], known: Sequence[str]) -> None:
+    """Refuse a name that is not a known site, by a `UserError` with those that come close."""
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(str(name), known, 4)
+            close = close or [*dict.fromkeys(re.sub(r"^blocks\.\d+\.", "blocks.L.", each) for each in known)]
+            words = f"found {name!r}; close to it: {', '.join(close)}"
+            raise UserError(f"site: expected a site of this model, {words}")
 
 
-def readout_rows(config: TransformerConfig, positions: int) -> list[int]:
-    """Readout positions that inputs of this length have."""
-    return [position for position in config.readout_positions if position < positions]
+class Cache(dict[str, Tensor]):
+    """The tensors of named sites of one forward pass: `cache["blocks.0.attn.hook_pattern"]`.
 
+    It is what a pass calls at its sites to keep them.  A site that was not kept is a `UserError`.
+    """
 
-def unchanged(name: str, tensor: Tensor) -> Tensor:
-    """The visit that does nothing."""
-    return tensor
+    def __init__(self, names: Iterable[str] | None = None):
+        """Keep these sites; by default all."""
+        super().__init__()
+        self._names = None if names is None else frozenset(names)
 
-
-def in_turn(*visits: Visit | None) -> Visit:
-    """One visit after another, those that are `None` left out."""
-    several = [visit for visit in visits if visit is not None]
-
-    def visit_all(name: str, tensor: Tensor) -> Tensor:
-        for visit in several:
-            tensor = visit(name, tensor)
+    def __call__(self, name: str, tensor: Tensor) -> Tensor:
+        """Keep the tensor of a site, if it is wanted."""
+        if self._names is None or name in self._names:
+            self[name] = tensor
         return tensor
 
-    return visit_all
+    def __missing__(self, name: str) -> NoReturn:
+        check_sites([name], [*self])
+        raise KeyError(name)
+
+    def __repr__(self) -> str:
+        longest = max(map(len, self), default=0)
+        lines = [f"{name:<{longest}}  {list(tensor.shape)}" for name, tensor in self.items()]
+        return "\n".join([f"Cache of {len(self)} sites", *lines])
 
 
-def visit_heads(
-    visit: Visit, name: str, heads: Float[Tensor, "*lead head position head_dim"]
-) -> Float[Tensor, "*lead head position head_dim"]:
-    """Visit a site whose tensor has the position before the head."""
-    return visit(name, heads.transpose(-3, -2)).transpose(-3, -2)
+def calling(functions: Mapping[str, Sequence[SiteFunction]]) -> At:
+    """What calls functions at their sites, one after another; each is given a copy, which it may change in place."""
+
+    def at(name: str, tensor: Tensor) -> Tensor:
+        for function in functions.get(name, ()):
+            found = function(tensor.clone())
+            if not isinstance(found, Tensor) or (found.shape, found.dtype) != (tensor.shape, tensor.dtype):
+                raise UserError(
+                    f"{name}: expected a function that returns a tensor like the one it is given, "
+                    f"{described(tensor)}, found {described(found)}; return the tensor, changed or not"
+                )
+            tensor = found
+        return tensor
+
+    return at
 
 
-def at_layer(visit: Visit, layer: int) -> Visit:
-    """The visit of one layer, which knows its sites by short names such as `attn.hook_pattern`."""
-    return lambda name, tensor: visit(f"blocks.{layer}.{name}", tensor)
-
-
-def unknown_site(name: object, known: Iterable[str]) -> UserError:
-    """The error for a name that is no site, with the names that come close."""
-    names = list(known)
-    close = difflib.get_close_matches(str(name), names, _CLOSE_NAMES, 0.6)
-    if not close:
-        generic = (re.sub(r"^blocks\.\d+\.", "blocks.L.", each) for each in names)
-        close = list(dict.fromkeys(generic))
-    layers = 1 + max((int(each.split(".")[1]) for each in names if each.startswith("blocks.")), default=-1)
-    return UserError(
-        f"site: expected a site of this model ({layers} layer{'s' * (layers != 1)}, counted from 0), "
-        f"found {name!r}; close to it: {', '.join(close)}"
-    )
+def described(value: object) -> str:
+    """What a value is, in an error."""
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+    return "None" if value is None else type(value).__name__

@@ -1,268 +1,341 @@
-"""The transformer of this laboratory: many members as one tensor program.
+"""The transformer of this laboratory: one module; one model or a thousand is the size of one axis.
 
-Every weight has a leading member axis and every linear map is one batched matrix product, so that an ensemble costs
-little more than its largest member would and one model is simply `member == 1`.  `member(i)` gives the same model as
-a plain module (see `member`), the slow obvious reference.
-
-A transformer computes in float32, or `at("bfloat16")` with the factors of its matrix products rounded; everything
-between the products (residual stream, norms, softmax, losses) and the weights themselves are float32 always.  This is
-written out rather than left to `torch.autocast`, whose state belongs to a thread and whose list of rounded operations
-to a version of torch.
+Parameters are `[*member, in, out]`.  Without a member axis it is a plain `torch.nn.Module`, which any PyTorch tool
+takes; `member(i)` of an ensemble is one.
 """
 
 import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
 
-from hopscope.models import lookup
-from hopscope.models.block import AttentionKind, Block, Stream
-from hopscope.models.cache import Cache, Recorder
+from hopscope.errors import UserError
 from hopscope.models.config import TransformerConfig
-from hopscope.models.edits import Means
-from hopscope.models.intervening import Interventions, Reference, checked, checked_batch, visit_of
-from hopscope.models.linear import Precision, linear, norm, position_codes, product
-from hopscope.models.member import MemberTransformer
-from hopscope.models.parameters import Parameters, parameter_specs
-from hopscope.models.resolving import visible_keys
-from hopscope.models.sites import PREDICTIONS, Visit, at_layer, in_turn, readout_rows, unchanged
-from hopscope.tasks.batch import Batch
+from hopscope.models.init import initialise
+from hopscope.models.layers import At, Embedding, Layer, Linear, Norm, Precision, Stream, unchanged
+from hopscope.models.sites import Cache, SiteFunction, calling, check_sites, described, site_names
+from hopscope.tasks import Batch, Task, draw, held_out
+
+_ALIGNMENT = 16
+"""Weights start at multiples of 64 bytes, so that a product's rounding does not depend on what precedes it."""
+
+Known = Task | Callable[[], Task] | None
+"""A task, or a function that finds it."""
+
+Interventions = Mapping[str, Any] | Sequence[Any]
+"""A dict from site to function, or a list of such dicts and of interventions.  An intervention has a method
+`functions(model, batch)` that gives such a dict."""
 
 
-class Transformer:
-    """A transformer with a leading member axis.
+class Transformer(nn.Module):
+    """A transformer, or an ensemble of transformers of one shape.
 
     Attributes:
-        config: its shape.
-        parameters: the weights of all members; `weights` are their views by name.
-        precision: of the matrix products.
-        attention: how attention is done where patterns are neither asked for nor edited.
-        blocks: the layers.
+        config: its shape; `precision`: of the factors of matrix products.
+        members: number of members; `None`: a single model, whose tensors have no member axis.
         rows: readout positions, as the last layer computes them.
-        member_axis: whether tensors of its sites have one: yes.
+        seeds, step: data seeds of the members, and training step of the weights; `None` where they are not known.
     """
 
-    member_axis = True
+    rows: slice | Tensor
+    seeds: tuple[int, ...] | None = None
+    step: int | None = None
+    _task: Known = None
 
     def __init__(
-        self,
-        config: TransformerConfig,
-        parameters: Parameters,
-        precision: Precision = "float32",
-        attention: AttentionKind | None = None,
+        self, config: TransformerConfig, members: int | None = None, precision: Precision = "float32"
     ):
-        """By default attention is done in the way that was measured to be faster: on a CPU in float32, explicitly."""
-        self.config, self.parameters, self.precision = config, parameters, precision
-        self.weights = parameters.views()
-        device = parameters.flat.device
-        explicit = device.type == "cpu" and precision == "float32"
-        self.attention: AttentionKind = attention or ("explicit" if explicit else "fused")
-        self._dtype: torch.dtype = getattr(torch, precision)
-        self._readout = torch.tensor(config.readout_positions, device=device)
-        spaced = _as_slice(config.readout_positions)
-        self.rows: slice | Tensor = self._readout if spaced is None else spaced
-        self._mask = torch.zeros(config.length, config.length, device=device)
-        self._mask.masked_fill_(~visible_keys(config.length, config.causal, device), -torch.inf)
-        self.blocks = [
-            Block(config, self._of_layer(layer), self._mask, self._dtype, self.attention)
-            for layer in range(config.layers)
-        ]
+        """A model whose weights are yet to be filled in; made on torch's default device."""
+        super().__init__()
+        self.config, self.members, self.precision = config, members, precision
+        hidden = torch.full((config.length, config.length), -torch.inf if config.causal else 0.0).triu(1)
+        positions = config.readout_positions
+        steps = {after - before for before, after in itertools.pairwise(positions)}
+        if len(steps) > 1:
+            # Once: a copy from the host could not be recorded as a CUDA graph.
+            self.register_buffer("rows", torch.tensor(positions), persistent=False)
+        else:  # the gradient of a slice is a copy, that of an index a sum
+            self.rows = slice(positions[0], positions[-1] + 1, *steps)
+        self.embed = Embedding(config, members)
+        self.layers = nn.ModuleList(Layer(config, members, hidden) for _ in range(config.layers))
+        if config.norm == "pre":
+            self.final_norm = Norm(members, config.width)
+        self.readout = Linear(members, config.width, config.output_size)
+        for module in self.modules():
+            if isinstance(module, Linear):
+                module.dtype = getattr(torch, precision)
 
     @classmethod
     def initial(
-        cls, config: TransformerConfig, seeds: Int[Tensor, " member"], device: torch.device | str = "cpu"
+        cls,
+        config: TransformerConfig,
+        seeds: Int[Tensor, " member"] | int,
+        device: torch.device | str = "cpu",
     ) -> "Transformer":
-        """Freshly initialised members, one for each seed."""
-        return cls(config, Parameters.initial(config, seeds, device))
+        """Freshly drawn members, one for each seed; of a plain number a single model."""
+        with torch.device(device):
+            model = cls(config, None if isinstance(seeds, int) else len(seeds))
+        initialise(model, config, torch.as_tensor(seeds, device=device).view(-1))
+        return model
 
-    @property
-    def members(self) -> int:
-        """Number of members of the ensemble."""
-        return self.parameters.flat.shape[0]
+    # The forward pass.
 
-    def member(self, index: int) -> MemberTransformer:
-        """Member `index` as a plain module with its own copy of the weights."""
-        weights = {name: view[index].detach() for name, view in self.weights.items()}
-        return MemberTransformer.from_weights(self.config, weights)
-
-    def select(self, indices: list[int]) -> "Transformer":
-        """An ensemble of copies of some members."""
-        chosen = Parameters(parameter_specs(self.config), len(indices), self.parameters.flat.device)
-        chosen.flat.copy_(self.parameters.flat[indices].detach())
-        return Transformer(self.config, chosen, self.precision, self.attention)
-
-    def cut(self, length: int, readout: tuple[int, ...]) -> "Transformer":
-        """Copies of the same members for shorter inputs, and with other readout positions.
-
-        Raises:
-            ValueError: more positions than the model has, or a readout position that is cut off.
-        """
-        if length > self.config.length:
-            raise ValueError(f"length: expected at most {self.config.length}, found {length}")
-        shape = self.config.model_dump() | {"length": length, "readout": readout}
-        config = TransformerConfig.model_validate(shape)
-        found = Parameters(parameter_specs(config), self.members, self.parameters.flat.device)
-        weights = {name: view.detach() for name, view in self.weights.items()}
-        if config.position_count:
-            name = "embed.position.weight"
-            weights[name] = weights[name][:, : config.position_count]
-        found.load(weights)
-        return Transformer(config, found, self.precision, self.attention)
-
-    def at(self, precision: Precision) -> "Transformer":
-        """These members with products of another precision; weights are shared."""
-        return self if precision == self.precision else Transformer(self.config, self.parameters, precision)
-
-    def __call__(
-        self, inputs: Tensor, visit: Visit | None = None, *, every_position: bool = False
-    ) -> Float[Tensor, "member batch readout output"]:
+    def forward(
+        self, inputs: Tensor, at: At | None = None, *, every_position: bool = False
+    ) -> Float[Tensor, "*member batch readout output"]:
         """Predictions at the readout positions (or at every position).
 
         Args:
-            inputs: token ids `[member, batch, position]` or vectors `[member, batch, position, feature]`; a member
-                axis of 1 hands the same batch to every member.  Fewer positions than `config.length` are allowed
-                where every position is read out.
-            visit: called at every named site but `predictions`, such as `Edits`; the pass goes on with what it
-                returns.  The last layer's sites have those rows alone that are read out.
-            every_position: predictions at all positions, not only at the readout ones.
-        """
-        if (
-            visit is None
-            and not every_position
-            and inputs.shape[2] == self.config.length
-            and self.precision == "float32"
-            and lookup.fits(self.config)
-        ):
-            return self._looked_up(inputs)
-        return self._passed(inputs, visit, every_position, apart=visit is not None)
-
-    def _passed(self, inputs: Tensor, visit: Visit | None, every_position: bool, apart: bool) -> Tensor:
-        """Predictions; `apart`: the position code is told apart and visited too, which rounds differently."""
-        symbol, position = self._embed(inputs, apart)
-        if visit is not None and apart:
-            symbol = visit("hook_embed", symbol)
-            if position is not None:
-                # A copy, because a code of all samples is a view of the weights.
-                position = visit("hook_pos_embed", position.expand_as(symbol).clone())
-        stream = symbol if position is None else symbol + position
-        for layer, block in enumerate(self.blocks):
-            last = not every_position and layer == self.config.layers - 1
-            inside = unchanged if visit is None else at_layer(visit, layer)
-            stream = block(stream, self.rows if last else None, inside)
-        return self.read_out(stream, visit)
-
-    def _looked_up(self, inputs: Int[Tensor, "#member batch position"]) -> Tensor:
-        """The predictions of a one-layer token model, by the faster way."""
-        inputs = inputs.expand(self.members, -1, -1)
-        stream, attended = lookup.attended(self.config, self.weights, self._mask, self._readout, inputs)
-        return self.read_out(self.blocks[0].after_attention(stream, attended)).transpose(1, 2)
-
-    def embedded(self, inputs: Tensor) -> Stream:
-        """The stream before the first layer; inputs as for a call."""
-        symbol, position = self._embed(inputs, apart=False)
-        return symbol if position is None else symbol + position
-
-    def read_out(
-        self, stream: Stream, visit: Visit | None = None
-    ) -> Float[Tensor, "member batch position output"]:
-        """Predictions from the stream after the last layer."""
-        if self.config.norm == "pre":
-            stream = norm(self.weights, "final_norm", stream)
-            if visit is not None:
-                stream = visit("ln_final.hook_normalized", stream)
-        return self._linear("readout", stream)
-
-    def _of_layer(self, layer: int) -> dict[str, Tensor]:
-        prefix = f"layers.{layer}."
-        return {
-            name.removeprefix(prefix): weight
-            for name, weight in self.weights.items()
-            if name.startswith(prefix)
-        }
-
-    def values(self, layer: int, stream: Stream) -> Float[Tensor, "member batch position head head_dim"]:
-        """Values that a layer makes of a stream."""
-        return self.blocks[layer].values(stream).transpose(2, 3)
-
-    def capture(
-        self, inputs: Tensor, visit: Visit | None = None
-    ) -> tuple[Float[Tensor, "member batch position output"], Cache]:
-        """Predictions at every position, and the sites that probes read, after what the visit changes."""
-        recorder = Recorder(
-            "attn.hook_pattern", "attn.hook_z", "hook_mlp_out", "hook_resid_pre", "hook_resid_post"
-        )
-        predictions = self._passed(inputs, in_turn(visit, recorder), True, apart=visit is not None)
-        return predictions, recorder.kept
-
-    def cache(self, inputs: Tensor) -> Cache:
-        """The tensors of every named site (see `sites`), each with a leading member axis, without gradients.
-
-        Args:
-            inputs: as for a call; without a member axis they are given to every member.
+            inputs: token ids `[*member, batch, position]` or vectors `[*member, batch, position, feature]`; a member
+                axis of 1, or none, hands the same samples to every member.  Of fewer positions than the model has those
+                readout positions are answered that are there.
+            at: called at every named site (`hopscope.models.sites`); the pass goes on with what it returns.
+            every_position: predictions at all positions; then there is no site `predictions`.
 
         Raises:
-            UserError: the model cannot read these inputs.
+            UserError: inputs of another shape, or token ids out of range.
         """
-        recorder = Recorder()
+        anywhere = unchanged if at is None else at
+        stream = self.embedded(inputs, anywhere)
+        length, last = stream.shape[-2], self.config.layers - 1
+        whole = every_position or at is not None or length != self.config.length
+        for number, layer in enumerate(self.layers):
+            rows = None if whole or number < last else self.rows
+            stream = layer(stream, rows, unchanged if at is None else partial(_inside, at, number))
+        found = self.read_out(stream, anywhere)
+        if every_position or not whole:
+            return found
+        asked = [position for position in self.config.readout_positions if position < length]
+        return anywhere("predictions", found[..., asked, :])
+
+    def embedded(self, inputs: Tensor, at: At = unchanged) -> Stream:
+        """The stream before the first layer, `[*member, batch, position, model]`; errors as of `forward`."""
+        config, members = self.config, self.members
+        features = () if config.input_kind == "tokens" else (config.input_size,)
+        leads = [()] if members is None else [(), (1,), (members,)]
+        axes = 2 + len(features)
+        fits = (
+            isinstance(inputs, Tensor)
+            and inputs.ndim >= axes
+            and inputs.shape[:-axes] in leads
+            and 1 <= inputs.shape[1 - axes] <= config.length
+            and inputs.shape[inputs.ndim - len(features) :] == features
+            and (inputs.is_floating_point() if features else inputs.dtype in (torch.int32, torch.int64))
+        )
+        if not fits:
+            sizes = ", ".join(map(str, ("batch", f"1 to {config.length} positions", *features)))
+            lead = f", with or without an axis of 1 or {members} members before" if members else ""
+            kind = "float32 vectors" if features else "int64 token ids"
+            raise UserError(f"inputs: expected {kind} [{sizes}]{lead}, found {described(inputs)}")
+        # In an ensemble a wrong id would read another member's table.  Looked at where that costs no wait.
+        at_hand = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
+        if at_hand and inputs.numel() and not features:
+            least, most = (int(end) for end in inputs.aminmax())
+            if least < 0 or most >= config.input_size:
+                wanted = f"token ids from 0 to {config.input_size - 1}"
+                raise UserError(f"inputs: expected {wanted}, found {least} to {most}")
+        return self.embed(inputs.expand(*leads[-1], *inputs.shape[-axes:]), at)
+
+    def read_out(self, stream: Stream, at: At = unchanged) -> Float[Tensor, "*member batch position output"]:
+        """Predictions from the stream after the last layer."""
+        if self.config.norm == "pre":
+            stream = at("ln_final.hook_normalized", self.final_norm(stream))
+        return self.readout(stream)
+
+    # Looking inside.
+
+    def cache(self, inputs: Tensor, names: Iterable[str] | None = None) -> Cache:
+        """The tensors of named sites (by default all), without gradients; see `hopscope.models.sites`.
+
+        For gradients call the model with a cache of your own: `model(inputs, cache := Cache())`.
+        """
+        names = None if names is None else list(names)
+        check_sites(names or (), site_names(self.config))
         with torch.no_grad():
-            self._at_readout(checked(inputs, self.config, self.members), recorder)
-        return recorder.kept
+            self(inputs, cache := Cache(names))
+        return cache
 
     def intervene(
-        self, batch: Batch, interventions: Interventions, *, means: Reference = None
-    ) -> Float[Tensor, "member batch readout output"]:
-        """Predictions of all members under interventions; see `MemberTransformer.intervene`.
+        self, batch: Batch, interventions: Interventions
+    ) -> Float[Tensor, "*member batch readout output"]:
+        """Predictions at the readout positions under interventions, without gradients.
 
-        A batch without a member axis, or with one of 1, is given to every member.
+        Roles and relations of the batch say which rows are meant.  Functions of one site are called in their order.
         """
-        batch = checked_batch(batch, self.config, self.members)
+        functions = self.site_functions(batch, interventions)
         with torch.no_grad():
-            return self._at_readout(batch.inputs, visit_of(interventions, self, batch, means))
+            return self(batch.inputs, calling(functions))
 
-    def _at_readout(self, inputs: Tensor, visit: Visit) -> Tensor:
-        """Predictions at the readout positions, of a pass that visits every site at every position."""
-        rows = readout_rows(self.config, inputs.shape[2])
-        return visit(PREDICTIONS, self(inputs, visit, every_position=True)[:, :, rows])
+    def site_functions(self, batch: Batch, interventions: Interventions) -> dict[str, list[SiteFunction]]:
+        """What interventions call on a batch, in their order, by site; errors as of `intervene`."""
+        if not isinstance(batch, Batch):
+            found = type(batch).__name__
+            raise UserError(f"batch: expected a Batch, such as .batch(64) gives, found {found}")
+        every = [interventions] if isinstance(interventions, Mapping) else interventions
+        if not isinstance(every, list | tuple):
+            wanted, found = "a list, or a dict from site to function", type(interventions).__name__
+            raise UserError(f"interventions: expected {wanted}, found {found}; put it into a list")
+        functions: dict[str, list[SiteFunction]] = {}
+        with torch.no_grad():
+            for each in every:
+                if not isinstance(each, Mapping) and not hasattr(each, "functions"):
+                    wanted = "ones such as ReplacePattern(layer=0, by='uniform') and dicts by site"
+                    raise UserError(f"interventions: expected {wanted}, found {each!r}")
+                own = each if isinstance(each, Mapping) else each.functions(self, batch)
+                check_sites(own, site_names(self.config))
+                for name, function in own.items():
+                    if not callable(function):
+                        wanted = "a function of the tensor at this site"
+                        raise UserError(f"{name}: expected {wanted}, found {function!r}")
+                    functions.setdefault(name, []).append(function)
+        return functions
 
-    def means(self, inputs: Tensor) -> Means:
-        """Means over a reference batch, for mean ablations."""
-        return Means.of(self, inputs)
+    # Weights.
 
-    def _embed(self, inputs: Tensor, apart: bool) -> tuple[Stream, Tensor | None]:
-        """The symbol's part of the stream, and the position code's (`[member, 1 or batch, position, model]`).
+    def weights(self) -> dict[str, Tensor]:
+        """Name → weight `[*member, …]`, without gradients; they share memory with the parameters."""
+        return {name: parameter.data for name, parameter in self.named_parameters()}
 
-        A code that is part of the input vector comes with the symbol where the two need not be told apart.
+    def load(self, weights: Mapping[str, Tensor]) -> "Transformer":
+        """Take over weights by name; a `ValueError` if one is missing or unknown, or its shape differs."""
+        own = self.weights()
+        for name in {**own, **weights}:
+            wanted, found = (tuple(some[name].shape) if name in some else None for some in (own, weights))
+            if found != wanted:
+                raise ValueError(f"{name}: expected shape {wanted}, found {found}")
+        for name, weight in own.items():
+            weight.copy_(weights[name])
+        return self
+
+    @property
+    def layout(self) -> list[tuple[str, int, int, tuple[int, ...]]]:
+        """Name, start, end and shape of each weight of a member in a flat buffer; see `flatten`."""
+        places, end = list[tuple[str, int, int, tuple[int, ...]]](), 0
+        for name, weight in self.weights().items():
+            shape, start = tuple(weight.shape if self.members is None else weight.shape[1:]), _aligned(end)
+            end = start + math.prod(shape)
+            places.append((name, start, end, shape))
+        return places
+
+    def flatten(self) -> Float[Tensor, "member size"]:
+        """Move all weights into one buffer, a row for each member, of which the parameters become views.
+
+        An optimiser is then a handful of operations for all members and weights.  Gaps for alignment are zeros.
         """
-        config, weights = self.config, self.weights
-        if inputs.shape[0] != self.members:
-            inputs = inputs.expand(self.members, *inputs.shape[1:])
-        if config.input_kind == "tokens":
-            table = weights["embed.token.weight"]
-            first = torch.arange(self.members, device=table.device)[:, None, None] * config.input_size
-            symbol = functional.embedding(inputs + first, table.reshape(-1, config.width))
-        elif config.position_size and apart:
-            cut = config.input_size - config.position_size
-            weight = weights["embed.vector.weight"]
-            code = product(inputs[..., cut:], weight[:, cut:], self._dtype)
-            symbol = product(inputs[..., :cut], weight[:, :cut], self._dtype)
-            return symbol + weights["embed.vector.bias"][:, None, None], code
+        flat = torch.zeros(len(self), _aligned(self.layout[-1][2]), device=self.readout.weight.device)
+        for view, parameter in zip(self.views(flat).values(), self.parameters(), strict=True):
+            own = view if self.members is not None else view[0]
+            parameter.data = own.copy_(parameter.data)
+        return flat
+
+    def views(self, flat: Float[Tensor, "member size"]) -> dict[str, Tensor]:
+        """Name → view `[member, …]` of a buffer that is laid out as `flatten` does."""
+        return {name: flat[:, start:end].view(len(flat), *shape) for name, start, end, shape in self.layout}
+
+    def decay_mask(self) -> Float[Tensor, " size"]:
+        """1 where weight decay is meant for matrices only: not biases, norms and embeddings; as a row of `flatten`."""
+        mask = torch.zeros(1, _aligned(self.layout[-1][2]), device=self.readout.weight.device)
+        matrices = {f"{name}.weight" for name, module in self.named_modules() if isinstance(module, Linear)}
+        for name, view in self.views(mask).items():
+            view.fill_(name in matrices)
+        return mask[0]
+
+    def at_precision(self, precision: Precision) -> "Transformer":
+        """The same members, with products of another precision; the parameters are shared."""
+        if precision == self.precision:
+            return self
+        with torch.device("meta"):
+            twin = Transformer(self.config, self.members, precision)
+        for name, module in twin.named_modules():
+            own = self.get_submodule(name)
+            module._parameters.update(own._parameters)
+            module._buffers.update(own._buffers)
+        return twin.knowing(self._task, self.seeds, self.step)
+
+    # Members.
+
+    def __len__(self) -> int:
+        """Number of members; 1 for a single model."""
+        return self.members or 1
+
+    def member(self, index: int) -> "Transformer":
+        """Member `index` (counted from 0) as a plain module with its own copy of the weights."""
+        return self._copy("member", [index], None)
+
+    def select(self, indices: Sequence[int]) -> "Transformer":
+        """An ensemble of copies of some members (counted from 0).
+
+        Raises:
+            UserError: there is no such member, or none is asked for.
+        """
+        return self._copy("indices", [*indices], len(indices))
+
+    def _copy(self, what: str, chosen: list[int], members: int | None) -> "Transformer":
+        if self.members is None or not chosen or not all(0 <= each < self.members for each in chosen):
+            have = "an ensemble" if self.members is None else f"some of 0 to {self.members - 1}"
+            raise UserError(f"{what}: expected {have}, found {chosen}")
+        with torch.device(self.readout.weight.device):
+            copy = Transformer(self.config, members, self.precision)
+        picked = chosen[0] if members is None else chosen
+        copy.load({name: weight[picked] for name, weight in self.weights().items()})
+        return copy.knowing(self._task, self.seeds and [self.seeds[each] for each in chosen], self.step)
+
+    # The task.
+
+    def knowing(
+        self, task: Known, seeds: Sequence[int] | None = None, step: int | None = None
+    ) -> "Transformer":
+        """This model, which now knows its task, data seeds and training step."""
+        self._task, self.step = task, step
+        self.seeds = None if seeds is None else tuple(seeds)
+        return self
+
+    @property
+    def task(self) -> Task | None:
+        """The task that it was trained on, `None` where none is known; a `UserError` if it cannot be found any more."""
+        if self._task is not None and not isinstance(self._task, Task):
+            self._task = self._task()
+        return self._task
+
+    def batch(self, n: int = 64, use: str = "held-out") -> Batch:
+        """Samples of its task: inputs `[*member, batch, position]`, targets `[*member, batch, readout]`.
+
+        Args:
+            n: how many (fewer where the task has fewer).
+            use: `"held-out"`, with a member axis of 1 since all members share them; `"train"` or `"probe"`, of step 0.
+
+        Raises:
+            UserError: its task or its seeds are not known, or there is no such use.
+        """
+        task, device = self.task, self.readout.weight.device
+        if task is None:
+            wanted = "a model that knows its task, found weights alone; load it from its run"
+            raise UserError(f"batch: expected {wanted}")
+        if n < 1:
+            raise UserError(f"n: expected at least 1 sample, found {n}")
+        if use != "held-out" and not self.seeds:
+            raise UserError(f"use: expected 'held-out' for members whose seeds are not known, found {use!r}")
+        if use == "held-out":
+            found = held_out(task, n, device).take(slice(n))
         else:
-            symbol = self._linear("embed.vector", inputs)
-        if config.position_count:
-            return symbol, position_codes(config, weights)[:, None, : inputs.shape[2]]
-        return symbol, None
+            found = draw(task, torch.tensor(self.seeds, device=device), use, 0, n)
+        return found if self.members is not None else found.changed(lambda tensor: tensor[0])
 
-    def _linear(
-        self, name: str, x: Float[Tensor, "member batch position a"]
-    ) -> Float[Tensor, "member batch position b"]:
-        return linear(self.weights, name, x, self._dtype)
+    def __repr__(self) -> str:
+        shape, count = self.config, "" if self.members is None else f"{self.members} × "
+        said = f"{shape.layers} × {shape.heads} heads of {shape.head_size}, width {shape.width}"
+        size = sum(parameter.numel() for parameter in self.parameters()) // len(self)
+        return f"Transformer({count}{said}, {shape.length} positions, {size:,} weights)"
 
 
-def _as_slice(positions: tuple[int, ...]) -> slice | None:
-    """Positions as a slice, where they are evenly spaced: its gradient is a copy, that of an index a sum."""
-    steps = {after - before for before, after in itertools.pairwise(positions)}
-    if len(steps) > 1:
-        return None
-    return slice(positions[0], positions[-1] + 1, *steps)
+def _inside(at: At, layer: int, name: str, tensor: Tensor) -> Tensor:
+    return at(f"blocks.{layer}.{name}", tensor)
+
+
+def _aligned(size: int) -> int:
+    return math.ceil(size / _ALIGNMENT) * _ALIGNMENT

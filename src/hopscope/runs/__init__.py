@@ -1,34 +1,12 @@
-"""The record: run folders, hashes, metric parts, checkpoints, events (free of torch)."""
+"""The record on disk: files that are whole or absent (free of torch)."""
 
-from hopscope.runs import seals as seals
-from hopscope.runs.checkpoints import CheckpointDamaged as CheckpointDamaged
-from hopscope.runs.checkpoints import load_checkpoint as load_checkpoint
-from hopscope.runs.checkpoints import save_checkpoint as save_checkpoint
-from hopscope.runs.checkpoints import strip_checkpoint as strip_checkpoint
+from hopscope.runs.checkpoint import CheckpointDamaged as CheckpointDamaged
+from hopscope.runs.checkpoint import load_checkpoint as load_checkpoint
+from hopscope.runs.checkpoint import save_checkpoint as save_checkpoint
+from hopscope.runs.checkpoint import write_atomic as write_atomic
 from hopscope.runs.evidence import Evidence as Evidence
-from hopscope.runs.evidence import Row as Row
-from hopscope.runs.evidence import diverged_members as diverged_members
-from hopscope.runs.evidence import write_evidence as write_evidence
-from hopscope.runs.files import read_json as read_json
-from hopscope.runs.files import write_atomic as write_atomic
-from hopscope.runs.files import write_json as write_json
-from hopscope.runs.hashing import config_hash as config_hash
-from hopscope.runs.hashing import content_hash as content_hash
-from hopscope.runs.hashing import source_hash as source_hash
-from hopscope.runs.locate import find_run as find_run
-from hopscope.runs.locate import find_runs as find_runs
-from hopscope.runs.locate import runs_of_all as runs_of_all
-from hopscope.runs.members import MemberRecord as MemberRecord
-from hopscope.runs.metrics import drop_parts_after as drop_parts_after
-from hopscope.runs.metrics import write_part as write_part
-from hopscope.runs.slim import is_slim as is_slim
-from hopscope.runs.slim import slim_copy as slim_copy
-from hopscope.runs.store import RunFolder as RunFolder
-from hopscope.runs.thinning import frozen_members as frozen_members
-from hopscope.runs.thinning import is_thinned as is_thinned
-from hopscope.runs.thinning import note_thinned as note_thinned
-from hopscope.runs.thinning import save_rounded as save_rounded
-from hopscope.runs.thinning import steps_left_out as steps_left_out
-from hopscope.runs.thinning import steps_rounded as steps_rounded
-from hopscope.runs.units import CheckpointWarning as CheckpointWarning
-from hopscope.runs.units import UnitFolder as UnitFolder
+from hopscope.runs.folder import RunFolder as RunFolder
+from hopscope.runs.folder import runs_in as runs_in
+from hopscope.runs.unit import Member as Member
+from hopscope.runs.unit import Row as Row
+from hopscope.runs.unit import UnitFolder as UnitFolder

@@ -4,483 +4,406 @@ A number that is said of a run comes from a row of `evidence.parquet`; the row s
 many steps, what measured it, and in which file its array stands.
 """
 
+import contextlib
 import difflib
+import html
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
-from hopscope import display
 from hopscope.errors import UserError
-from hopscope.runs.arrays import read_arrays
-from hopscope.runs.conditions import filtered, wanted_values
-from hopscope.runs.evidence_table import (
-    SCHEMA,
-    Described,
-    Field,
-    data_frame,
-    described,
-    evidence_table,
-    rows_table,
-    split_name,
-    varied_fields,
-)
-from hopscope.runs.evidence_table import Row as Row
-from hopscope.runs.evidence_write import EVIDENCE, members_of
-from hopscope.runs.evidence_write import diverged_members as diverged_members
-from hopscope.runs.evidence_write import write_evidence as write_evidence
-from hopscope.runs.files import is_file, listed
-from hopscope.runs.members import MemberRecord
-from hopscope.runs.metrics import read_table
-from hopscope.runs.units import SLIM
+from hopscope.runs.checkpoint import Array, canonical_json, load_checkpoint, sha256
+from hopscope.runs.folder import EarlierVersion, RunFolder, listed
+from hopscope.runs.unit import TRAINING, Member, Row
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
-    from hopscope.runs.store import RunFolder
+COLUMNS = {
+    "member": "int32", "seed": "int64", "configuration": "string", "split": "string", "step": "int64",
+    "samples": "int64", "measure": "string", "metric": "string", "layer": "int32", "head": "int32", "part": "string",
+    "value": "double", "file": "string",
+}  # fmt: skip
+"""Columns that every table has, and their types; one follows for each field that configurations set."""
 
-_AGAIN = "delete it and run the same command again"
-_OF_MEMBERS = ("member", "seed", "configuration")
+EVIDENCE = "evidence.parquet"
+_OF_MEMBERS = ["member", "seed", "configuration"]
+_OF_ROWS = [name for name in COLUMNS if name not in ("seed", "configuration")]
+_PLACE = ["metric", "measure", "split", "layer", "head", "part"]
+_ORDER = ["step", "member", "split", "metric", "measure", "part", "layer", "head", "file", "value"]
+_NOTE, _AGAIN = b"hopscope.evidence", "delete it and run the same command again"
+_SEAL, _ZEROS = b'"sha256":"', "0" * 64  # of the file, in its note; it is taken with zeros in its place
 
 
 class Evidence:
-    """All rows of a run, or those of some of its members.
+    """All rows of a run, or those of some of its members and of the run as a whole.
 
     Attributes:
         config: the run's configuration, as in `config.json`.
     """
 
-    def __init__(
-        self,
-        table: pa.Table,
-        members: Sequence[Described],
-        config: Mapping[str, Any],
-        varied: Sequence[Field],
-        kept: Sequence[int] | None = None,
-        folder: Path | None = None,
-    ):
-        self.config = config
-        self._folder = folder
-        self._table, self._described, self._varied = table, tuple(members), tuple(varied)
-        self._kept = [member.member for member in members] if kept is None else list(kept)
-        self._tables: dict[str, pa.Table] = {}
+    def __init__(self, table: "_Table", members: list[dict[str, Any]], config: Row, folder: Path | None):
+        self._table, self._members, self.config, self._folder = table, members, config, folder
 
     @classmethod
-    def read(cls, run: "RunFolder") -> "Evidence":
-        """The table in a run's folder.
-
-        Raises:
-            UserError: the run has none yet, or the file is damaged or of another Hopscope.
-        """
-        path = run.path / EVIDENCE
-        remedy = f"`hopscope report {run.path}` makes it anew"
-        if not is_file(path):
-            raise UserError(f"{path}: expected the run's evidence table, found none: {remedy}")
-        members = members_of(run)
-        varied = varied_fields(members, run.config)
-        table = read_table(path, remedy)
-        names = [*SCHEMA.names, *(item.name for item in varied)]
-        if table.schema.names != names:
-            found = listed(table.schema.names, 40)
-            raise UserError(f"{path}: expected the columns {listed(names, 40)}, found {found}: {remedy}")
-        return cls(table, members, run.config, varied, folder=run.path)
+    def read(cls, run: RunFolder | Path | str) -> "Evidence":
+        """The table of a run, or of a Parquet file; `UserError`: there is none, or it is damaged."""
+        path = run.path if isinstance(run, RunFolder) else Path(run)
+        folder, name = (path.parent, path.name) if path.suffix == ".parquet" else (path, EVIDENCE)
+        own, config = RunFolder(folder), dict[str, Any]()
+        table, members = _from_parquet(folder / name, own.read(name))
+        if (folder / "config.json").exists():
+            with contextlib.suppress(EarlierVersion):  # whose table is the same
+                config = own.config
+        return cls(_Table(table, len(members)), members, config, folder)
 
     @classmethod
     def of(
         cls,
-        members: Iterable[MemberRecord | Mapping[str, Any] | Described],
         rows: Iterable[Row],
-        config: Mapping[str, Any] | None = None,
+        members: Iterable[Any],
+        config: Row | None = None,
         folder: Path | None = None,
     ) -> "Evidence":
-        """The table of made-up members and rows, for tests.
+        """The table of some rows; their order leaves no trace in it.
 
         Args:
-            members: records, or mappings with `member` and maybe `seed`, `configuration` and `overrides`.
-            rows: of those members, training rows (measure `"training"`) among them.
-            config: the run's configuration.
-            folder: where the files that rows point to stand.
+            rows: `metric`, `value` and maybe more columns.  Without `split` a row is held-out, without `measure` of the
+                training, without `step` of step 0; without `member` a list is of all members, a number of the run.
+            members: each a `Member`, or a mapping of its fields.
+            config, folder: of the run: where a field that a member does not set, and files that rows name, are found.
 
         Raises:
-            UserError: the rows do not fit the members.
+            UserError: the rows do not fit the columns or the members, or name one number twice.
         """
-        known, config = described(members), config or {}
-        varied = varied_fields(known, config)
-        table = evidence_table(rows_table(rows, known), known, varied)
-        return cls(table, known, config, varied, folder=folder)
+        config = config or {}
+        own = _described([each if isinstance(each, Member) else Member(**each) for each in members], config)
+        return cls(_Table(_whole(rows, own), len(own)), own, config, folder)
 
-    # What there is.
+    def write(self, path: Path) -> None:
+        """Write the table as a Parquet file, equal rows as equal bytes; `UserError`: it cannot be written."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        buffer, note = pa.BufferOutputStream(), {"members": self._members, "sha256": _ZEROS}
+        table = self.to_arrow().replace_schema_metadata({_NOTE: canonical_json(note).encode()})
+        # Numbers hardly ever repeat: without a dictionary, and byte by byte, the file is a fifth smaller.
+        texts = [name for name in table.schema.names if name != "value"]
+        options: Any = {"use_dictionary": texts, "use_byte_stream_split": ["value"], "compression": "zstd"}
+        pq.write_table(table, buffer, **options)
+        before, seal, after = buffer.getvalue().to_pybytes().rpartition(_SEAL + _ZEROS.encode())
+        digest = sha256(before + seal + after).encode()
+        RunFolder(path.parent).write(path.name, before + _SEAL + digest + after)
 
     @property
     def members(self) -> list[int]:
-        """Run-global numbers of the members."""
-        return list(self._kept)
+        """Numbers of the members, in the order of the run."""
+        return [member["member"] for member in self._members]
 
     @property
     def seeds(self) -> dict[int, int]:
         """Each member's seed, by the member's number."""
-        return {member.member: member.seed for member in self._present}
+        return {member["member"]: member["seed"] for member in self._members}
 
     @property
     def configurations(self) -> dict[int, str]:
-        """Each member's configuration (its unit's label), by the member's number."""
-        return {member.member: member.configuration for member in self._present}
+        """Label of each member's configuration, by the member's number."""
+        return {member["member"]: member["configuration"] for member in self._members}
 
     @property
     def columns(self) -> list[str]:
-        """Fields in which the run's members differ; each is a column."""
-        return [item.name for item in self._varied]
+        """Fields that configurations of the run set; each is a column."""
+        return self._table.arrow.schema.names[len(COLUMNS) :]
 
     @property
     def metrics(self) -> list[str]:
         """Names of everything that was measured in the run, whatever its members."""
-        return sorted(self._places_of_metric)
+        return sorted(self._table.places)
 
     def __contains__(self, metric: object) -> bool:
         """Whether a metric was measured in the run."""
-        return metric in self._places_of_metric
+        return metric in self._table.places
 
     def __len__(self) -> int:
         """Number of rows."""
-        return int(self.to_arrow().num_rows)
+        return len(self._find(None, {})[0])
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "pa.Table":
         """The rows of these members and those of the whole run, as a pyarrow table."""
-        if len(self._kept) == len(self._described):
-            return self._table
-        return self._table.filter(self._of_kept(self._table))
+        return self._table.arrow.take(self._find(None, {})[0])
 
     def to_pandas(self) -> "pd.DataFrame":
-        """The rows of these members and those of the whole run, as a pandas frame."""
-        return data_frame(self.to_arrow())
-
-    # Questions.
+        """The same as a pandas frame."""
+        return self.rows(split=None)
 
     def where(self, **where: Any) -> "Evidence":
-        """The table of those members whose fields have the given values.
+        """The table of those members (there may be none) whose fields have these values; rows of the whole run stay.
 
-        Args:
-            where: a value, or several in a list, tuple or set, for `member`, `seed`, `configuration` or a varied
-                field, as in `**{"model.layers": 1}`.  Rows of the whole run stay.
-
-        Raises:
-            UserError: there is no such column, or it does not belong to members.
+        A condition is a value, or several in a list, tuple or set, for `member`, `seed`, `configuration` or one of
+        `columns`, as in `**{"model.layers": 1}`.  `UserError`: there is no such column.
         """
-        for name in where:
-            if name not in (*_OF_MEMBERS, *self.columns):
-                raise self._unknown_column(name, [*_OF_MEMBERS, *self.columns])
-        kept = self._matching(where)
-        return Evidence(self._table, self._described, self.config, self._varied, kept, self._folder)
+        self._check(where, [*_OF_MEMBERS, *self.columns])
+        return Evidence(self._table, self._matching(where, False), self.config, self._folder)
 
-    def rows(
-        self,
-        metric: str | None = None,
-        *,
-        measure: str | None = None,
-        split: str | None = "held_out",
-        **where: Any,
-    ) -> "pd.DataFrame":
-        """Rows as a tidy pandas frame with all columns.
+    def rows(self, metric: str | None = None, split: str | None = "held_out", **where: Any) -> "pd.DataFrame":
+        """Rows (there may be none) as a tidy pandas frame with all columns; without a metric, those of all.
 
-        Args:
-            metric: what was measured; everything by default.
-            measure: what measured it; any by default.
-            split: `"held_out"`, `"train"`, or `None` for both.
-            where: values of other columns: one, or several in a list, tuple or set; `None` means null.
-
-        Raises:
-            UserError: there is no such metric or column.
-        """
-        return data_frame(self._chosen(metric, measure, split, where))
-
-    def has(
-        self, metric: str, *, measure: str | None = None, split: str | None = "held_out", **where: Any
-    ) -> bool:
-        """Whether some row has a number; arguments as in `rows`, and a metric that the run lacks is no error.
-
-        Raises:
-            UserError: there is no such column.
-        """
-        import pyarrow.compute as pc
-
-        if metric not in self:
-            return False
-        columns = ["member", "split", "measure", "value", *where]
-        values = self._chosen(metric, measure, split, where, columns)["value"]
-        return bool(pc.any(pc.invert(pc.is_null(values, nan_is_null=True))).as_py())
-
-    def last(
-        self,
-        metric: str,
-        *,
-        measure: str | None = None,
-        split: str = "held_out",
-        part: str | None = None,
-        layer: int | None = None,
-        head: int | None = None,
-        **where: Any,
-    ) -> "pd.Series[float]":
-        """Each member's value after its last step with that metric.
-
-        Args:
-            metric: what was measured.
-            measure: what measured it; needed where several did.
-            split: `"held_out"` or `"train"`.
-            part, layer, head: of what part of the model or the samples; `None` means of the whole.
-            where: values of other columns: one, or several in a list, tuple or set.
-
-        Returns:
-            A float series over all members that match `where`, NaN where a member has no value.
-
-        Raises:
-            UserError: there is no such metric or column, or several measures give it.
+        `split` is `"held_out"`, `"train"`, or `None` for both.  Conditions are as in `where`, on any column; `None` is
+        null, and any `measure`.  `UserError`: there is no such metric or column.
         """
         import pandas as pd
+        import pyarrow as pa
 
-        place = {"part": part, "layer": layer, "head": head}
-        table = self._numbers(metric, measure, split, place, where)
-        members, steps = _ints(table["member"]), _ints(table["step"])
-        values = _floats(table["value"])
-        order = np.lexsort((steps, members))
-        members, steps, values = members[order], steps[order], values[order]
-        final = np.append(members[1:] != members[:-1], True)[: len(members)]
-        twice = (members[1:] == members[:-1]) & (steps[1:] == steps[:-1]) & final[1:]
-        if twice.any():
-            raise self._ambiguous(metric, table)
-        found = dict(zip(members[final].tolist(), values[final].tolist(), strict=True))
-        kept = self._matching(self._member_part(where))
-        index = pd.Index(kept, dtype="int64", name="member")
-        return pd.Series([found.get(member, np.nan) for member in kept], index, "float64", metric)
+        # Whole numbers stay whole where some are missing.
+        whole = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+        rows, _ = self._find(metric, {"split": split, **where})
+        return self._table.arrow.take(rows).to_pandas(types_mapper=whole.get)
 
-    def curve(
-        self,
-        metric: str,
-        *,
-        measure: str | None = None,
-        split: str = "held_out",
-        part: str | None = None,
-        layer: int | None = None,
-        head: int | None = None,
-        **where: Any,
-    ) -> "pd.DataFrame":
-        """Values of a metric by step (rows) and member (columns); arguments as in `last`.
+    def has(self, metric: str, **where: Any) -> bool:
+        """Whether some row has a number; arguments as in `rows`, but a metric that the run lacks is no error."""
+        return metric in self and bool(self.rows(metric, **where)["value"].notna().any())
 
-        Raises:
-            UserError: there is no such metric or column, or several measures give it.
-        """
-        import pandas as pd
-
-        place = {"part": part, "layer": layer, "head": head}
-        table = self._numbers(metric, measure, split, place, where)
-        if len(table["measure"].unique()) > 1:
-            raise self._ambiguous(metric, table)
-        kept = self._matching(self._member_part(where))
-        steps, rows = np.unique(_ints(table["step"]), return_inverse=True)
-        column = {member: place for place, member in enumerate(kept)}
-        values = np.full((len(steps), len(kept)), np.nan)
-        values[rows, [column[member] for member in _ints(table["member"]).tolist()]] = _floats(table["value"])
-        index = pd.Index(steps, dtype="int64", name="step")
-        return pd.DataFrame(values, index, pd.Index(kept, dtype="int64", name="member"))
-
-    def arrays(self, file: str) -> dict[str, np.ndarray]:
-        """The arrays of a file that rows point to, such as attention maps.
+    def last(self, metric: str, split: str = "held_out", **where: Any) -> "pd.Series[float]":
+        """Each member's value after its last step with that metric: a float series, NaN where a member has none.
 
         Args:
-            file: as in the column `file`: an `.npz` archive, its path relative to the run's folder.
-
-        Returns:
-            Each array of the archive by its name.
+            metric, split: what was measured, on `"held_out"` or `"train"` samples.
+            where: `part`, `layer`, `head`: of what part of the samples or the model; without them, of the whole.
+                `measure`: what measured it, needed where several did.  Other conditions: as in `rows`.
 
         Raises:
-            UserError: the evidence was made without a run's folder, or the file is missing, damaged or outside of it.
+            UserError: the run has no such metric, column or value, or no such member, or several measures give it.
         """
+        frame, members = self._numbers(metric, {"split": split, **where})
+        final = frame.drop_duplicates("member", keep="last")
+        if frame.duplicated(["member", "step"])[final.index].any():
+            raise _ambiguous(metric, frame)
+        return final.set_index("member")["value"].reindex(members).rename(metric)
+
+    def curve(self, metric: str, split: str = "held_out", **where: Any) -> "pd.DataFrame":
+        """Values of a metric by step (rows) and member (columns); arguments and errors as in `last`."""
+        frame, members = self._numbers(metric, {"split": split, **where})
+        if frame["measure"].nunique() > 1:
+            raise _ambiguous(metric, frame)
+        return frame.pivot(index="step", columns="member", values="value").reindex(columns=members)
+
+    def arrays(self, file: str) -> dict[str, Array]:
+        """The arrays, by name, of a file that rows point to (column `file`); `UserError`: it cannot be read."""
         if self._folder is None:
-            raise UserError(
-                f"{file}: expected evidence of a run's folder, found evidence without one; read it with "
-                "Evidence.read(run)"
-            )
+            raise _wrong(file, "evidence of a run's folder", "none", "use Evidence.read(run)")
         if not (self._folder / file).resolve().is_relative_to(self._folder.resolve()):
-            raise UserError(f"{file}: expected a file of the run, found one outside {self._folder}")
-        slim = is_file(self._folder / SLIM)
-        remedy = "make the run again: this folder has no arrays" if slim else _AGAIN
-        return read_arrays(self._folder / file, remedy)
+            raise _wrong(file, "a file of the run", f"one outside {self._folder}", "name another")
+        return load_checkpoint(self._folder / file)[0]
 
-    # How rows are found.
+    def _numbers(self, metric: str, where: Row) -> tuple["pd.DataFrame", list[int]]:
+        rows, members = self._find(metric, {"layer": None, "head": None, "part": None, **where}, strict=True)
+        if (self._table.members[rows] < 0).all() and len(rows):
+            raise _wrong(metric, "a metric of members", "one of the whole run", f"use .rows({metric!r})")
+        columns = self._table.arrow.select(["member", "step", "measure", "value"])
+        frame = columns.take(rows).to_pandas().dropna(subset="member")
+        return frame.sort_values(["member", "step"], ignore_index=True), members
 
-    @cached_property
-    def _places_of_metric(self) -> dict[str, np.ndarray]:
-        """Places of each metric's rows in the table."""
-        encoded = self._table["metric"].combine_chunks().dictionary_encode()
-        codes = encoded.indices.to_numpy(zero_copy_only=False)
-        order = np.argsort(codes, kind="stable")
-        names = encoded.dictionary.to_pylist()
-        bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
-        return {name: order[bounds[n] : bounds[n + 1]] for n, name in enumerate(names)}
+    def _find(self, metric: str | None, where: Row, strict: bool = False) -> tuple[Array, list[int]]:
+        # Rows that match, and members; strict: a condition that nothing meets is an error.
+        table, places = self._table.arrow, self._table.places
+        if metric is not None and metric not in places:
+            known = f"{_hint(metric, places)}it has {listed(self.metrics, 30) or 'none'}"
+            raise _wrong("metric", "one that the run has", repr(metric), known)
+        self._check(where, table.schema.names)
+        unasked = [name for name in ("measure", "split") if where.get(name) is None]
+        where = {name: where[name] for name in where if name not in unasked}
+        mine = {name: where[name] for name in where if name in (*_OF_MEMBERS, *self.columns)}
+        members = [member["member"] for member in self._matching(mine, strict)]
+        cells = {key: rows for each in ([metric] if metric else places) for key, rows in places[each].items()}
+        for place, name in enumerate(_PLACE):
+            if name in where:
+                wanted, there = _wanted(name, where[name]), cells
+                cells = {key: rows for key, rows in there.items() if key[place] in wanted}
+                if strict and not cells:
+                    raise _no_value(metric, name, where[name], {key[place] for key in there})
+        rows = np.sort(np.concatenate([np.empty(0, np.int64), *cells.values()]))
+        for name in where.keys() - mine.keys() - set(_PLACE):
+            column = table[name].take(rows).to_pandas()
+            chosen = column.isin(_wanted(name, where[name])).to_numpy()
+            if strict and not chosen.any():
+                raise _no_value(metric, name, where[name], column.unique().tolist())
+            rows = rows[chosen]
+        if mine or len(members) < self._table.count:
+            rows = rows[np.isin(self._table.members[rows], members if mine else [-1, *members])]
+        return rows, members
 
-    @cached_property
-    def _present(self) -> list[Described]:
-        kept = set(self._kept)
-        return [member for member in self._described if member.member in kept]
-
-    def _of_metric(self, metric: str) -> pa.Table:
-        """All rows of a metric; kept, because a page asks for the same metrics hundreds of times."""
-        if metric not in self._tables:
-            self._check_metric(metric)
-            self._tables[metric] = self._table.take(pa.array(self._places_of_metric[metric]))
-        return self._tables[metric]
-
-    def _of_kept(self, table: pa.Table) -> Any:
-        import pyarrow.compute as pc
-
-        kept = pc.is_in(table["member"], value_set=pa.array(self._kept, pa.int32()))
-        return pc.or_(kept, pc.is_null(table["member"]))
-
-    def _member_part(self, where: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in where.items() if name in (*_OF_MEMBERS, *self.columns)}
-
-    def _matching(self, where: Mapping[str, Any]) -> list[int]:
-        """Members of ours whose own columns have the given values."""
-        found = set(self._kept)
+    def _matching(self, where: Row, strict: bool) -> list[dict[str, Any]]:
+        found = self._members
         for name, value in where.items():
-            of_member, kind, is_json = self._own(name)
-            wanted = wanted_values(name, kind, value, is_json)
-            found &= {member for member, own in of_member.items() if own in wanted}
-        return [member for member in self._kept if member in found]
+            wanted, left = _wanted(name, value), found
+            found = [member for member in left if member[name] in wanted]
+            if strict and left and not found:
+                raise _no_value("members", name, value, {member[name] for member in left})
+        if strict and not found:
+            raise _wrong("members", "some", "none that are left", "ask for fewer things at once")
+        return found
 
-    def _own(self, name: str) -> tuple[dict[int, Any], pa.DataType, bool]:
-        """Every member's value in one of the members' own columns, its type, and whether it is a JSON text."""
-        for item in self._varied:
-            if item.name == name:
-                numbers = [member.member for member in self._described]
-                return dict(zip(numbers, item.values, strict=True)), item.type, item.is_json
-        own = {member.member: getattr(member, name) for member in self._described}
-        return own, SCHEMA.field(name).type, False
-
-    def _numbers(
-        self,
-        metric: str,
-        measure: str | None,
-        split: str,
-        place: Mapping[str, Any],
-        where: Mapping[str, Any],
-    ) -> pa.Table:
-        """Rows of members with one metric at one place of the model."""
-        import pyarrow.compute as pc
-
-        columns = ["member", "step", "split", "measure", "value", *place, *where]
-        table = self._chosen(metric, measure, split, {**place, **where}, columns)
-        if not table.num_rows:
-            self._explain_nothing(metric, measure, split, place)
-        if table.num_rows and table["member"].null_count == table.num_rows:
-            raise UserError(
-                f"{metric}: expected a metric of members, found one of the whole run; use .rows({metric!r})"
-            )
-        return table.filter(pc.is_valid(table["member"]))
-
-    def _chosen(
-        self,
-        metric: str | None,
-        measure: str | None,
-        split: str | None,
-        where: Mapping[str, Any],
-        columns: Iterable[str] | None = None,
-    ) -> pa.Table:
-        """Rows that match, of these members and of the whole run; all columns or some."""
+    def _check(self, where: Iterable[str], known: Sequence[str]) -> None:
         for name in where:
-            if name not in self._table.schema.names:
-                raise self._unknown_column(name, self._table.schema.names)
-        table = self._table if metric is None else self._of_metric(metric)
-        table = table if columns is None else table.select(list(dict.fromkeys(columns)))
-        if len(self._kept) < len(self._described):
-            table = table.filter(self._of_kept(table))
-        if measure is not None:
-            table = filtered(table, "measure", measure)
-        if split is not None:
-            table = filtered(table, "split", split_name(split))
-        for name, value in where.items():
-            is_json = any(item.name == name and item.is_json for item in self._varied)
-            table = filtered(table, name, value, is_json)
-        return table
-
-    # What to say where a question has no answer.
-
-    def _check_metric(self, metric: str) -> None:
-        if metric in self._places_of_metric:
-            return
-        near = difflib.get_close_matches(metric, self.metrics, 3)
-        hint = f"did you mean {' or '.join(near)}? " if near else ""
-        known = listed(self.metrics, 30) or "none"
-        raise UserError(f"metric: expected one that the run has, found {metric!r}; {hint}it has {known}")
-
-    def _unknown_column(self, name: str, known: Sequence[str]) -> UserError:
-        return UserError(
-            f"column: expected one of {listed(known, 40)}, found {name!r}; members of this run differ in "
-            f"{listed(self.columns, 20) or 'nothing'}"
-        )
-
-    def _ambiguous(self, metric: str, table: pa.Table) -> UserError:
-        for column in ("measure", "split"):
-            found = sorted(table[column].unique().to_pylist())
-            if len(found) > 1:
-                return UserError(
-                    f"{metric}: expected rows of one {column}, found {listed(found)}; name one, as in "
-                    f"{column}={found[0]!r}"
-                )
-        return UserError(f"{metric}: expected one value for each member, found several at its last step")
-
-    def _explain_nothing(
-        self, metric: str, measure: str | None, split: str, place: Mapping[str, Any]
-    ) -> None:
-        """Refuse a question that no member of the run could have answered, and say what to ask instead."""
-        table = self._of_metric(metric)
-        asked = {"measure": measure, "split": split_name(split)}
-        for name, value in asked.items():
-            if value is None:
-                continue
-            found = sorted(table[name].unique().to_pylist())
-            if value not in found:
-                raise UserError(
-                    f"{metric}: expected a {name} that has it ({listed(found)}), found {value!r}; give another, as "
-                    f"in {name}={found[0]!r}"
-                )
-            table = filtered(table, name, value)
-        for name, value in place.items():
-            if value is None and table.num_rows and not table[name].null_count:
-                found = sorted(table[name].unique().to_pylist())
-                raise UserError(
-                    f"{metric}: expected {name} to be given, as in {name}={found[0]!r}: it is measured for {name} "
-                    f"{listed(found)}"
-                )
-
-    # For people.
+            if name not in known:
+                differ = f"members of this run differ in {listed(self.columns, 20) or 'nothing'}"
+                raise _wrong("column", f"one of {listed(known, 40)}", repr(name), _hint(name, known) + differ)
 
     def __repr__(self) -> str:
-        configurations = len(set(self.configurations.values()))
-        return (
-            f"Evidence: {len(self):,} rows of {len(self._kept)} members in {configurations} configurations; "
-            f"metrics {listed(self.metrics, 20) or 'none'}; members differ in {listed(self.columns, 20) or 'nothing'}"
-        )
+        many = f"{len(self):,} rows of {len(self._members)} members in {len({*self.configurations.values()})}"
+        metrics, differ = listed(self.metrics, 20) or "none", listed(self.columns, 20) or "nothing"
+        return f"Evidence: {many} configurations; metrics {metrics}; members differ in {differ}"
 
     def _repr_html_(self) -> str:
-        table = self.to_arrow()
-        names = ("metric", "measure", "split")
-        grouped = table.group_by(list(names)).aggregate(
-            [("step", "max"), ("value", "count"), ("part", "count_distinct")]
-        )
-        rows = sorted(grouped.to_pylist(), key=lambda row: [str(row[name]) for name in names])
-        columns = (*names, "step_max", "value_count", "part_count_distinct")
-        heads = (*names, "last step", "values", "parts")
-        return display.paragraph(repr(self)) + display.table(
-            heads, ([row[c] for c in columns] for row in rows)
-        )
+        grouped = self.to_pandas().groupby(["metric", "measure", "split"])
+        frame = grouped.agg({"step": "max", "value": "count", "part": "nunique"}).reset_index()
+        return f"<p>{html.escape(repr(self))}</p>{frame.to_html(index=False)}"
 
 
-def _ints(column: pa.ChunkedArray) -> np.ndarray:
-    return np.asarray(column.to_numpy(), dtype=np.int64)
+class _Table:
+    # Where each number stands is looked up once, because a page asks hundreds of times.
+    def __init__(self, arrow: "pa.Table", count: int):
+        self.arrow, self.count = arrow, count
+
+    @cached_property
+    def members(self) -> Array:
+        return np.asarray(self.arrow["member"].fill_null(-1))
+
+    @cached_property
+    def places(self) -> dict[str, dict[tuple[Any, ...], Array]]:
+        # Metric → its rows by the columns `_PLACE`.
+        numbered = self.arrow.select(_PLACE).append_column("row", [np.arange(len(self.arrow))])
+        found = numbered.group_by(_PLACE, use_threads=False).aggregate([("row", "list")])
+        rows, places = found["row_list"].combine_chunks(), dict[str, Any]()
+        ends, flat = rows.offsets.to_numpy(), rows.values.to_numpy()
+        for place, key in enumerate(zip(*(found[name].to_pylist() for name in _PLACE), strict=True)):
+            places.setdefault(key[0], {})[key] = flat[ends[place] : ends[place + 1]]
+        return places
 
 
-def _floats(column: pa.ChunkedArray) -> np.ndarray:
-    return np.asarray(column.to_numpy(), dtype=np.float64)
+def _described(members: Sequence[Member], config: Row) -> list[dict[str, Any]]:
+    found = [{name: getattr(member, name) for name in _OF_MEMBERS} for member in members]
+    for name in sorted({name for member in members for name in member.overrides}):
+        values = [member.overrides.get(name, _field(config, name)) for member in members]
+        kinds = {type(value) for value in values if value is not None}
+        plain = kinds in ({bool}, {int}, {str}) or kinds <= {int, float}
+        for own, value in zip(found, values, strict=True):
+            own[name] = value if plain or value is None else canonical_json(value)
+    return found
+
+
+def _field(config: Row, name: str) -> Any:
+    value: Any = config.get("identity", config)
+    for part in name.split("."):
+        if isinstance(value, Mapping) and part not in value:  # a task's own fields stand under its name
+            value = value.get("fields")
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _whole(rows: Iterable[Row], members: list[dict[str, Any]]) -> "pa.Table":
+    import pandas as pd
+    import pyarrow as pa
+
+    numbers, whole = [member["member"] for member in members], []
+    usual = {**dict.fromkeys(_OF_ROWS), "split": "held_out", "measure": TRAINING, "step": 0}
+    for row in rows:
+        for name in row.keys() - usual.keys():
+            remedy = f"{_hint(name, _OF_ROWS)}leave it out"
+            raise _wrong("row", f"the keys {listed(_OF_ROWS, 20)}", repr(name), remedy)
+        value, member = row["value"], row.get("member")
+        value = value.tolist() if hasattr(value, "tolist") else value
+        if isinstance(value, list):
+            member = numbers if member is None else member
+            if not isinstance(member, list) or len(member) != len(value):
+                raise _wrong(
+                    row["metric"], "a value for each member", f"{len(value)} for {member}", "add some"
+                )
+        whole.append({**usual, **row, "member": member, "value": value})
+    frame = pd.DataFrame(whole, columns=_OF_ROWS, dtype=object)
+    frame = frame.explode(["member", "value"], ignore_index=True)
+    frame["split"] = frame["split"].astype("str").str.replace("-", "_")
+    for name, allowed in (("split", ["train", "held_out"]), ("member", [None, *numbers])):
+        for row in frame[~frame[name].isin(allowed)].head(1).to_dict("records"):
+            what = f"{row['measure']}, {row['metric']}"
+            raise _wrong(what, f"as {name} one of {listed(allowed)}", row[name], "name one of the run's")
+    number, single = ["member", "step", *_PLACE], frame[frame["member"].notna()]
+    for row in single[single.duplicated(number)].head(1).to_dict("records"):
+        where = ", ".join(f"{name} {row[name]}" for name in number if row[name] is not None)
+        raise _wrong("evidence", "one row for each number", f"two of {where}", "give them other metrics")
+    names = list(members[0]) if members else _OF_MEMBERS
+    beside = pd.DataFrame(members, columns=names, dtype=object).set_index("member")
+    kinds = {name: pa.array(beside[name]).type for name in names if name not in COLUMNS}
+    fields = [(name, "double" if pa.types.is_null(kind) else kind) for name, kind in kinds.items()]
+    try:
+        schema = pa.schema([*COLUMNS.items(), *fields])
+        table = pa.Table.from_pandas(frame.join(beside, on="member"), schema, preserve_index=False)
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise _wrong("rows", "values as their columns hold them", f"others: {error}", "mend them") from None
+    return table.replace_schema_metadata(None).sort_by([(name, "ascending") for name in _ORDER])
+
+
+def _from_parquet(path: Path, content: bytes) -> tuple["pa.Table", list[dict[str, Any]]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    before, seal, after = content.rpartition(_SEAL)
+    if (seal or _NOTE in content) and sha256(before + seal + _ZEROS.encode() + after[64:]).encode() != after[
+        :64
+    ]:
+        raise _wrong(str(path), "a whole evidence table", "one that was altered", _AGAIN)
+    try:
+        # In this thread alone: one of Arrow's that still holds `content` when Python ends would abort the process.
+        table = pq.ParquetFile(pa.BufferReader(content), pre_buffer=False).read(use_threads=False)
+        note = (table.schema.metadata or {}).get(_NOTE)
+        members = note and json.loads(note)["members"]
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise _wrong(str(path), "a whole evidence table", f"another file: {error}", _AGAIN) from error
+    names, kinds = table.schema.names, [str(kind) for kind in table.schema.types]
+    if [*zip(names, kinds, strict=True)][: len(COLUMNS)] != [*COLUMNS.items()]:
+        raise _wrong(str(path), f"the columns {', '.join(COLUMNS)}", listed(names, 40), _AGAIN)
+    if members is None:
+        numbers, first = np.unique(table["member"].fill_null(-1).to_numpy(), return_index=True)
+        members = table.select([*_OF_MEMBERS, *names[len(COLUMNS) :]]).take(first[numbers >= 0]).to_pylist()
+    return table.replace_schema_metadata(None), members
+
+
+def _wanted(name: str, value: Any) -> list[Any]:
+    # Values that a condition admits; lists, and values of several kinds, stand in their column as JSON.
+    value = value.tolist() if hasattr(value, "tolist") else value
+    several = list(value) if isinstance(value, list | tuple | set | frozenset | range) else [value]
+    several = [each.item() if isinstance(each, np.generic) else each for each in several]
+    if name == "split":
+        return [str(each).replace("-", "_") for each in several]
+    if name in COLUMNS:
+        return several
+    whole = [value] if isinstance(value, list | tuple) else []
+    return [*several, *(canonical_json(each) for each in [*several, *whole] if each is not None)]
+
+
+def _wrong(what: str, expected: str, found: object, remedy: str) -> UserError:
+    return UserError(f"{what}: expected {expected}, found {found}; {remedy}")
+
+
+def _hint(name: object, known: Iterable[Any]) -> str:
+    near = difflib.get_close_matches(str(name), [*map(str, known)], 3)
+    return f"did you mean {' or '.join(near)}? " if near else ""
+
+
+def _no_value(what: str | None, name: str, value: Any, there: Iterable[Any]) -> UserError:
+    found = sorted(there, key=lambda each: (each is None, each))
+    if value is None:
+        return _wrong(f"{what}", f"one {name} of {listed(found)}", "none", f"name it: {name}={found[0]!r}")
+    expected, remedy = f"a {name} that is there ({listed(found)})", f"{_hint(value, found)}give another"
+    return _wrong(f"{what}", expected, repr(value), remedy)
+
+
+def _ambiguous(metric: str, frame: "pd.DataFrame") -> UserError:
+    if len(found := sorted(set(frame["measure"]))) > 1:
+        return _wrong(metric, "rows of one measure", listed(found), f"name one, as in measure={found[0]!r}")
+    return _wrong(metric, "one value for each member", "several at its last step", "ask for rows")

@@ -1,48 +1,38 @@
-"""What a task hands out: samples of every member, and what each of their positions is."""
+"""What a task hands out: samples of every member, what each of their positions is, and the default loss on them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections import UserDict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional
+
+from hopscope.errors import UserError
+
+Predictions = Float[Tensor, "member batch readout output"]
 
 NO_RELATION = -1
 """Key position of a row that has no partner under a relation."""
 
+_NAMED = ("groups", "roles", "relations")
 
-class Lazy(Mapping[str, Tensor]):
+
+class Lazy(UserDict[str, Any]):
     """Named tensors, of which some are functions that are called when somebody reads them, once."""
 
-    def __init__(self, given: Mapping[str, Any]):
-        self._given = dict(given)
-
     def __getitem__(self, name: str) -> Tensor:
-        value = self._given[name]
+        value = self.data[name]
         if callable(value):
-            value = self._given[name] = value()
+            value = self.data[name] = value()
         return value
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._given
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._given)
-
-    def __len__(self) -> int:
-        return len(self._given)
-
-    def __repr__(self) -> str:
-        return f"Lazy({', '.join(self._given)})"
-
-    def ready(self) -> dict[str, Any]:
-        """The tensors that are there already; no function is called."""
-        return {name: value for name, value in self._given.items() if not callable(value)}
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Samples of every member, side by side.
 
@@ -54,12 +44,10 @@ class Batch:
             Normalised by a constant of the task, never by the batch.  `None`: everything counts alike.
         groups: subgroups of the samples; name → `[member, batch]` booleans.  Every measure reports each apart.
         roles: what each position is; name → `[member, batch, position]` integers (the task's words may name them).
-            Empty when the batch was drawn with `annotate=False`.
-        relations: name → key position that is the row's partner, `[member, batch, position]`; `NO_RELATION` where there
-            is none.
+        relations: name → key position that is the row's partner, `[member, batch, position]`, or `NO_RELATION`.
 
     A group, role or relation may be given as a function without arguments, which is called when somebody reads it.
-    The samples that a single trained member hands out (`member.batch(64)`) have no member axis.
+    The samples of a single model (`member.batch(64)`) have no member axis.
     """
 
     inputs: Int[Tensor, "*member batch position"] | Float[Tensor, "*member batch position feature"]
@@ -72,94 +60,109 @@ class Batch:
     relations: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
-        for name in ("groups", "roles", "relations"):
-            given = getattr(self, name)
-            if given and not isinstance(given, Lazy):
-                object.__setattr__(self, name, Lazy(given))
+        for kind in _NAMED:
+            named = getattr(self, kind)
+            if named and not isinstance(named, Lazy):
+                object.__setattr__(self, kind, Lazy(named))
+
+    @property
+    def batch_axis(self) -> int:
+        """0 for samples of a single model, 1 where there is a member axis."""
+        return self.inputs.ndim - (3 if self.inputs.is_floating_point() else 2)
 
     def pieces(self, size: int) -> "Iterator[Batch]":
         """The batch in pieces of at most `size` samples, so that a forward pass bounds its memory."""
-        axis = self.inputs.ndim - (3 if self.inputs.is_floating_point() else 2)
-        for start in range(0, self.inputs.shape[axis], size):
+        for start in range(0, self.inputs.shape[self.batch_axis], size):
             yield self.take(slice(start, start + size))
 
     def take(self, samples: slice | Tensor) -> "Batch":
         """Some samples (a slice, indices, or a mask over the batch axis), the same ones of every member."""
-        # The member axis comes before the batch, where there is one.
-        axis = self.inputs.ndim - (3 if self.inputs.is_floating_point() else 2)
-        where = (slice(None),) * axis + (samples,)
-        weights = self.weights
-        if weights is not None and weights.shape[axis] == self.inputs.shape[axis]:
-            weights = weights[where]
-        return self._with(lambda tensor: tensor[where], weights)
+        return self._at((*(slice(None),) * self.batch_axis, samples))
 
     def member(self, number: int) -> "Batch":
-        """The samples of one member, with a member axis of 1."""
-        one = slice(number, number + 1)
+        """The samples of one member, with a member axis of 1; where all members share them, these.
+
+        Raises:
+            UserError: there is no such member.
+        """
+        members = len(self.inputs) if self.batch_axis else 0
+        if members == 1 and number >= 0:
+            return self
+        if not 0 <= number < members:
+            have = f"0 to {members - 1}" if members else "samples with a member axis"
+            raise UserError(f"member: expected {have}, found {number}")
+        return self._at((slice(number, number + 1),))
+
+    def _at(self, where: tuple[slice | Tensor, ...]) -> "Batch":
         weights = self.weights
-        if weights is not None and len(weights) > 1:
-            weights = weights[one]
-        return self._with(lambda tensor: tensor[one], weights)
+        if weights is not None:  # of which an axis may be 1
+            axes = self.batch_axis + 1
+            weights = weights.expand(*self.inputs.shape[:axes], *weights.shape[axes:])
+        return replace(self, weights=weights).changed(lambda tensor: tensor[where])
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same samples on a device."""
-        if self.inputs.device == torch.device(device):
-            return self
-        return self.changed(lambda tensor: tensor.to(device))
+        same = self.inputs.device == torch.device(device)
+        return self if same else self.changed(lambda tensor: tensor.to(device))
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """A batch in which every tensor is changed; a named one is changed when somebody reads it."""
-        return self._with(change, None if self.weights is None else change(self.weights))
+
+        def later(kind: str, name: str) -> Tensor:
+            return change(getattr(self, kind)[name])
+
+        named = {kind: {name: partial(later, kind, name) for name in getattr(self, kind)} for kind in _NAMED}
+        weights = None if self.weights is None else change(self.weights)
+        return Batch(change(self.inputs), change(self.targets), weights=weights, **named)
 
     def plain(self) -> "Batch":
         """The same samples without groups, roles and relations."""
         return Batch(self.inputs, self.targets, weights=self.weights)
 
-    def _with(self, change: Callable[[Tensor], Tensor], weights: Tensor | None) -> "Batch":
-        def later(named: Mapping[str, Tensor], name: str) -> Tensor:
-            return change(named[name])
 
-        every = {"groups": self.groups, "roles": self.roles, "relations": self.relations}
-        return Batch(
-            change(self.inputs),
-            change(self.targets),
-            weights=weights,
-            **{kind: {name: partial(later, named, name) for name in named} for kind, named in every.items()},
-        )
+# Losses, of several members and a batch whose member axis may be 1: all members answer the same.
 
 
-def given(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Named tensors of a batch that are there already: no function is called."""
-    return named.ready() if isinstance(named, Lazy) else dict(named)
+def terms(predictions: Predictions, batch: Batch) -> Float[Tensor, "member batch readout *output"]:
+    """Cross-entropy in nats of each readout where targets are classes, squared error of each dimension of vectors."""
+    if batch.targets.is_floating_point():
+        return (predictions - batch.targets).square()
+    targets = batch.targets.expand(len(predictions), -1, -1)
+    return functional.cross_entropy(predictions.movedim(-1, 1), targets, reduction="none")
 
 
-def joined(batches: Sequence[Batch]) -> Batch:
-    """The samples of several batches, one after another; groups, roles and relations are those of the first."""
-    first = batches[0]
-
-    def together(kind: str, name: str) -> Tensor:
-        return torch.cat([getattr(batch, kind)[name] for batch in batches], 1)
-
-    weights = None
-    if first.weights is not None:
-        weights = torch.cat([_full_weights(batch) for batch in batches], 1)
-    return replace(
-        first,
-        inputs=torch.cat([batch.inputs for batch in batches], 1),
-        targets=torch.cat([batch.targets for batch in batches], 1),
-        weights=weights,
-        **{
-            kind: {name: partial(together, kind, name) for name in getattr(first, kind)}
-            for kind in ("groups", "roles", "relations")
-        },
-    )
-
-
-def _full_weights(batch: Batch) -> Tensor:
-    """Weights of one batch whose batch axis has its full length."""
+def weighted(terms: Tensor, batch: Batch) -> Tensor:
+    """Every term times its weight; weights may lack the axis of dimensions or classes."""
     if batch.weights is None:
-        raise ValueError(
-            "weights: expected them in all batches that are joined, or in none, found some without"
-        )
-    members, _, *rest = batch.weights.shape
-    return batch.weights.expand(members, batch.inputs.shape[1], *rest)
+        return terms
+    return terms * (batch.weights[..., None] if batch.weights.dim() < terms.dim() else batch.weights)
+
+
+def default_parts(predictions: Predictions, batch: Batch) -> dict[str, Float[Tensor, " member"]]:
+    """`"loss"`: the sum of weight · term over all `terms` of a member, divided by their number."""
+    return {"loss": weighted(terms(predictions, batch), batch).flatten(1).mean(1)}
+
+
+def default_gradient(predictions: Predictions, batch: Batch) -> Predictions:
+    """Derivative of the sum of the members' losses of `default_parts` by the predictions."""
+    if batch.targets.is_floating_point():
+        return weighted((predictions - batch.targets) * (2.0 / math.prod(predictions.shape[1:])), batch)
+    targets = batch.targets.expand(len(predictions), -1, -1)[..., None]
+    slope = predictions.softmax(-1)
+    slope.scatter_add_(-1, targets, torch.full_like(slope[..., :1], -1.0))
+    return weighted(slope.mul_(1.0 / math.prod(predictions.shape[1:-1])), batch)
+
+
+def accuracy(predictions: Predictions, batch: Batch) -> Float[Tensor, " member"]:
+    """Share of the readouts that count at which the most probable class is the right one; NaN where none counts."""
+    counts = counted(batch).expand(predictions.shape[:3])
+    right = (predictions.argmax(-1) == batch.targets) & counts
+    return right.flatten(1).sum(1) / counts.flatten(1).sum(1)
+
+
+def counted(batch: Batch) -> Bool[Tensor, "#member batch readout"]:
+    """Mask of the readouts that enter the loss."""
+    ones = torch.ones(1, 1, 1, device=batch.targets.device)
+    counts = (ones if batch.weights is None else batch.weights) > 0.0
+    counts = counts.any(-1) if counts.dim() > 3 else counts
+    return counts.expand(len(counts), *batch.targets.shape[1:3])

@@ -6,9 +6,8 @@ generator, so that draws under different names are independent, and none is equa
 
 import hashlib
 import math
-from collections.abc import Sequence
-from types import MappingProxyType
-from typing import Final, cast
+from collections.abc import Callable, Sequence
+from copy import copy
 
 import torch
 from jaxtyping import Float32, Int64
@@ -16,194 +15,148 @@ from torch import Tensor
 
 from hopscope import rng
 from hopscope.errors import UserError
-from hopscope.tasks.task import Use
 
-Address = tuple[
-    Int64[Tensor, "*#member"], str, int | Int64[Tensor, "*sample"], Int64[Tensor, "*#member sample"]
-]
-"""Seed, stream, step and index of samples, shaped to be broadcast over `[member, batch]`."""
+Seeds = Int64[Tensor, " member"]
+Step = int | range | Int64[Tensor, ""]
 
-STREAMS: Final = MappingProxyType({"train": "train", "held-out": "evaluate", "probe": "probe"})
+USES = {"train": "train", "held-out": "evaluate", "probe": "probe"}
 """Use of samples → stream of `rng` that they are drawn from."""
 
-LARGEST_UNRANKED = 12
+_LARGEST_RANKED = 12
 """Most things whose permutation is drawn as one number; more are sorted by a random word each."""
 
 _PICKS = 2
 """Block of random words that says which example a training sample is."""
 
-_KEY_BITS = 62
 
+def stream_of(use: str, whose: str) -> str:
+    """The stream that samples for a use come from: another one than that of a use is for probes of its own.
 
-def name_key(name: str) -> int:
-    """The 62 bits that a name adds to the key of the generator."""
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> (64 - _KEY_BITS)
-
-
-def use_of(stream: str) -> Use:
-    """The use of the samples of a stream."""
-    return cast(Use, next((use for use, name in STREAMS.items() if name == stream), "probe"))
-
-
-def pooled(address: Address, examples: int | None) -> Address:
-    """Addresses that samples are drawn from: for training with a finite pool those of its samples, else the same.
-
-    Each training sample is any sample of the pool, independently: in a long run all are seen about equally often.
+    Raises:
+        UserError: there is no such use; `whose` samples are asked for.
     """
-    seeds, stream, step, index = address
-    if examples is None or stream != "train":
-        return address
-    words = rng.bits(seeds, stream, step, index, _PICKS)
-    return seeds, "pool", 0, rng.integers(words[..., 0], words[..., 1], examples)
+    if use not in USES and use not in rng.STREAMS:
+        own = ", ".join(map(repr, USES))
+        raise UserError(f"{whose}: expected samples for a use ({own}) or a stream of rng, found {use!r}")
+    return USES.get(use, use)
 
 
 class Draws:
     """Random numbers for the samples of one batch, all members side by side.
 
     Attributes:
-        seeds: data seed of each member, `[member]`.
+        seeds: data seed of each member; `device`: where they are, and all numbers.
         stream: a name in `rng.STREAMS`; `use` is what it is for: `"train"`, `"held-out"` or `"probe"`.
-        address: where the raw words of `bits` come from.
+        size: numbers of members and of samples: the first axes of every draw.
+        step: training step of every sample, `[batch]`.
+        index: number of every sample within its step, `[batch]`; in a finite pool of the example that it is, any one of
+            them with equal probability, `[member, batch]`.
     """
 
     def __init__(
-        self,
-        seeds: Int64[Tensor, " member"],
-        stream: str,
-        step: int | Int64[Tensor, "*sample"],
-        index: Int64[Tensor, " sample"],
-        *,
-        examples: int | None = None,
+        self, seeds: Seeds, use: str, step: Step, batch: int, *, start: int = 0, examples: int | None = None
     ):
-        """Say which samples.
+        """Samples `start … start + batch - 1` of a step, or of each of a range of steps, one step after another.
 
         Args:
             seeds: data seed of each member.
-            stream: a use, or the name of a stream.
-            step: the same for all samples, or one for each.
-            index: numbers of the samples within their step.
+            use: what the samples are for, or the name of a stream, which is a probe.
+            step: a tensor holds one that is known on the device only.
+            batch, start: which samples of a step.
             examples: number of different training samples; `None`: fresh ones without end.
+
+        Raises:
+            UserError: there is no such use.
         """
-        self.seeds, self.stream = seeds, STREAMS.get(stream, stream)
-        self._step, self._samples = step, len(index)
-        self.address: Address = pooled((seeds[:, None], self.stream, step, index), examples)
-        self._names: set[str] = set()
-
-    @classmethod
-    def of(
-        cls,
-        seeds: Int64[Tensor, " member"],
-        stream: str,
-        step: int | range | Int64[Tensor, ""],
-        batch: int,
-        *,
-        start: int = 0,
-        examples: int | None = None,
-    ) -> "Draws":
-        """Samples `start … start + batch - 1` of a step, or of each of a range of steps; see `DeviceTask.sample`."""
-        index = torch.arange(start, start + batch, device=seeds.device)
+        self.seeds, self.device, self.stream = seeds, seeds.device, stream_of(use, "draws")
+        self.use = {stream: use for use, stream in USES.items()}.get(self.stream, "probe")
+        index = torch.arange(start, start + batch, device=self.device)
         if isinstance(step, range):
-            steps = torch.arange(step.start, step.stop, step.step, device=seeds.device)
+            steps = torch.arange(step.start, step.stop, step.step, device=self.device)
             step, index = steps.repeat_interleave(batch), index.repeat(len(steps))
-        return cls(seeds, stream, step, index, examples=examples)
+        self.step, self.index, self.size = torch.zeros_like(index) + step, index, (len(seeds), len(index))
+        self._origin = self.stream, self.step
+        self._names = set[str]()
+        self._fresh: Draws | None = None
+        if examples is not None and self.stream == "train":
+            picks, self._fresh = self.bits(_PICKS), copy(self)
+            self.index = rng.integers(picks[..., 0], picks[..., 1], examples)
+            self._origin = "pool", torch.zeros_like(index)
 
     @property
-    def device(self) -> torch.device:
-        """The device of the numbers."""
-        return self.seeds.device
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Numbers of members and of samples: the first axes of every draw."""
-        return len(self.seeds), self._samples
-
-    @property
-    def use(self) -> Use:
-        """The use of the samples."""
-        return use_of(self.stream)
-
-    @property
-    def step(self) -> Int64[Tensor, " sample"]:
-        """Training step of every sample."""
-        return torch.as_tensor(self._step, device=self.device).expand(self._samples)
-
-    @property
-    def index(self) -> Int64[Tensor, "*#member sample"]:
-        """Number of every sample within its step; in a finite pool `[member, batch]`, which example it is."""
-        return self.address[3]
+    def fresh(self) -> "Draws":
+        """Draws that are new whenever an example of a finite pool comes again; the same where there is no pool."""
+        return self._fresh or self
 
     def bits(self, block: int = 0) -> Int64[Tensor, "member sample 4"]:
         """Four raw words for every sample, at the address that has no name; see `rng.bits`."""
-        return rng.bits(*self.address, block)
+        return self._bits(self.seeds, self.index[..., None], block).squeeze(-2)
+
+    def quads(self, count: int, block: int) -> Int64[Tensor, "member sample quad 4"]:
+        """At least `count` raw words for every sample: sample i has those of the indices from i · quads on."""
+        quads = torch.arange(math.ceil(count / 4), device=self.device)
+        return self._bits(self.seeds, self.index[..., None] * len(quads) + quads, block)
 
     def integers(
         self, name: str, high: int | Int64[Tensor, "..."], shape: tuple[int, ...] = ()
     ) -> Int64[Tensor, "member sample ..."]:
-        """Integers from 0 to high - 1, `[member, batch, *shape]`.
+        """Integers from 0 to high - 1, `[member, batch, *shape]`; `high` is below 2**31.
 
-        Args:
-            name: of this draw, used once.
-            high: below 2**31; a tensor is broadcast to `[member, batch, *shape]` and its values are not checked.
-            shape: of one sample's numbers.
+        A tensor `high` is broadcast to that shape, and its values are not checked.
 
         Raises:
             UserError: the name was used before, or high is out of range.
         """
         if isinstance(high, int) and not 1 <= high < 1 << 31:
             raise UserError(f"draws.integers({name!r}): expected 1 <= high < 2**31, found {high}")
-        words = self._words(name, 2 * math.prod(shape))
-        if isinstance(high, int):
-            return self._shaped(rng.integers(words[..., 0::2], words[..., 1::2], high), shape)
-        upper, lower = (self._shaped(words[..., half::2], shape) for half in range(2))
-        try:
-            limits = high.expand(upper.shape)
-        except RuntimeError:
-            raise UserError(
-                f"draws.integers({name!r}): expected high to broadcast to {tuple(upper.shape)}, "
-                f"found shape {tuple(high.shape)}"
-            ) from None
-        return rng.integers(upper, lower, limits)
+        upper, lower = self._named(name, (*shape, 2)).unbind(-1)
+        if isinstance(high, Tensor):
+            try:
+                high = high.expand(upper.shape)
+            except RuntimeError:
+                said = f"expected high to broadcast to {[*upper.shape]}, found shape {[*high.shape]}"
+                raise UserError(f"draws.integers({name!r}): {said}") from None
+        return rng.integers(upper, lower, high)
 
     def uniform(self, name: str, shape: tuple[int, ...] = ()) -> Float32[Tensor, "member sample ..."]:
         """Numbers in [0, 1), `[member, batch, *shape]`."""
-        return self._shaped(rng.uniform(self._words(name, math.prod(shape))), shape)
+        return self._named(name, shape, rng.uniform)
 
     def normal(self, name: str, shape: tuple[int, ...] = ()) -> Float32[Tensor, "member sample ..."]:
         """Standard normal numbers, `[member, batch, *shape]`."""
-        return self._shaped(rng.normal(self._words(name, math.prod(shape))), shape)
+        return self._named(name, shape, rng.normal)
 
     def permutation(self, name: str, n: int) -> Int64[Tensor, "member sample n"]:
         """The things 0 … n - 1 in random order, `[member, batch, n]`."""
         if n < 1:
             raise UserError(f"draws.permutation({name!r}): expected at least one thing, found n = {n}")
-        if n <= LARGEST_UNRANKED:
-            words = self._words(name, 2)[..., 0, :]
-            return rng.permutation_from_index(rng.permutation_index(words[..., 0], words[..., 1], n), n)
+        if n <= _LARGEST_RANKED:
+            return rng.permutation_from_index(self.integers(name, math.factorial(n)), n)
         # Equal words, which hardly ever come, are told apart by their place.
-        return self._shaped(self._words(name, n), (n,)).argsort(dim=-1, stable=True)
+        return self._named(name, (n,)).argsort(dim=-1, stable=True)
 
     def constant(
         self, value: int | float | Sequence[int | float] | Tensor, shape: tuple[int, ...] = ()
     ) -> Tensor:
         """One value everywhere, `[member, batch, *shape]`: int64, float32 or bool; lists and tensors are broadcast."""
-        lead = (*self.size, *shape)
-        if isinstance(value, Tensor | Sequence):
-            return torch.as_tensor(value, device=self.device).expand(lead).clone()
-        return torch.full(lead, value, device=self.device)
+        found = torch.as_tensor(value, device=self.device)
+        found = found.float() if found.is_floating_point() else found
+        return found.expand(*self.size, *shape).clone()
 
-    def _words(self, name: str, count: int) -> Int64[Tensor, "member sample quad 4"]:
-        """At least `count` words under a name."""
+    def _named(
+        self, name: str, shape: tuple[int, ...], numbers: Callable[[Tensor], Tensor] = lambda words: words
+    ) -> Tensor:
         if name in self._names:
             raise UserError(
-                f"draws: expected a different name for every draw of a sample, found {name!r} twice; "
-                "two draws under one name would be equal"
+                f"draws: expected a different name for every draw, found {name!r} twice; these would be equal"
             )
         self._names.add(name)
-        seeds, stream, step, index = self.address
-        blocks = torch.arange(-(-count // 4), device=self.device)
-        step = step[..., None] if isinstance(step, Tensor) and step.ndim else step
-        return rng.bits((seeds ^ name_key(name))[..., None], stream, step, index[..., None], blocks)
+        key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 2
+        count = math.prod(shape)
+        blocks = torch.arange(math.ceil(count / 4), device=self.device)
+        found = numbers(self._bits(self.seeds ^ key, self.index[..., None], blocks))
+        return found.flatten(-2)[..., :count].reshape(*self.size, *shape)
 
-    def _shaped(self, words: Tensor, shape: tuple[int, ...]) -> Tensor:
-        numbers = words.flatten(-2)[..., : math.prod(shape)]
-        return numbers.unflatten(-1, shape) if shape else numbers[..., 0]
+    def _bits(self, seeds: Tensor, index: Tensor, block: int | Tensor) -> Tensor:
+        stream, step = self._origin
+        return rng.bits(seeds[:, None, None], stream, step[:, None], index, block)

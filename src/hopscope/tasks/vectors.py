@@ -1,86 +1,92 @@
-"""What the tasks on vectors share: Gaussian symbols, position codes, shuffles, losses and what to hold them against.
-
-Symbols are new in every sample, so nothing can be learned by heart; every draw is a function of its address alone.
-"""
+"""What samples of the retrieval problem are made of: tokens before anything is shuffled, symbols, position codes."""
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import accumulate, product
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from hopscope import rng
-from hopscope.tasks.config import VectorTaskConfig
-from hopscope.tasks.draws import Address
 
-_SYMBOLS, _SHUFFLES = range(2)
-"""Blocks of the random words of one sample, each with several indices; the next one is that of `draws.pooled`."""
+class Layout:
+    """Tokens and symbols of one sample, numbered: the queries chain by chain, then the tables tuple by tuple.
 
-_LARGEST_COMPARED = 8
-"""Most things that are ranked by comparing all pairs, which a compiler makes one loop of; more are sorted."""
+    Attributes:
+        block, tuple_of: of each token its block (0: the queries; then the tables), and its tuple in the sample.
+        slot, end: its place in the tuple, and that of the last token there.
+        node, chain: the node whose table it is in (of a query its own), and the chain of its tuple (N: on none).
+        symbol, holds: the number of its symbol, and the node of that.
+        on_chain: number of the symbol that a chain has for a node, `[node][chain]`; `symbols`: how many there are.
+        relations: every token's partner, see `Retrieval.sample`; the number of tokens where it has none.
+    """
+
+    def __init__(self, parents: Sequence[Sequence[int]], chains: int, names: Sequence[str]):
+        """`parents` of every node, each earlier than the node; `chains` N; `names` of a graph's nodes."""
+        self.parents, self.chains, every = parents, chains, range(chains)
+        counts = [chains ** max(1, len(keys)) for keys in parents]
+        *starts, self.symbols = accumulate(counts, initial=0)
+        # The cell (c, c, …) is number c·(1 + N + N² + …) of a node's N^p.
+        steps = [(count - 1) // max(1, chains - 1) for count in counts]
+        self.on_chain = [[start + step * c for c in every] for start, step in zip(starts, steps, strict=True)]
+        roots = [node for node, keys in enumerate(parents) if not keys]
+        # Of each tuple its block, node and chain, and of its tokens symbol and node.
+        tuples = [(0, -1, chain, [(self.on_chain[root][chain], root) for root in roots]) for chain in every]
+        for block, node in enumerate((node for node, keys in enumerate(parents) if keys), 1):
+            for number, cells in enumerate(product(every, repeat=len(parents[node]))):
+                keys = [
+                    (self.on_chain[key][cell], key) for key, cell in zip(parents[node], cells, strict=True)
+                ]
+                chain = cells[0] if len({*cells}) == 1 else chains
+                tuples.append((block, node, chain, [*keys, (starts[node] + number, node)]))
+        tokens = [
+            (block, number, slot, len(held) - 1, node if block else holds, chain, symbol, holds)
+            for number, (block, node, chain, held) in enumerate(tuples)
+            for slot, (symbol, holds) in enumerate(held)
+        ]
+        self.relations = {name: torch.tensor(to) for name, to in self._relations(tokens, names).items()}
+        columns = torch.tensor([*zip(*tokens, strict=True)]).unbind()
+        self.block, self.tuple_of, self.slot, self.end, self.node, self.chain, self.symbol, self.holds = (
+            columns
+        )
+
+    def _relations(self, tokens: Sequence[tuple[int, ...]], names: Sequence[str]) -> dict[str, list[int]]:
+        none, last, found = len(tokens), len(self.parents) - 1, defaultdict[str, list[int]](list)
+        is_path = [*map(tuple, self.parents)] == [(), *((node,) for node in range(last))]
+        ancestors = list[set[int]]()
+        for keys in self.parents:
+            ancestors.append({*keys}.union(*(ancestors[key] for key in keys)))
+        # Where a symbol is brought, by its query or at the end of its tuple, and where it is first a key on its chain.
+        brought, first_key = dict[int, int](), dict[int, int]()
+        for at, (block, _, slot, end, _, chain, symbol, _) in enumerate(tokens):
+            if not block or slot == end:
+                brought[symbol] = at
+            elif chain < self.chains:
+                first_key.setdefault(symbol, at)
+        for at, (block, _, slot, end, _, chain, symbol, holds) in enumerate(tokens):
+            here, first = brought[symbol], at - slot
+            found["pair_mate"].append(first + (0 if slot == end else end) if block else none)
+            found["same_symbol"].append(first_key.get(symbol, none) if here == at else here)
+            led = {f"to_{name}": node for node, name in enumerate(names) if self.parents[node]}
+            led |= {f"hop_{steps}": holds + steps for steps in range(1, last + 1 if is_path else 0)}
+            for name, node in led.items():
+                asks = not block and slot == end
+                known = chain < self.chains and node <= last and (asks or holds in ancestors[node])
+                found[name].append(brought[self.on_chain[node][chain]] if known else none)
+        return found
 
 
-def position_codes(config: VectorTaskConfig, count: int) -> Float[Tensor, "code symbol_dim"]:
+def position_codes(count: int, dim: int, base: float | None) -> Float[Tensor, "code symbol_dim"]:
     """Cosines and sines that tell `count` places apart (paper, section 6; "rotary" there, but concatenated).
 
-    Args:
-        config: which frequencies.
-        count: number of different codes.
+    `base` of geometric frequencies; `None`: whole multiples of 2π / count.
     """
-    half = config.symbol_dim // 2
-    number = torch.arange(half, dtype=torch.float64)
-    if config.frequencies == "harmonic":
-        frequency = 2.0 * math.pi * (number + 1.0) / count
-    else:
-        frequency = config.frequency_base ** (-number / half)
+    number = torch.arange(dim // 2, dtype=torch.float64)
+    whole = 2.0 * math.pi * (number + 1.0) / count
+    frequency = whole if base is None else base ** (-number / (dim // 2))
     angle = torch.arange(count, dtype=torch.float64)[:, None] * frequency
     return torch.cat((angle.cos(), angle.sin()), -1).float()
-
-
-def draw_symbols(address: Address, count: int, symbol_dim: int) -> Float[Tensor, "member batch symbol dim"]:
-    """Standard normal symbols, `count` for each sample; four numbers share one index of `rng.bits`."""
-    numbers = rng.normal(_words(address, count * symbol_dim, _SYMBOLS)).flatten(-2)
-    return numbers[..., : count * symbol_dim].unflatten(-1, (count, symbol_dim))
-
-
-def draw_ranks(address: Address, groups: Sequence[int]) -> Int[Tensor, "member batch item"]:
-    """A random permutation of 0 … n - 1 for each n of `groups`, one after another: the place that each thing is given.
-
-    Every thing has a random word, and its place is the number of smaller ones (of equal ones, those before it).
-    """
-    words = _words(address, sum(groups), _SHUFFLES).flatten(-2)
-    runs = [(size, len(list(run))) for size, run in groupby(groups)]
-    parts = words[..., : sum(groups)].split([size * count for size, count in runs], -1)
-    ranks = [
-        _ranks(part.unflatten(-1, (count, size))).flatten(-2)
-        for part, (size, count) in zip(parts, runs, strict=True)
-    ]
-    return torch.cat(ranks, -1)
-
-
-def _words(address: Address, count: int, block: int) -> Int[Tensor, "member batch quad 4"]:
-    seeds, stream, step, index = address
-    quads = -(-count // 4)
-    places = index[..., None] * quads + torch.arange(quads, device=index.device)
-    step = step[..., None] if isinstance(step, Tensor) and step.ndim else step
-    return rng.bits(seeds[..., None], stream, step, places, block)
-
-
-def _ranks(words: Int[Tensor, "*lead item"]) -> Int[Tensor, "*lead item"]:
-    size = words.shape[-1]
-    if size > _LARGEST_COMPARED:
-        return inverse(words.argsort(dim=-1, stable=True))
-    earlier = torch.ones(size, size, device=words.device).tril(-1).bool()
-    mine, others = words[..., :, None], words[..., None, :]
-    return ((others < mine) | ((others == mine) & earlier)).sum(-1)
-
-
-def inverse(places: Int[Tensor, "*lead item"]) -> Int[Tensor, "*lead item"]:
-    """The thing that stands at each place."""
-    things = torch.arange(places.shape[-1], device=places.device)
-    return torch.empty_like(places).scatter_(-1, places, things.expand_as(places))
 
 
 def selected(
@@ -91,23 +97,3 @@ def selected(
     members, samples, count, dim = symbols.shape
     first = count * torch.arange(members * samples, device=symbols.device).view(members, samples, 1)
     return symbols.reshape(-1, dim).index_select(0, (which + first).flatten()).view(*which.shape, dim)
-
-
-def nearest_candidate(
-    predictions: Float[Tensor, "member batch readout output"],
-    targets: Float[Tensor, "#member batch readout output"],
-    symbols: int,
-) -> Float[Tensor, "member symbol"]:
-    """Share of predictions that are nearer to the right symbol than to that of any other chain.
-
-    The candidates for a symbol are the N of its step, one in each chain: a guess is right 1/N of the time.
-
-    Args:
-        predictions, targets: of all N queries of a sample, `symbols` symbols one after another.
-        symbols: how many there are.
-    """
-    predicted, right = (x.unflatten(-1, (symbols, -1)).movedim(3, 2) for x in (predictions, targets))
-    # |p - c|² without |p|², which is the same for all candidates of a prediction.
-    distance = right.square().sum(-1)[..., None, :] - 2.0 * predicted @ right.transpose(-1, -2)
-    own = torch.arange(right.shape[-2], device=right.device)
-    return (distance.argmin(-1) == own).double().mean((1, 3))

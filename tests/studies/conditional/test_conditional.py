@@ -1,192 +1,141 @@
-"""The conditional study: its grid, what its claims say of runs with a known result, and its page."""
+"""The study of conditional retrieval: its task, the heads that are used, and steps that a first phase saves."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
-from tests.studies.quick_evidence import page, verdicts
+import torch
 
-import hopscope as hs
-from hopscope.runs.evidence import Evidence, Row
+from hopscope import train
+from hopscope.errors import UserError
+from hopscope.models.config import Model
+from hopscope.runs import Evidence
 from hopscope.studies.conditional.study import (
     CHAIN_FIRST,
     MIXED,
-    NOTHING_FIRST,
-    ROOT,
-    STEPS,
     SWITCH,
     TWO,
     VARIANTS,
-    Options,
-    configurations,
+    reused,
+    rises,
+    saved,
     study,
+    used,
 )
+from hopscope.studies.conditional.task import PARENTS, Branching
+from hopscope.tasks import Draws, check_task, draw, held_out, losses
+from hopscope.training.config import Training
 
-SEEDS = 16
-OPTIONS = Options()
-CLAIMS = ("S5a", "S5b", "S5c")
-
-
-def as_the_paper_says(name, seed):
-    """Training step at which z is learned."""
-    if "z alone" in name and name != NOTHING_FIRST:
-        return math.inf
-    return {CHAIN_FIRST: SWITCH + 200, NOTHING_FIRST: SWITCH + 500}.get(name, 500)
+SEEDS = torch.tensor([3, 5])
 
 
-def nothing(name, seed):
-    return math.inf
+@pytest.mark.parametrize("fields", VARIANTS.values(), ids=VARIANTS)
+def test_every_variant_is_a_task(fields):
+    task = Branching(chains=2, **fields)
+    check_task(task)
+    batch = draw(task, SEEDS, "train", 7, 11)
+    found = task.parts(batch.targets, batch)
+    assert {*found} == {"loss", *(["loss_z"] if task.targets == "last" else ["loss_x", "loss_y", "loss_z"])}
+    assert not any(name.startswith("accuracy") for name in task.floors())
 
 
-def no_help(name, seed):
-    return SWITCH + 510 if name in (CHAIN_FIRST, NOTHING_FIRST) else as_the_paper_says(name, seed)
+@pytest.mark.parametrize("graph", PARENTS)
+def test_z_needs_all_its_keys(graph):
+    floors = Branching(graph=graph, chains=3).floors()["loss_z"]
+    assert len(floors) == 1 + len(PARENTS[graph]) and floors["position"] == pytest.approx(
+        1 - 3.0 ** -len(PARENTS[graph])
+    )
 
 
-def anything_helps(name, seed):
-    return SWITCH + 200 if name == NOTHING_FIRST else as_the_paper_says(name, seed)
+def test_samples_show_the_chain_or_the_graph():
+    task = Branching(chains=3, chain_share=0.5)
+    batch = draw(task, SEEDS, "held-out", 0, 53)
+    chain = task.retrieval("chain").sample(Draws(SEEDS, "held-out", 0, 53))
+    graph = task.retrieval("two parents").sample(Draws(SEEDS, "held-out", 0, 53))
+    here, before = batch.groups["chain"], batch.inputs.shape[2] - chain.inputs.shape[2]
+    assert torch.equal(here, ~batch.groups["branching"]) and 0 < here.float().mean() < 1
+    assert torch.equal(batch.inputs[here][:, before:], chain.inputs[here])
+    assert not batch.inputs[here][:, :before].any()
+    assert torch.equal(batch.inputs[~here], graph.inputs[~here])
 
 
-def everything(name, seed):
-    return 400
+@pytest.mark.parametrize("easier_first", [True, False])
+def test_chains_come_first_in_training_alone(easier_first):
+    task = Branching(chains=3, chain_until=5, easier_first=easier_first)
+    batch = draw(task, SEEDS, "train", range(3, 7), 7)
+    blank = batch.inputs[:, :, 0].eq(0.0).all(-1)
+    first = torch.arange(28) < 14
+    assert torch.equal(blank, first.expand(2, -1))
+    assert not draw(task, SEEDS, "held-out", 0, 7).inputs[:, :, 0].eq(0.0).all(-1).any()
+    if easier_first:
+        assert batch.weights is None
+    else:
+        noise = torch.randn(batch.targets.shape, generator=torch.Generator().manual_seed(13))
+        whole, some = task.parts(noise, batch), task.parts(noise[:, :14], batch.take(slice(14)))
+        torch.testing.assert_close(some["loss"], some["loss_z"])
+        assert not torch.allclose(whole["loss"], whole["loss_z"])
 
 
-def same_heads(seed):
-    """Heads of another model are elsewhere."""
-    return {(seed % 3, seed % 4), (4, 1)}, {(seed % 3, seed % 4), (4, 1), (5, 2)}
+def test_an_unknown_variant_is_one_line():
+    with pytest.raises(UserError, match="variants: expected some of two parents"):
+        study.changed({"variants": ("chian",)})
 
 
-def new_heads(seed):
-    return {(1, 0), (2, 1)}, {(3, 0), (4, 1)}
+def test_rises_are_of_each_kind_of_samples():
+    task = Branching(chains=2, chain_share=0.5)
+    ensemble = train(
+        task, Model(layers=2, heads=3, head_dim=5, width=16, mlp_ratio=0.0), Training(steps=3), seeds=2
+    )
+    batch = held_out(task, 53)
+    found = [*rises.function(SimpleNamespace(task=task, ensemble=ensemble, held_out=batch))]
+    assert len(found) == 2 * 3 * 2 and {row["part"] for row in found} == {"chain", "branching"}
 
-
-def all_heads(seed):
-    every = {(layer, head) for layer in range(6) for head in range(4)}
-    return every, every
-
-
-def evidence(when=as_the_paper_says, heads=same_heads, diverged=(), steps=STEPS, options=OPTIONS):
-    members, rows = [], []
-    for each in configurations(options):
-        for seed in range(SEEDS):
-            member = len(members)
-            members.append(
-                {"member": member, "seed": seed, "configuration": each.label, "overrides": each.overrides}
-            )
-            time = when(each.label, seed)
-            gone = member in diverged
-            loss = None if gone else 0.9 if math.isinf(time) else 0.1
-            for group in ("chain", "branching") if each.label == MIXED else (None,):
-                rows += [
-                    Row(member, "training", "loss_z", value, step=at, part=group)
-                    for at, value in {0: 1.1, steps: loss}.items()
-                ]
-                part = "z" if group is None else f"z@{group}"
-                rows.append(
-                    Row(member, "learned_at", "learned_at", None if gone else time, step=steps, part=part)
-                )
-            if each.label == MIXED:
-                for part, used in zip(("chain", "branching"), heads(seed), strict=True):
-                    rows += [
-                        Row(
-                            member,
-                            "rises",
-                            "rise",
-                            None if gone else 0.3 * ((layer, head) in used),
-                            step=steps,
-                            part=part,
-                            layer=layer,
-                            head=head,
-                        )
-                        for layer in range(6)
-                        for head in range(4)
-                    ]
-    config = {"task": {}, "model": {"width": 512}, "training": {"steps": steps},
-              "options": options.model_dump(mode="json"), "seeds": SEEDS}  # fmt: skip
-    return Evidence.of(members, rows, config)
-
-
-def judged(options=OPTIONS, **changed):
-    return verdicts(study, options, evidence(options=options, **changed))
-
-
-def test_every_variant_is_a_task():
-    for name, fields in VARIANTS.items():
-        task = study.task.model_validate({**study.task.model_dump(), **fields})
-        assert task.shape().output_size == (4 if "z alone" in name and name != NOTHING_FIRST else 12)
-
-
-def test_a_run_as_the_paper_says():
-    assert judged() == dict.fromkeys(CLAIMS, "reproduced")
-
-
-@pytest.mark.parametrize(
-    ("changed", "expected"),
-    [
-        ({"when": nothing}, {"S5a": "refuted", "S5b": "not run"}),
-        ({"when": everything}, {"S5a": "refuted"}),
-        ({"heads": new_heads}, {"S5a": "reproduced", "S5b": "refuted"}),
-        ({"when": no_help}, {"S5a": "reproduced", "S5c": "refuted"}),
-        ({"steps": 90}, {"S5a": "inconclusive", "S5b": "inconclusive"}),
-    ],
-)
-def test_a_run_that_goes_another_way(changed, expected):
-    found = judged(**changed)
-    assert {name: found[name] for name in expected} == expected
-
-
-def test_heads_that_are_all_used_show_no_reuse():
-    """Where every head is used, the heads of another model are the same as well."""
-    assert judged(heads=all_heads)["S5b"] != "reproduced"
-
-
-def test_what_any_first_phase_does_is_no_help_of_the_chain():
-    assert judged(when=anything_helps)["S5c"] != "reproduced"
-
-
-def test_a_small_run_has_fewer_claims():
-    small = Options(variants=(TWO, f"{TWO}, z alone"))
-    assert judged(small) == {"S5a": "reproduced"}
-    assert judged(Options(variants=(ROOT,))) == {}
-
-
-CASES = {
-    "as the paper says": ({}, "Models that were trained on both learned to do both"),
-    "nothing": ({"when": nothing}, "this run does not say whether heads are used again"),
-    "diverged": ({"diverged": (0, 20)}, "Training diverged in 2 of them"),
-    "all diverged": ({"diverged": range(99)}, "does not say whether heads are used again"),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_page_says_what_is_so(case, tmp_path):
-    changed, said = CASES[case]
-    every = {"options.variants": OPTIONS.variants}
-    assert said in page(study, evidence(**changed), tmp_path, every)
-
-
-def test_rises_are_those_of_heads_that_give_their_mean(tmp_path):
-    """Against an intervention that is written out, on one group of the samples."""
-    fields = {"seeds": 2, "training.steps": 3, "model.width": 24, "model.head_dim": 2, "model.layers": 2,
-              "training.batch_size": 5, "training.evaluate_every": 3, "options.variants": (MIXED, TWO)}  # fmt: skip
-    run = hs.run("conditional", fields=fields, out=tmp_path)
-    ensemble = run.ensemble(configuration=MIXED)
-    batch = ensemble.batch(512)  # as many as the study holds out
-
-    def without(z):
-        z[..., 2, :] = z[..., 2, :].mean(1, keepdim=True)
+    def flat(z):
+        z[..., 1, :] = z[..., 1, :].mean(1, keepdim=True)
         return z
 
-    found = ensemble.intervene(batch, {"blocks.1.attn.hook_z": without})
-    last = slice(8, 12)
-    squared = [
-        (each - batch.targets)[..., last].square().mean((2, 3)) for each in (found, ensemble(batch.inputs))
+    without = losses(task, ensemble.intervene(batch, {"blocks.1.attn.hook_z": flat}), batch)
+    rise = without["loss_z@chain"] - losses(task, ensemble(batch.inputs), batch)["loss_z@chain"]
+    mine = next(row["value"] for row in found if (row["layer"], row["head"], row["part"]) == (1, 1, "chain"))
+    torch.testing.assert_close(mine, rise, rtol=1e-4, atol=1e-6)
+    plain = held_out(Branching(chains=2), 7)
+    assert [*rises.function(SimpleNamespace(held_out=plain))] == []
+
+
+def made_up(names, rows, seeds=3):
+    places = [(name, seed) for name in names for seed in range(seeds)]
+    members = [{"member": number, "seed": seed, "configuration": name, "overrides": {}, "unit": name}
+               for number, (name, seed) in enumerate(places)]  # fmt: skip
+    return Evidence.of(rows, members, {"identity": {"training": {"steps": 900}}})
+
+
+def test_heads_that_both_use():
+    heads = {
+        0: {"chain": (0, 1), "branching": (1, 2)},
+        1: {"chain": (2,), "branching": (2,)},
+        2: {"chain": (0,), "branching": ()},
+    }
+    rows = []
+    for seed, of in heads.items():
+        for part, own in of.items():
+            loss = 0.9 if (seed, part) == (2, "branching") else 0.1
+            rows.append({"member": seed, "metric": "loss_z", "part": part, "step": 9, "value": loss})
+            rows += [{"member": seed, "metric": "rise", "part": part, "layer": 0, "head": head, "step": 9,
+                      "value": 0.06 * (head in own)} for head in range(3)]  # fmt: skip
+    evidence = made_up([MIXED], rows)
+    assert used(evidence) == {
+        seed: {part: {(0, head) for head in own} for part, own in heads[seed].items()} for seed in (0, 1)
+    }
+    assert reused(0, evidence).values.tolist() == [0.5, 1.0] and reused(1, evidence).values.tolist() == [
+        0.0,
+        1.0,
     ]
-    for part in ("chain", "branching"):
-        chosen = batch.groups[part].expand(squared[0].shape)
-        expected = [
-            float(one[member][chosen[member]].mean() - other[member][chosen[member]].mean())
-            for one, other in [squared]
-            for member in range(2)
-        ]
-        rise = run.evidence.rows("rise", layer=1, head=2, part=part)["value"].tolist()
-        assert rise == pytest.approx(expected, abs=1e-5)
-    assert len(run.evidence.rows("rise")) == 2 * 2 * 4 * 2
+    assert reused(0, made_up([MIXED], rows[:1])).note == "no model learned z of both"
+
+
+def test_steps_that_a_first_phase_saves():
+    times = {TWO: (600.0, math.inf, math.inf), CHAIN_FIRST: (500.0, 700.0, math.inf)}
+    rows = [{"member": 3 * number + seed, "metric": "learned_at", "part": "z", "step": 900, "value": time}
+            for number, name in enumerate(times) for seed, time in enumerate(times[name])]  # fmt: skip
+    found = saved(CHAIN_FIRST, made_up(times, rows)).values
+    assert found[:2].tolist() == [600 - (500 - SWITCH), 900 - (700 - SWITCH)] and math.isnan(found[2])

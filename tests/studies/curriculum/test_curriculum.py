@@ -1,196 +1,211 @@
-"""The curriculum study: its grid, what its claims say of runs with a known result, and its page."""
+"""The study of the curriculum: its task, its ways to ask, and how far circuits are apart."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
-from tests.story.user_run import texts
-from tests.studies.quick_evidence import of_one_completion
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hopscope.claims import Ledger, judge
-from hopscope.report.figures import figure_names, render_figure
-from hopscope.runs import RunFolder
-from hopscope.runs.evidence import Evidence, Row
-from hopscope.studies import find_study
+from hopscope import train
+from hopscope.errors import UserError
+from hopscope.runs import Evidence
+from hopscope.studies.curriculum import circuits
 from hopscope.studies.curriculum.study import (
-    ALONE,
-    BRIEF,
-    GROWING,
     OWN,
-    OWN_ALONE,
-    RANDOM,
-    SWITCHED,
-    WEIGHTS,
-    WHOLE,
-    ZIPF,
+    TAUGHT,
     Options,
-    claims,
     configurations,
     curricula,
-    label,
+    dose,
     study,
-    subset_name,
     ways,
-    weight_name,
 )
+from hopscope.studies.curriculum.task import Curriculum
+from hopscope.studies.curriculum.wide import MODEL, waiting
+from hopscope.tasks import Draws, check_task, draw
+from hopscope.training.config import Training, departures
 
-SEEDS = 16
-OPTIONS = Options(steps=(2, 3))
-EASIER = {(1, 3): "x₁ and x₃", (2, 3): "x₂ and x₃"}
-
-
-def as_the_summary_says(steps, name):
-    """Training step at which x_D is learned: never where nothing easier is asked for."""
-    if name in (ALONE, OWN_ALONE):
-        return math.inf
-    doses = {weight_name(weight): 300 - 200 * weight for weight in WEIGHTS}
-    return doses.get(name, 100.0)
+SEEDS = torch.tensor([3, 5])
 
 
-def nothing(steps, name):
-    return math.inf
+def task(**fields):
+    return Curriculum(steps=3, chains=5, symbol_dim=2, position="pair", **fields)
 
 
-def everything(steps, name):
-    return 60.0
-
-
-def whole_only(steps, name):
-    return 100.0 if name == WHOLE else math.inf
-
-
-def evidence(when=as_the_summary_says, diverged=(), training_steps=400, options=OPTIONS):
-    members, rows = [], []
-    for steps in options.steps:
-        for name in ways(options, steps):
-            for seed in range(SEEDS):
-                member = len(members)
-                members.append(
-                    {"member": member, "seed": seed, "configuration": label(steps, name),
-                     "overrides": {"task.steps": steps, "task.own_positions": "own" in name}}
-                )  # fmt: skip
-                gone, time = member in diverged, when(steps, name)
-                loss = None if gone else 0.76 if math.isinf(time) else 0.1
-                rows += [
-                    Row(member, "training", f"loss_step_{steps}", value, step=at)
-                    for at, value in {0: 1.1, training_steps: loss}.items()
-                ]
-                rows.append(
-                    Row(
-                        member,
-                        "learned_at",
-                        "learned_at",
-                        None if gone else time,
-                        step=training_steps,
-                        part=f"step_{steps}",
-                    )
-                )
-    config = {"task": {}, "model": {"width": 512}, "training": {"steps": training_steps},
-              "options": options.model_dump(mode="json"), "seeds": SEEDS}  # fmt: skip
-    return Evidence.of(members, rows, config)
-
-
-def verdicts(options=OPTIONS, **changed):
-    found = evidence(options=options, **changed)
-    return of_one_completion(claims(options), found)
-
-
-def test_every_way_to_ask_is_there_once():
-    names = {steps: list(curricula(steps)) for steps in (2, 3, 4)}
-    assert set(BRIEF) <= set(names[2])
-    assert set(names[3]) - set(names[2]) == set(EASIER.values())
-    every_part = {subset_name(part) for part in ((1, 4), (2, 4), (3, 4), (1, 2, 4), (1, 3, 4), (2, 3, 4))}
-    assert set(names[4]) - set(names[2]) == every_part
-    labels = [each.label for each in configurations(OPTIONS)]
-    assert len(set(labels)) == len(labels) == len(names[2]) + len(names[3])
-
-
-@pytest.mark.parametrize("steps", [2, 3, 4])
+@pytest.mark.parametrize("steps", [2, 3])
 def test_every_way_to_ask_is_a_task(steps):
     for name, fields in curricula(steps).items():
-        task = study.task.model_validate({**study.task.model_dump(), "steps": steps, **fields})
-        assert steps in task.asked, name  # of every model it is known whether it learned the last symbol
-        assert task.shape().output_size > 0
+        check_task(Curriculum(steps=steps, position="pair", **fields))
+        assert name in ways(Options(), steps)
 
 
-def test_a_growing_chain_asks_for_one_symbol_more_at_a_time():
-    fields = curricula(3, training_steps=400)[GROWING]
-    assert fields == {"targets": (1,), "schedule": ((100, (1, 2)), (200, (1, 2, 3)))}
-    assert curricula(2, training_steps=400)[SWITCHED] == {"targets": (1,), "schedule": ((200, "last"),)}
-    assert curricula(3)[ZIPF]["shares"] == pytest.approx((6 / 11, 3 / 11, 2 / 11))
-
-
-def test_a_run_as_the_summary_says():
-    assert verdicts() == dict.fromkeys(("S1a", "S1b", "S1c", "S1d", "S1e"), "reproduced")
-
-
-def test_a_brief_run_has_fewer_claims():
-    brief = Options(steps=(2,), brief=True)
-    assert verdicts(brief) == dict.fromkeys(("S1a", "S1b", "S1c"), "reproduced")
+def test_each_step_at_a_position_of_its_own():
+    own, plain = task(own_positions=True), task()
+    batch, same = (draw(each, SEEDS, "train", 7, 11) for each in (own, plain))
+    pairs = same.inputs.shape[2] - 5
+    assert own.shape().positions == pairs + 15 and own.shape().output_size == 2
+    assert torch.equal(batch.inputs[:, :, :pairs, :2], same.inputs[:, :, :pairs, :2])
+    for query in range(5):
+        for step in range(3):
+            at = 3 * query + step
+            assert torch.equal(batch.inputs[:, :, pairs + at, :2], same.inputs[:, :, pairs + query, :2])
+            assert torch.equal(batch.targets[:, :, at], same.targets[:, :, query, 2 * step : 2 * step + 2])
+    codes = batch.inputs[0, 0, :, 2:]
+    assert len(codes[::2].unique(dim=0)) == len(codes[::2]) and torch.equal(codes[0], codes[1])
 
 
 @pytest.mark.parametrize(
-    ("changed", "expected"),
-    [
-        ({"when": nothing}, {"S1a": "refuted", "S1b": "refuted", "S1c": "refuted", "S1d": "refuted"}),
-        ({"when": everything}, {"S1a": "refuted"}),
-        ({"when": whole_only}, {"S1a": "reproduced", "S1b": "refuted", "S1c": "refuted", "S1d": "refuted"}),
-        ({"training_steps": 100}, {"S1a": "inconclusive"}),
-    ],
+    "fields", [{}, {"shares": (0.1, 0.5, 1.0)}, {"shares": (0.2, 0.3, 0.5), "emphasis": "one"}]
 )
-def test_a_run_that_goes_another_way(changed, expected):
-    found = verdicts(**changed)
-    assert {name: found[name] for name in expected} == expected
+def test_losses_are_those_of_one_position_for_all(fields):
+    own, plain = task(own_positions=True, **fields), task(**fields)
+    batch, same = (draw(each, SEEDS, "train", 7, 11) for each in (own, plain))
+    noise = torch.randn(2, 11, 5, 6, generator=torch.Generator().manual_seed(13))
+    for function in ("parts", "scores"):
+        found = getattr(own, function)(noise.reshape(2, 11, 15, 2), batch)
+        expected = getattr(plain, function)(noise, same)
+        assert {*found} == {*expected}
+        for name, value in expected.items():
+            torch.testing.assert_close(found[name], value)
 
 
-def test_what_is_learned_without_easier_questions_shows_nothing():
-    """Own positions and random subsets are no substitute where x_D alone does as well."""
-    found = verdicts(when=everything)
-    assert found["S1b"] != "reproduced" and found["S1c"] != "reproduced" and found["S1d"] != "reproduced"
+def test_a_padded_sample_ends_with_what_it_asks_for():
+    padded = task(shares=(0.2, 0.3, 0.5), emphasis="one", padded=True)
+    plain = task(shares=(0.2, 0.3, 0.5), emphasis="one")
+    batch, whole = (each.sample(Draws(SEEDS, "train", 7, 23)) for each in (padded, plain))
+    asked = batch.weights[:, :, 0, ::2].argmax(-1) + 1
+    beyond = whole.roles["step"] > asked[..., None]
+    assert beyond.any() and not batch.inputs[..., :2][beyond].any()
+    assert torch.equal(batch.inputs[~beyond], whole.inputs[~beyond])
+    held_out = (each.sample(Draws(SEEDS, "held-out", 0, 23)).inputs for each in (padded, plain))
+    assert torch.equal(*held_out)
 
 
-CASES = {
-    "as the summary says": {},
-    "nothing": {"when": nothing},
-    "whole only": {"when": whole_only},
-    "one diverged": {"diverged": (1,)},
-    "all diverged": {"diverged": range(1000)},
-}
-SAID = {
-    "as the summary says": "So it is not needed that one position is asked for everything",
-    "nothing": "this run says nothing of the curriculum",
-    "whole only": "supervision at positions of their own does not replace it here",
-    "one diverged": "Training diverged in 1 of them",
-    "all diverged": "this run says nothing of the curriculum",
-}
+def test_own_positions_are_of_pairs():
+    with pytest.raises(ValueError, match="share a position code"):
+        Curriculum(own_positions=True)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_page_says_what_is_so(case, tmp_path):
-    program, found = find_study("curriculum"), evidence(**CASES[case])
-    config = program.configured("workstation", {})
-    run = RunFolder.create(tmp_path, "curriculum", config.model_dump(mode="json"), [], None)
-    program.present(run, config, found, Ledger([judge(claim, found) for claim in claims(OPTIONS)]))
-    for name in figure_names(run.path / "figures"):
-        render_figure(run.path / "figures", name)
-    words = texts(run.read_json("story.json")).replace("\u00a0", " ")
-    assert SAID[case] in words
-    if case in ("as the summary says", "nothing", "whole only"):
-        assert not any(other in words for other in set(SAID.values()) - {SAID[case]})
+def test_own_positions_train_and_have_no_exchange():
+    own = task(own_positions=True)
+    ensemble = train(own, MODEL.model_copy(update={"width": 16}), Training(steps=2, batch_size=7), seeds=2)
+    assert len(ensemble) == 2 and own.counterfactuals(ensemble.batch(3)) is None
 
 
-def test_when_a_symbol_was_learned(tmp_path):
-    """Against the curves of a run from end to end."""
-    import hopscope as hs
+def test_presets_depart_from_their_completion_as_written():
+    for each in study.presets:
+        chosen = study.chosen(each)
+        assert {*departures("gpt2-base", chosen.model, chosen.training)} == {
+            "training.betas",
+            "training.clip_norm",
+        }
 
-    fields = {"seeds": 2, "training.steps": 9, "model.width": 24, "model.head_dim": 2, "training.batch_size": 5,
-              "training.evaluate_every": 3, "options.steps": (2,), "options.brief": True}  # fmt: skip
-    run = hs.run("curriculum", fields=fields, out=tmp_path)
-    evidence = run.evidence
-    assert set(evidence.configurations.values()) == {label(2, name) for name in BRIEF}
-    for name in (WHOLE, RANDOM, OWN):
-        for step in (1, 2):
-            curves = evidence.where(configuration=label(2, name)).curve(f"loss_step_{step}")
-            times = evidence.last("learned_at", part=f"step_{step}")
-            for member, curve in curves.items():
-                under = [at for at, loss in curve.items() if loss < 0.5]
-                assert times[member] == (under[0] if under else math.inf)
+
+def test_what_is_read_is_what_taught():
+    labels = [each.label for each in configurations(Options(steps=(2,), read=True))]
+    assert labels == [f"D=2, {name}" for name in curricula(2) if name in TAUGHT] and OWN not in TAUGHT
+    with pytest.raises(UserError):
+        study.changed({"steps": ("two",)})
+
+
+def evidence_of(rows, ways=("one way", "another"), seeds=range(5)):
+    places = [(way, seed) for way in ways for seed in seeds]
+    members = [
+        {"member": number, "seed": seed, "configuration": way, "overrides": {}, "unit": way}
+        for number, (way, seed) in enumerate(places)
+    ]
+    return Evidence.of(rows(members), members, {"identity": {"training": {"steps": 90}}})
+
+
+def test_a_dose_is_a_rank_correlation_by_seed():
+    names = [
+        "D=2, whole chain",
+        *(f"D=2, easier symbols weigh {weight}" for weight in (0.01, 0.03, 0.1, 0.3)),
+    ]
+    by_seed = {0: [10, 50, 40, 30, 20], 1: [math.inf] * 5, 2: [10, math.inf, math.inf, 30, 20]}
+
+    def rows(members):
+        for each in members:
+            time = float(by_seed[each["seed"]][names.index(each["configuration"])])
+            yield {
+                "member": each["member"],
+                "metric": "learned_at",
+                "part": "step_2",
+                "step": 90,
+                "value": time,
+            }
+
+    found = dose(Options(steps=(2,)), evidence_of(rows, names, by_seed))["D = 2"].values
+    assert found[0] == pytest.approx(-1.0) and math.isnan(found[1]) and -1.0 < found[2] < -0.9
+
+
+READS = st.frozensets(
+    st.frozensets(st.tuples(st.integers(0, 2), st.sampled_from("abc")), min_size=1), min_size=1
+)
+
+
+@given(READS, READS)
+def test_a_distance_is_symmetric_and_zero_for_the_same(one, other):
+    apart = circuits.path_distance(one, other)
+    assert apart == circuits.path_distance(other, one) and 0.0 <= apart <= 1.0
+    assert (apart == 0.0) == (one == other)
+
+
+def test_distances_tell_ways_from_seeds():
+    reads = {0: "a", 1: "a", 2: "b", 3: "c"}
+    rows = [{"metric": "reads", "member": member, "layer": 0, "part": f"0: {words}", "value": 1.0}
+            for member, words in reads.items()]  # fmt: skip
+    who = [("one way", 0), ("one way", 1), ("another", 0), ("another", 1)]
+    members = [SimpleNamespace(member=n, configuration=way, seed=seed) for n, (way, seed) in enumerate(who)]
+    context = SimpleNamespace(rows=lambda name: rows, unit=SimpleNamespace(members=members))
+    found = {
+        (row["metric"], row["member"]): row["value"]
+        for row in circuits.distances.function(context)
+        if row["metric"] != "distance"
+    }
+    assert (
+        found["within", 0] == 0.0
+        and found["within", 2] == found["between", 0] == found["same_start", 0] == 1.0
+    )
+
+
+@pytest.mark.parametrize("gone", [(), (3,)])
+def test_the_excess_is_of_other_ways_over_other_seeds(gone):
+    def rows(members):
+        known = [each for each in members if each["seed"] not in gone]
+        for one in known:
+            yield {
+                "member": one["member"],
+                "metric": "reread",
+                "measure": "circuit",
+                "step": 90,
+                "value": 0.1,
+            }
+            for other in known:
+                if one is not other:
+                    apart = 0.4 if one["configuration"] == other["configuration"] else 0.7
+                    yield {"member": one["member"], "metric": "distance", "measure": "distances", "step": 90,
+                           "part": f"member {other['member']}", "value": apart}  # fmt: skip
+
+    found, control = (each(evidence_of(rows)) for each in (circuits.excess, circuits.rereading))
+    for samples, value in ((found, 0.3), (control, -0.3)):
+        assert [math.isnan(each) for each in samples.values] == [seed in gone for seed in range(5)]
+        assert [each for each in samples.values if not math.isnan(each)] == pytest.approx(
+            [value] * (5 - len(gone))
+        )
+        assert samples.interval == pytest.approx((value, value))
+
+
+def test_who_still_waits():
+    figure = waiting(
+        lambda evidence: {"chains": {"a way": {0: 30.0, 1: 60.0, 2: math.inf, 3: math.nan}}}, "it"
+    )
+    found = figure.draw.shown["rows"](evidence_of(lambda members: []))
+    assert [(row["at"], row["value"]) for row in found] == [
+        (0, 1.0),
+        (30.0, 2 / 3),
+        (60.0, 1 / 3),
+        (90, 1 / 3),
+    ]

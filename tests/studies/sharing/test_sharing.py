@@ -1,127 +1,105 @@
-"""The sharing study: its grid, what its claims say of runs with a known result, and its page."""
+"""The study of shared information: what two positions share in each variant, and layers that an order saves."""
+
+import math
 
 import pytest
-from tests.studies.quick_evidence import evidence, page, verdicts
+import torch
 
-from hopscope.claims import judge
+from hopscope.runs import Evidence
 from hopscope.studies.sharing.study import (
-    BROKEN,
-    ONE_HOT,
-    PAIRS,
     QUICK_ORDER,
-    SHARED,
-    TURNED_ANEW,
-    UNRELATED,
+    USUAL_ORDER,
     VARIANTS,
     Options,
     configurations,
     label,
     order_name,
-    study,
+    saved,
 )
+from hopscope.studies.sharing.task import Sharing
+from hopscope.tasks import check_task, draw
 
-OPTIONS = Options()
-CLAIMS = ("S3a", "S3b", "S3c", "S3d", "S3e")
-
-
-def as_the_paper_says(each, step, seed):
-    """Four layers and shared information are needed; the quick order saves a layer."""
-    layers = each.overrides["model.layers"]
-    name = each.label.rpartition(", ")[0]
-    if name.startswith("D ="):
-        return 0.2 if layers >= (3 if name == order_name(QUICK_ORDER) else 4) else 0.76
-    return 0.1 if layers >= 4 and name not in (*BROKEN, TURNED_ANEW) else 0.75
+CHAINS, STEPS, SIZE = 3, 2, 4
+SEEDS = torch.tensor([3, 5])
 
 
-def nothing(each, step, seed):
-    return 0.75
-
-
-def everything(each, step, seed):
-    return 0.1
-
-
-def equal_vectors_only(each, step, seed):
-    return 0.1 if each.label == label(PAIRS, 6) else 0.75
-
-
-def one_is_lucky(each, step, seed):
-    return 0.3 if each.label == label(ONE_HOT, 2) and seed == 3 else as_the_paper_says(each, step, seed)
-
-
-def better_than_position(each, step, seed):
-    return 0.6 if UNRELATED in each.label else as_the_paper_says(each, step, seed)
-
-
-def judged(loss, options=OPTIONS, **changed):
-    """Claim → verdict at the scale of the run: what is *not* learned is open until runs are longer and controlled."""
-    found = evidence(study, options, loss, **changed)
-    judged = {claim.id: judge(claim, found) for claim in study.claims(options)}
-    return {name: "not run" if each.here is None else each.here.verdict for name, each in judged.items()}
-
-
-def test_what_is_not_learned_is_open_whatever_is_found():
-    for loss in (as_the_paper_says, everything):
-        found = verdicts(study, OPTIONS, evidence(study, OPTIONS, loss))
-        assert {found[name] for name in ("S3b", "S3c", "S3d")} == {"inconclusive"}
-
-
-def test_every_variant_is_a_task():
-    assert set(SHARED) | set(BROKEN) <= set(VARIANTS)
-    labels = [each.label for each in configurations(OPTIONS)]
-    assert len(set(labels)) == len(labels) == 10 * 4 + 2 * 3
-    for each in configurations(OPTIONS):
-        fields = {name[5:]: value for name, value in each.overrides.items() if name.startswith("task.")}
-        assert study.task.model_validate({**study.task.model_dump(), **fields}).shape().positions in (20, 36)
-
-
-def test_a_run_as_the_paper_says():
-    assert judged(as_the_paper_says) == dict.fromkeys(CLAIMS, "reproduced")
+def drawn(**fields):
+    task = Sharing(chains=CHAINS, steps=STEPS, symbol_dim=SIZE, **fields)
+    return task, draw(task, SEEDS, "train", 7, 11)
 
 
 @pytest.mark.parametrize(
-    ("loss", "expected"),
-    [
-        (equal_vectors_only, {"S3a": "refuted", "S3b": "reproduced", "S3d": "reproduced"}),
-        (everything, {"S3b": "refuted", "S3c": "refuted", "S3d": "refuted", "S3e": "refuted"}),
-        (one_is_lucky, {"S3a": "reproduced", "S3d": "refuted"}),
-        (better_than_position, {"S3b": "reproduced", "S3c": "refuted"}),
-    ],
+    "fields", [*VARIANTS.values(), {"order": (2, 1)}, {"targets": "last", "second": "turned"}]
 )
-def test_a_run_that_goes_another_way(loss, expected):
-    found = judged(loss)
-    assert {name: found[name] for name in expected} == expected
+def test_every_variant_is_a_task(fields):
+    task, batch = drawn(**fields)
+    check_task(task)
+    assert task.parts(batch.targets, batch)["loss"].eq(0.0).all()
+    assert task.shape().input_size == SIZE + task.shape().position_size
 
 
-def test_where_nothing_is_learned_nothing_is_shown():
-    """A plateau is no proof that sharing is needed if the problem itself is not learned."""
-    assert "reproduced" not in judged(nothing).values()
+@pytest.mark.parametrize(
+    "codes, of_pairs, fixed",
+    [("pair", True, True), ("token", False, True), ("one-hot", False, True), ("drawn for pairs", True, False),
+     ("drawn for tokens", False, False)],
+)  # fmt: skip
+def test_what_the_tokens_of_a_pair_share(codes, of_pairs, fixed):
+    _, batch = drawn(codes=codes)
+    found = batch.inputs[..., SIZE:]
+    pairs = found[:, :, : 2 * CHAINS * STEPS].unflatten(2, (-1, 2))
+    assert torch.equal(pairs[..., 0, :], pairs[..., 1, :]) == of_pairs
+    assert torch.equal(found[0, 0], found[1, 7]) == fixed
+    if codes == "one-hot":
+        assert torch.equal(found[0, 0] @ found[0, 0].T, torch.eye(found.shape[2]))
 
 
-def test_what_is_learned_without_sharing_shows_nothing_of_sharing():
-    assert judged(everything)["S3a"] != "reproduced"
+def occurrences(task, batch):
+    """Symbols of the first step as second tokens, and as first tokens of the next pair; answers to it, by query."""
+    kinds = task.words["roles"]["kind"]
+    symbols, kind, step, chain = (
+        batch.inputs[..., :SIZE],
+        *(batch.roles[name] for name in ("kind", "step", "chain")),
+    )
+
+    def of(word, number, which):
+        here = (kind == kinds.index(word)) & (step == number) & (chain == which)
+        return symbols[here].reshape(2, 11, SIZE)
+
+    second, first = (
+        torch.stack([of(*place, n) for n in range(CHAINS)], 2) for place in (("second", 1), ("first", 2))
+    )
+    asked = chain[:, :, -CHAINS:, None].expand(-1, -1, -1, SIZE)
+    return second, first, second.gather(2, asked)
 
 
-def test_a_small_run_has_fewer_claims():
-    small = Options(layers=(4,), order_layers=())
-    assert judged(as_the_paper_says, small) == dict.fromkeys(("S3a", "S3b", "S3c"), "reproduced")
-    short = evidence(study, OPTIONS, as_the_paper_says, training_steps=40)
-    assert set(verdicts(study, OPTIONS, short).values()) == {"inconclusive"}
+@pytest.mark.parametrize("second", ["same", "turned", "turned anew", "unrelated"])
+def test_what_one_pair_shares_with_the_next(second):
+    task, batch = drawn(second=second)
+    shown, key, answers = occurrences(task, batch)
+    assert torch.equal(shown, key) == (second == "same")
+    assert torch.equal(batch.targets[..., :SIZE], answers)
+    lengths = torch.allclose(shown.norm(dim=-1), key.norm(dim=-1), rtol=1e-5)
+    assert lengths == (second != "unrelated")
+    if second == "turned":
+        torch.testing.assert_close((shown * key).sum(-1), torch.zeros(2, 11, CHAINS), rtol=0.0, atol=1e-5)
 
 
-CASES = {
-    "as the paper says": (as_the_paper_says, {}, "So information that is shared is needed"),
-    "nothing": (nothing, {}, "Nobody learned the problem itself in this time"),
-    "lucky": (one_is_lucky, {}, "1 model learned x₂ with fewer layers than theory allows: member 131"),
-    "everything": (everything, {}, "160 models learned x₂ with fewer layers"),
-    "diverged": (as_the_paper_says, {"diverged": (0, 5)}, "Training diverged in 2 of them"),
-}
+def test_every_variant_at_every_depth_and_both_orders():
+    options = Options(layers=(2, 5), order_layers=(3,))
+    labels = [each.label for each in configurations(options)]
+    assert len(labels) == len({*labels}) == 2 * len(VARIANTS) + 2
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_page_says_what_is_so(case, tmp_path):
-    loss, changed, said = CASES[case]
-    words = page(study, evidence(study, OPTIONS, loss, **changed), tmp_path)
-    assert said in words
-    assert ("shared is needed" in words) == (case not in ("nothing", "everything"))
-    assert ("position-only escape" in words) == (case != "everything")
+def test_layers_that_an_order_saves():
+    final = {(QUICK_ORDER, 3): [0.1, 0.9, 0.9, None], (QUICK_ORDER, 5): [0.1, 0.1, 0.9, 0.1],
+             (USUAL_ORDER, 3): [0.9, 0.1, 0.9, 0.1], (USUAL_ORDER, 5): [0.9, 0.1, 0.9, 0.1]}  # fmt: skip
+    members, rows = [], []
+    for (order, layers), values in final.items():
+        for seed, loss in enumerate(values):
+            name, number = label(order_name(order), layers), len(members)
+            members.append(
+                {"member": number, "seed": seed, "configuration": name, "overrides": {}, "unit": name}
+            )
+            rows.append({"member": number, "metric": "loss_step_4", "step": 9, "value": loss})
+    found = saved(Options(order_layers=(3, 5)), Evidence.of(rows, members)).values
+    assert found[:2].tolist() == [3.0, -2.0] and math.isnan(found[2]) and math.isnan(found[3])

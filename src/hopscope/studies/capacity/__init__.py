@@ -1,1 +1,1 @@
-"""The study `capacity`: what moves the smallest number of layers that learns a chain."""
+"""The study of capacity (S4): what moves the smallest number of layers that learns a chain?"""

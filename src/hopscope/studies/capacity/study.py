@@ -5,39 +5,42 @@ Beside them, models of the fewest layers possible: some begin where a hand-built
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import hopscope as hs
+from hopscope.claims import Claim, Samples, at_least
+from hopscope.claims.verdict import counted
 from hopscope.config import Config
-from hopscope.figures import Axis, Mark, Series
-from hopscope.studies.diagnosis import LEARNED
-from hopscope.studies.quick import (
-    MODEL,
-    SMOKE,
-    TRAINING,
+from hopscope.page import figures as charts
+from hopscope.studies.chains.evidence import (
+    LEARNED,
     between_seeds,
+    has,
     learned,
     learned_in,
-    smaller_scale,
     smallest_depths,
+)
+from hopscope.studies.chains.recipe import chains_of
+from hopscope.studies.curriculum.wide import (
+    FEW,
+    MODEL,
+    MOST,
+    NONE,
+    SMOKE,
+    TRAINING,
+    smaller_scale,
     unsettled,
 )
-from hopscope.words import counted
+from hopscope.study.study import Configuration, Study
 
-STEPS = 2
-"""Steps of the chains."""
+if TYPE_CHECKING:
+    from hopscope.runs import Evidence
 
-EXACT = 3
-"""Fewest layers with which x₂ can be found (`hopscope theory`)."""
+STEPS, EXACT = 2, 3
+"""Steps of the chains, and the fewest layers with which x₂ can be found (`hopscope theory`)."""
 
 RATES = (1e-3, 1e-4, 1e-5, 1e-6)
 """Learning rates of the models that begin at the hand-built solution."""
-
-NOISES = (0.001, 0.01)
-"""Sizes of the noise, as a share of each weight, that some of them begin with."""
-
-SOURCE = "summary of the paper, open question 2 and design trade-offs"
 
 
 class Options(Config):
@@ -50,7 +53,7 @@ class Options(Config):
         head_sizes: dimensions of a head.
         symbol_dims: dimensions K of a symbol.
         chains: numbers of chains N.
-        noises: see `NOISES`; empty for none.
+        noises: sizes of the noise, as a share of each weight, that some models at the solution begin with.
     """
 
     layers: tuple[int, ...] = (2, 3, 4, 6)
@@ -59,22 +62,10 @@ class Options(Config):
     head_sizes: tuple[int, ...] = (2, 4, 8, 16)
     symbol_dims: tuple[int, ...] = (2, 4, 8)
     chains: tuple[int, ...] = (3, 4, 8)
-    noises: tuple[float, ...] = NOISES
+    noises: tuple[float, ...] = (0.001, 0.01)
 
 
-class Variant(NamedTuple):
-    """The standard model and task, but for one thing.
-
-    Attributes:
-        name: what it is called.
-        overrides: the field that differs.
-    """
-
-    name: str
-    overrides: Mapping[str, Any]
-
-
-AXES = {
+AXES: dict[str, tuple[str, Any, str]] = {
     "widths": ("model.width", MODEL.width, "width {}"),
     "heads": ("model.heads", MODEL.heads, "{} head(s)"),
     "head_sizes": ("model.head_dim", MODEL.head_dim, "heads of {}"),
@@ -83,20 +74,23 @@ AXES = {
 }
 """Option → the field that it varies, the standard value, and how a variant is called."""
 
-STANDARD = "standard"
+STANDARD, KEPT, FRESH = "standard", "begun at a solution", "drawn"
 
 
-def variant(axis: str, value: int) -> Variant:
-    """The variant of an axis and a value; the standard one where the value is."""
-    field, standard, words = AXES[axis]
+def called(axis: str, value: int) -> str:
+    """The name of the variant of an axis and a value; the standard one where the value is."""
+    _, standard, words = AXES[axis]
     name = counted(value, "head") if axis == "heads" else words.format(value)
-    return Variant(STANDARD, {}) if value == standard else Variant(name, {field: value})
+    return STANDARD if value == standard else name
 
 
-def variants(options: Options) -> list[Variant]:
-    """The standard model, then every variant."""
-    every = [variant(axis, value) for axis in AXES for value in getattr(options, axis)]
-    return list({each.name: each for each in [Variant(STANDARD, {}), *every]}.values())
+def variants(options: Options) -> dict[str, dict[str, Any]]:
+    """Name → the field that differs: of the standard model, then of every variant."""
+    found: dict[str, dict[str, Any]] = {STANDARD: {}}
+    for axis, (field, _, _) in AXES.items():
+        for value in getattr(options, axis):
+            found.setdefault(called(axis, value), {field: value})
+    return found
 
 
 def label(name: str, layers: int) -> str:
@@ -104,38 +98,35 @@ def label(name: str, layers: int) -> str:
     return f"{name}, {counted(layers, 'layer')}"
 
 
-def at_witness(rate: float, noise: float = 0.0) -> str:
+def begun(rate: float, noise: float = 0.0) -> str:
     """What a configuration that begins at the hand-built solution is called."""
     return f"begun at a solution, rate {rate:g}" + (f", noise {noise:g}" if noise else "")
 
 
-def drawn(rate: float) -> str:
-    """What a configuration of the same shape, whose weights are drawn, is called."""
-    return f"its shape, drawn, rate {rate:g}"
-
-
-def begun(options: Options) -> dict[str, tuple[float, float]]:
-    """Configurations that begin at the hand-built solution → learning rate and noise."""
-    cells = [*((rate, 0.0) for rate in RATES), *((RATES[-1], noise) for noise in options.noises)]
-    return {at_witness(*cell): cell for cell in cells}
-
+DRAWN = f"its shape, drawn, rate {RATES[0]:g}"
+"""The configuration of the solution's shape whose weights are drawn."""
 
 WITNESS_SHAPE = {"model.layers": EXACT, "model.heads": 1, "model.head_dim": 10, "model.width": 54,
                  "model.mlp_ratio": 2 / 3}  # fmt: skip
-"""The shape of `hopscope.zoo.witnesses.witness` for chains of two steps."""
+"""The shape of `hopscope.circuits.plants.witness` for chains of two steps."""
 
 
-def configurations(options: Options) -> list[hs.Configuration]:
+def at_solution(options: Options) -> dict[str, float]:
+    """Configurations of the fewest layers possible → learning rate."""
+    noisy = {begun(RATES[-1], noise): RATES[-1] for noise in options.noises}
+    return {**{begun(rate): rate for rate in RATES}, **noisy, DRAWN: RATES[0]}
+
+
+def configurations(options: Options) -> list[Configuration]:
     """Every variant at every depth, then the models at the fewest layers possible."""
     grid = [
-        hs.Configuration(label=label(each.name, layers), overrides={**each.overrides, "model.layers": layers})
-        for each in variants(options)
+        Configuration(label=label(name, layers), overrides={**fields, "model.layers": layers})
+        for name, fields in variants(options).items()
         for layers in options.layers
     ]
-    rates = {**{name: rate for name, (rate, _) in begun(options).items()}, drawn(RATES[0]): RATES[0]}
     return grid + [
-        hs.Configuration(label=name, overrides={**WITNESS_SHAPE, "training.learning_rate": rate})
-        for name, rate in rates.items()
+        Configuration(label=name, overrides={**WITNESS_SHAPE, "training.learning_rate": rate})
+        for name, rate in at_solution(options).items()
     ]
 
 
@@ -143,17 +134,18 @@ def start(job: Any) -> dict[str, Any] | None:
     """The weights of a hand-built solution with the noise that a configuration's name says; `None` for the others."""
     import torch
 
-    from hopscope.zoo.witnesses import witness
+    from hopscope.circuits.plants import witness
+    from hopscope.tasks import Retrieval
 
     if not job.label.startswith("begun at"):
         return None
-    noise = float(job.label.partition(", noise ")[2] or 0.0)
-    found = {}
-    for place, (name, weight) in enumerate(witness(job.task).weights.items()):
+    noise, found = float(job.label.partition(", noise ")[2] or 0.0), {}
+    solution = witness(Retrieval(**job.task["fields"])).state_dict()
+    for place, (name, weight) in enumerate(solution.items()):
         copies = []
         for member in job.members:
             generator = torch.Generator().manual_seed((member.init_seed << 8) + place)
-            copies.append(weight[0] * (1.0 + noise * torch.randn(weight[0].shape, generator=generator)))
+            copies.append(weight * (1.0 + noise * torch.randn(weight.shape, generator=generator)))
         found[name] = torch.stack(copies)
     return found
 
@@ -161,109 +153,93 @@ def start(job: Any) -> dict[str, Any] | None:
 # What is claimed.
 
 
-def depths(evidence: Any, options: Options, name: str) -> dict[int, float]:
+def depths(options: Options, name: str, evidence: "Evidence") -> dict[int, float]:
     """Seed → the smallest number of layers with which a variant learned x₂."""
     return smallest_depths(evidence, {layers: label(name, layers) for layers in options.layers}, STEPS)
 
 
-def more_layers(options: Options) -> Any:
-    """A function of the evidence: by seed, layers that the fewest heads need beyond the most.
+def more_layers(options: Options, evidence: "Evidence") -> dict[str, Samples]:
+    """By seed, layers that the fewest heads need beyond the most.
 
     A variant that no depth learned counts as one layer more than the most that were tried.
     """
-
-    def found(evidence: Any) -> dict[str, hs.Samples]:
-        least, most = (
-            depths(evidence, options, variant("heads", pick(options.heads)).name) for pick in (min, max)
-        )
-        beyond = max(options.layers) + 1
-        more = [
-            min(least[seed], beyond) - layers if math.isfinite(layers) else math.nan
-            for seed, layers in most.items()
-        ]
-        return {"heads": hs.Samples(more, unit="seed")}
-
-    return found
-
-
-def too_shallow(options: Options) -> dict[str, tuple[str, int]]:
-    """Configurations with fewer layers than can find x₂, for `learned_in`."""
-    names = [
-        label(each.name, layers) for each in variants(options) for layers in options.layers if layers < EXACT
+    least, most = (
+        depths(options, called("heads", pick(options.heads)), evidence) for pick in (min, max)
+    )  # fmt: skip
+    beyond = max(options.layers) + 1
+    more = [
+        min(least[seed], beyond) - layers if math.isfinite(layers) else math.nan
+        for seed, layers in most.items()
     ]
-    return {name: (name, STEPS) for name in names}
+    return {"heads": Samples(more, unit="seed")}
 
 
-def deepest(options: Options) -> dict[str, tuple[str, int]]:
-    """The same variants with the most layers, under the names of `too_shallow`."""
+def seeds_apart(options: Options, evidence: "Evidence") -> Samples:
+    """By seed: layers that the standard model took, and how many more or fewer the next seed took."""
+    return between_seeds(depths(options, STANDARD, evidence))
+
+
+def at_fewest(evidence: "Evidence") -> dict[str, Any]:
+    """Who knows x₂ with the fewest layers possible: begun at the hand-built solution, and drawn."""
+    names = {KEPT: begun(RATES[0]), FRESH: label(STANDARD, EXACT)}
+    nothing = Samples([], note=f"no models with {counted(EXACT, 'layer')}")
     return {
-        label(each.name, layers): (label(each.name, max(options.layers)), STEPS)
-        for each in variants(options)
-        for layers in options.layers
-        if layers < EXACT
+        part: learned(evidence, name, STEPS) if has(evidence, name) else nothing
+        for part, name in names.items()
     }
 
 
-MOST, FEW = hs.at_least(0.75, unit="fraction"), hs.at_most(0.25, unit="fraction")
-
-
-def claims(options: Options) -> list[hs.Claim]:
+def claims(options: Options) -> list[Claim]:
     """What is claimed of these variants."""
-    given: dict[str, Any] = {
-        "seeds_needed": 8, "at_scale": smaller_scale, "source": SOURCE, "kind": "general",
-    }  # fmt: skip
-    layer = hs.at_least(1.0, unit="layers")
-    steady: dict[str, Any] = {
-        "controls": {
-            "the standard model, from one seed to the next": lambda evidence: between_seeds(
-                depths(evidence, options, STANDARD)
-            )
-        },
-        "must_not": layer,
-    }
-    smallest = "by seed: smallest number of layers that learned x₂"
-    kept = {"begun at a solution": (at_witness(RATES[0]), STEPS)}
-    fresh = {"drawn": (label(STANDARD, EXACT), STEPS)}
-    shallow = too_shallow(options)
+    layer = at_least(1.0, unit="layers")
+    shallow = {label(name, layers): (name, layers) for name in variants(options)
+               for layers in options.layers if layers < EXACT}  # fmt: skip
+    deepest = max(options.layers)
+    claim = partial(
+        Claim,
+        source="summary of the paper, open question 2 and design trade-offs",
+        kind="general",
+        seeds_needed=8,
+    )
     found = [
-        hs.Claim(
+        claim(
             id="S4b",
             statement="Fewer heads in a layer need more layers.",
-            protocol=f"{smallest} with the fewest heads, less that with the most; a model that no depth learned "
-            "counts as one layer more than the most that were tried",
-            value=more_layers(options),
+            protocol="by seed: smallest number of layers that learned x₂ with the fewest heads, less that with the "
+            "most; a model that no depth learned counts as one layer more than the most that were tried",
+            value=partial(more_layers, options),
             must={"heads": layer},
             rule="mean",
-            **given,
-            **steady,
+            at_scale=smaller_scale,
+            controls={"the standard model, from one seed to the next": partial(seeds_apart, options)},
+            must_not=layer,
         ),
-        hs.Claim(
+        claim(
             id="S4d",
             statement="With the fewest layers possible, solutions are stable under training, but out of its reach.",
             protocol="share of seeds with a final held-out loss of x₂ under 0.5: models that begin at a hand-built "
             "solution, and standard models with as many layers, whose weights are drawn",
-            value=learned_in({**kept, **fresh}),
-            must={**dict.fromkeys(kept, MOST), **dict.fromkeys(fresh, FEW)},
+            value=at_fewest,
+            must={KEPT: MOST, FRESH: FEW},
             rule="mean",
-            controls={
-                "the solution's shape, drawn": lambda evidence: learned(evidence, drawn(RATES[0]), STEPS)
-            },
+            at_scale=smaller_scale,
+            controls={"the solution's shape, drawn": partial(learned, label=DRAWN, symbol=STEPS)},
             must_not=MOST,
-            **given,
         ),
     ]
     if shallow:
+        as_deep = {part: (label(name, deepest), STEPS) for part, (name, _) in shallow.items()}
         found.append(
-            hs.Claim(
+            claim(
                 id="S4c",
                 statement=f"No capacity makes fewer than {counted(EXACT, 'layer')} enough.",
                 protocol="share of models that learned x₂ with fewer layers than the model of information flow "
                 "allows, every seed of every variant; the control is each variant at the largest depth",
-                value=learned_in(shallow),
-                must=dict.fromkeys(shallow, hs.at_most(0.0, unit="fraction")),
-                controls={"the deepest": learned_in(deepest(options))},
-                must_not=hs.at_most(0.0, unit="fraction"),
-                **{**given, "at_scale": unsettled},
+                value=learned_in({part: (part, STEPS) for part in shallow}),
+                must=dict.fromkeys(shallow, NONE),
+                at_scale=unsettled,
+                controls={"the deepest": learned_in(as_deep)},
+                must_not=NONE,
             )
         )
     return found
@@ -272,44 +248,37 @@ def claims(options: Options) -> list[hs.Claim]:
 # What is drawn.
 
 
-def figures(options: Options) -> Sequence[hs.figures.Figure]:
+def figures(options: Options) -> list[charts.Figure]:
     """Losses of every variant by depth, and the curves of the models at the fewest layers."""
-    cells = [
-        Series(f"loss_step_{STEPS}", x=layers, y=each.name, where={"configuration": label(each.name, layers)})
-        for each in reversed(variants(options))
-        for layers in options.layers
-    ]
-    curves = [
-        Series(f"loss_step_{STEPS}", name, where={"configuration": name})
-        for name in (*begun(options), drawn(RATES[0]))
-    ]
-    return (
-        hs.figures.cells(
-            "depths", cells, Axis("loss of x₂", (0.0, 0.8)), across=Axis("layers"), down="variant"
-        ),
-        hs.figures.lines(
-            "solutions",
-            curves,
-            Axis("held-out loss of x₂", (0.0, 1.1)),
-            marks=(Mark(0.75, "plateau"), Mark(LEARNED, "learned")),
-        ),
-    )
+
+    def by_depth(evidence: "Evidence") -> list[dict[str, Any]]:
+        return [
+            {
+                "variant": name,
+                "layers": layers,
+                "member": member,
+                "seed": evidence.seeds[member],
+                "value": loss,
+            }
+            for name in variants(options)
+            for layers in options.layers
+            for member, loss in evidence.last(f"loss_step_{STEPS}", configuration=label(name, layers)).items()
+        ]
+
+    return [
+        charts.cells("loss", "layers", "variant", rows=by_depth, name="depths", ends=(0.0, 0.8), title="loss of x₂"),
+        charts.curves(f"loss_step_{STEPS}", name="solutions", names={name: name for name in at_solution(options)},
+                      where={"configuration": [*at_solution(options)]}, title="held-out loss of x₂",
+                      levels={"plateau": 0.75, "learned": LEARNED}, ends=(0.0, 1.1)),
+    ]  # fmt: skip
 
 
-def page_names(page: Any, options: Options) -> dict[str, Any]:
-    """Names that the template may use."""
-    return {
-        "label": label, "variants": [each.name for each in variants(options)], "begun": list(begun(options)),
-        "drawn": drawn(RATES[0]), "learned_below": LEARNED, "exact": EXACT, "steps": STEPS, "standard": STANDARD,
-        "smallest": lambda name: depths(page.evidence, options, name), "kept": at_witness(RATES[0]),
-        "gentlest": at_witness(RATES[-1]),
-    }  # fmt: skip
+FEWER: dict[str, Any] = {"heads": (1, 4), "head_sizes": (2, 8), "symbol_dims": (4,), "chains": (4,)}
 
-
-study = hs.Study(
+study = Study(
     name="capacity",
     question="does capacity move the smallest number of layers that learns, and do fewer heads need more layers?",
-    task=hs.tasks.Retrieval(steps=STEPS, chains=4, position="pair"),
+    task=chains_of(STEPS),
     completion="gpt2-base",
     model=MODEL,
     training=TRAINING,
@@ -320,23 +289,8 @@ study = hs.Study(
     claims=claims,
     figures=figures,
     presets={
-        "smoke": {
-            **SMOKE,
-            "options.layers": (2, 4),
-            "options.widths": (32, 64),
-            "options.heads": (1, 4),
-            "options.head_sizes": (2, 8),
-            "options.symbol_dims": (4,),
-            "options.chains": (4,),
-        },
-        "laptop": {
-            "options.widths": (128, 512),
-            "options.heads": (1, 4),
-            "options.head_sizes": (2, 8),
-            "options.symbol_dims": (4,),
-            "options.chains": (4,),
-            "options.noises": (),
-        },
+        "smoke": {**SMOKE, **FEWER, "layers": (2, 4), "widths": (32, 64)},
+        "laptop": {**FEWER, "widths": (128, 512), "noises": ()},
         "workstation": {},
     },
     costs={
@@ -345,6 +299,5 @@ study = hs.Study(
         "workstation": "under two hours on two busy cores: 504 models",
     },
     page="page.md.j2",
-    page_names=page_names,
     held_out=512,
 )

@@ -1,43 +1,59 @@
-"""Claims R4 to R7 and R12 of the paper (sections 8 and 9, appendix E), by the rules of `docs/protocols.md`."""
+"""Claims R4 to R7 and R12 of the paper, and N10, N14 and N17 of `docs/protocols.md` (Revision 3)."""
 
 import math
+import re
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hopscope.circuits.config import LEARNED, Proof
-from hopscope.circuits.places import of_places
 from hopscope.claims import Claim, Samples, at_least, at_most
-from hopscope.claims.intervals import excess_interval
-from hopscope.studies.circuit_study.claims import (
-    LEAST_MODELS,
-    NONE_READ,
-    TRUST,
+from hopscope.claims.crossings import Crossing, earliest
+from hopscope.studies.chains.circuits import (
+    PREFIX,
+    READ_LEARNED,
+    ChainOptions,
+    Place,
+    Proof,
     by_seed,
     independent,
+    last_of,
     learned_members,
-    loss_follows_heads,
+    of_places,
     of_read,
-    random_circuits,
-    unseen,
-    ways,
+    times,
 )
-from hopscope.studies.circuit_study.proof import PREFIX
-from hopscope.studies.circuits.config import CircuitsConfig
-from hopscope.studies.circuits.own_claims import OWN
-from hopscope.studies.recipe import exact_of
+from hopscope.studies.chains.recipe import COMPLETED
+from hopscope.study.study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from hopscope.runs.evidence import Evidence
+    from hopscope.runs import Evidence
+
+TRUST = (
+    "the reader, proven on models whose circuit is known because it was built: precision and recall 1, decoys, "
+    "redundant paths and mechanisms beyond its grammar among them; held-out samples have a stream of their own"
+)
+
+LEAST_MODELS = 8
+"""Models that stand for the paper's few, and that a distribution of circuits takes."""
+
+WAYS: dict[Proof, str] = {
+    "rules": "heads that read single tokens, circuits proven by their rules alone",
+    "both": "heads with any path, circuits that also hold recomputed",
+}
+"""Two ways to count heads, the paper's first; a claim about heads needs both to agree."""
+
+NONE_READ = "no member that learned the chain was read"
+RANDOM = "loss of random circuits of the same size"
 
 REACHED = 0.01
 """Squared error that the paper's models of 12 layers stay under (section 8.2)."""
 
-R4 = {
-    f"seeds at {REACHED:g} or below": at_least(0.5, "fraction"),
-    "mean loss": at_most(REACHED),
-}
+STEPS, DOUBLING_CIRCUITS, SEEDS = 3, 32, 16
+"""Of the chains that N14 speaks of; read circuits that it takes; seeds that N17 takes."""
+
+R4 = {f"seeds at {REACHED:g} or below": at_least(0.5, "fraction"), "mean loss": at_most(REACHED)}
 R5 = {"heads that read": at_most(6.0), "first one links a pair": at_least(1.0)}
 R6 = {
     "distance between seeds beyond that between readings": at_least(0.25),
@@ -49,16 +65,23 @@ R7 = {
     "largest loss without a read of a later layer": at_most(0.89),
     "loss without the first head": at_least(0.05),
 }
+N10 = {"torch-schedule": at_most(0.01), "gpt2-schedule": at_least(0.5)}
+N14 = {"share that doubles": at_least(0.75, "fraction"), "more than a quarter": at_least(0.25, "fraction")}
+"""Reproduced at three quarters or more, refuted at one quarter or less; nothing is decided in between."""
 
-RANDOM = "loss of random circuits of the same size"
-
-WHOLE = "no distance of read graphs without layers: whole circuits differ as much between two readings of one model"
-"""What a run lacks for R6 that compared whole circuits alone."""
+Values = Callable[[ChainOptions, "Evidence", Proof], Mapping[str, Samples]]
 
 
-def lacks(evidence: "Evidence") -> str:
-    """What the run lacks of the paper's protocol, in words; nothing where it is at scale."""
-    return ", ".join(CircuitsConfig.model_validate(dict(evidence.config)).protocol_deviations)
+def ways(options: ChainOptions, values: Values) -> dict[str, Callable[[Any], Any]]:
+    """The readings of a claim about heads: its values under both ways to count them."""
+    return {words: partial(_by_proof, values, options, proof) for proof, words in WAYS.items()}
+
+
+def _by_proof(values: Values, options: ChainOptions, proof: Proof, evidence: "Evidence") -> Any:
+    return values(options, evidence, proof)
+
+
+# R4.
 
 
 def final_loss(evidence: "Evidence") -> dict[str, Samples]:
@@ -73,75 +96,74 @@ def final_loss(evidence: "Evidence") -> dict[str, Samples]:
 
 def untrained_loss(evidence: "Evidence") -> Samples:
     """Held-out loss of every model before its first step, which must not be small."""
-    curves = evidence.rows("loss", measure="training", step=0) if "loss" in evidence else None
-    members = independent(evidence)
-    if curves is None:
+    if "loss" not in evidence:
         return by_seed({}, "not measured")
-    return by_seed(curves.set_index("member")["value"].reindex(members), "not measured")
+    curves = evidence.rows("loss", measure="training", step=0)
+    return by_seed(curves.set_index("member")["value"].reindex(independent(evidence)), "not measured")
 
 
-def own_distance(evidence: "Evidence") -> Samples:
-    """Distance of the circuits of two readings of one model.
-
-    If it were as large as between models without anything in common, the reader would tell nothing of seeds.
-    """
-    return by_seed(of_read(evidence, f"rules_reread{_by(evidence)}_distance", "rules"), NONE_READ)
+# R5 to R7.
 
 
-def _by(evidence: "Evidence") -> str:
-    """What circuits are compared by: graphs of reads without layers, or whole circuits in runs that lack those."""
-    return "_graph" if "reread_graph_distance" in evidence else ""
+def random_circuits(options: ChainOptions, evidence: "Evidence") -> Samples:
+    """Loss under the rules of random circuits of the same size: were it as low, a model's own would say nothing."""
+    members = learned_members(options, evidence)
+    return by_seed(last_of(evidence, "rules_circuit_loss", members, "random_circuits"), NONE_READ)
 
 
-def few_heads(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
+def few_heads(options: ChainOptions, evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
     """How many heads the circuit has, and whether the first that reads a single token links the tokens of a pair."""
-    metrics = {
-        "rules": ("rules_reading_heads", "rules_first_read_links_pair"),
-        "both": ("heads", "first_read_links_pair"),
-    }[proof]
+    metrics = ("reading_heads" if proof == "rules" else "heads", "first_read_links_pair")
     return {
-        name: by_seed(of_read(evidence, metric, proof), NONE_READ)
+        name: by_seed(of_read(options, evidence, f"{PREFIX[proof]}{metric}", proof), NONE_READ)
         for name, metric in zip(R5, metrics, strict=True)
     }
 
 
-def distinct_circuits(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
+def own_distance(options: ChainOptions, evidence: "Evidence") -> Samples:
+    """Distance of the circuits of two readings of one model: were it large, the reader would tell nothing of seeds."""
+    return by_seed(of_read(options, evidence, "rules_reread_graph_distance", "rules"), NONE_READ)
+
+
+def distinct_circuits(options: ChainOptions, evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
     """How much farther the circuits of two seeds are apart than two readings, and heads beyond the least number."""
-    config = CircuitsConfig.model_validate(dict(evidence.config))
-    apart, beyond = R6
     # A layer has one head in the paper, so the least number of layers is that of heads.
-    needed = of_read(evidence, f"{PREFIX[proof]}heads_needed", proof) - exact_of(config, config.steps)
-    return {apart: _apart(evidence, proof), beyond: by_seed(needed, NONE_READ)}
+    least = options.exact(options.steps)[options.steps]
+    needed = of_read(options, evidence, f"{PREFIX[proof]}heads_needed", proof) - least
+    return dict(zip(R6, (_apart(options, evidence, proof), by_seed(needed, NONE_READ)), strict=True))
 
 
-def _apart(evidence: "Evidence", proof: Proof) -> Samples:
-    """Mean distance of each member to the others, minus the distance of its own two readings."""
-    by = _by(evidence)
-    within = of_read(evidence, f"{PREFIX[proof]}reread{by}_distance", proof)
+def _apart(options: ChainOptions, evidence: "Evidence", proof: Proof) -> Samples:
+    from hopscope.claims.intervals import excess_interval
+
+    within = of_read(options, evidence, f"{PREFIX[proof]}reread_graph_distance", proof)
     known = [int(member) for member in within.dropna().index]
     if len(known) < 2:
         return by_seed({}, "fewer than two members that learned the chain were read twice")
-    between_ = _distances(evidence, f"{PREFIX[proof]}circuit{by}_distance", known)
-    others = between_.sum(axis=1) / (len(known) - 1)
-    interval = excess_interval(between_.to_numpy(), list(within[known]))
-    values = (others - within[known]).reindex(within.index)
-    return Samples(values, unit="seed", interval=interval, missing="" if by else WHOLE)
+    between = _distances(evidence, f"{PREFIX[proof]}circuit_graph_distance", known)
+    others = between.sum(axis=1) / (len(known) - 1)
+    interval = excess_interval(between.to_numpy(), list(within[known]))
+    return Samples((others - within[known]).reindex(within.index), unit="seed", interval=interval)
 
 
 def _distances(evidence: "Evidence", metric: str, members: list[int]) -> "pd.DataFrame":
-    """Distance of every two members, 0 of one from itself."""
-    rows = evidence.rows(metric, measure="reread")
+    rows = evidence.rows(metric)
     table = rows.assign(other=rows["part"].str.removeprefix("member ").astype(int))
     wide = table.pivot_table(index="member", columns="other", values="value")
     return wide.reindex(index=members, columns=members).fillna(0.0)
 
 
-def removals(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
+def unseen(options: ChainOptions, evidence: "Evidence", proof: Proof, part: str) -> "pd.Series[float]":
+    """Loss of every member's circuit on sequences that played no part in admitting it; read or not."""
+    return last_of(evidence, f"{PREFIX[proof]}unseen_loss", learned_members(options, evidence), part)
+
+
+def removals(options: ChainOptions, evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
     """What the circuit reaches by its rules on unseen sequences, and what taking reads of single tokens away costs."""
-    metric, members = f"{PREFIX[proof]}unseen_loss_without", learned_members(evidence)
+    metric, members = f"{PREFIX[proof]}unseen_loss_without", learned_members(options, evidence)
     first: dict[int, float] = {}
     reads: dict[int, list[tuple[int, float]]] = {}
-    for place, found in of_places(evidence, "unseen", [metric]).items():
+    for place, found in of_places(evidence, [metric]).items():
         if not place.part.startswith("rules: "):
             continue
         if place.layer is None:
@@ -154,7 +176,7 @@ def removals(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
         if member in reads
     }
     values = (
-        unseen(evidence, proof, "rules"),
+        unseen(options, evidence, proof, "rules"),
         {member: min(later.get(member, []), default=math.nan) for member in members},
         {member: max(later.get(member, []), default=math.nan) for member in members},
         {member: first.get(member, math.nan) for member in members},
@@ -163,13 +185,178 @@ def removals(evidence: "Evidence", proof: Proof) -> dict[str, Samples]:
     return {name: by_seed(each, none) for name, each in zip(R7, values, strict=True)}
 
 
-def claims() -> tuple[Claim, ...]:
-    """The ledger of the study."""
-    claim = partial(
-        Claim, seeds_needed=LEAST_MODELS, source_n=LEAST_MODELS, at_scale=lacks, trust=TRUST, kind="existence"
+# R12, of the studies of circuits and of emergence.
+
+
+def reads_for(evidence: "Evidence", proof: Proof) -> dict[Place, int]:
+    """Each read of a single token → the step of the chain that is the first to be lost without it."""
+    sharp, needed = (f"{PREFIX[proof]}{metric}" for metric in ("to_one_token", "needed_for"))
+    found = of_places(evidence, [sharp, needed])
+    return {place: int(each[needed]) for place, each in found.items() if each.get(sharp) and needed in each}
+
+
+FALLS = {"the loss falls for good": "fell_for_good", "the loss first falls": "fell"}
+"""When a loss falls, by reading of R12: the rule of `docs/protocols.md`, and one that jumps of the loss do not move."""
+
+
+def losses_before_reads(
+    options: ChainOptions,
+    evidence: "Evidence",
+    falls: str = "the loss falls for good",
+    *,
+    after: bool = False,
+) -> Samples:
+    """Steps of the chain whose loss fell before any read for them had formed, of members that were read.
+
+    A loss that falls within one interval between checkpoints of the first read falls with it.  With `after` the steps
+    whose loss fell after it are counted instead: if that is none, which of the two comes first was never seen.
+    """
+    reads, formed, fell = (
+        reads_for(evidence, "both"),
+        times(evidence, "formed"),
+        times(evidence, FALLS[falls]),
     )
-    return (
-        claim(
+    read = of_read(options, evidence, "was_read", "both")
+    found: dict[int, float] = dict.fromkeys(map(int, read.index), math.nan)
+    for member in map(int, read.dropna().index):
+        early = []
+        for step in range(1, options.steps + 1):
+            loss = fell.get(Place(member, None, None, f"step_{step}"))
+            mine = [each for each, of in reads.items() if each.member == member and of == step]
+            own: list[Crossing] = [formed[each] for each in mine if each in formed]
+            if loss is not None and loss.time is not None and own:
+                first = earliest(own)
+                at = first.censored_at if first.time is None else first.time
+                apart = math.nan if at is None else (loss.time - at if after else at - loss.time)
+                early.append(apart > options.checkpoint_every)
+        if early:
+            found[member] = float(sum(early))
+    return by_seed(found, NONE_READ)
+
+
+def lacks(options: ChainOptions, evidence: "Evidence") -> str:
+    """What the run lacks of the paper's protocol, in words; nothing where it is at scale."""
+    return options.lacks
+
+
+def loss_follows_heads(options: ChainOptions, untried: Callable[["Evidence"], str] | None = None) -> Claim:
+    """Claim R12 of the paper (section 9.2); `untried`: readings of the recipe that the run did not train by."""
+    return Claim(
+        id="R12",
+        statement="A symbol's loss falls because a head for it has formed.",
+        source="paper §9.2",
+        protocol="of members that learned the whole chain and were read: symbols whose held-out loss fell under 0.5 "
+        "by more than one interval between checkpoints before the first read for them had a mean attention of 0.5; for "
+        "good (the rule of docs/protocols.md), and, as another reading, for the first time",
+        readings={falls: partial(losses_before_reads, options, falls=falls) for falls in FALLS},
+        untried=untried,
+        kind="general",
+        must=at_most(0.0),
+        controls={
+            "symbols whose loss fell after a head for them": partial(losses_before_reads, options, after=True)
+        },
+        must_not=at_most(0.0),
+        rule="always",
+        source_n=LEAST_MODELS,
+        seeds_needed=LEAST_MODELS,
+        at_scale=partial(lacks, options),
+        trust=TRUST,
+    )
+
+
+# N10, N14 and N17, which no source makes.
+
+
+def of_completion(own: str, evidence: "Evidence") -> dict[str, Samples]:
+    """The final loss of every model, in the part of the completion that the run was trained by."""
+    losses = by_seed(evidence.last("final_loss").reindex(independent(evidence)))
+    none = {name: Samples([], unit="seed", note=f"{name} was not run") for name in N10}
+    return {name: losses if name == own else none[name] for name in N10}
+
+
+def lacks_of_models(options: ChainOptions, own: str, evidence: "Evidence") -> str:
+    """What a run lacks for N10: it takes the paper's models, and two completions."""
+    others = [f"no models of {name}" for name in N10 if name != own]
+    return ", ".join(filter(None, [options.lacks, *others]))
+
+
+_PAIR = re.compile(r"(?:first|second) (\d+)")
+
+
+def ahead(read: str) -> bool:
+    """Whether a path lets a row of one pair read a row of a later pair: `second 2 → second 3`."""
+    query, _, target = read.partition(" → ")
+    row, targets = _PAIR.fullmatch(query), _PAIR.findall(target)
+    return row is not None and any(int(pair) > int(row[1]) for pair in targets)
+
+
+def doubles(options: ChainOptions, evidence: "Evidence") -> dict[int, bool]:
+    """Member whose circuit was read → whether a pair looks ahead in it and a step is lost without that."""
+    read = of_read(options, evidence, "was_read", "both")
+    found = dict.fromkeys((int(member) for member, value in read.items() if value == 1.0), False)
+    for place in of_places(evidence, ["needed_for"]):
+        if place.member in found and ahead(place.part):
+            found[place.member] = True
+    return found
+
+
+def doubling(options: ChainOptions, evidence: "Evidence") -> dict[str, Samples]:
+    """1 for each read circuit that doubles, else 0, of members that learned the chain (N14)."""
+    found = doubles(options, evidence)
+    values = {member: float(found.get(member, math.nan)) for member in learned_members(options, evidence)}
+    return dict.fromkeys(N14, by_seed(values, NONE_READ))
+
+
+def lacks_of_circuits(options: ChainOptions, evidence: "Evidence") -> str:
+    """What a run lacks for N14, in words."""
+    read = int((of_read(options, evidence, "was_read", "both") == 1.0).sum())
+    words = [f"D {options.steps}, not {STEPS}"] * (options.steps != STEPS)
+    return ", ".join(words + [f"{read} of {DOUBLING_CIRCUITS} read circuits"] * (read < DOUBLING_CIRCUITS))
+
+
+def first_and_rest(options: ChainOptions, evidence: "Evidence") -> Samples:
+    """By seed: ranks of the step at which the first loss fell, and of the time from there to the last (N17).
+
+    A seed whose last loss never fell ranks behind all others; one whose first never fell has neither.
+    """
+    fell = times(evidence, "fell")
+    pairs: dict[int, tuple[float, float]] = {}
+    for member in independent(evidence):
+        first, last = (fell.get(Place(member, None, None, f"step_{step}")) for step in (1, options.steps))
+        if first is not None and first.time is not None:
+            rest = math.inf if last is None or last.time is None else last.time - first.time
+            pairs[member] = first.time, rest
+    ranked = [_ranks([pair[column] for pair in pairs.values()]) for column in (0, 1)]
+    return Samples([*zip(*ranked, strict=True)], unit="seed", note="" if pairs else "no first loss fell")
+
+
+def _ranks(values: list[float]) -> list[float]:
+    # From 1; equal values share theirs.
+    return [
+        sum(other < value for other in values) + (1 + sum(other == value for other in values)) / 2
+        for value in values
+    ]
+
+
+def lacks_of_seeds(options: ChainOptions, evidence: "Evidence") -> str:
+    """What a run lacks for N17, in words."""
+    seeds = len(independent(evidence))
+    words = ["a chain of one step, whose first loss is its last"] * (options.steps < 2)
+    return ", ".join(words + [f"{seeds} of {SEEDS} seeds"] * (seeds < SEEDS))
+
+
+def claims(options: ChainOptions, study: Study) -> list[Claim]:
+    """The ledger of the study."""
+    random = {RANDOM: partial(random_circuits, options)}
+    paper = partial(
+        Claim, seeds_needed=LEAST_MODELS, source_n=LEAST_MODELS, at_scale=partial(lacks, options), trust=TRUST,
+        kind="existence",
+    )  # fmt: skip
+    own = partial(Claim, source="docs/protocols.md, Revision 3", trust=TRUST)
+    # A completion of which some detail was given is another one.
+    trained_by = "" if any(getattr(options, name) is not None for name in COMPLETED) else study.completion
+    return [
+        paper(
             id="R4",
             statement="Models of 12 layers with one head each follow a chain of three steps with a squared error "
             "under 0.01.",
@@ -184,21 +371,21 @@ def claims() -> tuple[Claim, ...]:
             must_not=R4["mean loss"],
             rule="mean",
         ),
-        claim(
+        paper(
             id="R5",
             statement="Only a few heads do anything useful, and the first of them links the two tokens of a pair.",
             source="paper §8.2",
             protocol="of members that learned the whole chain (every loss under 0.25): heads (of 12 in the paper), "
             "and whether the first of them that reads a single token joins the tokens of a pair; both ways to count "
             "heads must agree; a member that was not read is missing",
-            readings=ways(few_heads),
+            readings=ways(options, few_heads),
             readings_agree=True,
             must=R5,
-            controls={RANDOM: random_circuits},
-            must_not=at_most(LEARNED),
+            controls=random,
+            must_not=at_most(READ_LEARNED),
             rule=dict(zip(R5, ("mean", "always"), strict=True)),
         ),
-        claim(
+        paper(
             id="R6",
             statement="Seeds learn different circuits, and none uses the least number of heads.",
             source="paper §8.2",
@@ -206,14 +393,14 @@ def claims() -> tuple[Claim, ...]:
             "of reads without layers, minus that between two readings of one member (members resampled); and the heads "
             "of its circuit minus the exact minimum (3 for D = 3), two heads that could be merged counted as one; both "
             "ways to count heads must agree",
-            readings=ways(distinct_circuits),
+            readings=ways(options, distinct_circuits),
             readings_agree=True,
             must=R6,
-            controls={"distance of two readings of one model": own_distance},
+            controls={"distance of two readings of one model": partial(own_distance, options)},
             must_not=at_least(0.5),
             rule=dict(zip(R6, ("mean", "always"), strict=True)),
         ),
-        claim(
+        paper(
             id="R7",
             statement="The circuit alone keeps the error under 0.05; without one of its paths it is 0.17 to 0.89, and "
             "at least 0.05 without the first head.",
@@ -222,13 +409,55 @@ def claims() -> tuple[Claim, ...]:
             "admitting the circuit, every attention matrix replaced by its rule (the paper's mode): loss of the whole "
             "circuit, with one read of a single token of a later layer made uniform, and with those of the first head "
             "that does any; both proofs of a circuit must agree",
-            readings=ways(removals),
+            readings=ways(options, removals),
             readings_agree=True,
             must=R7,
-            controls={RANDOM: random_circuits},
+            controls=random,
             must_not=R7["loss under the rules"],
             rule="mean",
         ),
-        loss_follows_heads(lacks),
-        *OWN,
-    )
+        loss_follows_heads(options),
+        own(
+            id="N10",
+            statement="With torch-schedule, models of 12 layers with one head learn three steps in every seed; with "
+            "gpt2-schedule in none.",
+            protocol="final held-out loss (mean over the last 100 steps) of every member: at most 0.01 under "
+            "torch-schedule, at least 0.5 under gpt2-schedule",
+            value=partial(of_completion, trained_by),
+            must=N10,
+            seeds_needed=8,
+            source_n=8,
+            at_scale=partial(lacks_of_models, options, trained_by),
+        ),
+        own(
+            id="N14",
+            statement="Models of three steps take fewer layers than hops by doubling: pairs look ahead.",
+            protocol="of read circuits of members that learned three steps: share in which a row of one pair reads a "
+            "row of a later pair, and a step of the chain is lost without that read (half way to guessing, or "
+            "beyond); exact interval at 75 % or above, or at 25 % or below",
+            value=partial(doubling, options),
+            must=N14,
+            need="agreement",
+            rule="mean",
+            controls={
+                "loss of random circuits of the same size, which must stay high": partial(
+                    random_circuits, options
+                )
+            },
+            must_not=at_most(0.25),
+            seeds_needed=DOUBLING_CIRCUITS,
+            at_scale=partial(lacks_of_circuits, options),
+        ),
+        own(
+            id="N17",
+            statement="A seed that is early with its first step is quick with the rest.",
+            protocol="rank correlation, over seeds of one completion and shape, of the training step at which the "
+            "first loss fell under 0.5 and the time from there until the last did; a seed whose last never fell is "
+            "last",
+            value=partial(first_and_rest, options),
+            must=at_least(0.0),
+            rule="effect",
+            seeds_needed=SEEDS,
+            at_scale=partial(lacks_of_seeds, options),
+        ),
+    ]

@@ -1,1 +1,1 @@
-"""The study `conditional` (S5): is retrieval that branches learned, and by the heads that follow a chain?"""
+"""The study of conditional retrieval (S5): is retrieval that branches learned, and by which heads?"""

@@ -1,32 +1,28 @@
 """Chains and branching graphs with the same questions: the task of the study of conditional retrieval."""
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-import hopscope as hs
+from hopscope.tasks import Floors, Node, Retrieval, Shape, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from torch import Tensor
 
-    from hopscope.tasks.task import Floors
+    from hopscope.tasks import Batch, Draws
 
 Graph = Literal["chain", "two parents", "root and parent"]
 
-PARENTS: "Mapping[Graph, tuple[str, ...]]" = {
+PARENTS: Mapping[Graph, tuple[str, ...]] = {
     "chain": ("x",),
     "two parents": ("x", "y"),
     "root and parent": ("a", "x"),
 }
 """Graph → the keys of z."""
 
-BLANK = 0.0
-"""What stands before a chain that is shorter than the branching graph."""
 
-
-class Branching(hs.Task):
+class Branching(Task):
     """A query a has an x and a y; z is found by x alone, or by two keys together.
 
     Attributes:
@@ -39,6 +35,9 @@ class Branching(hs.Task):
         easier_first: whether x and y count before that step.
     """
 
+    standard_loss: ClassVar[bool] = True
+    row_roles: ClassVar[tuple[str, ...]] = ("kind", "node", "slot")
+
     graph: Graph = "two parents"
     chains: int = 3
     symbol_dim: int = 4
@@ -47,54 +46,55 @@ class Branching(hs.Task):
     chain_until: int = Field(0, ge=0)
     easier_first: bool = True
 
-    def retrieval(self, graph: Graph) -> hs.tasks.Conditional:
+    def retrieval(self, graph: Graph) -> Retrieval:
         """The conditional retrieval problem of a graph."""
-        nodes = [("a", ()), ("x", ("a",)), ("y", ("a",)), ("z", PARENTS[graph])]
-        return hs.tasks.Conditional(
-            nodes=tuple({"name": name, "parents": parents} for name, parents in nodes),
-            chains=self.chains, symbol_dim=self.symbol_dim, targets=self.targets, position="pair",
-        )  # fmt: skip
+        parents = {"a": (), "x": ("a",), "y": ("a",), "z": PARENTS[graph]}
+        nodes = tuple(Node(name=name, parents=keys) for name, keys in parents.items())
+        fields = self.model_dump(include={"chains", "symbol_dim", "targets"})
+        return Retrieval(nodes=nodes, position="pair", **fields)
 
-    def shape(self) -> hs.Shape:
+    @property
+    def words(self) -> Mapping[str, object]:
+        """Words of the roles of the graph."""
+        return self.retrieval(self.graph).words
+
+    def shape(self) -> Shape:
         """Tuples with position codes, then the queries, which are asked."""
         return self.retrieval(self.graph).shape()
 
-    def sample(self, draws: "hs.Draws") -> "hs.Batch":
+    def sample(self, draws: "Draws") -> "Batch":
         """Samples of the graph, of the chain in as many positions, or of both."""
         batch = self.retrieval(self.graph).sample(draws)
         return self._with_chains(draws, batch) if self.chain_share or self.chain_until else batch
 
-    def _with_chains(self, draws: "hs.Draws", batch: "hs.Batch") -> "hs.Batch":
+    def _with_chains(self, draws: "Draws", batch: "Batch") -> "Batch":
         import torch
         from torch.nn.functional import pad
+
+        from hopscope.tasks import Batch
 
         chain = self.retrieval("chain").sample(draws)
         before = batch.inputs.shape[2] - chain.inputs.shape[2]
         first = (draws.step < self.chain_until) & (draws.use == "train")
         shows_chain = (draws.uniform("graph") < self.chain_share) | first
-        inputs = pad(chain.inputs, (0, 0, before, 0), value=BLANK)
-        weights = None
+        here, weights = shows_chain[..., None, None], None
         if self.chain_until and not self.easier_first and self.targets == "ic":
             # The loss is a mean over three symbols, of which z alone counts at first.
             z_alone = torch.tensor([0.0, 0.0, 3.0], device=draws.device).repeat_interleave(self.symbol_dim)
             weights = torch.where(first[:, None], z_alone, 1.0)[None, :, None]
-        return hs.Batch(
-            inputs=torch.where(shows_chain[..., None, None], inputs, batch.inputs),
-            targets=torch.where(shows_chain[..., None, None], chain.targets, batch.targets),
+        return Batch(
+            # What stands before a chain, which is shorter than the branching graph, is 0.
+            torch.where(here, pad(chain.inputs, (0, 0, before, 0)), batch.inputs),
+            torch.where(here, chain.targets, batch.targets),
             weights=weights,
             groups={"chain": shows_chain, "branching": ~shows_chain} if self.chain_share else {},
         )
 
-    def parts(self, predictions: "Tensor", batch: "hs.Batch") -> "Mapping[str, Tensor]":
-        """Mean squared error, and that of each symbol that is asked for."""
-        found = self.retrieval(self.graph).parts(predictions, batch)
-        return {name: value for name, value in found.items() if name.startswith("loss")}
+    def parts(self, predictions: "Tensor", batch: "Batch") -> "Mapping[str, Tensor]":
+        """Mean squared error, in which weights count, and that of each symbol that is asked for."""
+        return self.retrieval(self.graph).parts(predictions, batch)
 
-    def loss_gradient(self, predictions: "Tensor", batch: "hs.Batch") -> "Tensor":
-        """Derivative of the loss by the predictions."""
-        return super().loss_gradient(predictions, batch)
-
-    def floors(self) -> "Floors":
+    def floors(self) -> Floors:
         """What it costs to predict zero, the mean of a table, or the mean of what one of two keys leaves."""
         found = self.retrieval(self.graph).floors()
-        return {name: value for name, value in found.items() if not name.startswith("accuracy")}
+        return {name: floor for name, floor in found.items() if not name.startswith("accuracy")}

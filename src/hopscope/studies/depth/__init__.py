@@ -1,1 +1,1 @@
-"""The depth study (paper, section 7): how many layers retrieval takes, and what order it is learned in."""
+"""The depth study: how many layers does it take to follow a chain (paper, section 7)?"""

@@ -1,51 +1,38 @@
-"""What the claims of the depth study are judged on, from the evidence table alone.
+"""What the claims of the depth study are judged on, their controls, and what a run lacks of their protocols.
 
 Each value function takes the evidence of one reading of what the paper leaves open.  Models that diverged have no
 number: they are missing, not left out.
 """
 
-import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import partial
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from hopscope.claims import Samples
-from hopscope.claims.crossings import Crossing, Order, first_crossing, order
-from hopscope.studies.depth.config import AS_CONFIGURED, Asked, Configuration, DepthStudyConfig, Reading
-from hopscope.studies.recipe import exact_of
+from hopscope.claims.crossings import Crossing, first_crossing, order
+from hopscope.claims.verdict import counted
+from hopscope.studies.chains.evidence import LEARNED, asked_for
+from hopscope.studies.chains.recipe import COMPLETED
+from hopscope.studies.depth.options import Asked, Cell, Options, Reading, words_of
 from hopscope.theory.information_flow import Mask, exact_layers, theorem_bound
 from hopscope.theory.information_flow import Order as PairOrder
-from hopscope.words import counted
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from hopscope.runs import Evidence
 
-    from hopscope.runs.evidence import Evidence
-
-ValueOfClaim = Callable[["Evidence"], Any]
-
-Models = Mapping[Configuration, Mapping[int, int]]
+Value = Callable[[Options, "Evidence"], Any]
+Models = dict[Cell, dict[int, int]]
 """Configuration → seed → member."""
-
-LEARNED = 0.5
-"""A partial loss below this counts as learned by a model that chooses among the paper's four chains (section 7.2)."""
 
 ERRORS = 1.96
 """Standard errors within which a measured loss lies 95 % of the time."""
 
-PAPER_SEEDS = 8
-"""Seeds of each depth in the paper (section 7.1)."""
-
-PAPER_CHAINS = 4
-"""Chains N of a sample in the paper (section 7.1)."""
-
-PAPER_DEPTHS = 8
-"""Numbers of layers in the paper (section 7): "64 transformers with 1 to 8 layers"."""
+PAPER_RUNS, PAPER_SEEDS, PAPER_DEPTHS, PAPER_CHAINS = 64, 8, 8, 4
+"""Section 7: "For each formulation, I train 64 transformers with 1 to 8 layers (8 transformers for each number of
+layers)"; on samples of four chains (section 7.1)."""
 
 THEORY_STEPS = 64
 """Chains up to this length are counted through for R9a."""
@@ -57,17 +44,6 @@ GROWTH = ("layers from one step to the next", "layers from first to last")
 # Which models there are.
 
 
-def study_config(evidence: "Evidence") -> DepthStudyConfig:
-    """The configuration of the run that the evidence is of."""
-    return _validated(json.dumps(dict(evidence.config)))
-
-
-@lru_cache(maxsize=8)
-def _validated(config: str) -> DepthStudyConfig:
-    """A configuration from its JSON text; kept, as every value of every claim under every reading asks for it."""
-    return DepthStudyConfig.model_validate_json(config)
-
-
 def of_plateau(loss: float, chains: int) -> float:
     """A loss that the paper names for four chains, at the same share of the plateau 1 - 1/N of another number.
 
@@ -76,234 +52,264 @@ def of_plateau(loss: float, chains: int) -> float:
     return loss if chains in (1, PAPER_CHAINS) else loss * (1 - 1 / chains) / (1 - 1 / PAPER_CHAINS)
 
 
-def learned_below(config: DepthStudyConfig) -> float:
-    """The partial loss below which a step counts as learned, with the study's number of chains."""
-    return of_plateau(LEARNED, config.chains)
+def grid(options: Options, evidence: "Evidence") -> list[Cell]:
+    """The configurations that the options ask for."""
+    return [*options.cells(asked_for(evidence, "completion"))]
 
 
-def all_models(evidence: "Evidence") -> Models:
+def models(options: Options, evidence: "Evidence") -> Models:
     """The models of the evidence, in the order of the grid."""
     members: dict[str, dict[int, int]] = {}
-    for member, name in evidence.configurations.items():
-        members.setdefault(name, {})[evidence.seeds[member]] = member
-    return {each: members[each.name] for each in study_config(evidence).grid() if each.name in members}
+    for member, label in evidence.configurations.items():
+        members.setdefault(label, {})[evidence.seeds[member]] = member
+    return {each: members[each.label] for each in grid(options, evidence) if each.label in members}
 
 
-def panel(evidence: "Evidence", asked: Asked) -> Models:
+def panel(options: Options, evidence: "Evidence", asked: Asked) -> Models:
     """The models of one panel of Figure 4 under one reading, by depth; those of the sweep over D are left out."""
-    wanted = (asked, study_config(evidence).steps_of(asked))
-    found = {each: of for each, of in all_models(evidence).items() if (each.asked, each.steps) == wanted}
-    return dict(sorted(found.items(), key=lambda models: models[0].layers))
+    wanted = (asked, options.steps_of(asked))
+    found = [
+        (each, of) for each, of in models(options, evidence).items() if (each.asked, each.steps) == wanted
+    ]
+    return dict(sorted(found, key=lambda pair: pair[0].layers))
 
 
-def of_reading(evidence: "Evidence", reading: Reading = AS_CONFIGURED) -> "Evidence":
+def deepest(options: Options, evidence: "Evidence") -> Models:
+    """The deepest models of the study's own reading that are asked for the whole chain."""
+    found = panel(options, of_reading(options, evidence), "IC")
+    return dict([*found.items()][-1:])
+
+
+def of_reading(options: Options, evidence: "Evidence", reading: Reading = ()) -> "Evidence":
     """The evidence of the models that were trained under one reading, by default the study's own."""
-    grid = study_config(evidence).grid()
-    return evidence.where(configuration=[each.name for each in grid if each.reading == reading])
+    labels = [each.label for each in grid(options, evidence) if each.reading == reading]
+    return evidence.where(configuration=labels)
+
+
+def by_reading(
+    options: Options, value: Value, evidence: "Evidence"
+) -> dict[str, Callable[["Evidence"], Any]]:
+    """The value of a claim under each reading, the study's own first; a study that goes through none has one."""
+    completion = asked_for(evidence, "completion")
+    readings = options.readings(completion)
+    if len(readings) == 1:
+        return {"": partial(value, options)}
+    # Where completions alone are tried, the readings are their names, by which a verdict combines them.
+    departs = any(getattr(options, name) is not None for name in COMPLETED)
+    whole = not departs and all(name == "completion" for reading in readings for name, _ in reading)
+    own = completion if whole else "as configured"
+    return {words_of(each) or own: partial(under, options, each, value) for each in readings}
+
+
+def under(options: Options, reading: Reading, value: Value, evidence: "Evidence") -> Any:
+    """The value of a claim on the models that were trained under one reading."""
+    return value(options, of_reading(options, evidence, reading))
 
 
 # What they lack of the paper's protocol.
 
 
-def protocol_deviations(
-    config: DepthStudyConfig, models: Collection[Configuration], *, depths: bool = True
-) -> list[str]:
-    """How models depart from what the paper states, in words; the details that it leaves open are no departure.
-
-    Fewer numbers of layers than in the paper are one, unless `depths` do not matter.
-    """
-    words = dict.fromkeys(words for each in models for words in config.protocol_deviations(each))
-    too_few = depths and len(models) < PAPER_DEPTHS
-    return [*words, *([f"{len(models)} of {PAPER_DEPTHS} depths"] if too_few else [])]
+def deviations(options: Options, cells: Collection[Cell], depths: bool = True) -> list[str]:
+    """How models depart from what the paper states, in words; the details that it leaves open are no departure."""
+    words = [*dict.fromkeys(words for each in cells for words in options.deviations(each))]
+    return words + [f"{len(cells)} of {PAPER_DEPTHS} depths"] * (depths and len(cells) < PAPER_DEPTHS)
 
 
-def reading_lacks(config: DepthStudyConfig, models: Models, *, depths: bool = True) -> str:
-    """What models of one reading lack because of it, in words; nothing under the study's own.
-
-    What the run lacks under its own reading is said once, by the claim's `at_scale`.
-    """
-    if not any(each.reading.changes for each in models):
+def reading_lacks(options: Options, found: Models, depths: bool = True) -> str:
+    """What models of one reading lack because of it, in words; nothing under the study's own, which is said once."""
+    if not any(each.reading for each in found):
         return ""
-    own = protocol_deviations(config, [replace(each, reading=AS_CONFIGURED) for each in models], depths=False)
-    return ", ".join(
-        words for words in protocol_deviations(config, models, depths=depths) if words not in own
-    )
+    own = deviations(options, [each._replace(reading=()) for each in found], depths=False)
+    return ", ".join(words for words in deviations(options, found, depths) if words not in own)
 
 
-def lacks(asked: Asked, evidence: "Evidence") -> str:
+def lacks(options: Options, asked: Asked, evidence: "Evidence") -> str:
     """What the models that are asked for the whole chain, or its last symbol alone, lack of the paper's protocol."""
-    return ", ".join(protocol_deviations(study_config(evidence), panel(of_reading(evidence), asked)))
+    return ", ".join(deviations(options, panel(options, of_reading(options, evidence), asked)))
 
 
-def lacks_below(least: Literal["bound", "exact minimum"], evidence: "Evidence") -> str:
+def lacks_below(options: Options, least: str, evidence: "Evidence") -> str:
     """What the models with fewer layers than a least number lack of the paper's protocol, in words."""
-    below_it = _below_bound if least == "bound" else _below_exact
-    models = below_it(of_reading(evidence))
-    return ", ".join(protocol_deviations(study_config(evidence), models, depths=False))
+    found = below(options, of_reading(options, evidence), least)
+    return ", ".join(deviations(options, found, depths=False))
 
 
-# R1: without the curriculum.
+# R1 and N15: without the curriculum.
 
 
-def losses_without_curriculum(evidence: "Evidence") -> Samples:
+def losses_without_curriculum(options: Options, evidence: "Evidence") -> Samples:
     """Final loss of every model that is asked for the last symbol alone."""
-    models, config = panel(evidence, "non-IC"), study_config(evidence)
-    members = [member for of in models.values() for member in of.values()]
+    found = panel(options, evidence, "non-IC")
+    members = [member for of in found.values() for member in of.values()]
     if not members:
         return Samples([], unit="run", note="not trained in this run")
-    losses = evidence.last("final_loss")[members]
-    return _by_run(evidence, losses, error=_errors(evidence, members), missing=reading_lacks(config, models))
+    error, lacking = errors(options, evidence, members), reading_lacks(options, found)
+    return by_run(evidence, evidence.last("final_loss")[members], error=error, missing=lacking)
 
 
-def _errors(evidence: "Evidence", members: Sequence[int], part: str | None = None) -> list[float]:
+def losses_of_alone(options: Options, evidence: "Evidence") -> Samples:
+    """The same at whatever depth, and whatever the run lacks of the paper's protocol (N15)."""
+    return replace(losses_without_curriculum(options, evidence), missing="")
+
+
+def loss_with_curriculum(options: Options, evidence: "Evidence") -> Samples:
+    """Control: final loss of the same symbol in the deepest models that are asked for the whole chain."""
+    members = [member for of in deepest(options, evidence).values() for member in of.values()]
+    if not members or options.steps < options.steps_last:
+        return Samples([], unit="run", note="no model is asked for the whole chain as far as that symbol")
+    return by_run(evidence, evidence.last("final_loss", part=f"step_{options.steps_last}")[members])
+
+
+def errors(
+    options: Options, evidence: "Evidence", members: Sequence[int], part: str | None = None
+) -> list[float]:
     """How far the final loss of each member may lie from the truth."""
-    config = study_config(evidence)
     # The curves are measured on fewer samples than the last checkpoint: their error is larger by the root of the ratio.
-    wider = ERRORS * max(1.0, config.analysis_samples / config.evaluation_samples) ** 0.5
+    wider = ERRORS * max(1.0, options.analysis_samples / options.evaluation_samples) ** 0.5
     return list(evidence.last("checkpoint_loss_error", part=part)[members] * wider)
+
+
+def by_run(evidence: "Evidence", values: Any, **more: Any) -> Samples:
+    """A number for each member; runs of one seed at several depths are resampled together."""
+    return Samples(values, "run", [evidence.seeds[int(member)] for member in values.index], **more)
 
 
 # R2 and R11: what a layer buys.
 
 
-def growth_of_layers(evidence: "Evidence") -> Mapping[str, Samples]:
-    """By seed: how many layers more the next step of the chain takes, at least, and the last one than the first."""
-    models, config = panel(evidence, "IC"), study_config(evidence)
-    if len(models) < 2 or config.steps < 2:
-        return dict.fromkeys(GROWTH, Samples([], unit="seed", note="needs several depths and steps"))
-    needed = [list(each.values()) for each in needed_layers(evidence, models).values()]
-    if not needed:
-        why = "no seed learned any step at any depth"
-        return dict.fromkeys(GROWTH, Samples([], unit="seed", note=why))
-    # The least of numbers some of which are missing is missing.
-    smallest = [float(np.diff(each).min()) for each in needed]
-    whole = [each[-1] - each[0] for each in needed]
-    lacking, note = reading_lacks(config, models), _implied_by_order(evidence, models)
-    return {
-        name: Samples(values, unit="seed", missing=lacking, note=note)
-        for name, values in zip(GROWTH, (smallest, whole), strict=True)
-    }
-
-
-def _implied_by_order(evidence: "Evidence", models: Models) -> str:
-    """How far R2 says no more than R3 does, and how many depths it rests on, in words."""
-    level = learned_below(study_config(evidence))
-    learned = [losses < level for losses in losses_by_depth(evidence, models).values()]
-    nested = sum(int((each[1:] <= each[:-1]).all(axis=0).sum()) for each in learned)
-    total = sum(each.shape[1] for each in learned)
-    return (
-        f"in {nested} of {counted(total, 'model')} every step that was learned follows one that was, and there this "
-        f"follows from R3; it rests on {counted(len(models), 'depth')}"
-    )
-
-
-def needed_layers(evidence: "Evidence", models: Models) -> dict[int, dict[int, float]]:
-    """How many layers each seed took to learn each step of the chain.
-
-    Args:
-        evidence: of one reading.
-        models: of one D, by depth.
-
-    Returns:
-        Seed → step k → least number of layers with a final partial loss under 0.5: one more than the deepest model has
-        where none learned it, NaN where a shallower model diverged.  Seeds that were trained at every depth; one that
-        learned no step says nothing.
-    """
-    depths, level = [each.layers for each in models], learned_below(study_config(evidence))
-    found = {}
-    for seed, losses in losses_by_depth(evidence, models).items():
-        layers = [_first_learned(of_step, depths, level) for of_step in losses]
-        if any(each != depths[-1] + 1 for each in layers):
-            found[seed] = dict(enumerate(layers, start=1))
-    return found
-
-
-def losses_by_depth(evidence: "Evidence", models: Models) -> dict[int, np.ndarray]:
+def losses_by_depth(options: Options, evidence: "Evidence", found: Models) -> dict[int, Any]:
     """Seed → final partial losses `[step, depth]`, of the seeds that were trained at every depth."""
-    steps = range(1, study_config(evidence).steps + 1)
-    losses = [evidence.last("final_loss", part=f"step_{step}") for step in steps]
-    seeds = sorted(set.intersection(*map(set, models.values())))
+    import numpy as np
+
+    steps = range(1, options.steps + 1)
+    losses = [evidence.last("final_loss", part=f"step_{step}") for step in steps] if found else []
+    seeds = sorted(set.intersection(*map(set, found.values()))) if found else []
     return {
-        seed: np.array([[of_step[of[seed]] for of in models.values()] for of_step in losses])
-        for seed in seeds
+        seed: np.array([[of[members[seed]] for members in found.values()] for of in losses]) for seed in seeds
     }
 
 
-def _first_learned(losses: np.ndarray, depths: Sequence[int], level: float) -> float:
-    for layers, loss in zip(depths, losses, strict=True):
-        if not loss >= level:
-            return math.nan if math.isnan(loss) else layers
-    return depths[-1] + 1
+def needed_layers(options: Options, evidence: "Evidence", found: Models) -> dict[int, list[float]]:
+    """Seed → for each step k the least number of layers that learned it, of the seeds trained at every depth.
 
-
-def largest_gains(evidence: "Evidence") -> Samples:
-    """By seed: the largest gain in skill from one depth to the next, as a share of the range over all depths.
-
-    Skill in x_k is 1 minus its partial loss, a continuous metric; what is taken is the mean over the steps that the
-    seed learns at some depth.  A seed that learns none, or all alike at every depth, has no range; one with a diverged
-    model has NaN.
+    One more than the deepest model has where none learned it, NaN where a shallower model diverged.  A seed that
+    learned no step says nothing.
     """
-    models = panel(evidence, "IC")
-    layers = [each.layers for each in models]
-    if len(layers) < 3 or layers != list(range(layers[0], layers[-1] + 1)):
-        return Samples([], unit="seed", note="needs three depths or more, one layer apart")
-    gains = []
-    for skills in losses_by_depth(evidence, models).values():
-        learned, width = ranges_of_skill(1.0 - skills, learned_below(study_config(evidence)))
-        if np.isnan(skills).any():
-            gains.append(math.nan)
-        elif learned.any():
-            largest = np.diff(1.0 - skills, axis=1).max(axis=1)
-            gains.append(float((largest[learned] / width[learned]).mean()))
-    if not gains:
-        return Samples([], unit="seed", note="no seed learned a step at some depths and not at others")
-    return Samples(gains, unit="seed", missing=reading_lacks(study_config(evidence), models))
+    level, most = of_plateau(LEARNED, options.chains), max((each.layers for each in found), default=0) + 1
+
+    def first(losses: Any) -> float:
+        for each, loss in zip(found, losses, strict=True):
+            if not loss >= level:
+                return math.nan if math.isnan(loss) else each.layers
+        return most
+
+    by_seed = losses_by_depth(options, evidence, found)
+    every = {seed: [*map(first, losses)] for seed, losses in by_seed.items()}
+    return {seed: layers for seed, layers in every.items() if any(each != most for each in layers)}
 
 
-def ranges_of_skill(skills: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Which steps are learned at some depth and not at others, and the range of each.
+def growth_of_layers(options: Options, evidence: "Evidence") -> dict[str, Samples]:
+    """By seed: how many layers more the next step of the chain takes, at least, and the last one than the first."""
+    import numpy as np
 
-    Args:
-        skills: `[step, depth]`.
-        level: of the loss, below which a step counts as learned.
-    """
+    found, note = panel(options, evidence, "IC"), "needs several depths and steps"
+    needed = [*needed_layers(options, evidence, found).values()]
+    if len(found) > 1 and options.steps > 1:
+        note = "no seed learned any step at any depth"
+    if len(found) < 2 or options.steps < 2 or not needed:
+        return dict.fromkeys(GROWTH, Samples([], unit="seed", note=note))
+    # The least of numbers some of which are missing is missing.
+    values = ([float(np.diff(each).min()) for each in needed], [each[-1] - each[0] for each in needed])
+    level, lacking = of_plateau(LEARNED, options.chains), reading_lacks(options, found)
+    learned = [losses < level for losses in losses_by_depth(options, evidence, found).values()]
+    nested = sum(int((each[1:] <= each[:-1]).all(axis=0).sum()) for each in learned)
+    note = (
+        f"in {nested} of {counted(sum(each.shape[1] for each in learned), 'model')} every step that was learned "
+        f"follows one that was, and there this follows from R3; it rests on {counted(len(found), 'depth')}"
+    )
+    samples = (Samples(each, unit="seed", missing=lacking, note=note) for each in values)
+    return dict(zip(GROWTH, samples, strict=True))
+
+
+def growth_among_learned(options: Options, evidence: "Evidence") -> dict[str, Samples]:
+    """Control of R2: the same of the steps that a seed learns at some depth: others count one layer too many."""
+    evidence = of_reading(options, evidence)
+    found, grown = panel(options, evidence, "IC"), list[float]()
+    most = max((each.layers for each in found), default=0)
+    for layers in needed_layers(options, evidence, found).values() if len(found) > 1 else ():
+        # What is not known is not left out: NaN is not more than the deepest.
+        learned = [needed for needed in layers if not needed > most]
+        grown.append(learned[-1] - learned[0])
+    return {GROWTH[1]: Samples(grown, unit="seed", note="" if grown else "no seed learned a step")}
+
+
+def ranges_of_skill(skills: Any, level: float) -> tuple[Any, Any]:
+    """Which steps are learned at some depth and not at others, and the range of each, by skills `[step, depth]`."""
+    import numpy as np
+
     low, high = skills.min(axis=1), skills.max(axis=1)
     return high > np.maximum(low, 1.0 - level), high - low
+
+
+def largest_gains(options: Options, evidence: "Evidence") -> Samples:
+    """By seed: the largest gain in skill (1 − partial loss) from one depth to the next, in shares of its range.
+
+    The mean over the steps that the seed learns at some depth; a seed that learns none has no range.
+    """
+    import numpy as np
+
+    found, gains = panel(options, evidence, "IC"), list[float]()
+    layers = [each.layers for each in found]
+    if len(layers) < 3 or layers != list(range(layers[0], layers[-1] + 1)):
+        return Samples([], unit="seed", note="needs three depths or more, one layer apart")
+    for losses in losses_by_depth(options, evidence, found).values():
+        learned, width = ranges_of_skill(1.0 - losses, of_plateau(LEARNED, options.chains))
+        if np.isnan(losses).any():
+            gains.append(math.nan)
+        elif learned.any():
+            largest = np.diff(1.0 - losses, axis=1).max(axis=1)
+            gains.append(float((largest[learned] / width[learned]).mean()))
+    note = "" if gains else "no seed learned a step at some depths and not at others"
+    return Samples(gains, unit="seed", missing=reading_lacks(options, found) if gains else "", note=note)
+
+
+def gain_between_seeds(options: Options, evidence: "Evidence") -> Samples:
+    """Control of R11: how much the next seed's skill differs at the same depth, in shares of the range over depths.
+
+    If seeds differ by half of the range at a typical depth, a jump from one depth to the next says nothing of depth.
+    """
+    import numpy as np
+
+    evidence, found = of_reading(options, evidence), list[float]()
+    by_seed = losses_by_depth(options, evidence, panel(options, evidence, "IC"))
+    for one, other in pairwise([*by_seed, *list(by_seed)[:1]]):
+        learned, width = ranges_of_skill(1.0 - by_seed[one], of_plateau(LEARNED, options.chains))
+        if np.isnan(by_seed[one]).any() or np.isnan(by_seed[other]).any():
+            found.append(math.nan)
+        elif learned.any() and one != other:
+            apart = abs(by_seed[other] - by_seed[one]).mean(axis=1)
+            found.append(float((apart[learned] / width[learned]).mean()))
+    return Samples(found, unit="seed", note="" if found else "no two seeds learned a step")
 
 
 # R3: in which order.
 
 
-def steps_out_of_order(evidence: "Evidence", reverse: bool = False) -> Samples:
-    """In how many neighbouring steps each model learned the later one first; of models that learned a step.
+def crossings_of(options: Options, evidence: "Evidence", found: Models) -> dict[int, list[Crossing] | None]:
+    """Member → when it learned each step that it is asked for; `None` if it diverged."""
+    steps = {step for each in found for step in each.asked_steps}
+    curves = {step: evidence.curve(f"loss_step_{step}", measure="training") for step in steps}
+    last, level = evidence.last("final_loss"), of_plateau(LEARNED, options.chains)
 
-    Args:
-        evidence: of one reading.
-        reverse: whether to count those in which it learned the earlier one first.
-    """
-    import pandas as pd
+    def crossing(step: int, member: int) -> Crossing:
+        curve = curves[step][member].dropna()
+        return first_crossing(curve.index.tolist(), curve.tolist(), level, rising=False)
 
-    config = study_config(evidence)
-    models = panel(evidence, "IC") if config.steps > 1 else {}
-    if not models:
-        return Samples([], unit="run", note="not trained in this run")
-    found = {
-        member: math.nan if crossings is None else out_of_order(crossings[::-1] if reverse else crossings)
-        for member, crossings in crossings_of(evidence, models).items()
+    return {
+        member: None if math.isnan(last[member]) else [crossing(step, member) for step in each.asked_steps]
+        for each, of in found.items()
+        for member in of.values()
     }
-    ordered = pd.Series({member: count for member, count in found.items() if count is not None}, dtype=float)
-    if ordered.empty:
-        return Samples([], unit="run", note="no run learned a step")
-    silent = len(found) - len(ordered)
-    learned = {*ordered.dropna().index}
-    seeds = min((len(of) for of in models.values() if learned & {*of.values()}), default=PAPER_SEEDS)
-    few_seeds = "" if seeds >= PAPER_SEEDS else f"{seeds} of {PAPER_SEEDS} seeds at a depth"
-    return _by_run(
-        evidence,
-        ordered,
-        note=f"{silent} more learned no step, and have no order" if silent else "",
-        missing=", ".join(filter(None, [reading_lacks(config, models), few_seeds])),
-    )
 
 
 def out_of_order(crossings: Sequence[Crossing]) -> int | None:
@@ -312,36 +318,38 @@ def out_of_order(crossings: Sequence[Crossing]) -> int | None:
     Two crossings within one evaluation interval are a tie, which is no disorder; a step that was never learned comes
     after those that were.  `None` for a model that learned nothing, which says nothing about an order.
     """
-    orders = [order(earlier, later) for earlier, later in pairwise(crossings)]
-    known = [each for each in orders if each is not Order.UNKNOWN]
-    return sum(each is Order.AFTER for each in known) if known else None
+    known = [each for pair in pairwise(crossings) if (each := order(*pair)) != "unknown"]
+    return known.count("after") if known else None
 
 
-def crossings_of(evidence: "Evidence", models: Models) -> dict[int, list[Crossing] | None]:
-    """Member → when it learned each step that it is asked for (`learned_below`); `None` if it diverged."""
-    steps = {step for each in models for step in each.asked_steps}
-    curves = {step: evidence.curve(f"loss_step_{step}", measure="training") for step in steps}
-    last, level = evidence.last("final_loss"), learned_below(study_config(evidence))
+def steps_out_of_order(options: Options, evidence: "Evidence", reverse: bool = False) -> Samples:
+    """In how many neighbouring steps each model learned the later one first (or the earlier one: `reverse`)."""
+    import pandas as pd
 
-    def crossing(step: int, member: int) -> Crossing:
-        curve = curves[step][member].dropna()
-        return first_crossing(curve.index.tolist(), curve.tolist(), level, rising=False)
-
-    return {
-        member: None if math.isnan(last[member]) else [crossing(step, member) for step in each.asked_steps]
-        for each, of in models.items()
-        for member in of.values()
+    found = panel(options, evidence, "IC") if options.steps > 1 else {}
+    if not found:
+        return Samples([], unit="run", note="not trained in this run")
+    counts = {
+        member: math.nan if crossings is None else out_of_order(crossings[::-1] if reverse else crossings)
+        for member, crossings in crossings_of(options, evidence, found).items()
     }
+    ordered = pd.Series({member: count for member, count in counts.items() if count is not None}, dtype=float)
+    if ordered.empty:
+        return Samples([], unit="run", note="no run learned a step")
+    silent, learned = len(counts) - len(ordered), {*ordered.dropna().index}
+    seeds = min((len(of) for of in found.values() if learned & {*of.values()}), default=PAPER_SEEDS)
+    few = "" if seeds >= PAPER_SEEDS else f"{seeds} of {PAPER_SEEDS} seeds at a depth"
+    note = f"{silent} more learned no step, and have no order" if silent else ""
+    lacking = ", ".join(filter(None, [reading_lacks(options, found), few]))
+    return by_run(evidence, ordered, note=note, missing=lacking)
 
 
-# R9a, R9b and R9c: what theory says.
+def steps_in_order(options: Options, evidence: "Evidence") -> Samples:
+    """Control of R3: if no earlier step came first by more than a tie, the order was never seen."""
+    return steps_out_of_order(options, of_reading(options, evidence), reverse=True)
 
 
-def layers_above_bound(evidence: "Evidence") -> Samples:
-    """By how many layers the exact minimum lies above the theorem's bound, for every D, mask and order of pairs."""
-    gaps = [layers - theorem_bound(steps) for steps, layers in exact_cases()]
-    looseness = f"the exact minimum lies {min(gaps):.2f} to {max(gaps):.2f} layers above the bound"
-    return Samples(gaps, unit="case", note=looseness)
+# R9a, R9b, R9c and N13: what theory says.
 
 
 def exact_cases() -> Iterator[tuple[int, int]]:
@@ -352,84 +360,64 @@ def exact_cases() -> Iterator[tuple[int, int]]:
         yield steps, exact_layers(steps, mask, pairs)
 
 
-def losses_below_bound(evidence: "Evidence") -> Samples:
-    """Final partial loss of x_D of every model with fewer layers than the bound that is asked for the whole chain."""
-    models, config = _below_bound(evidence), study_config(evidence)
-    if not models:
-        return Samples([], unit="run", note="no run has fewer layers than the bound")
-    return _by_run(
-        evidence,
-        losses_of_last(evidence, models),
-        error=errors_of_last(evidence, models),
-        note=_words_below_exact(evidence),
-        missing=reading_lacks(config, models, depths=False),
-    )
+def layers_above_bound(evidence: "Evidence") -> Samples:
+    """By how many layers the exact minimum lies above the theorem's bound, for every D, mask and order of pairs."""
+    gaps = [layers - theorem_bound(steps) for steps, layers in exact_cases()]
+    note = f"the exact minimum lies {min(gaps):.2f} to {max(gaps):.2f} layers above the bound"
+    return Samples(gaps, unit="case", note=note)
 
 
-def losses_below_exact(evidence: "Evidence") -> Samples:
-    """Final partial loss of x_D of every model with fewer layers than the exact minimum (R9c)."""
-    models, config = _below_exact(evidence), study_config(evidence)
-    if not models:
-        return Samples([], unit="run", note="no run has fewer layers than the exact minimum")
-    allowed = sum(len(of) for each, of in models.items() if each not in _below_bound(evidence))
-    words = counted(allowed, "run") if allowed else "none of them"
-    return _by_run(
-        evidence,
-        losses_of_last(evidence, models),
-        error=errors_of_last(evidence, models),
-        note=f"the bound log₃(2D) allows {words}",
-        missing=reading_lacks(config, models, depths=False),
-    )
+def layers_above_a_wrong_bound(evidence: "Evidence") -> Samples:
+    """Control of R9a: if log₂(2D) were never undercut, the cases could not tell a bound from another number."""
+    return Samples([min(layers - math.log2(2 * steps) for steps, layers in exact_cases())], unit="case")
 
 
-def losses_of_last(evidence: "Evidence", models: Models) -> "pd.Series[float]":
+def below(options: Options, evidence: "Evidence", least: str) -> Models:
+    """The models that are asked for the whole chain and have fewer layers than the `bound`, or the `exact minimum`."""
+
+    def limit(each: Cell) -> float:
+        exact = options.under(each.reading).exact(each.steps)[each.steps]
+        return theorem_bound(each.steps) if least == "bound" else exact
+
+    found = models(options, evidence).items()
+    return {each: of for each, of in found if each.asked == "IC" and each.layers < limit(each)}
+
+
+def losses_of_last(evidence: "Evidence", found: Models) -> Any:
     """Final partial loss of x_D of every model, D as in its own configuration."""
     import pandas as pd
 
-    found = [
-        evidence.last("final_loss", part=f"step_{each.steps}")[list(of.values())]
-        for each, of in models.items()
-    ]
-    return pd.concat(found) if found else pd.Series(dtype=float)
+    of = {each: evidence.last("final_loss", part=f"step_{each.steps}")[[*members.values()]]
+          for each, members in found.items()}  # fmt: skip
+    return pd.concat([*of.values()]) if of else pd.Series(dtype=float)
 
 
-def errors_of_last(evidence: "Evidence", models: Models) -> list[float]:
-    """How far each of `losses_of_last` may lie from the truth."""
-    return [
-        error
-        for each, of in models.items()
-        for error in _errors(evidence, [*of.values()], f"step_{each.steps}")
-    ]
+def losses_below(least: str, options: Options, evidence: "Evidence") -> Samples:
+    """Final partial loss of x_D of every model with fewer layers than the bound, or the exact minimum (R9b, R9c)."""
+    found = below(options, evidence, least)
+    if not found:
+        return Samples([], unit="run", note=f"no run has fewer layers than the {least}")
+    bound, exact = below(options, evidence, "bound"), below(options, evidence, "exact minimum")
+    allowed = {each: of for each, of in exact.items() if each not in bound}
+    losses = losses_of_last(evidence, allowed).dropna()
+    n, note = sum(map(len, allowed.values())), ""
+    if least == "exact minimum":
+        note = f"the bound log₃(2D) allows {counted(n, 'run') if n else 'none of them'}"
+    elif len(losses):
+        learned = int((losses < of_plateau(LEARNED, options.chains)).sum())
+        against = ", which speaks against Assumption 1" if learned else ""
+        note = (
+            f"of {len(losses)} further runs below the exact minimum of the information-flow model, {learned} learned "
+            f"x_D{against}"
+        )
+    error = [each for cell, of in found.items()
+             for each in errors(options, evidence, [*of.values()], f"step_{cell.steps}")]  # fmt: skip
+    lacking = reading_lacks(options, found, depths=False)
+    return by_run(evidence, losses_of_last(evidence, found), error=error, note=note, missing=lacking)
 
 
-def below(models: Models, limit: Callable[[Configuration], float]) -> dict[Configuration, Mapping[int, int]]:
-    """The models that are asked for the whole chain and have fewer layers than a limit."""
-    return {each: of for each, of in models.items() if each.asked == "IC" and each.layers < limit(each)}
-
-
-def _below_bound(evidence: "Evidence") -> Models:
-    return below(all_models(evidence), lambda each: theorem_bound(each.steps))
-
-
-def _below_exact(evidence: "Evidence") -> Models:
-    config = study_config(evidence)
-    return below(all_models(evidence), lambda each: exact_of(config.of(each), each.steps))
-
-
-def _words_below_exact(evidence: "Evidence") -> str:
-    """What became of the models that the bound allows, but not the exact minimum; empty if there are none."""
-    bound, exact = _below_bound(evidence), _below_exact(evidence)
-    losses = losses_of_last(evidence, {each: of for each, of in exact.items() if each not in bound}).dropna()
-    if losses.empty:
-        return ""
-    learned = int((losses < learned_below(study_config(evidence))).sum())
-    against = ", which speaks against Assumption 1" if learned else ""
-    return (
-        f"of {len(losses)} further runs below the exact minimum of the information-flow model, {learned} learned "
-        f"x_D{against}"
-    )
-
-
-def _by_run(evidence: "Evidence", values: "pd.Series[float]", **more: Any) -> Samples:
-    """A number for each member; runs of one seed at several depths are resampled together."""
-    return Samples(values, "run", [evidence.seeds[int(member)] for member in values.index], **more)
+def loss_with_enough_layers(options: Options, evidence: "Evidence") -> Samples:
+    """Control: final partial loss of x_D of the deepest models that are asked for the study's own chain."""
+    if found := deepest(options, evidence):
+        return by_run(evidence, losses_of_last(evidence, found))
+    return Samples([], unit="run", note="no model is asked for the whole chain")

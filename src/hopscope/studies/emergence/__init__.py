@@ -1,1 +1,1 @@
-"""The study of emergence (paper, section 9): in which order heads form, and what needs what."""
+"""The study of emergence (paper, section 9): the heads of a circuit as they form."""

@@ -1,134 +1,128 @@
-"""Causal timelines of some members: trained again from a checkpoint, with one read of each hop clamped."""
+"""Members that are trained again from a checkpoint, with the read for one step of the chain clamped (appendix D)."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from hopscope.circuits.circuit import Circuit, Path
-from hopscope.circuits.clamping import Clamp, clamp_of, controls_of, rerun
-from hopscope.circuits.config import FORMED, READ, formation_name
-from hopscope.circuits.path_history import seen_from_start
-from hopscope.circuits.record import StoredStages, read_member
 from hopscope.claims.crossings import first_crossing
-from hopscope.models.interventions import ReplacePattern, Roles
-from hopscope.models.patterns import OwnChain, Related
-from hopscope.runs import UnitFolder
-from hopscope.studies.emergence.config import CONTROL, LEFT_ALONE, EmergenceConfig, candidates, clamps_name
-from hopscope.tasks.retrieval import RetrievalTask
-from hopscope.training.budget import TimeBudget
-from hopscope.training.config import TrainJob
-from hopscope.training.restore import load_ensemble
+from hopscope.studies.chains.circuits import Place
+from hopscope.studies.chains.comparisons import reading_of
+from hopscope.studies.chains.evidence import LEARNED
+from hopscope.studies.chains.readings import circuits, time_rows
+from hopscope.study.measure import Context, measure
+
+if TYPE_CHECKING:
+    from hopscope.circuits.circuit import Path
+    from hopscope.circuits.interventions import ReplacePattern
+    from hopscope.circuits.reader import Reading
+
+Rows = Iterator[dict[str, Any]]
+
+CONTROL, LEFT_ALONE = "control for ", "nothing clamped"
+"""Begins the name of a run in which rows of unused heads are clamped; name of the run in which no row is."""
 
 
-def analyse(
-    config: EmergenceConfig,
-    unit: UnitFolder,
-    job: TrainJob,
-    task: RetrievalTask,
-    budget: TimeBudget,
-    device: str,
-) -> None:
-    """Write the re-runs of a unit's members; those that are there already are kept.
+@measure(needs=(circuits,))
+def clamps(context: Context) -> Rows:
+    """Members that were read, trained again on their own samples while rows read uniformly.
 
-    Raises:
-        TimeBudgetReached: within a run, which then begins anew; those before it are kept.
+    Part: the run, which is `nothing clamped`, `step_k` (the read for step k clamped, in every head that does it) or
+    `control for step_k` (as many rows clamped that no circuit uses).  Metrics: `clamped_from`, the checkpoint that all
+    began at; `clamped_rows`, 1 for each group of rows, at its layer and head, part `run: rows`; `clamped_loss` and
+    `clamped_loss_step_k` at each evaluation; the time `clamped_fell_step_k` of the loss of step k under one half.
     """
-    for index, member in candidates(config, job):
-        if not unit.analysis_path(clamps_name(member.member), job.training.steps).is_file():
-            _train_again(config, unit, job, task, budget, device, index)
+    rows = context.rows("circuit")
+    for place, member in enumerate(context.members):
+        own = [row for row in rows if row["member"] == member and row["value"] is not None]
+        read = [row for row in own if row["metric"] == "was_read" and row["value"] == 1.0]
+        if member < context.options.clamped and read:
+            yield from context.part(f"member-{member}", partial(_again, context, place, read[0]["file"], own))
 
 
-def _train_again(
-    config: EmergenceConfig,
-    unit: UnitFolder,
-    job: TrainJob,
-    task: RetrievalTask,
-    budget: TimeBudget,
-    device: str,
-    index: int,
-) -> None:
-    """Write the re-runs of one member; nothing but its number if it was not read, or not seen from the start."""
-    member, last = job.members[index], job.training.steps
-    name = clamps_name(member.member)
-    found: dict[str, Any] = {"member": member.member}
-    stages = StoredStages(unit, f"{name}-stages", last)
-    reading = read_member(unit.run, member.member, last, config.reader())
+def _again(context: Context, place: int, file: str, rows: Sequence[dict[str, Any]]) -> Rows:
+    import numpy as np
+    import torch
+
+    from hopscope.circuits.history import clamp, controls, trained_again
+
+    member, job, options = context.members[place], context.job, context.options
+    reading = reading_of(context, file, member)
     chosen = _reads(reading)
-    followed = unit.read_analysis(formation_name(member.member), last)
-    if chosen and seen_from_start(followed["checkpoints"]):
-        paths = [path for same in chosen.values() for path in same]
-        start = _before(followed, paths)
-        rows = {str(path.roles): path.query for path in paths}
-        for run, clamp in _clamps(config, chosen, _used(reading)).items():
-            if run not in stages:
-                again = rerun(
-                    load_ensemble(unit, start, device).select([index]), task, job.training, member.data_seed, start,
-                    {run: clamp}, steps=config.clamp_steps, every=config.checkpoint_every,
-                    samples=config.evaluation_samples, check=budget.check,
-                )  # fmt: skip
-                stages[run] = {
-                    "name": run,
-                    "clamped": [_words(each, rows) for each in clamp],
-                    "steps": list(again.steps),
-                    "losses": {key: list(values) for key, values in again.losses[run].items()},
-                }
-        runs = [dict(run) for run in stages.values()]
-        found |= {"start": start, "steps": runs[0]["steps"], "runs": runs}
-    unit.write_analysis(name, last, found)
-    stages.discard()
-
-
-def _clamps(
-    config: EmergenceConfig, chosen: Mapping[str, Sequence[Path]], used: Sequence[tuple[int, int, Roles]]
-) -> dict[str, Clamp]:
-    """The runs: nothing clamped; the read for each target; and, where heads are left for it, a control for each."""
-    clamps: dict[str, Clamp] = {LEFT_ALONE: ()}
+    if not chosen:
+        return
+    start = _before(context, [path for same in chosen.values() for path in same], rows)
+    taken = [each for each, _ in reading.minimal]
+    on = _execution(context, place)
+    runs: dict[str, Sequence[ReplacePattern]] = {LEFT_ALONE: ()}
     for name, paths in chosen.items():
-        clamps[name] = tuple(map(clamp_of, paths))
-        control = controls_of(paths, used, config.layers, config.heads)
-        if control is not None:
-            clamps[f"{CONTROL}{name}"] = control
-    return clamps
+        runs[name] = [clamp(path.layer, path.head, path.roles) for path in paths]
+        if (control := controls(paths, taken, on)) is not None:
+            runs[f"{CONTROL}{name}"] = control
+    weights = {name: each[place : place + 1] for name, each in context.unit.weights(start).items()}
+    # Checkpoints within a training keep no state of the optimiser: all runs begin with a fresh one.
+    nothing = np.zeros((1, 1), np.float32)  # stands for all moments
+    arrays = {f"weights/{name}": each for name, each in weights.items()}
+    arrays |= {f"optimiser/{name}": nothing for name in ("first_moment", "second_moment")}
+    state, seed = (arrays, {"step": start, "diverged_at": [None]}), context.unit.members[place].data_seed
+    with torch.enable_grad():
+        found = trained_again(
+            context.task, job.model, job.training, seed or 0, state, runs, steps=options.clamp_steps,
+            every=options.checkpoint_every, samples=options.evaluation_samples,
+        )  # fmt: skip
+    words = {str(path.roles): path.query for same in chosen.values() for path in same}
+
+    def row(metric: str, value: float | None, **where: Any) -> dict[str, Any]:
+        return {"metric": metric, "value": None if value is None else float(value), "member": member, **where}
+
+    yield row("clamped_from", start)
+    for name, losses in found.items():
+        for each in runs[name]:
+            head = (each.heads or (0,))[0]
+            part = f"{name}: {words[str(each.rows)]}"
+            yield row("clamped_rows", 1.0, layer=each.layer, head=head, part=part)
+        for metric, curve in losses.items():
+            for step, value in curve.items():
+                yield row(f"clamped_{metric}", value, part=name, step=step)
+        for step in range(1, options.steps + 1):
+            if own := losses.get(f"loss_step_{step}"):
+                fell = first_crossing([*own], [*own.values()], LEARNED, rising=False)
+                yield from time_rows(row, f"clamped_fell_step_{step}", fell, part=name)
 
 
-def _reads(reading: Mapping[str, Any]) -> dict[str, list[Path]]:
-    """For each target, the paths that do the read of a single token whose removal costs most of those for the target.
+def _execution(context: Context, place: int) -> Any:
+    from hopscope.studies.chains.comparisons import plain_reader
 
-    Several heads may do one read, and while one of them is clamped another would serve.  Nothing for a member that was
-    not read.
-    """
-    if reading["verdict"] != READ:
-        return {}
-    circuit = Circuit.model_validate(reading["circuit"])
+    return plain_reader(context, context.ensemble.member(place)).fresh
+
+
+def _reads(reading: "Reading") -> "dict[str, list[Path]]":
+    # For each step the paths that do the read of a single token whose removal costs most of those for the step.
+    # Several heads may do one read, and while one of them is clamped another would serve.
     found: dict[str, list[Path]] = {}
     pairs = [
-        (path, words)
-        for path, words in zip(circuit.paths, reading["paths"], strict=True)
-        if isinstance(path.rule, Related | OwnChain) and words["needed_for"] is not None
+        (path, evidence)
+        for path, evidence in zip(reading.circuit.paths, reading.evidence, strict=True)
+        if path.rule.kind in ("related", "own_chain") and evidence.needed_for is not None
     ]
-    for path, words in sorted(pairs, key=lambda pair: -pair[1]["loss_if_removed"]["recomputed"]):
+    for path, evidence in sorted(pairs, key=lambda pair: -pair[1].removed["recomputed"]):
         same = [each for each, _ in pairs if (each.roles, each.target) == (path.roles, path.target)]
-        found.setdefault(words["needed_for"], same)
+        found.setdefault(evidence.needed_for or "", same)
     return dict(sorted(found.items()))
 
 
-def _used(reading: Mapping[str, Any]) -> list[tuple[int, int, Roles]]:
-    """What reads something in any minimal circuit: a control must be of no use to any."""
-    circuits = [Circuit.model_validate(each["circuit"]) for each in reading["minimal_circuits"]]
-    return [(path.layer, path.head, path.roles) for circuit in circuits for path in circuit.paths]
-
-
-def _words(clamp: ReplacePattern, rows: Mapping[str, str]) -> str:
-    """A clamp in words: the head, and its rows."""
-    return f"{clamp.layer}.{(clamp.heads or (0,))[0]} {rows[str(clamp.rows)]}"
-
-
-def _before(followed: Mapping[str, Any], paths: Sequence[Path]) -> int:
-    """The last checkpoint before any of some paths had formed."""
-    wanted = {(path.layer, path.head, path.query) for path in paths}
-    steps = followed["checkpoints"]
-    crossings = [
-        first_crossing(steps, path["attention"], FORMED)
-        for path in followed["paths"]
-        if (path["layer"], path["head"], path["query_role"]) in wanted
+def _before(context: Context, paths: "Sequence[Path]", rows: Sequence[dict[str, Any]]) -> int:
+    # The last checkpoint before any of some paths had formed.
+    wanted = {Place(0, path.layer, path.head, f"{path.query} → {path.read}")[1:] for path in paths}
+    low = [
+        row["value"]
+        for row in rows
+        if row["metric"] == "formed_at_low" and (row.get("layer"), row.get("head"), row.get("part")) in wanted
     ]
-    return int(min((crossing.low for crossing in crossings if crossing.low is not None), default=steps[0]))
+    formed = {
+        (row.get("layer"), row.get("head"), row.get("part"))
+        for row in rows
+        if row["metric"] == "formed" and row["value"] == 1.0
+    }
+    if not formed & wanted:
+        return context.unit.steps[0]
+    return int(min(low))

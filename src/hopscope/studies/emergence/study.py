@@ -1,36 +1,120 @@
-"""The study of emergence as a value."""
+"""In which order do heads form, and what needs what (paper, section 9)?  The study as a value."""
 
-from hopscope.studies.analysis import UnitAnalysis, deferred
-from hopscope.studies.circuit_study.config import jobs
-from hopscope.studies.circuit_study.members import circuits_of_members
-from hopscope.studies.circuit_study.page import names as shared_names
-from hopscope.studies.circuit_study.proof import proofs_of_members
+from typing import ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from hopscope.models.config import Model
+from hopscope.page import figures as charts
+from hopscope.studies.chains.circuit_figures import shared_figures
+from hopscope.studies.chains.circuits import QUICK, SMOKE, ChainOptions
+from hopscope.studies.chains.comparisons import compared
+from hopscope.studies.chains.measures import final, retrieval
+from hopscope.studies.chains.readings import circuits
+from hopscope.studies.chains.recipe import chains_of
 from hopscope.studies.emergence.claims import claims
-from hopscope.studies.emergence.config import COSTS, PRESETS, EmergenceConfig, candidates, clamps_name
-from hopscope.studies.emergence.figures import figures
-from hopscope.studies.emergence.measures import measurements
-from hopscope.studies.emergence.page import names
-from hopscope.studies.retrieval import losses_at_the_end
-from hopscope.studies.study import Study
+from hopscope.studies.emergence.clamps import clamps
+from hopscope.studies.emergence.events import event_figures, orders
+from hopscope.study.study import Configuration, Study
+from hopscope.training.config import Training
 
-trained_again = UnitAnalysis(
-    files=lambda options, job: {clamps_name(each.member): "json" for _, each in candidates(options, job)},
-    work=deferred("hopscope.studies.emergence.clamps:analyse"),
-    rows=measurements,
-)
-"""Members that were trained again with some of their reads clamped."""
+
+class Options(ChainOptions):  # noqa: D101 - which goes on with that of the shared options, for the flags
+    __doc__ = (
+        (ChainOptions.__doc__ or "").rstrip()
+        + """
+        crossed: of so many seeds, the initial weights of each are also trained on the samples of each other one.
+        clamped: members, from the first, that are trained again with paths clamped (those of them that were read).
+        clamp_steps: optimiser steps of these runs.
+    """
+    )
+
+    # Not among them is the batch: the paper's epochs and its batch size disagree, and both readings are presets.
+    paper: ClassVar[dict[str, float | None]] = {
+        "steps": 4, "chains": 4, "symbol_dim": 4, "layers": 24, "heads": 1, "width": 512, "head_size": 16,
+        "mlp_ratio": 0.0, "training_steps": 6_400, "pool": 2**18, "learning_rate": 1e-3, "weight_decay": 0.1,
+    }  # fmt: skip
+
+    read_again: int = Field(0, ge=0)
+    crossed: int = Field(3, ge=0)
+    clamped: int = Field(2, ge=0)
+    clamp_steps: int = Field(800, ge=1)
+
+    @model_validator(mode="after")
+    def _crosses(self) -> Self:
+        if self.crossed == 1:
+            raise ValueError("crossed: expected 0, or from 2 to the number of seeds, found 1")
+        return self
+
+
+def configurations(options: Options, study: Study) -> list[Configuration]:
+    """Seeds as they are, then the initial weights of some on the samples of the others."""
+    count = study.seeds if isinstance(study.seeds, int) else len(study.seeds)
+    if options.crossed > count:
+        raise ValueError(
+            f"crossed: expected 0, or 2 to {count} (the number of seeds), found {options.crossed}"
+        )
+    every = range(options.crossed)
+    pairs = [(init, data) for init in every for data in every if init != data]
+    return [
+        options.configuration(),
+        *(
+            options.configuration(
+                f"{options.label}, init {init}, data {data}", init_seed=init, data_seed=data
+            ).model_copy(update={"seeds": (init,)})
+            for init, data in pairs
+        ),
+    ]
+
+
+def figures(options: Options) -> list[charts.Figure]:
+    """Timelines, orders, circuits; members trained again and crossed seeds where there are some."""
+    found = {**shared_figures(options), **event_figures(options)}
+    names = ["timeline", "crossings", "precedence", "reads", "controls", "modes"]
+    names += ["clamps"] * bool(options.clamped) + ["variance"] * bool(options.crossed)
+    return [found[name] for name in names]
+
+
+_D = {
+    "seeds": 8, "layers": 24, "heads": 1, "width": 512, "head_size": 16, "mlp_ratio": 0.0, "steps": 4,
+    "pool": 2**18, "training_steps": 6_400, "batch_size": 256, "checkpoint_every": 80, "evaluate_every": 8,
+    "final_every": 8, "evaluation_samples": 1024, "members_per_unit": 4, "crossed": 4, "clamped": 2,
+    "clamp_steps": 2_400,
+}  # fmt: skip
+_ALONE = {"crossed": 0, "clamped": 0}
+_FOUR = {**QUICK, "steps": 4, "layers": 6, "training_steps": 1_500, "checkpoint_every": 25}
+_TWO = {**QUICK, "steps": 2, "training_steps": 400}
 
 study = Study(
     name="emergence",
     question="the heads of a circuit as they form: in which order, with which losses, and what needs what",
-    options=EmergenceConfig(),
-    units=jobs,
-    analyses=(losses_at_the_end, circuits_of_members, proofs_of_members, trained_again),
-    claims=claims(),
+    task=chains_of(2),
+    model=Model(),
+    training=Training(steps=1),
+    options=Options(),
+    configurations=configurations,
+    seeds=8,
+    measures=(final, retrieval, circuits, compared, clamps, orders),
+    claims=claims,
     figures=figures,
-    presets=PRESETS,
-    costs=COSTS,
+    members_per_unit=4,
+    presets={
+        "smoke": {
+            **SMOKE, "checkpoint_every": 50, "evaluate_every": 25, "members_per_unit": 2, "crossed": 2, "clamped": 1,
+        },
+        "laptop": {**QUICK, **_ALONE, "seeds": 4},
+        "workstation": {**_FOUR, **_ALONE, "seeds": 8},
+        "two-steps": {**_TWO, "seeds": 10, "crossed": 3, "clamped": 2, "clamp_steps": 400, "read_again": 1},
+        "paper": _D,
+        "paper-batch-32768": {**_D, "batch_size": 32_768, "crossed": 0, "members_per_unit": 1},
+    },
+    costs={
+        "smoke": "under a minute on two cores",
+        "laptop": "five to eight min on two quiet cores",
+        "workstation": "about 1 h on two quiet cores",
+        "two-steps": "about 10 min on two cores",
+        "paper": "20 models of 24 layers; made for a GPU",
+        "paper-batch-32768": "8 models of 24 layers at 128 times the batch; made for a GPU",
+    },
     page="page.md.j2",
-    page_names=lambda page, options: {**shared_names(page, options), **names(page, options)},
-    member_name=lambda options, member: options.names[member],
-)
+)  # fmt: skip

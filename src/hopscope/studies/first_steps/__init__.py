@@ -1,1 +1,1 @@
-"""The study of the three first experiments (summary of the paper): two minutes for a student."""
+"""The study of first experiments: what the curriculum does, which heads are used, how deep is deep enough."""

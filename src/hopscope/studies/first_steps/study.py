@@ -6,34 +6,39 @@
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import hopscope as hs
+from hopscope.claims import Claim, Samples, at_least, at_most
+from hopscope.claims.verdict import counted
 from hopscope.config import Config
-from hopscope.figures import Axis, Mark, Series
-from hopscope.studies.diagnosis import LEARNED, diagnosed
-from hopscope.studies.quick import (
-    QUICK,
-    QUICK_TRAINING,
+from hopscope.page import figures as charts
+from hopscope.studies.chains.diagnosis import diagnosed
+from hopscope.studies.chains.evidence import (
+    LEARNED,
     SHARE_SEEDS,
-    SMOKE,
     between_seeds,
     smaller_than,
     smallest_depths,
+    symbol,
 )
-from hopscope.words import counted, symbol
+from hopscope.studies.chains.measures import least_layers
+from hopscope.studies.chains.recipe import QUICK, QUICK_TRAINING, chains_of
+from hopscope.study import measures
+from hopscope.study.measure import Context, measure
+from hopscope.study.study import Configuration, Study
 
-MODEL = QUICK
+if TYPE_CHECKING:
+    from hopscope.runs import Evidence
+
 TRAINING = QUICK_TRAINING.model_copy(update={"steps": 400})
 
-STEPS, LAYERS, HEADS = 2, MODEL.layers, MODEL.heads
-"""Steps of the chains, layers and heads of the first two experiments."""
+STEPS, LAYERS = 2, QUICK.layers
+"""Steps of the chains, and layers, of the first two experiments."""
 
 USED = 0.05
 """A head is used if without it the loss of some symbol rises by this much; the plateau lies at 0.75."""
-
-SOURCE = "summary of the paper, first experiments"
 
 
 class Options(Config):
@@ -57,24 +62,21 @@ WITH, WITHOUT = label(STEPS, LAYERS), label(STEPS, LAYERS, "last")
 """The two models of the first experiment."""
 
 
-def configurations(options: Options) -> list[hs.Configuration]:
+def configurations(options: Options) -> list[Configuration]:
     """Both models of the first experiment, and the grid of the third."""
-    grid = [(steps, layers) for steps in range(1, options.most_steps + 1) for layers in options.layers]
-    cells = [(STEPS, LAYERS, "ic"), (STEPS, LAYERS, "last"), *((*each, "ic") for each in grid)]
+    grid = [(steps, layers, "ic") for steps in range(1, options.most_steps + 1) for layers in options.layers]
+    cells = dict.fromkeys([(STEPS, LAYERS, "ic"), (STEPS, LAYERS, "last"), *grid])
+    names = ("task.steps", "model.layers", "task.targets")
     return [
-        hs.Configuration(
-            label=label(*cell),
-            overrides=dict(zip(("task.steps", "model.layers", "task.targets"), cell, strict=True)),
-        )
-        for cell in dict.fromkeys(cells)
+        Configuration(label=label(*each), overrides=dict(zip(names, each, strict=True))) for each in cells
     ]
 
 
 # What is measured beside the losses.
 
 
-@hs.measure
-def rises(context: hs.Context) -> Iterator[dict[str, Any]]:
+@measure
+def rises(context: Context) -> Iterator[dict[str, Any]]:
     """How much the loss of each symbol rises without each head, and the share of heads that are used.
 
     Measured of the first experiment's model alone.  Metrics `rise` (by layer, head and symbol), `heads_used` and
@@ -82,54 +84,43 @@ def rises(context: hs.Context) -> Iterator[dict[str, Any]]:
     """
     import torch
 
-    job = _job(context)
-    if (job.task.steps, job.model.layers, job.task.targets) != (STEPS, LAYERS, "ic"):
+    from hopscope.tasks import losses
+
+    if context.job.label != WITH:
         return
-    names = [f"loss_step_{step}" for step in job.task.asked]
-    losses = context.task.losses(context.ensemble(context.held_out.inputs), context.held_out)
+    whole = losses(context.task, context.ensemble(context.held_out.inputs), context.held_out)
     largest: dict[tuple[int, int], Any] = {}
-    for row in hs.measures.head_ablation.function(context):
-        metric = row["metric"].removesuffix("_without_head")
-        if metric in names:
-            rise = row["value"] - losses[metric]
-            place = (row["layer"], row["head"])
+    for row in measures.head_ablation(context):
+        metric, place = row["metric"].removesuffix("_without_head"), (row["layer"], row["head"])
+        if metric.startswith("loss_"):
+            rise = row["value"] - whole[metric]
             largest[place] = torch.maximum(largest.get(place, rise), rise)
             yield {**row, "metric": "rise", "part": metric.removeprefix("loss_"), "value": rise}
-    rises = torch.stack([*largest.values()])
-    yield {"metric": "heads_used", "value": (rises >= USED).double().mean(0)}
-    yield {"metric": "largest_rise", "value": rises.amax(0)}
+    every = torch.stack([*largest.values()])
+    yield {"metric": "heads_used", "value": (every >= USED).double().mean(0)}
+    yield {"metric": "largest_rise", "value": every.amax(0)}
 
 
-@hs.measure
-def signatures(context: hs.Context) -> Iterator[dict[str, Any]]:
-    """Which known failure each member shows, and the likely cause (`hopscope diagnose`).
+@measure
+def signatures(context: Context) -> Iterator[dict[str, Any]]:
+    """Which known failure each member shows, and the likely cause.
 
     Metrics `signature` and `cause`, 1 for the part that applies and 0 for the others; a member that learned all that it
     was asked for has no cause.
     """
-    from hopscope.runs.metrics import read_metrics
-
-    assert context.unit is not None
-    job = _job(context)
-    table = read_metrics(context.unit.path).to_pandas()
-    table = table[table["split"] == "held_out"]
-    found = []
-    for member in context.members:
-        curves = table[table["member"] == member].groupby("metric")["value"]
-        losses = {step: tuple(curves.get_group(f"loss_step_{step}")) for step in job.task.asked}
-        signature, _, cause = diagnosed(job, losses)
-        found.append((signature, cause.split(":")[0]))
+    asked: dict[str, int] = context.task.asked  # type: ignore[attr-defined]
+    curves = {step: context.evidence.curve(f"loss_{name}") for name, step in asked.items()}
+    found = [
+        diagnosed(
+            context.task,  # type: ignore[arg-type]
+            context.job.model,
+            {step: curve[member].dropna().tolist() for step, curve in curves.items()},
+        )
+        for member in context.members
+    ]
     for metric, names, place in (("signature", SIGNATURES, 0), ("cause", CAUSES, 1)):
         for name in names:
             yield {"metric": metric, "part": name, "value": [float(each[place] == name) for each in found]}
-
-
-def _job(context: hs.Context) -> Any:
-    """What the members were trained by."""
-    from hopscope.training.config import job_of
-
-    assert context.unit is not None
-    return job_of(context.unit)
 
 
 SIGNATURES = ("learned", "early plateau", "only induction heads", "long chains fail")
@@ -139,28 +130,25 @@ CAUSES = ("too few layers", "no curriculum", "still falling", "not found")
 # What is claimed.
 
 
-def smaller_scale(evidence: Any) -> str:
+def smaller_scale(evidence: "Evidence") -> str:
     """What a run lacks of the study as it is written, in words."""
-    return smaller_than(evidence, TRAINING.steps, MODEL.width)
+    return smaller_than(evidence, TRAINING.steps, QUICK.width)
 
 
-def final_losses(targets: str) -> Any:
-    """A function of the evidence: final loss of x₂ of the first experiment's models, `[member]`."""
-    return lambda evidence: evidence.last(
-        f"loss_step_{STEPS}", **{"task.steps": STEPS, "model.layers": LAYERS, "task.targets": targets}
-    )
+def final_losses(configuration: str) -> Callable[["Evidence"], Any]:
+    """A function of the evidence: final loss of x₂ of one of the first experiment's models, `[member]`."""
+    return lambda evidence: evidence.last(f"loss_step_{STEPS}", configuration=configuration)
 
 
-def of_learned(metric: str) -> Any:
+def of_learned(metric: str) -> Callable[["Evidence"], Any]:
     """A function of the evidence: a metric of the models with the curriculum; none for those that did not learn x₂."""
     return lambda evidence: evidence.last(metric, configuration=WITH).where(
-        final_losses("ic")(evidence) < LEARNED
+        final_losses(WITH)(evidence) < LEARNED
     )
 
 
-def needed(evidence: Any) -> dict[int, dict[int, float]]:
+def needed(options: Options, evidence: "Evidence") -> dict[int, dict[int, float]]:
     """Seed → D → the smallest number of layers that learned x_D; infinite where none did, NaN where one diverged."""
-    options = Options.model_validate(evidence.config["options"])
     found: dict[int, dict[int, float]] = {}
     for steps in range(1, options.most_steps + 1):
         labels = {layers: label(steps, layers) for layers in options.layers}
@@ -169,178 +157,114 @@ def needed(evidence: Any) -> dict[int, dict[int, float]]:
     return found
 
 
-def growth(evidence: Any) -> hs.Samples:
+def growth(options: Options, evidence: "Evidence") -> Samples:
     """By seed: layers that the longest chain it learned took, less those that chains of one step took."""
     grown = []
-    for layers in needed(evidence).values():
+    for layers in needed(options, evidence).values():
         learned = [most for most in layers.values() if not math.isinf(most)]
         grown.append(learned[-1] - layers[1] if learned and not math.isinf(layers[1]) else math.nan)
-    return hs.Samples(grown, unit="seed")
+    return Samples(grown, unit="seed")
 
 
-def seeds_apart(evidence: Any) -> hs.Samples:
+def seeds_apart(options: Options, evidence: "Evidence") -> Samples:
     """By seed: layers that chains of one step took, and how many more or fewer the next seed took."""
-    return between_seeds({seed: layers[1] for seed, layers in needed(evidence).items()})
+    return between_seeds({seed: layers[1] for seed, layers in needed(options, evidence).items()})
 
 
-CLAIMS = [
-    hs.Claim(
-        id="F1",
-        statement="With the implicit curriculum, four layers learn chains of two steps.",
-        source=f"{SOURCE} 1",
-        protocol="final held-out loss of x₂, four layers, every seed; the control is asked for x₂ alone",
-        value=final_losses("ic"),
-        must=hs.at_most(LEARNED),
-        seeds_needed=SHARE_SEEDS,
-        at_scale=smaller_scale,
-        controls={"asked for x₂ alone": final_losses("last")},
-        must_not=hs.at_most(LEARNED),
-    ),
-    hs.Claim(
-        id="F2",
-        statement="Without the implicit curriculum, the same models stay on the plateau.",
-        source=f"{SOURCE} 1",
-        protocol="final held-out loss of x₂ of models that are asked for x₂ alone, every seed; the plateau is 0.75, "
-        "and the threshold that of the paper's section 7.2",
-        value=final_losses("last"),
-        must=hs.at_least(0.7),
-        seeds_needed=SHARE_SEEDS,
-        at_scale=smaller_scale,
-        controls={"asked for the whole chain": final_losses("ic")},
-        must_not=hs.at_least(0.7),
-    ),
-    hs.Claim(
-        id="F3",
-        statement="Only a few heads are used; most are redundant.",
-        source=f"{SOURCE} 2",
-        protocol="share of the heads without which the loss of some symbol rises by 0.05, of models that learned x₂, "
-        "mean over seeds",
-        value=of_learned("heads_used"),
-        must=hs.at_most(0.5, unit="fraction"),
-        rule="mean",
-        seeds_needed=SHARE_SEEDS,
-        at_scale=smaller_scale,
-        controls={"largest rise of the loss without one head": of_learned("largest_rise")},
-        must_not=hs.at_most(USED),
-    ),
-    hs.Claim(
-        id="F4",
-        statement="Longer chains need more layers.",
-        source=f"{SOURCE} 3",
-        protocol="by seed: smallest number of layers that learned x_D, of the longest chain that some depth learned, "
-        "less that of chains of one step; what no depth learned counts for nothing",
-        value=growth,
-        must=hs.at_least(1.0, unit="layers"),
-        rule="mean",
-        seeds_needed=SHARE_SEEDS,
-        at_scale=smaller_scale,
-        controls={"chains of one step, from one seed to the next": seeds_apart},
-        must_not=hs.at_least(1.0, unit="layers"),
-    ),
-]  # fmt: skip
+def claims(options: Options) -> list[Claim]:
+    """What the summary of the paper says of the first experiments."""
+    source = "summary of the paper, first experiments"
+    claim = partial(Claim, seeds_needed=SHARE_SEEDS, at_scale=smaller_scale)
+    return [
+        claim(
+            id="F1",
+            statement="With the implicit curriculum, four layers learn chains of two steps.",
+            source=f"{source} 1",
+            protocol="final held-out loss of x₂, four layers, every seed; the control is asked for x₂ alone",
+            value=final_losses(WITH),
+            must=at_most(LEARNED),
+            controls={"asked for x₂ alone": final_losses(WITHOUT)},
+            must_not=at_most(LEARNED),
+        ),
+        claim(
+            id="F2",
+            statement="Without the implicit curriculum, the same models stay on the plateau.",
+            source=f"{source} 1",
+            protocol="final held-out loss of x₂ of models that are asked for x₂ alone, every seed; the plateau is "
+            "0.75, and the threshold that of the paper's section 7.2",
+            value=final_losses(WITHOUT),
+            must=at_least(0.7),
+            controls={"asked for the whole chain": final_losses(WITH)},
+            must_not=at_least(0.7),
+        ),
+        claim(
+            id="F3",
+            statement="Only a few heads are used; most are redundant.",
+            source=f"{source} 2",
+            protocol="share of the heads without which the loss of some symbol rises by 0.05, of models that learned "
+            "x₂, mean over seeds",
+            value=of_learned("heads_used"),
+            must=at_most(0.5, unit="fraction"),
+            rule="mean",
+            controls={"largest rise of the loss without one head": of_learned("largest_rise")},
+            must_not=at_most(USED),
+        ),
+        claim(
+            id="F4",
+            statement="Longer chains need more layers.",
+            source=f"{source} 3",
+            protocol="by seed: smallest number of layers that learned x_D, of the longest chain that some depth "
+            "learned, less that of chains of one step; what no depth learned counts for nothing",
+            value=partial(growth, options),
+            must=at_least(1.0, unit="layers"),
+            rule="mean",
+            controls={"chains of one step, from one seed to the next": partial(seeds_apart, options)},
+            must_not=at_least(1.0, unit="layers"),
+        ),
+    ]
 
 
 # What is drawn.
 
 
-def figures(options: Options) -> Sequence[hs.figures.Figure]:
+def depth_rows(options: Options, evidence: "Evidence") -> list[dict[str, Any]]:
+    """For each depth and chain: the final loss of its last symbol."""
+    cells = [(steps, layers) for steps in range(options.most_steps, 0, -1) for layers in options.layers]
+    return [
+        {"D": steps, "layers": layers, "member": member, "seed": evidence.seeds[member], "value": loss}
+        for steps, layers in cells
+        for member, loss in evidence.last(f"loss_step_{steps}", configuration=label(steps, layers)).items()
+    ]
+
+
+def figures(options: Options) -> list[charts.Figure]:
     """One figure for each experiment."""
-    marks = (Mark(0.75, "plateau"), Mark(LEARNED, "learned"))
-    loss = Axis("held-out loss", (0.0, 1.1))
-    curriculum = [
-        Series(f"loss_step_{step}", symbol(step), panel=words, where={"configuration": each})
-        for words, each, asked in (
-            ("with the implicit curriculum", WITH, range(1, STEPS + 1)),
-            (f"{symbol(STEPS)} alone", WITHOUT, [STEPS]),
-        )
-        for step in asked
-    ]
-    depths = [
-        Series(
-            f"loss_step_{steps}",
-            x=layers,
-            y=steps,
-            where={"configuration": label(steps, layers)},
-            outline="fewer layers than needed" if layers < exact(steps) else "",
-        )
-        for steps in range(options.most_steps, 0, -1)
-        for layers in options.layers
-    ]
-    return (
-        hs.figures.lines("curriculum", curriculum, loss, marks=marks),
-        hs.figures.chart("heads", heads_chart),
-        hs.figures.cells("depths", depths, Axis("loss of x_D", (0.0, 0.8)), across=Axis("layers"), down="D"),
-    )
+    both = {WITH: "with the implicit curriculum", WITHOUT: f"{symbol(STEPS)} alone"}
+    return [
+        charts.curves(["loss_step_1", "loss_step_2"], by="metric", panel="configuration", name="curriculum",
+                      where={"configuration": [*both]}, names=both,
+                      levels={"learned": LEARNED, "plateau": 0.75}, ends=(0.0, 1.1), title="held-out loss"),
+        charts.dots("rise", "layer", by="part", where={"head": ...}, name="heads", levels={"used": USED},
+                    title="rise of the loss without the head"),
+        charts.cells("loss", "layers", "D", rows=partial(depth_rows, options), name="depths", ends=(0.0, 0.8),
+                     title="loss of x_D"),
+    ]  # fmt: skip
 
 
-def heads_chart(evidence: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """How much the loss rises without a head: a point for each head, seed and symbol, in the row of its layer."""
-    import altair as alt
-
-    from hopscope.figures.marks import table
-
-    rows = [
-        {
-            "layer": f"layer {row.layer}",
-            "symbol": symbol(int(row.part.removeprefix("step_"))),
-            "seed": evidence.seeds[row.member],
-            "head": row.head,
-            "rise": row.value,
-        }
-        for row in (evidence.rows("rise").itertuples() if "rise" in evidence else ())
-        if not math.isnan(row.value)
-    ]
-    rises = [row["rise"] for row in rows]
-    ends = [min(0.0, *rises, 0.0), max(1.0, *rises, 1.0)]
-    data = table("heads", "layer symbol", "seed head rise")
-    points = (
-        alt.Chart(data)
-        .mark_point(filled=True, size=45, opacity=0.6)
-        .encode(
-            x=alt.X("rise:Q", title="rise of the loss without the head", scale=alt.Scale(domain=ends)),
-            y=alt.Y("layer:N", title=None),
-            yOffset="symbol:N",
-            color=alt.Color("symbol:N", title=None),
-            tooltip=["layer:N", "head:Q", "seed:Q", "symbol:N", "rise:Q"],
-        )
-    )
-    used = alt.Chart(data).mark_rule(strokeDash=[4, 4]).encode(x=alt.datum(USED))
-    return alt.layer(points, used, data=data).properties(width=520, height=alt.Step(34)), rows
-
-
-def exact(steps: int) -> int:
-    """The exact minimum of layers for x_D (`hopscope theory`)."""
-    from hopscope.theory.information_flow import layers_per_step
-
-    return layers_per_step(steps, "causal", "deepest-first")[steps]
-
-
-def page_names(page: Any, options: Options) -> dict[str, Any]:
-    """Names that the template may use."""
-    return {
-        "label": label, "exact": exact, "with_curriculum": WITH, "without": WITHOUT, "used": USED,
-        "learned_below": LEARNED, "all_heads": LAYERS * HEADS, "signatures": SIGNATURES, "causes": CAUSES,
-    }  # fmt: skip
-
-
-study = hs.Study(
+study = Study(
     name="first-steps",
     question="three first experiments: what the curriculum does, which heads are used, and how deep is deep enough",
-    task=hs.tasks.Retrieval(steps=STEPS, chains=4, position="pair"),
-    model=MODEL,
+    task=chains_of(STEPS),
+    model=QUICK,
     training=TRAINING,
     options=Options(),
     configurations=configurations,
     seeds=2,
-    measures=[rises, signatures],
-    claims=CLAIMS,
+    measures=(rises, signatures, least_layers),
+    claims=claims,
     figures=figures,
-    presets={
-        "smoke": {**SMOKE, "options.layers": (1, 4)},
-        "laptop": {},
-    },
+    presets={"smoke": {"seeds": 2, "training.steps": 40, "model.width": 64, "layers": (1, 4)}, "laptop": {}},
     costs={"smoke": "under a minute on two cores", "laptop": "under two min on two cores"},
     page="page.md.j2",
-    page_names=page_names,
     held_out=512,
 )

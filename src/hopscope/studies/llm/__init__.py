@@ -1,1 +1,1 @@
-"""The study of language models (paper, section 4): retrieval problems in words, and how they fail."""
+"""Language models answer retrieval problems in words (paper, section 4): how often, and how they fail."""

@@ -1,1 +1,1 @@
-"""The study `natural`: does natural text supply the curriculum that chains need (S6)?"""
+"""Does natural text supply the curriculum (S6)?"""

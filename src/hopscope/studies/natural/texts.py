@@ -1,4 +1,4 @@
-"""Texts to count in: what comes with Python itself, and files that are given."""
+"""Texts to count in: what comes with Python itself, and files that are given; and how often they ask for hops."""
 
 import ast
 import hashlib
@@ -8,26 +8,27 @@ import sysconfig
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hopscope.errors import UserError
-from hopscope.language.corpus.file import read_text
 
-WORD = re.compile(r"\w+(?:['’]\w+)*")
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hopscope.language.hops import By, Labels
 
 PARTS = " · "
 """What parts the names in a row of the evidence table."""
 
+LIMIT, BLOCK = 3, 2_000
+"""Most hops; words of a block, the smallest piece of a text that is counted by itself."""
+
+_WORD = re.compile(r"\w+(?:['’]\w+)*")
+
 
 class Text(NamedTuple):
-    """A text and where it is from.
-
-    Attributes:
-        name: by which its rows are called.
-        origin: where it comes from, in words.
-        text: its beginning, as far as it is counted.
-        sha256: of the whole text in UTF-8.
-    """
+    """A text: its name, where it comes from, its beginning as far as it is counted, and the SHA-256 of all of it."""
 
     name: str
     origin: str
@@ -35,14 +36,76 @@ class Text(NamedTuple):
     sha256: str
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """Its words, without capitals and punctuation."""
-        return _words(self.text)
+    def words(self) -> int:
+        """How many words are counted."""
+        return len(_WORD.findall(self.text))
 
 
-@lru_cache(maxsize=16)  # a text is shuffled a dozen times, from the same words
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.casefold().replace("’", "'") for word in WORD.findall(text))
+class Definition(NamedTuple):
+    """A way to count hops: its name, `by`, `window` and `any` of `hopscope.language.hops`, shuffles for chance."""
+
+    name: str
+    by: "By"
+    window: int
+    any: bool = False
+    shuffles: int = 8
+
+
+USUAL = Definition("words", "words", 512)
+WORDS = (
+    USUAL,
+    Definition("words, window of 128", "words", 128),
+    Definition("words, window of 2048", "words", 2048),
+    Definition("content words", "content", 256),
+)
+"""Definitions by words, of which mixtures for training are made."""
+
+DEFINITIONS = (
+    *WORDS,
+    Definition("content words, any occurrence", "content", 256, any=True, shuffles=2),
+    Definition("pieces of words", "pieces", 512, shuffles=4),
+    Definition("letters", "letters", 512, shuffles=4),
+    Definition("sentences as facts", "sentences", 256, shuffles=2),
+)
+
+
+def labels(text: Text, definition: Definition) -> "list[Labels]":
+    """Fewest hops to each token: of the text, of its shuffles, and of one further shuffle, a control."""
+    from hopscope.language.hops import hops
+
+    _, by, window, any_, shuffles = definition
+    orders = (None, *range(shuffles + 1))
+    return [hops(text.text, by, window=window, limit=LIMIT, any=any_, shuffle=order) for order in orders]
+
+
+def by_blocks(text: Text, found: "Labels", chance: "Sequence[Labels]") -> "NDArray[np.float64]":
+    """Share of the tokens of each block that need exactly so many hops, beyond chance, `[block, LIMIT]`."""
+    import numpy as np
+
+    from hopscope.language.hops import beyond_chance
+
+    blocks = max(1, text.words // BLOCK)
+    own, *mixed = (np.array_split(each, blocks) for each in (found, *chance))
+    return np.array(
+        [beyond_chance(part, [*others], LIMIT) for part, *others in zip(own, *mixed, strict=True)]
+    )
+
+
+@lru_cache(maxsize=8)
+def two_hop_shares(files: tuple[str, ...], most: int) -> dict[str, float]:
+    """Definition by words → tokens that need two hops, among those that need one or two, beyond chance; to 0.0001.
+
+    Arguments are those of `texts`.
+    """
+    import numpy as np
+
+    read, shares = texts(files, most), {}
+    for definition in WORDS:
+        counted = ((text, labels(text, definition)) for text in read)
+        blocks = [by_blocks(text, found, chance) for text, (found, *chance, _) in counted]
+        one, two = np.concatenate(blocks).mean(0).clip(min=0.0)[:2]
+        shares[definition.name] = round(float(two / (one + two)), 4) if one + two else 0.0
+    return shares
 
 
 def texts(files: Sequence[str], most: int) -> list[Text]:
@@ -63,24 +126,29 @@ def texts(files: Sequence[str], most: int) -> list[Text]:
     for file in files:
         name = Path(file).stem
         if PARTS in name or name in {each.name for each in found}:
+            wanted = f"files with different names, without {PARTS!r}"
+            raise UserError(f"files: expected {wanted}, found {name}; rename one")
+        try:
+            text = Path(file).read_bytes().decode()
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "no UTF-8"
             raise UserError(
-                f"files: expected files with different names, without {PARTS!r}, found {name}; rename one"
-            )
-        found.append(_cut(name, "a file that was given", read_text(Path(file)), most))
+                f"files: expected a text file in UTF-8, found {file} ({why}); give another"
+            ) from None
+        found.append(_cut(name, "a file that was given", text, most))
     return found
 
 
 def _cut(name: str, origin: str, text: str, most: int) -> Text:
-    """A text up to its `most`th word."""
+    # A text up to its `most`th word.
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    for number, match in enumerate(WORD.finditer(text), start=1):
-        if number == most:
-            return Text(name, origin, text[: match.end()], digest)
-    return Text(name, origin, text, digest)
+    ends = (match.end() for match in _WORD.finditer(text))
+    end = next((end for number, end in enumerate(ends, start=1) if number == most), len(text))
+    return Text(name, origin, text[:end], digest)
 
 
 def _topics() -> str:
-    """The language reference, as `help()` shows it."""
+    # The language reference, as `help()` shows it.
     from pydoc_data import topics
 
     return "\n\n".join(topics.topics.values())
@@ -88,7 +156,7 @@ def _topics() -> str:
 
 @lru_cache(maxsize=1)  # parsing the standard library takes a second or two
 def _docstrings() -> str:
-    """Documentation strings of the modules of the standard library that are one file, in the order of their names."""
+    # Of the modules of the standard library that are one file, in the order of their names.
     return "\n\n".join(_each_docstring())
 
 

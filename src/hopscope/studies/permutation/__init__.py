@@ -1,1 +1,1 @@
-"""The permutation-lookup study (presentation): elimination, recall, and what it takes to learn them."""
+"""Permutation lookup: does a tiny transformer remember, or only rule out?"""

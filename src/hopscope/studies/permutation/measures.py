@@ -1,370 +1,448 @@
-"""Everything that was measured of a permutation run, as rows of the evidence table.
+"""What is measured of permutation models: metrics stand in the docstrings, with the parts that they have.
 
-Each analysis is a measure of its own name.  The keys of its nested record become the columns of a row:
+Everything is asked on held-out mappings, unless a row's split is `train`; for V = 5 on all their sequences.  Of
+configurations that only a sweep needs the basic numbers are measured, of the others everything.
 
-* the *metric* is the last key that names a quantity; conditions (`repeats`, `uniform`, …) and the other keys make up
-  the *part*: `mlp_ablation.mean.recall` is the metric `recall` of the part `mlp_ablation.mean`;
-* `train` and `held_out` are the split;
-* a list inside a member's value runs over heads (column `head`), or over steps, slots or others, which end the part:
-  `accuracy_by_step` is the metric `accuracy` of the parts `step_1`, `step_2`, …
-
-A fact that is not about single members, such as a floor, or whether a set is exhaustive, belongs to each of them.
-Besides:
-
-Measure `patterns`: `attention_pattern` has no value; it points to the file of the mean maps, part by part.
-Measure `formation`: curves have a row for each checkpoint.  `formed`: when each part of recall formed; part
-    `recall.half.time` is the time at which recall had gone half its way, infinite if it never did.  `order`: which of
-    two parts came first, -1, 0 (within one interval) or 1.
-Measure `last_epoch`: `last_epoch_loss`, the mean training loss of the last epoch.
-Measure `late`: medians over the evaluations of the last five epochs, on a part of the held-out sequences:
-    `elimination`, `recall`, `mass_recalled`; and `memorised_share`, from the median training loss.
-Measure `transition`: how sudden recall was, see `probes.change_points.transition`; what never happened is infinite.
-    Parts `elimination.…` say the same of elimination, whose chance is 1/V.
-
-The evidence table itself leaves out what was measured of a diverged member after its training broke off.
+Causal tests tell two accounts of recall apart, in models of one layer, whose last row reads embeddings and never what
+other rows computed.  The *presentation's* (sections 10, 11): y rows attend to themselves and x rows to the y before,
+which binds each pair; the MLP recognises a repeated x and looks its y up.  The *pointer* account: at the last row one
+head attends to the earlier copy of x and imports its position code; a head with distinct weights for the slots writes a
+weighted sum of the y's; the MLP uses the first to select from the second.
 """
 
 import math
-import re
 import statistics
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from hopscope.errors import UserError
-from hopscope.runs import RunFolder, diverged_members
-from hopscope.runs.curves import Curve, Metrics
-from hopscope.runs.evidence import Row
-from hopscope.runs.metrics import GATHERED
-from hopscope.studies.permutation.config import Configuration, PermutationStudyConfig, analyses
-from hopscope.studies.permutation.probes.change_points import transition
-from hopscope.studies.permutation.probes.head_specialization import (
-    MISSING,
-    NEITHER,
-    ONE_DOES_BOTH,
-    ONE_EACH,
-    SHARED,
-)
-from hopscope.tasks.config import PermutationConfig, training_mappings
+from hopscope.claims.crossings import Crossing, Rise, rise
+from hopscope.study.measure import Context, measure
 from hopscope.theory.posteriors import elimination_floor, training_floor
-from hopscope.training.config import TrainJob, job_of
 
-FACTS = frozenset(
-    {
-        "sequences", "exhaustive", "training_mappings", "uniform_floor", "training_floor", "floors", "recall_floor",
-        "hidden", "fit", "undefined_share", "checkpoints",
-    }
-)  # fmt: skip
-"""Keys under which no list is one over members."""
+Rows = Iterator[dict[str, Any]]
+Curve = tuple[list[int], list[float]]
 
-NAMES = FACTS | {"spread", "formed", "order", "first", "reached", "probability"}
-"""Keys at the top of a record that name the quantity, whatever keys are below."""
+CURVE_SEQUENCES, FORMATION_SEQUENCES = 512, 240
+"""Sequences of each kind, with a repeat and without, on the curves, and at every checkpoint."""
 
-CONDITIONS = frozenset(
-    {"repeats", "plain", "uniform", "identity", "random", "linear", "mlp", "before", "after", "earlier_row"}
-)
-"""Keys that say under which condition something was measured, never what."""
+SAMPLED_PROBES = 1_500
+"""Repeats among the 5,000 test sequences that the presentation measures, at 30 % (section 9)."""
 
-OF_TRAINING = frozenset({"train_loss_exhaustive", "memorised_share"})
-"""Quantities of the training mappings whose names do not end with the split."""
+MOST_MAPPINGS = math.factorial(6)
+"""Above so many training mappings (V ≥ 7 at the usual shares) the posterior under them is not worked out."""
 
-LATE_EPOCHS = 5
-"""Epochs at the end of training that another reading of the moment of a score takes the median of."""
+LEAST_RECALL = 0.25
+"""How far above chance recall must end for the member to have learned it."""
 
-_SPLITS = ("train", "held_out")
-_PLACE = re.compile(r"(step|slot|source|value)_\d+")
-_QUANTITY = re.compile(r"(?P<name>(?!train_minus).+)_(?P<split>train|held_out)")
-_BY = re.compile(r"_by_(step|slot)$")
-
-AXES = {
-    "battery": ("head",), "roles": ("head",), "formation": ("head",), "decoding": ("slot",),
-    "slots": ("slot", "source"), "worked": ("step", "value"),
-}  # fmt: skip
-"""Analysis → what lists inside a member's value run over, and lists in these; those of the others run over steps."""
-
-SPREADS = (ONE_EACH, ONE_DOES_BOTH, SHARED, NEITHER, MISSING)
-FORMED_FIRST = ("match", "history", "recall")
-"""Parts among which the analysis names the first (see `probes.formation.RANKED`, which takes torch along)."""
-
-ORDERS = {"before": -1.0, "tie": 0.0, "after": 1.0, "unknown": None}
-"""What formed before what, as a number; nothing where neither formed."""
-
-NEVER_IS_INFINITE = ("time", "width", "widest", "relative_width")
-"""Times and widths of a rise: where they are missing, it never came, which is not the same as an unknown time."""
+_LATE_EPOCHS, _FINAL = 5, 3  # epochs of `late`, and evaluations whose mean is a curve's end
 
 
-def measurements(run: RunFolder, config: PermutationStudyConfig) -> Iterator[Row]:
-    """A row for every number that was measured of a run's members after training.
+def _is_whole(context: Context) -> bool:
+    return context.job.label in context.options.whole
 
-    Raises:
-        UserError: a file is missing or damaged.
+
+def _listed(context: Context, data: str, held_out: bool = True, **changes: Any) -> Any:
+    task: Any = context.task.model_copy(update=changes)
+    return task.listed(data, held_out, context.options.evaluation_limit, context.job.device)
+
+
+@measure(when="training", name="training")
+def training(context: Context) -> dict[str, Any]:
+    """`elimination`, `recall` and `mass_recalled` through training, on a fixed part of the held-out sequences."""
+    from hopscope.studies.permutation import answers
+
+    task: Any = context.task
+    plain, repeats = (
+        task.listed(data, True, CURVE_SEQUENCES, context.job.device) for data in ("plain", "repeats")
+    )
+    found = answers.at_repeat(context.ensemble, repeats)
+    elimination = answers.right(answers.predicted(context.ensemble, plain), plain)[..., -1]
+    known = {"elimination": elimination, **{name: found[name] for name in ("recall", "mass_recalled")}}
+    return {name: each.mean(1) for name, each in known.items()}
+
+
+@measure
+def probes(context: Context) -> dict[str, Any]:
+    """Both skills at the end.
+
+    `elimination`: accuracy at the last step without a repeat.  At a repeat `recall` (also by the slot that is copied,
+    `slot_k`), `mass_recalled` and `mass_unused` (probability of the value seen before, and of the unused ones),
+    `repeat_mae`, `repeat_max_ae` and, expected among as many as the presentation probes, `repeat_max_ae_of_sample`.
+    `exhaustive`, parts `plain` and `repeats`: whether the sequences are all there are.
     """
-    curves = {split: Metrics(run, split) for split in ("train", "held_out")}
-    gone = diverged_members(run)
-    for unit in run.units:
-        job = job_of(unit)
-        step, samples = _end(job)
-        for name, kind in analyses(config, job).items():
-            file, found = unit.file_of(name, step, kind), unit.read_analysis(name, step)
-            if kind == "json":
-                yield from of_analysis(job, name, found, file)
-                continue
-            for member in job.members:
-                for part in found:  # the maps stay in their file
-                    yield Row(member.member, name, "attention_pattern", None, step=step, samples=samples,
-                              part=part, file=file)  # fmt: skip
-        yield from of_curves(job, config, curves, gone)
+    from hopscope.studies.permutation import answers
+
+    task: Any = context.task
+    plain, repeats = (_listed(context, data) for data in ("plain", "repeats"))
+    found = answers.at_repeat(context.ensemble, repeats)
+    source = repeats.relations["same_symbol"][0].amax(-1) // 2
+    recall, largest = found["recall"], found["largest_error"]
+    counts = {data: task.listed_count(data) for data in ("plain", "repeats")}
+    return {
+        "elimination": answers.right(answers.predicted(context.ensemble, plain), plain)[..., -1].mean(1),
+        **{name: found[name].mean(1) for name in ("recall", "mass_recalled", "mass_unused")},
+        **{f"recall@slot_{slot + 1}": recall[:, source == slot].mean(1) for slot in sorted({*source.tolist()})},
+        "repeat_mae": found["mean_error"].mean(1),
+        "repeat_max_ae": largest.amax(1),
+        "repeat_max_ae_of_sample": answers.expected_maximum(largest, SAMPLED_PROBES),
+        **{f"exhaustive@{data}": [float(count <= context.options.evaluation_limit)] * len(recall)
+           for data, count in counts.items()},
+    }  # fmt: skip
 
 
-def of_analysis(job: TrainJob, name: str, record: Any, file: str) -> Iterator[Row]:
-    """A row for every number of one analysis of a unit.
+@measure
+def slots(context: Context) -> dict[str, Any] | None:
+    """`recall` by the slot of a repeat and the slot it copies, `slot_3.source_1`, whatever slots training repeats."""
+    from hopscope.studies.permutation import answers
 
-    Args:
-        job: of the unit; its members are in the order of the record's lists.
-        name: of the analysis.
-        record: what was written.
-        file: where it stands, relative to the run.
-
-    Raises:
-        UserError: the record is not what the analysis writes.
-    """
-    members = [member.member for member in job.members]
-    try:
-        if record["members"] != members:
-            raise ValueError(f"members: expected {members}, found {record['members']}")
-        content = _prepared(name, {key: record[key] for key in record if key not in ("members", "step")})
-        for place, member in enumerate(members):
-            own = of_member(content, place, len(members))
-            for at, values in _by_checkpoint(own, _end(job)):
-                yield from rows(member, name, values, at, file)
-    except (TypeError, KeyError, IndexError, ValueError) as error:
-        raise UserError(
-            f"{file}: expected the {name} of {len(members)} members, found another record ({error}); delete it "
-            "and run the same command again"
-        ) from error
-
-
-def rows(
-    member: int, measure: str, record: Mapping[str, Any], at: tuple[int, int], file: str | None
-) -> Iterator[Row]:
-    """A row for every number of a member's record, of facts for those that exist.
-
-    Args:
-        member, measure, file: of the rows.
-        record: nested dictionaries and lists of numbers, truth values and `None`; a key that ends with `_by_step` or
-            `_by_slot` says what its list runs over, for others `AXES` does.
-        at: steps and samples.
-
-    Raises:
-        ValueError: an entry is no number.
-    """
-    step, samples = at
-    for path, head, value in _leaves(record, (), AXES.get(measure, ("step",))):
-        if value is None and path[0] in FACTS:
-            continue
-        metric, part, split = _named(path)
-        layer = None if head is None else 0
-        yield Row(member, measure, metric, value, split, step, samples, layer, head, part, file)
-
-
-def _end(job: TrainJob) -> tuple[int, int]:
-    """Steps and samples at the end of training."""
-    return job.training.steps, job.training.steps * job.training.batch_size
-
-
-# What is read off the curves of training.
-
-
-def of_curves(
-    job: TrainJob, config: PermutationStudyConfig, curves: Mapping[str, Metrics], gone: Container[int]
-) -> Iterator[Row]:
-    """Training loss of the last epoch, and, where there are repeats in training, how sudden recall was.
-
-    Nothing is known of members that are `gone`, because they diverged.
-    """
-    configuration, batch = Configuration.parse(job.label), job.training.batch_size
-    chance = 1 / (config.task(configuration).values - 1)
-    for member in (each.member for each in job.members):
-        loss, recall, elimination = (
-            ([], []) if member in gone else curves[split].curve(metric, member)
-            for split, metric in (("train", "loss"), ("held_out", "recall"), ("held_out", "elimination"))
-        )
-        step, samples = _end(job)
-        per_epoch = max(1, config.samples_per_epoch // batch)
-        mean = last_epoch(loss, per_epoch)
-        yield Row(member, "last_epoch", "last_epoch_loss", mean, "train", step, samples, file=GATHERED)
-        late = {
-            metric: median_late(curves["held_out"].curve(metric, member), LATE_EPOCHS * per_epoch)
-            for metric in ("elimination", "recall", "mass_recalled")
-        }
-        share = None
-        if configuration.data == "plain":
-            task = config.task(configuration)
-            uniform, known = elimination_floor(task.values), _training_floor(task)
-            typical = median_late(loss, LATE_EPOCHS * per_epoch)
-            share = None if typical is None else (uniform - typical) / (uniform - known)
-        late = {name: None if member in gone else value for name, value in late.items()}
-        late["memorised_share"] = share
-        yield from rows(member, "late", late, (step, samples), GATHERED)
-        if configuration.data == "repeats":
-            found = _sudden(recall, loss, batch, chance)
-            other = _sudden(elimination, loss, batch, 1 / config.task(configuration).values)
-            found["elimination"] = {start: other[start] for start in ("from_zero", "from_chance")}
-            sudden = rows(member, "transition", found, (step, samples), GATHERED)
-            yield from sudden if recall[0] else (replace(row, value=None) for row in sudden)
-
-
-def last_epoch(curve: Curve, per_epoch: int) -> float | None:
-    """The mean over the last steps of a record, or over all of them if there are fewer; `None` if there are none.
-
-    A row of the record is a mean over the steps since the row before it, so rows are weighted by their steps.
-    """
-    steps, values = (np.asarray(each) for each in curve)
-    if not len(steps):
+    task: Any = context.task
+    if not task.repeat_ratio:
         return None
-    weights = np.diff(steps, prepend=0)
-    late = steps > steps[-1] - per_epoch
-    return float(np.average(values[late], weights=weights[late]))
-
-
-def median_late(curve: Curve, steps: int) -> float | None:
-    """The median of a curve's values in its last steps; `None` if there are none."""
-    late = [value for step, value in zip(*curve, strict=True) if step > curve[0][-1] - steps]
-    return statistics.median(late) if late else None
-
-
-def _training_floor(task: PermutationConfig) -> float:
-    """Loss of an observer that knows the training mappings, in nats."""
-    return training_floor(task.values, training_mappings(task.values, task.held_out_share))
-
-
-def _sudden(skill: Curve, loss: Curve, batch_size: int, chance: float) -> dict[str, Any]:
-    """What `transition` says of a member; where there is no curve, of one that never learned the skill."""
-    steps, values = skill if skill[0] else ([0], [0.0])
-    by_step = dict(zip(*loss, strict=True))
-    losses = [by_step.get(step) for step in steps]
-    return transition([step * batch_size for step in steps], values, losses, chance=chance)
-
-
-# How the numbers of a record are named.
-
-
-def of_member(record: Mapping[str, Any], place: int, members: int) -> dict[str, Any]:
-    """The record with facts as they are, and one member's entry in place of every list over members.
-
-    Args:
-        record: nested dictionaries over lists over members; a `None` in place of such a list says that there is
-            nothing to measure, and is left out.
-        place: of the member in these lists.
-        members: how many there are.
-
-    Raises:
-        ValueError: a list over members has another length.
-    """
-    found = {}
-    for key, value in record.items():
-        if key in FACTS:
-            found[key] = value
-        elif isinstance(value, Mapping):
-            found[key] = of_member(value, place, members)
-        elif value is not None:
-            if len(value) != members:
-                raise ValueError(f"{key}: expected {members} members, found {len(value)}")
-            found[key] = value[place]
+    batch = _listed(context, "repeats", repeat_slots=(*range(2, task.values + 1),), repeat_sources=())
+    slot, recall = (
+        batch.roles["repeat"][0, :, ::2].argmax(-1),
+        answers.at_repeat(context.ensemble, batch)["recall"],
+    )
+    source, found = batch.relations["same_symbol"][0].amax(-1) // 2, {}
+    for later in range(1, task.values):
+        for earlier in range(later):
+            pair = (slot == later) & (source == earlier)
+            found[f"recall@slot_{later + 1}.source_{earlier + 1}"] = recall[:, pair].mean(1)
     return found
 
 
-_Path = tuple[str, ...]
+@measure
+def posteriors(context: Context) -> Rows:
+    """Members against two ideal observers, without a repeat, by step (`step_k`) and split.
+
+    One observer holds all mappings equally likely, one knows which are training mappings.  Held-out ones are the
+    complement of these, so whatever a member knows of the second pushes it below chance on them.
+
+    `accuracy`, `kl_uniform`, `kl_training`, `mae_uniform`, `max_ae_uniform`, `used_mass_mean` (of values shown before);
+    without a step `held_out_loss`, `tilt_correlation`, `tilt_slope`, `tilt_control` (see `answers.tilt`),
+    `train_minus_held_out` (accuracy, steps before the last) and, of training mappings, `memorised_share`: how far the
+    loss has gone from the first observer's to the second's.
+    """
+    import torch
+
+    from hopscope.studies.permutation import answers
+
+    task: Any = context.task
+    count, accuracy = task.mappings(False), dict[str, Any]()
+    for split in ("train", "held_out"):
+        batch = _listed(context, "plain", split == "held_out")
+        found, uniform = answers.predicted(context.ensemble, batch), answers.even(batch)
+        error, loss = (found - uniform)[..., 1:].abs(), answers.loss(found, batch)
+        accuracy[split] = answers.right(found, batch).mean(1)
+        by_step = {
+            "accuracy": accuracy[split],
+            "kl_uniform": answers.divergence(uniform, found),
+            "mae_uniform": error.mean((1, 3)),
+            "max_ae_uniform": error.amax((1, 3)),
+            "used_mass_mean": (found * answers.used(batch)).sum(-1).double().mean(1),
+        }
+        held_out = split == "held_out"
+        whole = {"held_out_loss": loss} if held_out else {"memorised_share": _memorised(loss, task)}
+        if count <= MOST_MAPPINGS:
+            known = answers.informed(batch, task.mapping(torch.arange(count, device=loss.device), False))
+            by_step["kl_training"] = answers.divergence(known, found)
+            if held_out:
+                whole |= answers.tilt(found, uniform, known, task.split_seed)
+        for name, values in by_step.items():
+            whole |= {f"{name}@step_{step}": value for step, value in enumerate(values.unbind(1), 1)}
+        for name, value in whole.items():
+            if not value.isnan().all():  # no training mapping fits all that is shown of a held-out one
+                yield {"metric": name, "value": value, "split": split}
+    gap = accuracy["train"] - accuracy["held_out"]
+    yield {"metric": "train_minus_held_out", "value": gap[:, :-1].mean(1)}
 
 
-def _leaves(value: Any, path: _Path, axes: Sequence[str]) -> Iterator[tuple[_Path, int | None, float | None]]:
-    """Numbers with their path and head."""
-    if isinstance(value, Mapping):
-        for key, entry in value.items():
-            yield from _leaves(entry, (*path, key), axes)
-    elif isinstance(value, list):
-        by = _BY.search(path[-1])
-        axis = by[1] if by else axes[0]
-        for place, entry in enumerate(value):
-            if axis == "head":
-                yield path, place, None if entry is None else float(entry)
-            else:
-                yield from _leaves(entry, (*path, f"{axis}_{place + 1}"), axes[1:])
-    elif value is None and path[-1] in NEVER_IS_INFINITE and "steepest_fall" not in path:
-        yield path, None, math.inf
-    elif value is None or isinstance(value, bool | int | float):
-        yield path, None, None if value is None else float(value)
-    elif path[0] == "order" and value in ORDERS:
-        yield path, None, ORDERS[value]
-    else:
-        raise ValueError(f"{'.'.join(path)}: expected a number, found {value!r}")
+def _memorised(loss: Any, task: Any) -> Any:
+    uniform, known = elimination_floor(task.values), training_floor(task.values, task.mappings(False))
+    return (uniform - loss) / (uniform - known)
 
 
-def _named(path: _Path) -> tuple[str, str | None, str]:
-    """Metric, part and split of a path."""
-    split = "train" if OF_TRAINING & set(path) else "held_out"
-    keys = []
-    for key in path:
-        name = _BY.sub("", key)
-        match = _QUANTITY.fullmatch(name)
-        if key in _SPLITS:
-            split = key
-        elif match:
-            split = match["split"]
-            keys.append(match["name"])
-        elif key != "by_head":
-            keys.append(name)
-    quantities = [
-        place for place, key in enumerate(keys) if key not in CONDITIONS and not _PLACE.fullmatch(key)
-    ]
-    metric = 0 if path[0] in NAMES else quantities[-1]
-    part = ".".join(key for place, key in enumerate(keys) if place != metric)
-    return keys[metric], part or None, split
+# Read off the record of training.
 
 
-# Records that are laid out in another way.
+def _curves(context: Context, metric: str, split: str = "held_out") -> list[Curve]:
+    # Steps and values of each member; none of one that diverged.
+    gone = [step is not None for step in context.unit.diverged_at(context.step or 0)]
+    found: list[Curve] = [([], []) for _ in gone]
+    for row in context.unit.rows():
+        if (row["metric"], row["split"], row.get("part")) == (metric, split, None):
+            for (steps, values), value, lost in zip(found, row["value"], gone, strict=True):
+                if not lost:
+                    steps.append(row["step"])
+                    values.append(value)
+    return found
 
 
-def _prepared(name: str, record: dict[str, Any]) -> dict[str, Any]:
-    """The record of an analysis with lists over members as its innermost ones, and truth values in place of words."""
-    match name:
-        case "slots":
-            # Only where the source stands before the slot.
-            pairs = {
-                key: [[sources[:slot] for slot, sources in enumerate(own)] for own in record[key]]
-                for key in ("recall", "mass_recalled")
-                if key in record
+def _late(
+    context: Context, epochs: int, metric: str, split: str = "held_out"
+) -> list[list[tuple[int, float]]]:
+    # Of each member values of the last epochs, with the steps that each is a mean over; NaN if there are none.
+    per_epoch = max(1, context.options.samples_per_epoch // int(context.job.training.batch_size))
+    found = []
+    for steps, values in _curves(context, metric, split):
+        each = zip([0, *steps], steps, values, strict=False)
+        late = [
+            (step - before, value) for before, step, value in each if step > steps[-1] - epochs * per_epoch
+        ]
+        found.append(late or [(1, math.nan)])
+    return found
+
+
+@measure
+def last_epoch(context: Context) -> Rows:
+    """`last_epoch_loss` (train): the mean training loss of the last epoch."""
+    late = _late(context, 1, "loss", "train")
+    means = [sum(n * loss for n, loss in each) / sum(n for n, _ in each) for each in late]
+    yield {"metric": "last_epoch_loss", "value": means, "split": "train"}
+
+
+@measure
+def late(context: Context) -> Rows:
+    """Medians of the last five epochs: `elimination`, `recall`, `mass_recalled`; on plain data `memorised_share`."""
+    task: Any = context.task
+
+    def medians(metric: str, split: str = "held_out") -> list[float]:
+        late = _late(context, _LATE_EPOCHS, metric, split)
+        return [statistics.median(value for _, value in each) for each in late]
+
+    for metric in ("elimination", "recall", "mass_recalled"):
+        yield {"metric": metric, "value": medians(metric)}
+    if not task.repeat_ratio:
+        share = [_memorised(loss, task) for loss in medians("loss", "train")]
+        yield {"metric": "memorised_share", "value": share, "split": "train"}
+
+
+@measure
+def transition(context: Context) -> dict[str, Any]:
+    """How sudden recall was (P5), in training samples; infinite where it never came.
+
+    The rise of held-out recall is taken `from_zero`, and `from_chance`, which is 1/(V - 1): noticing that x came back
+    lifts it so far.  `time` of `from_zero.start`, `.half`, `.end` (10 %, 50 %, 90 % of the way), `width` between the
+    first and the last, `relative_width` (of the time to the half); this also of elimination: `elimination.from_zero`.
+    """
+    task: Any = context.task
+    found: dict[str, Any] = {}
+    for skill, prefix, among in (
+        ("recall", "", task.values - 1),
+        ("elimination", "elimination.", task.values),
+    ):
+        for name, start in (("from_zero", 0.0), ("from_chance", 1 / among)) if task.repeat_ratio else ():
+            least, part = 1 / among - start + LEAST_RECALL, prefix + name
+            ways = [risen(curve, context.samples_at(1), least, start) for curve in _curves(context, skill)]
+            found |= {
+                f"{metric}@{part}": [_of(way, metric) for way in ways]
+                for metric in ("relative_width", "width")
             }
-            return record | pairs
-        case "roles" if "spread" in record:
-            words = record["spread"]
-            return record | {"spread": {each: [word and word == each for word in words] for each in SPREADS}}
-        case "decoding":
-            history = {f"slot_{slot}": of_slot for slot, of_slot in enumerate(record["history"], start=1)}
-            return record | {"history": history, "untrained": {"answer": record["untrained"]}}
-        case "worked":
-            sequences = record["sequences"].items()
-            return {"probability": {each: sequence["probabilities"] for each, sequence in sequences}}
-    return record
+            for point in ("start", "half", "end"):
+                found[f"time@{part}.{point}"] = [_of(way and getattr(way, point), "time") for way in ways]
+    return found
 
 
-def _by_checkpoint(
-    own: dict[str, Any], end: tuple[int, int]
-) -> Iterator[tuple[tuple[int, int], Mapping[str, Any]]]:
-    """A member's record by steps and samples: its curves at their checkpoints, and at the end what formed when."""
-    if "checkpoints" not in own:
-        yield end, own
-        return
-    checkpoints, order = own["checkpoints"], own["order"]
-    facts = {name: own[name] for name in ("sequences", "floors") if name in own}
-    curves = {name: own[name] for name in own if name not in {"checkpoints", "order", *facts}}
-    for place, at in enumerate(zip(checkpoints["step"], checkpoints["samples"], strict=True)):
-        yield at, {name: curve[place] for name, curve in curves.items()}
-    if order is None:  # a member that diverged
-        yield end, facts | dict.fromkeys(("formed", "order", "first", "reached"))
-        return
-    first = {point: {name: name in names for name in FORMED_FIRST} for point, names in order["first"].items()}
-    formed = {"formed": order["parts"], "order": order["orders"], "first": first, "reached": order["reached"]}
-    yield end, facts | formed
+def _of(way: Any, name: str) -> float:
+    found = math.nan if way is None else getattr(way, name)
+    return math.inf if found is None else found
+
+
+def risen(curve: Curve, batch: int, least: float, start: float) -> Rise | None:
+    """The crossings of a curve's way from a level to its last one, from when it was lowest; `None`: there is no curve.
+
+    Args:
+        curve: training steps and values.
+        batch: samples of a step, the unit of the crossings.
+        least: least way that is one; of a shorter one no crossing happened.
+        start: the level.
+    """
+    times, values = [step * batch for step in curve[0]], curve[1]
+    if not times:
+        return None
+    end, earlier = statistics.fmean(values[-_FINAL:]), values[:-_FINAL] or values[:1]
+    if end - start < least:
+        return Rise(*[Crossing(None, None, None, float(times[-1]))] * 3)
+    lowest = max(at for at, value in enumerate(earlier) if value == min(earlier))
+    return rise(times[lowest:], values[lowest:], start=start, end=end)
+
+
+# How recall works.
+
+
+@measure(when="checkpoints")
+def formation(context: Context) -> dict[str, Any] | None:
+    """`match`, by head: mean attention of a repeated x to its earlier copy."""
+    from hopscope.studies.permutation import answers, causal
+
+    task: Any = context.task
+    if not (_is_whole(context) and task.repeat_ratio):
+        return None
+    batch = task.listed("repeats", True, FORMATION_SEQUENCES, context.job.device)
+    pattern = answers.cached(context.ensemble, batch.inputs, causal.PATTERN).double()
+    copy = batch.relations["same_symbol"][:, :, None]  # of the one repeat of each sequence; -1 at other rows
+    to_copy = pattern.take_along_dim(copy.clamp(min=0)[..., None], -1)[..., 0] * (copy >= 0)
+    return {"match": to_copy.sum((1, 3))[:, None] / batch.inputs.shape[1]}
+
+
+@measure
+def battery(context: Context) -> dict[str, Any] | None:
+    """Causal tests of recall; the part is the test, at the last row where it does not say another.
+
+    `recall` and `elimination`: `clean`; `mlp_ablation.mean`, `.resample`, `.zero` (output of the MLP);
+    `equal_y_weights` (attention to the y made equal), with `control_recall` and `control_elimination` (to x that
+    neither account reads).  `to_other` and `stays`, shares of answers to repeats that become second's y or stay right:
+    `position_code_swap`, `y_swap` (as values alone) and `attention_swap` with second's, and `control_stays` of second's
+    with third's, `plain_accuracy`; `head_interchange`, `mlp_interchange` (outputs from the same pairs with second's x
+    repeated).  Largest changes of logits, parts `earlier_rows.uniform.repeats` …, when patterns of the earlier rows are
+    replaced: `last_row_change`, `earlier_rows_change`; `self_change` of `head_interchange`, by the very same outputs.
+    """
+    from hopscope.circuits.interventions import EqualizeAttention, ReplacePattern
+    from hopscope.studies.permutation import answers, causal
+
+    if not _is_whole(context):
+        return None
+    task: Any = context.task
+    config, bench, found = context.ensemble.config, causal.Bench(context.ensemble.cpu(), task), {}
+    third, sites = task.values > 3, {"head": causal.HEADS, "mlp": causal.MLP if config.mlp_size else ""}
+    rules = {"uniform": "uniform", "identity": "identity", "random": causal.random_rule(task)}
+    for name, rule in rules.items():
+        changes = bench.changes(causal.of(ReplacePattern(layer=0, rows={"place": 0}, by=rule)))
+        for kind, (last, earlier) in changes.items():
+            found[f"last_row_change@earlier_rows.{name}.{kind}"] = last
+            found[f"earlier_rows_change@earlier_rows.{name}.{kind}"] = earlier
+    swaps = {"position_code_swap": "code", "y_swap": "y", "attention_swap": "attention"}
+    swaps = {test: what for test, what in swaps.items() if config.position_count or what != "code"}
+    tests = {test: causal.swap(what, "first", "second") for test, what in swaps.items()}
+    for test, what in swaps.items() if third else ():
+        found[f"control_stays@{test}"] = bench.outcome(causal.swap(what, "second", "third"))["stays"]
+    outputs = {
+        part: answers.cached(bench.model, bench.batch.inputs, site) for part, site in sites.items() if site
+    }
+    tests |= {
+        f"{part}_interchange": causal.put(sites[part], own[:, bench.donor]) for part, own in outputs.items()
+    }
+    for test, edit in tests.items():
+        outcome = bench.outcome(edit).items()
+        found |= {
+            f"{metric}@{test}": value
+            for metric, value in outcome
+            if test in swaps or metric != "plain_accuracy"
+        }
+    same = bench.changes(causal.put(causal.HEADS, outputs["head"]))
+    found["self_change@head_interchange"] = same["repeats"][0].maximum(same["plain"][0])
+    equal = {
+        name: causal.of(EqualizeAttention(**causal.AT_LAST, keys={name: 1})) for name in ("kind", "idle")
+    }
+    skills = {"clean": causal.of(), "equal_y_weights": equal["kind"]}
+    if config.mlp_size:
+        own = outputs["mlp"]
+        values = {"mean": bench.mean(causal.MLP), "resample": own[:, bench.any], "zero": own[:, :1] * 0.0}
+        skills |= {f"mlp_ablation.{by}": causal.put(causal.MLP, each) for by, each in values.items()}
+    for test, edit in skills.items():
+        found |= {f"{skill}@{test}": hit.mean(1) for skill, hit in bench.hits(edit).items()}
+    if third:
+        found |= {
+            f"control_{skill}@equal_y_weights": hit.mean(1)
+            for skill, hit in bench.hits(equal["idle"]).items()
+        }
+    return found
+
+
+@measure
+def roles(context: Context) -> dict[str, Any] | None:
+    """What each head is for, by what its loss costs, and what one reads off its attention map (section 10).
+
+    By head: `recall_lost` and `elimination_lost` when its output at the last row is the mean one; part `heat_map`:
+    `x_rows_to_earlier_y`, `y_rows_to_themselves`, `x_rows_to_preceding_y`, `last_row_to_copy` (mean attention).  Of
+    several heads, part `assignment`: the two that come closest to one for each skill, `recall_head`, and what is lost
+    with it and with the elimination head; `heat_map_agrees`: whether the map names the same recall head.  `spread`:
+    which of `causal.SPREADS` is true.
+    """
+    import torch
+
+    from hopscope.studies.permutation import causal
+
+    if not _is_whole(context):
+        return None
+    task: Any = context.task
+    bench, heads = causal.Bench(context.ensemble.cpu(), task), range(context.ensemble.config.heads)
+    clean, mean, maps = bench.hits(causal.of()), bench.mean(causal.HEADS), bench.heat_map()
+    given = [bench.hits(causal.put(causal.HEADS, mean, head)) for head in heads]
+    # Rounded once: a fall may have to meet a threshold.
+    lost = {
+        skill: torch.stack([(hit - each[skill]).mean(1) for each in given], 1) for skill, hit in clean.items()
+    }
+    falls, before = (
+        torch.stack([*lost.values()], 2).tolist(),
+        torch.stack([hit.mean(1) for hit in clean.values()]),
+    )
+    missing = before.amin(0) < causal.NEEDED
+    words = [
+        "a skill is missing" if gone else causal.spread_of(own)
+        for own, gone in zip(falls, missing, strict=True)
+    ]
+    found: dict[str, Any] = {f"{skill}_lost": each[:, None] for skill, each in lost.items()}
+    found |= {f"{name}@heat_map": each[:, None] for name, each in maps.items()}
+    found |= {f"spread@{word}": [float(each == word) for each in words] for word in causal.SPREADS}
+    if len(heads) > 1:
+        pairs = [causal.assigned(own) for own in falls]
+        names = ["recall_head", *(f"{skill}_lost_with_{role}_head" for role in lost for skill in lost)]
+        found |= {
+            f"{name}@assignment": column for name, column in zip(names, zip(*pairs, strict=True), strict=True)
+        }
+        read = (maps["y_rows_to_themselves"] + maps["x_rows_to_preceding_y"]).argmax(1).tolist()
+        found["heat_map_agrees"] = [float(one == pair[0]) for one, pair in zip(read, pairs, strict=True)]
+    return found
+
+
+# What pages show.
+
+
+@measure
+def patterns(context: Context) -> Rows:
+    """`attention` of each head of the first member, mean over sequences: parts `plain.x3.y1` …, `repeat.x5.x2` …."""
+    from hopscope.studies.permutation import answers, causal
+
+    first = context.members[0]
+    for name, data in (("plain", "plain"), ("repeat", "repeats")) if _is_whole(context) else ():
+        model, batch = context.ensemble.select([0]), _listed(context, data)
+        for head, rows in enumerate(answers.cached(model, batch.inputs, causal.PATTERN)[0].mean(0).tolist()):
+            words = [f"{'xy'[at % 2]}{at // 2 + 1}" for at in range(len(rows))]
+            for query, key in ((at, of) for at in range(len(rows)) for of in range(at + 1)):
+                place = {"layer": 0, "head": head, "part": f"{name}.{words[query]}.{words[key]}"}
+                yield {"metric": "attention", "value": rows[query][key], "member": first, **place}
+
+
+@measure(when="checkpoints")
+def explorer(context: Context) -> Rows:
+    """What the page's explorer shows of the first member."""
+    from hopscope.page.explorer import explored
+
+    if _is_whole(context):
+        yield from _shown(context, "explorer", explored(context.ensemble, context.task))
+
+
+@measure
+def circuits(context: Context) -> Rows:
+    """The circuit of the first seed of a configuration, read and followed through training, for the page's player."""
+    from hopscope.circuits.reader import read
+    from hopscope.page.explorer import circuit, spread
+    from hopscope.study.jobs import ensemble_of
+
+    if context.options.circuits and _is_whole(context) and context.seeds[0] == 0:
+        task, steps = context.task, spread(context.unit.steps, 16)
+        models = [(step, ensemble_of(context.unit, task, step).member(0)) for step in steps]
+        yield from _shown(context, "circuit", circuit(read(models[-1][1], task), models, task))
+
+
+def _shown(context: Context, name: str, arrays: dict[str, Any]) -> Rows:
+    for key, array in arrays.items():
+        context.save(f"{name}.{key}", array)
+    yield {"metric": name, "value": 1.0, "member": context.members[0], "file": f"{name}.about"}
+
+
+MEASURES = (
+    training, probes, posteriors, slots, last_epoch, late, transition, formation, battery, roles, patterns,
+    explorer, circuits,
+)  # fmt: skip

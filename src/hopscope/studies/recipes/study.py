@@ -1,80 +1,159 @@
 """What does it take for stacked heads to form?  Details of start and schedule switched off, on, and all ways."""
 
-from collections.abc import Mapping
-from typing import Any
+import math
+import statistics
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Self
 
-import hopscope as hs
-from hopscope.studies.diagnosis import LEARNED
-from hopscope.studies.quick import QUICK, QUICK_TRAINING, learned_at
-from hopscope.studies.recipes.charts import figures
-from hopscope.studies.recipes.claims import CLAIMS, deciding, has, mean_lost
+from pydantic import Field, model_validator
+
+from hopscope.claims.verdict import counted
+from hopscope.config import Config
+from hopscope.page import figures as charts
+from hopscope.studies.chains.evidence import has, steps_learned
+from hopscope.studies.chains.measures import learned_at
+from hopscope.studies.chains.recipe import QUICK, QUICK_TRAINING, chains_of, check_names
+from hopscope.studies.recipes.claims import CLAIMS
 from hopscope.studies.recipes.grid import (
     ALL_ON,
+    DEPTHS,
+    GAMMAS,
+    HEADS,
     OFF,
-    SCHEDULE,
     SHAPES,
     STEPS,
-    Options,
     Recipe,
-    configurations,
+    Start,
     without,
 )
+from hopscope.study.study import Configuration, Study
+
+if TYPE_CHECKING:
+    from hopscope.runs import Evidence
+
+PARTS = ("without", "alone", "factorial", "starts")
+
+Place = tuple[Recipe | Start, str, str]
+"""What was trained, and its row and its column in a grid of colours."""
 
 
-def page_names(page: Any, options: Options) -> Mapping[str, Any]:
-    """Names that the template may use."""
-    evidence = page.evidence
-    left_out = [
-        name for name in OFF if all(has(evidence, Recipe(shape, without(name)).label) for shape in SHAPES)
-    ]
+class Options(Config):
+    """What is trained beside the models that have every detail.
+
+    Attributes:
+        parts: "without": each detail off, alone; "alone": each on, alone, and none; "factorial": all ways; "starts":
+            starts of four sizes with every other detail on, in models of three depths with one head or eight.
+        decisive_seeds: seeds of "without" and "alone", and of the models with every detail, if more than of the others.
+    """
+
+    parts: tuple[str, ...] = ("without",)
+    decisive_seeds: int = Field(1, ge=1)
+
+    @model_validator(mode="after")
+    def _are_parts(self) -> Self:
+        check_names("parts", self.parts, PARTS)
+        return self
+
+
+def recipes(parts: Iterable[str]) -> dict[tuple[str, ...], bool]:
+    """Details that are on → whether the recipe is one of those that decide; in the order in which a page shows them."""
+    found: dict[tuple[str, ...], bool] = {ALL_ON: True}
+    if "without" in parts:
+        found |= {without(name): True for name in OFF}
+    if "alone" in parts:
+        found |= {(name,): True for name in OFF} | {(): True}
+    if "factorial" in parts:
+        every = (on for count in range(len(OFF), -1, -1) for on in combinations(OFF, count))
+        found = dict.fromkeys(every, False) | found
+    return found
+
+
+def starts(parts: Iterable[str]) -> Iterator[Start]:
+    """The starts that are tried."""
+    if "starts" in parts:
+        yield from (Start(gamma, layers, heads) for heads in HEADS for layers in DEPTHS for gamma in GAMMAS)
+
+
+def configurations(options: Options, study: Study) -> list[Configuration]:
+    """All that is trained, by label."""
+    most, found = max(study.seeds, options.decisive_seeds), list[Configuration]()
+    for shape in SHAPES:
+        for on, decides in recipes(options.parts).items():
+            each = Recipe(shape, on)
+            seeds = most if decides else None
+            found.append(Configuration(label=each.label, overrides=each.overrides, seeds=seeds))
+    found += [Configuration(label=each.label, overrides=each.overrides) for each in starts(options.parts)]
+    return found
+
+
+# What is drawn: how many steps each recipe learned at each shape, and when.
+
+
+def cell(label: str, evidence: "Evidence") -> dict[str, Any]:
+    """Of one configuration: mean number of steps that were learned, and the median training step of the last one."""
+    known = [steps for steps in steps_learned(evidence, label, STEPS).values() if not math.isnan(steps)]
+    if not known:
+        return {"value": None, "note": "diverged"}
+    mean, ends = sum(known) / len(known), list[float]()
+    if mean > STEPS - 1 and "learned_at" in evidence:
+        times = evidence.last("learned_at", configuration=label, part=f"step_{STEPS}")
+        ends = [float(time) for time in times.dropna() if math.isfinite(time)]
     return {
-        "steps": STEPS,
-        "shapes": list(SHAPES),
-        "all_on": lambda shape: Recipe(shape, ALL_ON).label,
-        "without": lambda shape, name: Recipe(shape, without(name)).label,
-        "all_off": lambda shape: Recipe(shape, ()).label,
-        "left_out": left_out,
-        "lost": lambda shape, name: mean_lost(evidence, shape, name),
-        "deciding": deciding(evidence) if set(SCHEDULE) <= set(left_out) else [],
-        "details": {
-            "start": "weights and biases as torch.nn.Linear draws them; off: as GPT-2 does",
-            "warm-up": "the rate rises over the first tenth of the steps, 200 at most; off: it is whole at once",
-            "β₂": "Adam's mean of squares keeps 0.95 of itself in a step; off: 0.999",
-            "cosine": "after the warm-up the rate falls to a tenth of itself; off: it stays",
-            "clipping": "gradients have a norm of at most 1; off: of any size",
-        },
-        "learned_below": LEARNED,
+        "value": mean,
+        "note": f"{mean:.2g} of {STEPS}" + (f" by {statistics.median(ends):.0f}" if ends else ""),
     }
 
 
-study = hs.Study(
+def rows(columns: Iterable[Place], evidence: "Evidence") -> list[dict[str, Any]]:
+    """A row for each of some cells (configuration, its row, its column) that the run has."""
+    return [
+        {"recipe": row, "shape": column, **cell(each.label, evidence)}
+        for each, row, column in columns
+        if has(evidence, each.label)
+    ]
+
+
+def figures(options: Options) -> list[charts.Figure]:
+    """A row for each recipe, a column for each shape; and the same of starts and models, where they were trained."""
+    every = [Recipe(shape, on) for shape in SHAPES for on in recipes(options.parts)]
+    tried = [*starts(options.parts)]
+    cells: dict[str, list[Place]] = {"recipes": [(each, each.words, each.shape) for each in every]}
+    if tried:
+        cells["starts"] = [
+            (each, f"γ {each.gamma:g}", f"{counted(each.layers, 'layer')} of {counted(each.heads, 'head')}")
+            for each in tried
+        ]
+    look: Any = {"title": "steps learned", "ends": (0.0, float(STEPS))}
+    return [
+        charts.cells("steps", "shape", "recipe", name=name, rows=partial(rows, of), **look)
+        for name, of in cells.items()
+    ]
+
+
+study = Study(
     name="recipes",
     question="what does it take for stacked heads to form: which details of start and schedule, at which depth?",
-    task=hs.tasks.Retrieval(steps=STEPS, chains=4, position="pair"),
-    completion="torch-schedule",
+    task=chains_of(STEPS),
     model=QUICK,
     training=QUICK_TRAINING,
     options=Options(),
     configurations=configurations,
     seeds=3,
-    measures=[learned_at],
+    measures=(learned_at,),
     claims=CLAIMS,
     figures=figures,
     presets={
         "smoke": {"seeds": 1, "training.steps": 20, "model.width": 32},
         "laptop": {},
-        "workstation": {
-            "seeds": 4,
-            "options.parts": ("without", "alone", "factorial", "starts"),
-            "options.decisive_seeds": 8,
-        },
+        "workstation": {"seeds": 4, "parts": PARTS, "decisive_seeds": 8},
     },
     costs={
         "smoke": "under half a minute on two cores",
         "laptop": "under 20 min on two cores: 36 models",
-        "workstation": "three to five hours on two cores: 424 models",
+        "workstation": "three to five hours on two cores: 448 models",
     },
     page="page.md.j2",
-    page_names=page_names,
     held_out=256,
 )

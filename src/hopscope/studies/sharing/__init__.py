@@ -1,1 +1,1 @@
-"""The study `sharing` (S3): does attention need positions that share information?"""
+"""The study of shared information (S3): does attention need positions that share some?"""

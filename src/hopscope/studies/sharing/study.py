@@ -5,27 +5,27 @@ piece of information.  Here what is shared is changed, or taken away.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-import hopscope as hs
+from hopscope.claims import Claim, Samples, at_least, between
+from hopscope.claims.verdict import counted
 from hopscope.config import Config
-from hopscope.figures import Axis
-from hopscope.studies.diagnosis import LEARNED
-from hopscope.studies.quick import (
-    MODEL,
+from hopscope.page import figures as charts
+from hopscope.studies.chains.evidence import (
     SHARE_SEEDS,
-    SMOKE,
-    TRAINING,
     between_seeds,
     learned,
     learned_in,
-    smaller_scale,
     smallest_depths,
-    unsettled,
 )
+from hopscope.studies.curriculum.wide import MODEL, MOST, NONE, SMOKE, TRAINING, smaller_scale, unsettled
 from hopscope.studies.sharing.task import Sharing
-from hopscope.words import counted
+from hopscope.study.study import Configuration, Study
+
+if TYPE_CHECKING:
+    from hopscope.runs import Evidence
 
 STEPS, EXACT = 2, 3
 """Steps of the chains, and the fewest layers with which x₂ can be found."""
@@ -33,7 +33,6 @@ STEPS, EXACT = 2, 3
 PAIRS, TOKENS, ONE_HOT = "codes of pairs", "codes of tokens", "orthogonal codes of tokens"
 PAIRS_ANEW, TOKENS_ANEW = "codes of pairs, drawn anew", "codes of tokens, drawn anew"
 TURNED, TURNED_ANEW, UNRELATED = "symbols turned", "symbols turned anew", "unrelated symbols"
-SHALLOW, RANDOM = "steps shallowest first", "steps in random order"
 
 VARIANTS: dict[str, dict[str, Any]] = {
     PAIRS: {"codes": "pair"},
@@ -41,8 +40,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     ONE_HOT: {"codes": "one-hot"},
     PAIRS_ANEW: {"codes": "drawn for pairs"},
     TURNED: {"second": "turned"},
-    SHALLOW: {"order": "shallowest-first"},
-    RANDOM: {"order": "random"},
+    "steps shallowest first": {"order": "shallowest-first"},
+    "steps in random order": {"order": "random"},
     TURNED_ANEW: {"second": "turned anew"},
     TOKENS_ANEW: {"codes": "drawn for tokens"},
     UNRELATED: {"second": "unrelated"},
@@ -55,13 +54,8 @@ SHARED = (TOKENS, ONE_HOT, PAIRS_ANEW, TURNED)
 BROKEN = (TOKENS_ANEW, UNRELATED)
 """Variants in which some position that must be found shares nothing with the one that looks for it."""
 
-LONG = 4
-"""Steps of the chains whose order is compared."""
-
-QUICK_ORDER, USUAL_ORDER = (1, 2, 4, 3), (4, 3, 2, 1)
-"""An order of steps in which three layers can be enough, and one that needs four."""
-
-SOURCE = "summary of the paper, next check 3"
+LONG, QUICK_ORDER, USUAL_ORDER = 4, (1, 2, 4, 3), (4, 3, 2, 1)
+"""Chains whose order is compared: an order of their steps in which three layers can be enough, one that needs four."""
 
 
 class Options(Config):
@@ -86,20 +80,21 @@ def order_name(order: Sequence[int]) -> str:
     return f"D = {LONG}, order {' '.join(map(str, order))}"
 
 
-def configurations(options: Options) -> list[hs.Configuration]:
+def configurations(options: Options) -> list[Configuration]:
     """Every variant at every depth, then both orders of longer chains."""
-    cells: list[tuple[str, int, Mapping[str, Any]]] = [
-        (name, layers, {f"task.{field}": value for field, value in fields.items()})
-        for name, fields in VARIANTS.items()
-        for layers in options.layers
+    cells: list[tuple[str, int, dict[str, Any]]] = [
+        (name, layers, fields) for name, fields in VARIANTS.items() for layers in options.layers
     ]
     cells += [
-        (order_name(order), layers, {"task.order": order, "task.steps": LONG})
+        (order_name(order), layers, {"order": order, "steps": LONG})
         for order in (QUICK_ORDER, USUAL_ORDER)
         for layers in options.order_layers
     ]
     return [
-        hs.Configuration(label=label(name, layers), overrides={**fields, "model.layers": layers})
+        Configuration(
+            label=label(name, layers),
+            overrides={**{f"task.{field}": value for field, value in fields.items()}, "model.layers": layers},
+        )
         for name, layers, fields in cells
     ]
 
@@ -107,62 +102,66 @@ def configurations(options: Options) -> list[hs.Configuration]:
 # What is claimed.
 
 
-def losses(name: str, layers: int) -> Any:
-    """A function of the evidence: final losses of x₂ of a variant, `[member]`."""
-    return lambda evidence: evidence.last(f"loss_step_{STEPS}", configuration=label(name, layers))
+def losses(name: str, evidence: "Evidence") -> Any:
+    """Final losses of x₂ of a configuration, `[member]`."""
+    return evidence.last(f"loss_step_{STEPS}", configuration=name)
 
 
-def depths(evidence: Any, options: Options, order: Sequence[int]) -> dict[int, float]:
+def depths(options: Options, order: Sequence[int], evidence: "Evidence") -> dict[int, float]:
     """Seed → the smallest number of layers that learned the last of four steps shown in an order."""
     labels = {layers: label(order_name(order), layers) for layers in options.order_layers}
     return smallest_depths(evidence, labels, LONG)
 
 
-def saved(options: Options) -> Any:
-    """A function of the evidence: by seed, layers that the quick order saves; what no depth learned counts as one more
-    than the most that were tried."""
-
-    def found(evidence: Any) -> hs.Samples:
-        beyond = max(options.order_layers) + 1
-        quick, usual = (depths(evidence, options, order) for order in (QUICK_ORDER, USUAL_ORDER))
-        known = {seed: min(layers, beyond) - min(quick[seed], beyond) for seed, layers in usual.items()}
-        both = [
-            math.nan if math.isinf(usual[seed]) and math.isinf(quick[seed]) else value
-            for seed, value in known.items()
-        ]
-        return hs.Samples(both, unit="seed")
-
-    return found
+def saved(options: Options, evidence: "Evidence") -> Samples:
+    """By seed, layers that the quick order saves; what no depth learned counts as one more than the most tried."""
+    beyond = max(options.order_layers) + 1
+    quick, usual = (depths(options, order, evidence) for order in (QUICK_ORDER, USUAL_ORDER))
+    return Samples(
+        [
+            math.nan
+            if math.isinf(layers) and math.isinf(quick[seed])
+            else min(layers, beyond) - min(quick[seed], beyond)
+            for seed, layers in usual.items()
+        ],
+        unit="seed",
+    )
 
 
-def not_yet(evidence: Any) -> str:
+def seeds_apart(options: Options, evidence: "Evidence") -> Samples:
+    """By seed: layers that the usual order took, and how many more or fewer the next seed took."""
+    return between_seeds(depths(options, USUAL_ORDER, evidence))
+
+
+def not_yet(evidence: "Evidence") -> str:
     """What a run lacks to say that a variant learns nothing: `Claim.at_scale` of S3b to S3d."""
     return ", ".join(filter(None, [unsettled(evidence), "no control of the same variant that learns"]))
 
 
-MOST, NONE = hs.at_least(0.75, unit="fraction"), hs.at_most(0.0, unit="fraction")
-
-
-def claims(options: Options) -> list[hs.Claim]:
+def claims(options: Options) -> list[Claim]:
     """What is claimed of these variants."""
     deepest = max(options.layers)
-    given: dict[str, Any] = {
-        "seeds_needed": 8, "at_scale": smaller_scale, "source": SOURCE, "kind": "general",
-    }  # fmt: skip
-    of_nothing = {**given, "at_scale": not_yet}
 
-    def cells(names: Sequence[str], layers: Sequence[int]) -> dict[str, tuple[str, int]]:
-        return {label(name, each): (label(name, each), STEPS) for name in names for each in layers}
+    def cells(names: Iterable[str], layers: Iterable[int]) -> dict[str, tuple[str, int]]:
+        labels = [label(name, each) for name in names for each in layers]
+        return {each: (each, STEPS) for each in labels}
 
     def who(name: str) -> Any:
-        return lambda evidence: learned(evidence, label(name, deepest), STEPS)
+        return partial(learned, label=label(name, deepest), symbol=STEPS)
 
     shared, broken = cells(SHARED, [deepest]), cells(BROKEN, options.layers)
-    shallow = cells([*VARIANTS], [layers for layers in options.layers if layers < EXACT])
-    as_usual = {PAIRS: who(PAIRS)}
-    plateau = hs.between(0.7, 0.8)
+    shallow = cells(VARIANTS, [layers for layers in options.layers if layers < EXACT])
+    plateau, fewer = between(0.7, 0.8), at_least(1.0, unit="layers")
+    claim = partial(
+        Claim,
+        source="summary of the paper, next check 3",
+        kind="general",
+        seeds_needed=8,
+        at_scale=smaller_scale,
+    )
+    of_nothing = partial(claim, at_scale=not_yet)
     found = [
-        hs.Claim(
+        claim(
             id="S3a",
             statement="Shared information is enough: it need not be equal vectors, nor fixed codes.",
             protocol="share of seeds with a final held-out loss of x₂ under 0.5, at the largest depth; the controls "
@@ -172,62 +171,54 @@ def claims(options: Options) -> list[hs.Claim]:
             rule="mean",
             controls={name: who(name) for name in BROKEN},
             must_not=MOST,
-            **{**given, "seeds_needed": SHARE_SEEDS},
+            seeds_needed=SHARE_SEEDS,
         ),
-        hs.Claim(
+        of_nothing(
             id="S3b",
             statement="Where two positions share nothing, no depth learns to go from one to the other.",
             protocol="the same share at every depth, every seed; the control is the retrieval problem",
             value=learned_in(broken),
             must=dict.fromkeys(broken, NONE),
-            controls=as_usual,
+            controls={PAIRS: who(PAIRS)},
             must_not=NONE,
-            **of_nothing,
         ),
-        hs.Claim(
+        of_nothing(
             id="S3c",
             statement="Where no chain goes on, models use position alone.",
             protocol="final held-out loss of x₂ where second tokens are unrelated, at the largest depth, every seed: "
             "near 1 - 1/N, the cost of the mean of the four symbols that could be right",
-            value=losses(UNRELATED, deepest),
+            value=partial(losses, label(UNRELATED, deepest)),
             must=plateau,
-            controls={PAIRS: losses(PAIRS, deepest)},
+            controls={PAIRS: partial(losses, label(PAIRS, deepest))},
             must_not=plateau,
-            **of_nothing,
         ),
     ]
     if shallow:
         found.append(
-            hs.Claim(
+            of_nothing(
                 id="S3d",
                 statement=f"However information is shared, fewer than {counted(EXACT, 'layer')} learn no x₂.",
                 protocol="share of models that learned x₂ with fewer layers than the model of information flow "
                 "allows, every seed of every variant; the control is the retrieval problem at the largest depth",
                 value=learned_in(shallow),
                 must=dict.fromkeys(shallow, NONE),
-                controls=as_usual,
+                controls={PAIRS: who(PAIRS)},
                 must_not=NONE,
-                **of_nothing,
             )
         )
     if options.order_layers:
         found.append(
-            hs.Claim(
+            claim(
                 id="S3e",
                 statement="The order 1, 2, 4, 3, for which three layers can be enough, is learned with fewer layers "
                 "than the order 4, 3, 2, 1, which needs four.",
                 protocol="by seed: smallest number of layers that learned x₄ in the order 4, 3, 2, 1, less that in the "
                 "order 1, 2, 4, 3; where no depth learned it, one more than the most that were tried",
-                value=saved(options),
-                must=hs.at_least(1.0, unit="layers"),
+                value=partial(saved, options),
+                must=fewer,
                 rule="mean",
-                controls={
-                    "one order, from one seed to the next": lambda evidence: between_seeds(
-                        depths(evidence, options, USUAL_ORDER)
-                    )
-                },
-                must_not=hs.at_least(1.0, unit="layers"),
-                **given,
+                controls={"one order, from one seed to the next": partial(seeds_apart, options)},
+                must_not=fewer,
             )
         )
     return found
@@ -236,39 +227,31 @@ def claims(options: Options) -> list[hs.Claim]:
 # What is drawn.
 
 
-def figures(options: Options) -> Sequence[hs.figures.Figure]:
+def figures(options: Options) -> list[charts.Figure]:
     """Losses of x₂ of every variant by depth."""
-    cells = [
-        hs.figures.Series(
-            f"loss_step_{STEPS}", x=layers, y=name, where={"configuration": label(name, layers)},
-            outline="nothing shared" if name in BROKEN else "",
+
+    def by_depth(evidence: "Evidence") -> list[dict[str, Any]]:
+        return [
+            {
+                "variant": name,
+                "layers": layers,
+                "member": member,
+                "seed": evidence.seeds[member],
+                "value": loss,
+            }
+            for name in VARIANTS
+            for layers in options.layers
+            for member, loss in losses(label(name, layers), evidence).items()
+        ]
+
+    return [
+        charts.cells(
+            "loss", "layers", "variant", rows=by_depth, name="depths", ends=(0.0, 1.0), title="loss of x₂"
         )
-        for name in reversed(VARIANTS)
-        for layers in options.layers
-    ]  # fmt: skip
-    axis = Axis("loss of x₂", (0.0, 1.0))
-    return (hs.figures.cells("depths", cells, axis, across=Axis("layers"), down="variant"),)
-
-
-def page_names(page: Any, options: Options) -> dict[str, Any]:
-    """Names that the template may use."""
-    evidence = page.evidence
-    early = [
-        member
-        for name in VARIANTS
-        for layers in options.layers
-        if layers < EXACT
-        for member, yes in learned(evidence, label(name, layers), STEPS).items()
-        if yes == 1
     ]
-    return {
-        "label": label, "variants": list(VARIANTS), "learned_below": LEARNED, "exact": EXACT, "steps": STEPS,
-        "long": LONG, "orders": [order_name(order) for order in (QUICK_ORDER, USUAL_ORDER)], "early": early,
-        "pairs": PAIRS, "unrelated": UNRELATED, "tokens_anew": TOKENS_ANEW, "shared": SHARED,
-    }  # fmt: skip
 
 
-study = hs.Study(
+study = Study(
     name="sharing",
     question="do positions attend only where they share information, and does the depth law rest on it?",
     task=Sharing(),
@@ -281,8 +264,8 @@ study = hs.Study(
     claims=claims,
     figures=figures,
     presets={
-        "smoke": {**SMOKE, "options.layers": (2, 3), "options.order_layers": ()},
-        "laptop": {"options.layers": (2, 4), "options.order_layers": ()},
+        "smoke": {**SMOKE, "layers": (2, 3), "order_layers": ()},
+        "laptop": {"layers": (2, 4), "order_layers": ()},
         "workstation": {},
     },
     costs={
@@ -291,6 +274,5 @@ study = hs.Study(
         "workstation": "about 30 min on two cores",
     },
     page="page.md.j2",
-    page_names=page_names,
     held_out=512,
 )

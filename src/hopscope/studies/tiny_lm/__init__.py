@@ -1,1 +1,1 @@
-"""The study of a small language model of our own, asked through the same harness as any other."""
+"""A small language model of our own learns questions in equations, and is asked them as any language model is."""

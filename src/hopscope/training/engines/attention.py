@@ -2,63 +2,31 @@
 
 Activations lie as `[feature, tile, position, lane]`, the samples innermost: a matrix product sees a matrix with a
 column for each position of each sample, and a loop sees vectors of samples.  Arrays are float32 and hold a chunk of
-samples of one member; the letters in the comments are those of the shapes: h head, j dimension of a head, i tile (of
-lanes), p position, r row (a position that asks), k key, l lane.
+samples of one member.  Letters of the shapes: h head, j dimension of a head, i tile (of lanes), p position, r row (a
+position that asks), k key, l lane.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from hopscope.models.config import TransformerConfig
-from hopscope.training.engines.lanes import (
-    LANES,
-    Array,
-    compiled,
-    inlined,
-    larger,
-    load,
-    power_of_two,
-    spread,
-    store,
-    sum_of_lanes,
-)
+
+from .columns import Columns
+from .lanes import LANES, Array, compiled, inlined, larger, load, power_of_two, spread, store, sum_of_lanes
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 _LN_2 = np.float32(np.log(2.0))
 
 
-class Columns:
-    """A column of features for each position of each sample of a chunk.
-
-    Attributes:
-        apart, array: `[feature, tile, position, lane]`, as a tensor and as an array of the same memory.
-        matrix, rows: `[feature, column]` and `[column, feature]`.
-    """
-
-    def __init__(self, apart: Tensor):
-        self.apart, self.array = apart, apart.numpy()
-        self.matrix = apart.flatten(1)
-        self.rows = self.matrix.t()
-
-    @classmethod
-    def of(cls, features: int, tiles: int, positions: int) -> "Columns":
-        """Columns of zeros, to be overwritten."""
-        return cls(torch.zeros(features, tiles, positions, LANES))
-
-    def part(self, first: int, count: int) -> "Columns":
-        """A view of `count` features from `first` on."""
-        return Columns(self.apart[first : first + count])
-
-    def parts(self, size: int) -> list["Columns"]:
-        """All features, so many in each part."""
-        return [self.part(first, size) for first in range(0, len(self.apart), size)]
-
-
 class Attention:
-    """Attention of one layer: from queries, keys and values to what its heads mix, and the way back."""
+    """Attention of one layer: from queries, keys and values to what its heads mix, and the way back.
+
+    `up` are queries, keys, values, and room for what is mixed, `down` the gradients at these: that at what is mixed is
+    given, the others are written.  `scores` `[r, k, l]` is room for the gradient at the scores of one head, 0 before.
+    `positions` `[r]`, ascending, are those of the rows; all by default.
+    """
 
     def __init__(
         self,
@@ -68,47 +36,32 @@ class Attention:
         scores: np.ndarray,
         positions: np.ndarray | None = None,
     ):
-        """Bind it to its memory.
-
-        Args:
-            config: of the model.
-            up: queries, keys, values, and room for what is mixed.
-            down: gradients at these; that at what is mixed is given, the others are written.
-            scores: `[r, k, l]`, room for the gradient at the scores of one head, 0 before.
-            positions: `[r]`, ascending, of the rows; all by default.
-        """
         length, positions = config.length, np.arange(config.length) if positions is None else positions
         self._up, self._down = (
-            [side.array.reshape(config.heads, -1, *side.array.shape[1:]) for side in sides]
-            for sides in (up, down)
+            [x.array.reshape(config.heads, -1, *x.array.shape[1:]) for x in side] for side in (up, down)
         )
         self._visible = positions + 1 if config.causal else np.full(len(positions), length)
-        tiles = up[0].array.shape[1]
-        self._pattern = np.zeros((tiles, config.heads, len(positions), length, LANES), dtype=np.float32)
-        self._scores = scores
+        shape = (up[0].array.shape[1], config.heads, len(positions), length, LANES)
+        self._pattern, self._scores = np.zeros(shape, dtype=np.float32), scores
 
-    def forward(self, bias: np.ndarray) -> None:
+    def forward(self, bias: Tensor) -> None:
         """Mix; `bias` `[h, j]` is added to the queries in place."""
         query, key, value, mixed = self._up
-        attend(query, key, value, bias, self._visible, self._pattern, mixed)
+        _attend(query, key, value, mixed, bias.numpy(), self._visible, self._pattern)
 
-    def backward(self, back_bias: np.ndarray) -> None:
+    def backward(self, back_bias: Tensor) -> None:
         """Overwrite the gradients at queries, keys and values, and add to that at the queries' bias."""
         query, key, value, _ = self._up
         back_query, back_key, back_value, back_mixed = self._down
-        attend_back(
-            query, key, value, self._visible, self._pattern, back_mixed,
-            back_query, back_key, back_value, back_bias, self._scores,
-        )  # fmt: skip
+        given = query, key, value, self._visible, self._pattern, self._scores
+        _attend_back(*given, back_query, back_key, back_value, back_mixed, back_bias.numpy())
 
 
 @inlined
 def _products(left: Array, other: Array, right: Array, count: int, out: Array, other_out: Array) -> None:
-    """`out[n] = sum over t of left[t] * right[n, t]` for n below `count`, and the same of `other`.
-
-    Two times four sums stay in registers, so that what is loaded is used several times.  Up to three more n than
-    asked for are computed, where there are so many.
-    """
+    # out[n] = sum over t of left[t] * right[n, t] for n below count, and the same of `other`.  Two times four sums
+    # stay in registers, so that what is loaded is used several times.  Up to three more n are computed, where there
+    # are so many.
     terms = len(left)
     whole = min((count + 3) // 4 * 4, len(right) // 4 * 4)
     for n in range(0, whole, 4):
@@ -142,19 +95,11 @@ def _products(left: Array, other: Array, right: Array, count: int, out: Array, o
 
 
 @compiled
-def attend(
-    query: Array, key: Array, value: Array, bias: Array, visible: Array, pattern: Array, mixed: Array
+def _attend(
+    query: Array, key: Array, value: Array, mixed: Array, bias: Array, visible: Array, pattern: Array
 ) -> None:
-    """Attention.
-
-    Args:
-        query: [h, j, i, r, l], scaled so that scores are logarithms to the base 2; the bias is added to it in place.
-        key, value: [h, j, i, p, l].
-        bias: [h, j].
-        visible: [r], how many keys, from the first on, each row sees; ascending.
-        pattern: [i, h, r, p, l], overwritten: what each row gives to each key.  What it does not see must be 0 before.
-        mixed: [h, j, i, r, l], overwritten: values, mixed by the pattern.
-    """
+    # query [h, j, i, r, l] gives scores to the base 2; bias [h, j] is added to it in place.  visible [r]: how many
+    # keys, from the first on, a row sees; ascending.  What it does not see must be 0 in pattern [i, h, r, p, l] before.
     heads, size, tiles, rows = query.shape[:4]
     for i in range(tiles):
         for h in range(heads):
@@ -167,15 +112,15 @@ def attend(
                 n = min(r + 1, rows - 1)
                 row, next_row, seen = pattern[i, h, r], pattern[i, h, n], visible[n]
                 _products(query[h, :, i, r], query[h, :, i, n], keys, seen, row, next_row)
-                _softmax(row, visible[r], seen)
+                softmax(row, visible[r], seen)
                 if n > r:
-                    _softmax(next_row, seen, seen)
+                    softmax(next_row, seen, seen)
                 _products(row[:seen], next_row[:seen], values, size, mixed[h, :, i, r], mixed[h, :, i, n])
 
 
 @inlined
-def _softmax(row: Array, seen: int, computed: int) -> None:
-    """Of the scores to the base 2 that are seen, in place; the others become 0."""
+def softmax(row: Array, seen: int, computed: int) -> None:
+    """Softmax of the scores to the base 2 that are seen, in place; of the others those that were computed become 0."""
     top = load(row, (0,))
     for k in range(1, seen):
         top = larger(load(row, (k,)), top)
@@ -192,25 +137,18 @@ def _softmax(row: Array, seen: int, computed: int) -> None:
 
 @inlined
 def _clear(row: Array, seen: int, computed: int) -> None:
-    """Forget what `_products` computed for keys that are not seen."""
+    # Forget what _products computed for keys that are not seen.
     for k in range(seen, min((computed + 3) // 4 * 4, len(row))):
         store(row, (k,), spread(_ZERO))
 
 
 @compiled
-def attend_back(
-    query: Array, key: Array, value: Array, visible: Array, pattern: Array, back_mixed: Array,
-    back_query: Array, back_key: Array, back_value: Array, back_bias: Array, scores: Array,
+def _attend_back(
+    query: Array, key: Array, value: Array, visible: Array, pattern: Array, scores: Array,
+    back_query: Array, back_key: Array, back_value: Array, back_mixed: Array, back_bias: Array,
 ) -> None:  # fmt: skip
-    """Gradient through `attend`.
-
-    Args:
-        query: with the bias.
-        back_mixed: [h, j, i, r, l].
-        back_query, back_key, back_value: shaped as those, overwritten.
-        back_bias: [h, j], added to.
-        scores: [r, p, l], room, 0 before.
-    """
+    # Gradients are shaped as what they belong to and overwritten, but back_bias [h, j], which is added to.  query has
+    # its bias.  scores [r, p, l]: room, 0 before.
     heads, size, tiles, rows = query.shape[:4]
     positions = key.shape[3]
     for i in range(tiles):
@@ -223,22 +161,18 @@ def attend_back(
                 _softmax_back(pattern[i, h, r], row, visible[r], seen)
                 if n > r:
                     _softmax_back(pattern[i, h, n], next_row, seen, seen)
-                _products(
-                    row[:seen], next_row[:seen], keys, size, back_query[h, :, i, r], back_query[h, :, i, n]
-                )
+                back, next_back = back_query[h, :, i, r], back_query[h, :, i, n]
+                _products(row[:seen], next_row[:seen], keys, size, back, next_back)
             first = 0
             for k in range(0, positions, 2):
                 n = min(k + 1, positions - 1)
                 while first < rows and visible[first] <= k:
                     first += 1
-                _products(
-                    scores[first:, k], scores[first:, n], query[h, :, i, first:], size,
-                    back_key[h, :, i, k], back_key[h, :, i, n],
-                )  # fmt: skip
-                _products(
-                    pattern[i, h, first:, k], pattern[i, h, first:, n], back_mixed[h, :, i, first:], size,
-                    back_value[h, :, i, k], back_value[h, :, i, n],
-                )  # fmt: skip
+                back, next_back = back_key[h, :, i, k], back_key[h, :, i, n]
+                _products(scores[first:, k], scores[first:, n], query[h, :, i, first:], size, back, next_back)
+                back, next_back = back_value[h, :, i, k], back_value[h, :, i, n]
+                row, next_row = pattern[i, h, first:, k], pattern[i, h, first:, n]
+                _products(row, next_row, back_mixed[h, :, i, first:], size, back, next_back)
             for j in range(size):
                 total = spread(_ZERO)
                 for r in range(rows):
@@ -248,7 +182,7 @@ def attend_back(
 
 @inlined
 def _softmax_back(row: Array, back: Array, seen: int, computed: int) -> None:
-    """From the gradient at a row of the pattern to that at its scores, in place."""
+    # From the gradient at a row of the pattern to that at its scores, in place.
     mean = spread(_ZERO)
     for k in range(seen):
         mean = mean + load(row, (k,)) * load(back, (k,))

@@ -1,17 +1,18 @@
-"""How loops are compiled, and eight samples side by side: a number type that the processor's vector registers hold.
+"""How loops are compiled, and samples side by side: a number type that the processor's vector registers hold.
 
 numba vectorises plain loops only after checking at run time that no two arrays overlap, and keeps sums in memory.
 Short loops, as attention among a few dozen positions has, spend most of their time on that.  A value of this type is
 one number of each of `LANES` samples; sums of it stay in registers, and there is nothing left to vectorise.
 
-Compiled loops are cached by the file that they are in, and these functions become part of them: who changes this file
-must change or touch those that import it.
+Compiled loops are cached by the file that they are in, and inlined functions of other files become part of them: who
+changes one, here or in another file, must change or touch the files that import it.
 """
 
 import operator
 from collections.abc import Callable
 from typing import Any
 
+import llvmlite.binding
 import numba
 import numpy as np
 from llvmlite import ir
@@ -27,8 +28,10 @@ _FAST = ("nsz", "arcp", "contract", "afn", "reassoc")
 
 compiled = numba.njit(cache=True, error_model="numpy", fastmath=set(_FAST))
 inlined = numba.njit(cache=True, error_model="numpy", fastmath=set(_FAST), forceinline=True)
+_intrinsic: Callable[[Callable[..., Any]], Any] = intrinsic
 
-LANES = 8
+LANES = 16 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 8
+"""As many numbers as a vector register of this machine holds."""
 
 _VECTOR = ir.VectorType(ir.FloatType(), LANES)
 _INTEGERS = ir.VectorType(ir.IntType(32), LANES)
@@ -38,137 +41,113 @@ _POWER_TERMS = [float(np.log(2.0) ** n / np.prod(np.arange(1.0, n + 1.0))) for n
 _LEAST_EXPONENT = -126.0
 
 
-_operation: Callable[[Callable[..., Any]], Any] = intrinsic
-
-
-class LanesType(types.Type):
-    """The type of a number of each of `LANES` samples."""
-
+class _LanesType(types.Type):
     def __init__(self) -> None:
         super().__init__(name="Lanes")
 
 
-lanes_type = LanesType()
+_lanes = _LanesType()
 
 
-@register_model(LanesType)
+@register_model(_LanesType)
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, _VECTOR)  # type: ignore[no-untyped-call]
 
 
-def _constant(value: float) -> ir.Constant:
+def _everywhere(value: float) -> ir.Constant:
     return ir.Constant(_VECTOR, [value] * LANES)
 
 
-def _pointer(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Where the lanes of an entry begin."""
+def _place(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     kind = signature.args[0]
     array = context.make_array(kind)(context, builder, arguments[0])
-    indices = cgutils.unpack_tuple(builder, arguments[1])
-    indices = [*indices, context.get_constant(types.intp, 0)]
+    indices = [*cgutils.unpack_tuple(builder, arguments[1]), context.get_constant(types.intp, 0)]
     place = cgutils.get_item_pointer(context, builder, kind, array, indices, wraparound=False)
     return builder.bitcast(place, _VECTOR.as_pointer())
 
 
-@_operation
+@_intrinsic
 def load(typing_context: Any, array: Any, index: Any) -> Any:
     """`array[index]`, where `index` (a tuple) leaves the last axis, that of the lanes."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load(_pointer(context, builder, signature, arguments), align=4)
-
-    return lanes_type(array, index), generate
+    return _lanes(array, index), lambda *of: of[1].load(_place(*of), align=4)
 
 
-@_operation
+@_intrinsic
 def store(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
-    """Store a vector: `array[index] = value`."""
+    """`array[index] = value`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[2], _pointer(context, builder, signature, arguments), align=4)
+        builder.store(arguments[2], _place(context, builder, signature, arguments), align=4)
         return context.get_dummy_value()
 
     return types.void(array, index, value), generate
 
 
-@_operation
+@_intrinsic
 def spread(typing_context: Any, value: Any) -> Any:
     """The same float32 in every lane."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        one = builder.insert_element(
-            ir.Constant(_VECTOR, ir.Undefined), arguments[0], ir.Constant(ir.IntType(32), 0)
-        )
-        mask = ir.Constant(_INTEGERS, [0] * LANES)
-        return builder.shuffle_vector(one, ir.Constant(_VECTOR, ir.Undefined), mask)
+        nothing = ir.Constant(_VECTOR, ir.Undefined)
+        one = builder.insert_element(nothing, arguments[0], ir.Constant(ir.IntType(32), 0))
+        return builder.shuffle_vector(one, nothing, ir.Constant(_INTEGERS, [0] * LANES))
 
-    return lanes_type(types.float32), generate
+    return _lanes(types.float32), generate
 
 
-@_operation
-def larger(typing_context: Any, a: Any, b: Any) -> Any:
-    """The larger of two, lane by lane; `b` where one is NaN."""
-
+def _operation(emit: Callable[..., Any]) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        a, b = arguments
-        return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+        return emit(builder, *arguments)
 
-    return lanes_type(lanes_type, lanes_type), generate
+    if emit.__code__.co_argcount == 2:
+        return _intrinsic(lambda typing_context, x: (_lanes(_lanes), generate))
+    return _intrinsic(lambda typing_context, a, b: (_lanes(_lanes, _lanes), generate))
 
 
-@_operation
-def inverse_root(typing_context: Any, x: Any) -> Any:
-    """The inverse square root, 1 / √x."""
+def _larger(builder: Any, a: Any, b: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind = ir.FunctionType(_VECTOR, [_VECTOR])
-        root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{LANES}f32")
-        return builder.fdiv(_constant(1.0), builder.call(root, arguments))
 
-    return lanes_type(lanes_type), generate
+larger = _operation(_larger)
+"""The larger of two, lane by lane; the second where one is NaN."""
 
 
 @_operation
-def power_of_two(typing_context: Any, x: Any) -> Any:
+def inverse_root(builder: Any, x: Any) -> Any:
+    """1 / √x."""
+    kind = ir.FunctionType(_VECTOR, [_VECTOR])
+    root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{LANES}f32")
+    return builder.fdiv(_everywhere(1.0), builder.call(root, [x]))
+
+
+@_operation
+def power_of_two(builder: Any, x: Any) -> Any:
     """2^x for x <= 0, to a few units in the last place; NaN stays NaN."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        x = arguments[0]
-        low = builder.fcmp_ordered("<", x, _constant(_LEAST_EXPONENT))
-        x = builder.select(low, _constant(_LEAST_EXPONENT), x)
-        # Truncation is rounding to the nearest whole number, of a number that is not positive, half a unit lower.
-        whole = builder.fptosi(builder.fsub(x, _constant(0.5)), _INTEGERS)
-        rest = builder.fsub(x, builder.sitofp(whole, _VECTOR))
-        value = _constant(_POWER_TERMS[-1])
-        for term in reversed(_POWER_TERMS[:-1]):
-            value = builder.fadd(builder.fmul(value, rest, _FAST), _constant(term), _FAST)
-        exponent = builder.shl(
-            builder.add(whole, ir.Constant(_INTEGERS, [127] * LANES)), ir.Constant(_INTEGERS, [23] * LANES)
-        )
-        return builder.fmul(value, builder.bitcast(exponent, _VECTOR))
-
-    return lanes_type(lanes_type), generate
+    least = _everywhere(_LEAST_EXPONENT)
+    # NaN has no whole part: it goes on in the rest alone.
+    x, number = _larger(builder, least, x), _larger(builder, x, least)
+    # Truncation is rounding to the nearest whole number, of a number that is not positive, half a unit lower.
+    whole = builder.fptosi(builder.fsub(number, _everywhere(0.5)), _INTEGERS)
+    rest = builder.fsub(x, builder.sitofp(whole, _VECTOR))
+    value = _everywhere(_POWER_TERMS[-1])
+    for term in reversed(_POWER_TERMS[:-1]):
+        value = builder.fadd(builder.fmul(value, rest, _FAST), _everywhere(term), _FAST)
+    bias, places = (ir.Constant(_INTEGERS, [each] * LANES) for each in (127, 23))
+    exponent = builder.shl(builder.add(whole, bias), places)
+    return builder.fmul(value, builder.bitcast(exponent, _VECTOR))
 
 
 def _define(symbol: Callable[..., Any], name: str) -> None:
-    @type_callable(symbol)
-    def type_of(context: Any) -> Any:
-        def typed(a: Any, b: Any) -> Any:
-            return lanes_type if a is lanes_type and b is lanes_type else None
-
-        return typed
-
-    lowered: Callable[[Callable[..., Any]], Any] = lower_builtin(symbol, LanesType, LanesType)
-
-    @lowered
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return getattr(builder, name)(*arguments, flags=_FAST)
 
+    type_callable(symbol)(lambda context: lambda a, b: _lanes if a is _lanes and b is _lanes else None)
+    lower_builtin(symbol, _LanesType, _LanesType)(generate)
 
-_define(operator.add, "fadd")
-_define(operator.sub, "fsub")
-_define(operator.mul, "fmul")
+
+for _symbol in ("add", "sub", "mul"):
+    _define(getattr(operator, _symbol), f"f{_symbol}")
 _define(operator.truediv, "fdiv")
 
 

@@ -1,0 +1,291 @@
+"""From a claim and the evidence of a run to a verdict, by one rule for all: the only way to one (docs/claims.md)."""
+
+import math
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hopscope.claims.claim import COMPLETIONS, Claim, Criterion, Function, Samples, is_series, shown
+from hopscope.claims.part import LEAST_SHARE, Scale, judged_part
+from hopscope.claims.registration import registration_of
+from hopscope.claims.verdict import Judgement, Outcome, Verdict, counted, pointing
+from hopscope.config import in_words
+from hopscope.errors import UserError
+
+_ENOUGH: Any = {"all": "refuted", "general": "refuted", "any": "reproduced", "existence": "reproduced"}
+"""The verdict that one part, or one completion, is enough for; the other takes all."""
+
+_Found = Mapping[str, Judgement]
+
+
+def judge(
+    claim: Claim,
+    evidence: Any,
+    *,
+    registered: Mapping[str, str] | None = None,
+    completion: str | None = None,
+    before: Iterable[Verdict] = (),
+) -> Verdict:
+    """Judge a claim by its rule on the evidence of a run.
+
+    Args:
+        claim: the claim.
+        evidence: the run's evidence table, which the claim's functions are called with.
+        registered: rules that were written down before training, as `registered` gives them; None if there are none.
+        completion: of the run's recipe: one of `COMPLETIONS`, or other words where it departs from them; None where
+            the run has none.
+        before: the ledger that the run had, if it was judged before: a changed claim shows that verdict too.
+
+    Raises:
+        UserError: a function of the claim fails, or returns something else than numbers for the members or parts.
+    """
+    found = {
+        name: _measured(claim, f"reading {name!r}" if name else "value", function, evidence, claim.parts)
+        for name, function in _readings(claim, evidence).items()
+    }
+    controls = {name: _control(claim, name, function, evidence) for name, function in claim.controls.items()}
+    lacks, untried = (_words(claim, name, evidence) for name in ("at_scale", "untried"))
+    here = Scale(evidence.seeds, 1, claim.seeds_needed, structural=bool(claim.structural))
+    scale = here._replace(source_n=claim.source_n, here=False, lacking=bool(lacks))
+    own, *_ = _judged(claim, found, controls, here, "")
+    whole, name, parts, readings = _judged(claim, found, controls, scale, lacks)
+    if claim.kind and completion and not {*found} <= {*COMPLETIONS}:
+        whole = _under(claim.kind, whole, completion)
+    if untried and whole.verdict == "refuted":
+        whole = _with(whole, "inconclusive", whole.words, f"not every reading was tried: {untried}")
+    values = {part: _json(samples.values.tolist()) for part, samples in found[name].items()}
+    same = ("id", "statement", "source", "protocol", "rule", "need", "structural", "trust")
+    return Verdict(
+        **dict(_told(whole)),
+        **{each: getattr(claim, each) for each in same},
+        threshold=_each(claim.must, Criterion.to_json),
+        unit=_each(claim.must, lambda criterion: criterion.unit),
+        must_not=claim.must_not and _each(claim.must_not, Criterion.to_json),
+        parts={part: _told(each) for part, each in parts.items() if part},
+        values=values.get("", values),
+        here=None if own.verdict == "not run" else _told(own),
+        readings={each: _told(judged) for each, judged in readings.items() if each},
+        controls=controls,
+        completion=completion if claim.kind else None,
+        registration=registration_of(claim, registered, before),
+    )
+
+
+def _judged(
+    claim: Claim, found: Mapping[str, dict[str, Samples]], controls: _Found, scale: Scale, lacks: str
+) -> tuple[Judgement, str, _Found, _Found]:
+    """The judgement of all readings, the name of the one that is shown, its parts, and each reading's judgement."""
+    rules, criteria, kind = claim.by_part(claim.rule), claim.by_part(claim.must), claim.kind
+    parts: dict[str, _Found] = {}
+    readings: dict[str, Judgement] = {}
+    for name, samples in found.items():
+        left = [part for part in samples if not samples[part].excluded] or [*samples]
+        order = dict.fromkeys([*left, *samples])
+        parts[name] = {part: judged_part(samples[part], criteria[part], rules[part], scale) for part in order}
+        whole = _whole(parts[name], left, claim.need)
+        if whole.verdict != "not run":
+            words, more = whole.words, [f"below the protocol's scale: {lacks}"] if lacks else []
+            if claim.summary:
+                said = _words(claim, "summary", {part: _told(each) for part, each in parts[name].items()})
+                aside = [f"{part}: {each.words}" for part, each in parts[name].items() if part not in left]
+                words = " · ".join([said, *aside])
+            whole = _with(whole, whole.verdict, words, *more)
+        readings[name] = whole
+    ran = {name: each for name, each in readings.items() if each.verdict != "not run"}
+    named = kind is not None and {*readings} <= {*COMPLETIONS}
+    settling = [name for name in ran if named and ran[name].verdict == _ENOUGH[kind]]
+    name = [*settling, *ran, *readings][0]
+    whole = readings[name]
+    if ran and named:
+        nothing = [name for name, of in found.items() if all(each.excluded for each in of.values())]
+        silent = COMPLETIONS if scale.here else nothing if kind == "general" else []
+        whole = _over_completions(kind, whole, ran, silent)
+    elif ran and name:
+        whole = _over_readings(readings, ran, claim.readings_agree)
+    leaning = _common(ran) if ran else None
+    faults = {name: each for name, each in controls.items() if each.verdict != "refuted"}
+    if whole.verdict == "reproduced" and claim.must_not is not None and faults:
+        shows = {"reproduced": "shows it too", "not run": "was not measured"}
+        said = ", ".join(f"{name} {shows[each.verdict]}" for name, each in faults.items())
+        whole, leaning = _with(whole, "inconclusive", whole.words, f"the control {said}"), "mixed"
+    return whole.model_copy(update={"leaning": leaning}), name, parts[name], readings
+
+
+def _whole(parts: _Found, left: Sequence[str], need: str = "all") -> Judgement:
+    """Parts together; those that are not `left` are shown, and decide nothing."""
+    ran = {name: each for name, each in parts.items() if each.verdict != "not run"}
+    words = " · ".join(f"{name}: {each.words}" for name, each in parts.items())
+    counts: Any = {name: each.n_counts for name, each in parts.items()}
+    counts = counts if len({*counts.values()}) > 1 else counts[left[0]]
+    if "" in parts or not ran:
+        alike = len({each.words for each in parts.values()}) == 1
+        return parts[left[0]] if alike else Judgement(verdict="not run", words=words, n_counts=counts)
+    verdicts, holding = [parts[name].verdict for name in left], [pointing(each) for each in ran.values()]
+    values = {name: each.value for name, each in ran.items() if isinstance(each.value, float)}
+    # A part that was not measured may still fail.
+    leaning = "mixed" if _common(ran) == "agrees" and "not run" in verdicts else _common(ran)
+    enough, same = _ENOUGH.get(need), verdicts[0] if len({*verdicts}) == 1 else "inconclusive"
+    return Judgement(
+        verdict=enough if enough in verdicts else same, value=values or None,
+        interval={name: ran[name].interval for name in values} or None,
+        n=min(each.n for each in ran.values()), n_counts=counts,
+        words=f"in {holding.count('agrees')} of {len(left)} parts ({words})",
+        leaning="agrees" if need == "any" and "agrees" in holding else leaning,
+        lacks=tuple(dict.fromkeys(each for name in left for each in parts[name].lacks)),
+    )  # fmt: skip
+
+
+def _over_readings(readings: _Found, ran: _Found, agree: bool) -> Judgement:
+    default, (name, shown) = next(iter(readings)), next(iter(ran.items()))
+    verdicts = {each.verdict for each in (readings if agree else ran).values()}
+    words, lacks = "; ".join([shown.words, f"these are numbers of {name}", _by_verdict(ran)]), []
+    if len(verdicts) > 1 and (agree or "refuted" in verdicts):
+        lacks = [f"the readings disagree: {_by_verdict(readings)}"]
+    elif not agree and default not in ran and verdicts != {"refuted"}:
+        lacks = [f"the default reading ({default}) was not run"]
+    return _with(shown, "inconclusive" if lacks else shown.verdict, words, *lacks)
+
+
+def _over_completions(kind: Any, shown: Judgement, ran: _Found, silent: Sequence[str]) -> Judgement:
+    """Completions together; under the `silent` ones nothing was learned, or nobody asks for them."""
+    verdicts = {each.verdict for each in ran.values()}
+    left = [name for name in COMPLETIONS if name not in {*ran, *silent}]
+    words, lacks = f"{shown.words}; {_by_verdict(ran)}", [f"not run: {', '.join(left)}"] if left else []
+    if _ENOUGH[kind] in verdicts:
+        return _with(shown, _ENOUGH[kind], "; ".join([words, *lacks]))
+    return _with(shown, "inconclusive" if left or len(verdicts) > 1 else verdicts.pop(), words, *lacks)
+
+
+def _under(kind: str, whole: Judgement, completion: str) -> Judgement:
+    """What a run under one completion says; one that departs from all of them can only refute a general claim."""
+    if whole.verdict == "inconclusive" or whole.verdict == "not run":
+        return whole
+    if completion in COMPLETIONS or whole.verdict == _ENOUGH[kind] == "refuted":
+        return _over_completions(kind, whole, {completion: whole}, ())
+    lacks = f"{completion} is no registered completion; not run: {', '.join(COMPLETIONS)}"
+    return _with(whole, "inconclusive", whole.words, lacks)
+
+
+def _common(found: _Found) -> Any:
+    leanings = {each.leaning for each in found.values()}
+    return leanings.pop() if len(leanings) == 1 else "mixed"
+
+
+def _by_verdict(readings: _Found) -> str:
+    verdicts = dict.fromkeys(each.verdict for each in readings.values())
+    names = {of: [name for name, each in readings.items() if each.verdict == of] for of in verdicts}
+    return "; ".join(f"{verdict} under {', '.join(each)}" for verdict, each in names.items())
+
+
+def _with(found: Judgement, verdict: Outcome, words: str, *lacks: str) -> Judgement:
+    own = (*lacks, *(found.lacks if found.verdict == "inconclusive" else ()))
+    new = {"verdict": verdict, "words": words, "lacks": own if verdict == "inconclusive" else ()}
+    return found.model_copy(update=new)
+
+
+def _told(found: Judgement) -> Judgement:
+    """For readers: words say what lacks, and only an inconclusive verdict leans."""
+    leaning = found.leaning if found.verdict == "inconclusive" else None
+    return found.model_copy(update={"words": "; ".join([found.words, *found.lacks]), "leaning": leaning})
+
+
+def _control(claim: Claim, name: str, function: Function, evidence: Any) -> Judgement:
+    criteria, rules = claim.by_part(claim.must_not or claim.must), claim.by_part(claim.rule)
+    known = [*criteria] if isinstance(claim.must_not, dict) else ["", *claim.parts]
+    parts, shows = {}, []
+    for part, samples in _measured(claim, f"control {name!r}", function, evidence, known, some=True).items():
+        must, rule = (of.get(part, next(iter(of.values()))) for of in (criteria, rules))
+        judged = judged_part(samples, must, rule, Scale(evidence.seeds, structural=bool(claim.structural)))
+        never, paired = np.isinf(samples.values).any(), samples.values.ndim == 2
+        few = judged.n < LEAST_SHARE * len(samples.values)
+        # Times that never came have no mean; they show it if they do one by one.  A constant correlates with nothing.
+        one_by_one = samples.values[~np.isnan(samples.values)] if not paired else [math.nan]
+        numbers: Any = judged.interval or (one_by_one if judged.value is None else [judged.value])
+        unsaid = judged.verdict == "not run" or few or (paired and never)
+        shows.append("not run" if unsaid else "reproduced" if must.holds(*numbers) else "refuted")
+        parts[part] = judged
+    verdict = next(each for each in ("reproduced", "not run", "refuted") if each in shows)
+    return _whole(parts, [*parts]).model_copy(update={"verdict": verdict, "leaning": None, "lacks": ()})
+
+
+def _each(must: Criterion | Mapping[str, Criterion], function: Any) -> Any:
+    return function(must) if isinstance(must, Criterion) else {part: function(must[part]) for part in must}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, list):
+        return [*map(_json, value)]
+    return None if math.isnan(value) else str(value) if math.isinf(value) else value
+
+
+# The claim's own functions: whatever goes wrong in one is a line that names the claim and the place.
+
+
+def _readings(claim: Claim, evidence: Any) -> dict[str, Function]:
+    found = claim.readings
+    if callable(found):
+        found = _called(claim, "readings", found, evidence)
+        if not isinstance(found, Mapping) or not found or not all(map(callable, found.values())):
+            raise _refused(claim, "readings", "a mapping from names to functions of the evidence", found)
+    default = {} if claim.value is None else {"as stated" if found else "": claim.value}
+    return {**default, **(found or {})}
+
+
+def _words(claim: Claim, field: str, given: Any) -> str:
+    function = getattr(claim, field)
+    found = "" if function is None else _called(claim, field, function, given)
+    if not isinstance(found, str):
+        raise _refused(claim, field, "words, or an empty string where there is nothing to say", found)
+    return found
+
+
+def _measured(
+    claim: Claim, what: str, function: Function, evidence: Any, parts: Sequence[str], some: bool = False
+) -> dict[str, Samples]:
+    found = _called(claim, what, function, evidence)
+    found = found if isinstance(found, Mapping) else {"": found}
+    if not found or not {*found} <= {*parts} or (not some and len(found) < len(parts)):
+        names = ", ".join(filter(None, parts))
+        expected = f"numbers for the parts {names}" if names else "numbers, without parts"
+        raise _refused(claim, what, expected, [*found] if any(found) else found.get(""))
+    named = {part: f"{what}, part {part!r}" if part else what for part in found}
+    return {part: _samples(claim, named[part], part, found[part], evidence) for part in found}
+
+
+def _samples(claim: Claim, what: str, part: str, found: Any, evidence: Any) -> Samples:
+    members, rules = [*evidence.members], claim.by_part(claim.rule)
+    try:
+        whole = isinstance(found, Samples) or is_series(found)
+        found = found if isinstance(found, Samples) else Samples(found, members=None if whole else members)
+    except UserError as error:
+        raise UserError(f"claim {claim.id!r}: {what}: {error}") from None
+    n, own = len(found.values), found.members or ()
+    most = {"seed": len({*evidence.seeds.values()}), "run": len(members), "member": len(members)}
+    if n > most.get(found.unit, n):
+        expected = f"at most {counted(most[found.unit], found.unit)}, as many as the run has"
+        raise _refused(claim, what, expected, f"{n} of them")
+    if len({*members} & {*own}) < len(own):
+        raise _refused(claim, what, f"members of the run ({members[0]} to {members[-1]}), each once", own)
+    if found.values.ndim == 2 and rules.get(part, next(iter(rules.values()))) != "effect":
+        raise _refused(claim, what, "numbers, because pairs are for the rule 'effect'", found.values)
+    return found
+
+
+def _called(claim: Claim, what: str, function: Any, given: Any) -> Any:
+    try:
+        return function(given)
+    except Exception as error:
+        while hasattr(function, "func"):
+            function = function.func  # functools.partial
+        file = getattr(getattr(function, "__code__", None), "co_filename", None)
+        own = [frame for frame in traceback.extract_tb(error.__traceback__)[1:] if frame.filename == file]
+        place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+        words = str(error) if isinstance(error, UserError) else f"expected numbers, found {in_words(error)}"
+        raise UserError(f"claim {claim.id!r}: {what}: {words}{place}") from error
+
+
+def _refused(claim: Claim, what: str, expected: str, found: object) -> UserError:
+    return UserError(f"claim {claim.id!r}: {what}: expected {expected}, found {shown(found)}")

@@ -1,0 +1,230 @@
+"""Commands that read runs: `hopscope claims`, `report`, `circuit` and `export`."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+from tyro.conf import Positional
+
+from hopscope.claims import Ledger
+from hopscope.cli.parsing import console, parse, stage
+from hopscope.errors import UserError
+from hopscope.runs import RunFolder, runs_in, write_atomic
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from hopscope.circuits.reader import Reading
+
+_MODES = ("rules", "clean", "recomputed")
+
+
+@dataclasses.dataclass
+class ClaimsOptions:
+    """Print the ledger of runs: every claim with its value and verdict.  Of a root with several runs, list them."""
+
+    paths: Positional[tuple[Path, ...]] = (Path("runs"),)
+    """Run folders, or roots that hold runs."""
+    long: bool = False
+    """Print threshold, interval, n and the reason of every verdict too."""
+    json: bool = False
+    """Print JSON."""
+
+
+def claims(arguments: Sequence[str]) -> None:
+    """Print the ledger; a refuted claim is a result, not a failure, and a run that cannot be read is said last."""
+    options = parse(ClaimsOptions, arguments, "claims")
+    runs = [run for path in options.paths for run in runs_in(path)]
+    entries, fault = list[dict[str, Any]](), None
+    for run in runs:
+        ledger, error = _ledger(run)
+        fault = fault or error
+        if options.json:
+            where = {"run": str(run.path)} if len(runs) > 1 else {}
+            entries += [{**each.to_json(), **where} for each in ledger or ()]
+        elif len(runs) > len(options.paths) and not options.long:
+            print(f"{run.path.parent.name} {run.path}")
+            print(f"  {_outcome(ledger, error)}")
+        elif ledger is not None:
+            screen = console()
+            print(f"{run.path.parent.name} {run.path}")
+            screen.print(ledger.text(long=options.long, width=screen.width), markup=False)
+    if options.json:
+        print(json.dumps(entries, indent=1, ensure_ascii=False))
+    if fault is not None:
+        raise fault
+
+
+def _ledger(run: RunFolder) -> tuple[Ledger | None, UserError | None]:
+    # An unfinished run has none, and that is no fault; without its configuration a run cannot be read.
+    try:
+        run.config  # noqa: B018
+        if not (run.path / "claims.json").exists():
+            return None, None
+        return Ledger.from_json(run.read("claims.json"), str(run.path / "claims.json")), None
+    except UserError as error:
+        return None, error
+
+
+def _outcome(ledger: Ledger | None, error: UserError | None) -> str:
+    if error is not None:
+        return "cannot be read"
+    return "not finished: run the same study again" if ledger is None else ledger.closing_line
+
+
+@dataclasses.dataclass
+class ReportOptions:
+    """Build the page of a run anew, or one page of several runs.
+
+    A run that was trained but not concluded (a claim or a figure had a fault) is measured, judged and concluded first.
+    """
+
+    paths: Positional[tuple[Path, ...]]
+    """Run folders, or roots that hold exactly one run."""
+    index: bool = False
+    """List all runs under the paths on one page, with links to their pages, instead of building those."""
+    to: Path | None = None
+    """File to write (default: report.html in the run folder, or here where there are several runs; index.html)."""
+
+
+def report(arguments: Sequence[str]) -> None:
+    """Build a page."""
+    options = parse(ReportOptions, arguments, "report")
+    if not options.paths:
+        raise UserError(
+            "report: expected at least one PATH, found none; name a run folder; see hopscope report --help"
+        )
+    from hopscope import api
+    from hopscope.page.page import index, pages
+
+    if options.index:
+        to = options.to or (options.paths[0] if len(options.paths) == 1 else Path()) / "index.html"
+        text = index([run for path in options.paths for run in runs_in(path)], to.parent)
+    else:
+        runs = [RunFolder.opened(path) for path in options.paths]
+        for run in runs:
+            api.conclude_again(run)
+        to = options.to or (runs[0].path / "report.html" if len(runs) == 1 else Path("report.html"))
+        text = pages(runs)
+    if options.to is None and not options.index and len(options.paths) == 1:
+        runs[0].write("report.html", text)
+    else:
+        write_atomic(to, text.encode())
+    print(to)
+
+
+Step = Annotated[int | None, tyro.conf.arg(aliases=["--checkpoint"])]
+
+
+@dataclasses.dataclass
+class CircuitOptions:
+    """Read the circuit of one trained member: which rows of which heads read what, proven by ablation."""
+
+    path: Positional[Path]
+    """Run folder, or a root that holds exactly one run."""
+    member: int = 0
+    """Number of the member in the run."""
+    step: Step = None
+    """Read the circuit as it was at this training step, of which there must be a checkpoint (default: the last)."""
+    tau: float | None = None
+    """Loss that the circuit may have (default: that of the task's criterion)."""
+    proof: Literal["both", "rules"] = "both"
+    """What the circuit must hold under: both, its rules and its own attention recomputed; rules, its rules alone, as in
+    the paper, which counts no head that only shapes what later heads attend to."""
+    json: bool = False
+    """Print JSON."""
+
+
+def circuit(arguments: Sequence[str]) -> None:
+    """Read a member's circuit; a model without one is a result, not a failure."""
+    options = parse(CircuitOptions, arguments, "circuit")
+    from hopscope import api
+    from hopscope.training.train import arithmetic
+
+    run = api.open_run(options.path)
+    with (
+        stage() as tell,
+        arithmetic(threads=1),
+    ):  # passes are many and small: more threads mostly wait for each other
+        how: Any = {"threshold": options.tau, "proof": options.proof}
+        reading = run.circuit(options.member, options.step, tell, **how)
+    if options.json:
+        about = {"member": options.member, "checkpoint": options.step}
+        print(json.dumps({**about, **reading.model_dump(mode="json")}, indent=1, ensure_ascii=False))
+    else:
+        _show(options.member, reading)
+
+
+def _show(member: int, reading: "Reading") -> None:
+    screen = console()
+    screen.print(f"member {member}: {reading.verdict}", markup=False)
+    if not reading.circuit.paths:
+        return
+    screen.print(_table(reading))
+    loss, random = reading.loss, sorted(reading.random)
+    beside = ""
+    if random:
+        mean = sum(random) / len(random)
+        beside = f"; random circuits of this size {mean:.3f} ({random[0]:.3f} to {random[-1]:.3f})"
+    parts = "" if reading.learned == ("loss",) else f" over {', '.join(reading.learned)}"
+    own = f", with its own attention {loss['recomputed']:.3f}" if "recomputed" in loss else ""
+    screen.print(
+        "\nLoss without the path: rules, every pattern is its rule; clean, this path alone changes; recomputed,"
+    )
+    screen.print("later attention follows.")
+    circuit = (
+        f"circuit by its rules {loss['rules']:.3f}{own}; everything but the circuit {loss['complement']:.3f}"
+    )
+    screen.print(
+        f"Loss{parts} (threshold {reading.threshold:.3f}): model {loss['full']:.3f}, {circuit}{beside}."
+    )
+    if len(reading.minimal) > 1:
+        screen.print(f"{len(reading.minimal) - 1} other minimal circuits were found (--json prints them).")
+
+
+def _table(reading: "Reading") -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True)
+    table.add_column("head", no_wrap=True)
+    for column in ("rows", "read", "attn.", "carries", "used by"):
+        table.add_column(column, overflow="fold")
+    for column in _MODES:
+        table.add_column(column, justify="right", no_wrap=True)
+    for path, about in zip(reading.circuit.paths, reading.evidence, strict=True):
+        carries = [name for name, rise in about.carries.items() if rise >= reading.least_effect]
+        uses = [
+            f"{use.layer}.{use.head} {use.part}" if use.part else "readout" for use in about.composition[:3]
+        ]
+        removed = [f"{about.removed[mode]:.3f}" if mode in about.removed else "–" for mode in _MODES]
+        attention = f"{about.mean_attention:.2f}"
+        head = f"{path.layer}.{path.head}"
+        table.add_row(head, path.query, path.read, attention, ", ".join(carries), ", ".join(uses), *removed)
+    return table
+
+
+@dataclasses.dataclass
+class ExportOptions:
+    """Write one trained member as a folder: GPT-2's layout for models on tokens that fit it, else a state dict."""
+
+    path: Positional[Path]
+    """Run folder, or a root that holds exactly one run."""
+    member: int
+    """Number of the member in the run."""
+    to: Path
+    """Folder to write."""
+    step: Step = None
+    """Write the member as it was at this training step, of which there must be a checkpoint (default: the last)."""
+
+
+def export(arguments: Sequence[str]) -> None:
+    """Write a member."""
+    options = parse(ExportOptions, arguments, "export")
+    from hopscope import api
+
+    api.open_run(options.path).export(options.member, options.to, options.step)
+    print(options.to)

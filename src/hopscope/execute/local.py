@@ -1,0 +1,162 @@
+"""This machine as a place to train units: a process of one thread for each core, or one for each GPU."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from hopscope.errors import UserError
+from hopscope.execute.pool import End, Message, Worker, died, failed
+from hopscope.runs import UnitFolder
+
+# Of glibc's allocator: arrays of a step, which are freed, stay with the process for the next one.  By default those
+# above 32 MB go back to the system every time, which clears them page by page: half as much time as the training.
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
+
+
+class ThisMachine:
+    """This machine as a `Place`."""
+
+    pause = 0.1
+
+    def __init__(self) -> None:
+        self._started = list[_Process]()
+
+    def device(self, asked: str) -> str:
+        """See `Place`."""
+        if asked not in ("auto", "cpu", "cuda"):
+            raise UserError(f"device: expected one of auto, cpu, cuda, found {asked!r}")
+        if asked == "cpu":
+            return asked
+        import torch
+
+        if torch.cuda.is_available():
+            return "cuda"
+        if asked == "auto":
+            return "cpu"
+        raise UserError(
+            "device: expected a CUDA device for --device cuda, found none; use --device cpu or auto"
+        )
+
+    def at_once(self, units: Sequence[UnitFolder], cores: int | None) -> int:
+        """See `Place`."""
+        on_gpus = any(unit.job["device"] == "cuda" for unit in units)
+        self._gpus = _visible_gpus() if on_gpus else []
+        return max(1, len(self._gpus) if on_gpus else min(len(units), cores or available_cores()))
+
+    def start(self, unit: UnitFolder, seconds: float | None) -> Worker:
+        """See `Place`; on the GPU with the fewest workers."""
+        self._started = [each for each in self._started if each.process.poll() is None]
+        busy = [each.gpu for each in self._started]
+        gpu = min(self._gpus, key=busy.count) if self._gpus else None
+        self._started.append(_Process(unit, seconds, gpu))
+        return self._started[-1]
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def environment() -> dict[str, str]:
+    """Of workers: they find this very package and whatever this process has on its path, and keep their memory."""
+    package, python = str(Path(__file__).resolve().parents[2]), (sys.prefix, sys.base_prefix)
+    known = [place for place in sys.path if Path(place).is_dir() and place and not place.startswith(python)]
+    return {**KEEP_MEMORY, **os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys([package, *known]))}
+
+
+def message_of(line: bytes) -> Message | None:
+    """A worker's message; `None` for a line that a kill cut short, or that is none."""
+    with suppress(ValueError):
+        message = json.loads(line)
+        if isinstance(message, dict) and "kind" in message:
+            return message
+    return None
+
+
+def _visible_gpus() -> list[str]:
+    import torch
+
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    count = torch.cuda.device_count()
+    return (named.split(",") if named else [str(number) for number in range(count)])[:count]
+
+
+class _Process:
+    waits = False
+
+    def __init__(self, unit: UnitFolder, seconds: float | None, gpu: str | None):
+        self.unit, self.gpu = unit, gpu
+        run = str(unit.path.parent.parent)
+        command = [
+            sys.executable,
+            "-m",
+            "hopscope.execute.worker",
+            run,
+            unit.name,
+            "--parent",
+            str(os.getpid()),
+        ]
+        own = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
+        self.process = subprocess.Popen(
+            command + ([] if seconds is None else ["--seconds", f"{seconds:.3f}"]),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, env=environment() | own,
+        )  # fmt: skip
+        self._said, self._complaints, self._last = (
+            _Lines(self.process.stdout),
+            _Lines(self.process.stderr),
+            b"",
+        )
+
+    def messages(self) -> list[Message]:
+        self._listen()  # so that neither pipe fills up and holds the worker
+        found = [message for line in self._said.new() if (message := message_of(line)) is not None]
+        if self.process.returncode is not None:
+            self._close_pipes()
+        return found
+
+    def end(self) -> End | None:
+        status = self.process.poll()
+        if status is None:
+            return None
+        if status < 0:
+            return died(self.unit, f"it killed by signal {-status} (out of memory?)")
+        self._listen()
+        return failed(self.unit, self._last.decode(errors="replace") or "no message")._replace(status=status)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._close_pipes()
+
+    def _listen(self) -> None:
+        for line in self._complaints.new():
+            self._last = line.strip() or self._last
+
+    def _close_pipes(self) -> None:
+        for lines in (self._said, self._complaints):
+            lines.pipe.close()
+
+
+class _Lines:
+    # Read without waiting, and not by a thread: its start waits for ever in a process that has no memory for it.
+    def __init__(self, pipe: IO[bytes] | None):
+        assert pipe is not None
+        os.set_blocking(pipe.fileno(), False)
+        self.pipe, self._begun = pipe, b""
+
+    def new(self) -> list[bytes]:
+        if self.pipe.closed:
+            return []
+        chunks = [self._begun]
+        while chunk := self.pipe.read(2**16):
+            chunks.append(chunk)
+        *lines, self._begun = b"".join(chunks).split(b"\n")
+        if chunk == b"":  # the end; None means that there is nothing yet
+            self.pipe.close()
+            lines.append(self._begun)
+        return lines

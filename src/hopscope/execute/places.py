@@ -1,0 +1,50 @@
+"""Which place trains a run's units: this machine, a Ray cluster, or SLURM."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from hopscope.errors import UserError
+from hopscope.execute.local import ThisMachine
+from hopscope.execute.pool import Place
+from hopscope.study.load import Loaded
+
+EXECUTORS = ("local", "ray", "slurm")
+
+
+@contextmanager
+def place_of(
+    executor: str, address: str | None, loaded: Loaded, say: Callable[[str], object] = lambda words: None
+) -> Iterator[Place]:
+    """The place where units are trained, for the time of a run.
+
+    Args:
+        executor: one of `EXECUTORS`.
+        address: of the Ray cluster; of SLURM: `slurm`, or `local` and `debug` to try it without one.
+        loaded: the study.
+        say: told what the user may want to know.
+
+    Raises:
+        UserError: the place does not exist, cannot be reached, or lacks a package.
+    """
+    if executor not in EXECUTORS:
+        raise UserError(f"executor: expected one of {', '.join(EXECUTORS)}, found {executor!r}")
+    if executor == "local":
+        if address is not None:
+            raise UserError(f"address: expected one with --executor ray or slurm, found {address!r} without")
+        yield ThisMachine()
+        return
+    if loaded.reference is None:
+        raise UserError(
+            f"executor: expected a study of a file or a package for {executor}, because other machines must load it, "
+            "found one that was made in a notebook or a function; save it in a file"
+        )
+    if executor == "ray":
+        from hopscope.execute.ray import connected
+
+        with connected(address, say) as cluster:
+            yield cluster
+    else:
+        from hopscope.execute.slurm import submitting
+
+        with submitting(address) as jobs:
+            yield jobs

@@ -1,0 +1,153 @@
+"""A Ray cluster as a place to train units: each is a task, which Ray gives to another worker if one is lost."""
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from hopscope.errors import UserError
+from hopscope.execute import worker
+from hopscope.execute.cluster import Exchange, RemoteWorker, last_line, worker_environment
+from hopscope.execute.local import available_cores
+from hopscope.execute.pool import End, died, failed
+from hopscope.runs import UnitFolder
+
+_RETRIES = 3  # times that Ray starts a task again whose worker was lost
+_CONNECT, _ANSWER = 4.0, 16.0  # seconds in which an address must accept a connection, and answer as Ray does
+_QUIET: Any = {"log_to_driver": False, "logging_level": logging.ERROR}
+_HELLO = "import logging, sys, ray; ray.init(sys.argv[1], log_to_driver=False, logging_level=logging.ERROR)"
+
+
+@contextmanager
+def connected(address: str | None, say: Callable[[str], object]) -> Iterator["RayCluster"]:
+    """The cluster at an address; without one that of `RAY_ADDRESS`, one that runs here, or a new one of this machine.
+
+    Raises:
+        UserError: Ray is not installed, or there is no cluster at the address.
+    """
+    if find_spec("ray") is None:
+        raise UserError("executor: expected the package ray, found none; run pip install 'hopscope[ray]'")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads it when it is imported
+    joined = (
+        "ray" in sys.modules and sys.modules["ray"].is_initialized()
+    )  # by the caller, who may need it afterwards
+    found = None if joined else _found(address or os.environ.get("RAY_ADDRESS"), say)
+    import ray
+
+    cluster = RayCluster(ray)
+    try:
+        if found == "local":
+            ray.init(found, num_cpus=available_cores(), include_dashboard=False, **_QUIET)
+        elif found is not None:
+            ray.init(found, **_QUIET)
+        yield cluster
+    finally:
+        cluster.exchange.close()
+        if not joined:
+            ray.shutdown()
+
+
+def _found(address: str | None, say: Callable[[str], object]) -> str:
+    if address is None:
+        if not _fault_of("auto"):
+            return "auto"
+        say("hopscope: no Ray cluster is running here: one is started on this machine")
+        return "local"
+    fault = _unreachable(address) or _fault_of(address)
+    if fault:
+        words = f"found {fault}; start one with `ray start --head`, which tells its address"
+        raise UserError(f"address: expected a Ray cluster at {address}, {words}")
+    return address
+
+
+def _unreachable(address: str) -> str:
+    # Before Ray is asked, which tries for two minutes.
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address == "auto":
+        return ""
+    if not host or not port.isdecimal():
+        return "no HOST:PORT"
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT).close()
+    except (OSError, OverflowError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return ""
+
+
+def _fault_of(address: str) -> str:
+    # A process of its own asks: Ray ends a process that waits for a cluster in vain.
+    try:
+        asked = subprocess.run(
+            [sys.executable, "-c", _HELLO, address], capture_output=True, text=True, timeout=_ANSWER
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer in {_ANSWER:.0f} s"
+    return "" if asked.returncode == 0 else last_line(asked.stderr)
+
+
+class RayCluster:
+    """A Ray cluster that this process has joined, as a `Place`."""
+
+    pause = 0.5
+
+    def __init__(self, ray: Any):
+        self.ray, self.exchange = ray, Exchange()
+        self._task = cache(self._made)
+
+    def device(self, asked: str) -> str:
+        """CUDA where a node has a GPU, unless the CPU was asked for; a `UserError` if CUDA was and none has one."""
+        if asked != "cpu" and self.ray.cluster_resources().get("GPU", 0):
+            return "cuda"
+        if asked == "cuda":
+            raise UserError("device: expected a GPU in the Ray cluster for --device cuda, found none")
+        return "cpu"
+
+    def at_once(self, units: Sequence[UnitFolder], cores: int | None) -> int:
+        """All units, unless the user gave a number of cores: Ray lets tasks wait until there is room."""
+        return max(1, len(units) if cores is None else cores)
+
+    def start(self, unit: UnitFolder, seconds: float | None) -> "RayWorker":
+        """Submit a task for a unit."""
+        found = RayWorker(unit, self.exchange.folder(unit) / f"{unit.name}.jsonl")
+        gpus = 1 if unit.job["device"] == "cuda" else 0
+        found.ray, found.reference = self.ray, self._task(gpus).remote(found.arguments(seconds))
+        return found
+
+    def _made(self, gpus: int) -> Any:
+        remote = self.ray.remote(
+            num_cpus=1, num_gpus=gpus, max_retries=_RETRIES, max_calls=1,
+            scheduling_strategy="SPREAD",  # two units on one machine share its memory bandwidth
+            runtime_env={"env_vars": worker_environment()},
+        )  # fmt: skip
+        return remote(worker.main)
+
+
+class RayWorker(RemoteWorker):
+    """A task on one unit."""
+
+    ray: Any
+    reference: Any
+
+    def end(self) -> End | None:
+        """How it ended, once it has."""
+        done, _ = self.ray.wait([self.reference], timeout=0)
+        if not done:
+            return None
+        try:
+            return self.ended(int(self.ray.get(self.reference)))
+        except self.ray.exceptions.RayTaskError as error:
+            return failed(self.unit, last_line(error))
+        except self.ray.exceptions.RayError as error:
+            first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+            return died(self.unit, f"it lost, and every further try too ({first})")
+
+    def close(self) -> None:
+        """End its worker, or do not let it begin."""
+        with suppress(Exception):  # the cluster itself may be gone
+            self.ray.cancel(self.reference, force=True)

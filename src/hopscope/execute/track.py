@@ -1,0 +1,286 @@
+"""Trackers: what a run records, sent to TensorBoard, Weights & Biases or trackio.
+
+Training never waits for a tracker and cannot fail by one.  A process of its own, `python -m hopscope.execute.track
+TRACKER RUN`, reads what the run has recorded every few seconds, sends what is new, and ends when its standard input
+does (so also when the command that started it is killed).  What goes wrong is its last line on standard error.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from hopscope.config import in_words
+from hopscope.errors import UserError
+from hopscope.execute.local import environment
+from hopscope.runs import RunFolder, UnitFolder, write_atomic
+
+TRACKERS = ("tensorboard", "wandb", "trackio")
+"""Names of the trackers: each that of its package, and of the extra that installs it."""
+
+_PAUSE, _PATIENCE = 5.0, 30.0  # seconds between two looks at a run; that its end waits for trackers to store
+_WRITERS = 64  # event files that are open at a time
+_HOW_TO_LOOK = {
+    "tensorboard": "tensorboard --logdir {root}",
+    "wandb": "wandb sync {root}/{study}/*/wandb/offline-run-*   (sends them to your account)",
+    "trackio": "trackio show --project hopscope-{study}",
+}
+
+Point = tuple[int, int, str, float]
+"""Member, training step, name of a curve such as `loss/held_out`, and value."""
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Refuse trackers that do not exist or are not installed; a `UserError` with the install command."""
+    for name in names:
+        if name not in TRACKERS:
+            raise UserError(f"tracker: expected one of {', '.join(TRACKERS)}, found {name!r}")
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:  # a folder of that name, such as W&B's own, is no package
+            raise UserError(
+                f"tracker: expected the package {name} for --tracker {name}, found none; install it with: "
+                f"pip install 'hopscope[{name}]'"
+            )
+
+
+@contextlib.contextmanager
+def followed(run: RunFolder, trackers: Sequence[str], say: Callable[[str], object]) -> Iterator[None]:
+    """Trackers that follow a run while the block trains it; nothing that they do or fail to do ends the block."""
+    senders = list[_Sender]()
+    for name in dict.fromkeys(trackers):
+        senders.append(_Sender(run, name))
+        say(f"{name}: {_HOW_TO_LOOK[name].format(root=_root(run, name), study=run.path.parent.name)}")
+    try:
+        yield
+    finally:
+        end = time.monotonic() + _PATIENCE
+        for sender in senders:
+            if (found := sender.ended(end)) is not None:
+                say(
+                    f"hopscope: warning: tracker {sender.tracker}: expected it to take the run's numbers, found "
+                    f"{found}; the run is not affected, and the same command with this tracker sends what is missing"
+                )
+
+
+class _Sender:
+    def __init__(self, run: RunFolder, tracker: str):
+        self.tracker = tracker
+        self._complaints: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, tracker, str(run.path)], stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,  # trackers print there; standard output of a command is its result
+            stderr=self._complaints, env=environment(),
+            start_new_session=True,  # with whatever it starts it can be ended at once, and by nothing else
+        )  # fmt: skip
+
+    def ended(self, until: float) -> str | None:
+        # Let it send what is left, and end it; what went wrong, if anything did.
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            status = self._process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            status = None
+        with contextlib.suppress(OSError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._complaints.seek(0)
+        last = self._complaints.read().strip().rpartition("\n")[2]
+        self._complaints.close()
+        if status is None:
+            return f"it still busy {_PATIENCE:g} seconds after the end of the run"
+        return None if status == 0 else last or f"its end with status {status}"
+
+
+def _root(run: RunFolder, tracker: str) -> Path:
+    # All that a tracker has on this machine: beside the studies' folders, never within a run.
+    return run.path.resolve().parents[1] / "trackers" / tracker
+
+
+# In the tracker's process.
+
+
+class Sink(Protocol):
+    """A tracker; any exception ends the sending, and nothing else."""
+
+    def write(self, points: Sequence[Point]) -> None:
+        """Take numbers, in ascending order of their steps within a unit."""
+
+    def conclude(self, verdicts: Mapping[str, str]) -> None:
+        """Take the verdicts of a finished run, by claim."""
+
+    def close(self) -> None:
+        """Store everything."""
+
+
+class Follower:
+    """What a tracker has of a run (`sent.json`: up to which step each unit was sent), and what it lacks."""
+
+    def __init__(self, run: RunFolder, folder: Path):
+        self.run, self._file = run, folder / "sent.json"
+        self.sent: dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError):
+            self.sent = dict(json.loads(self._file.read_bytes()))
+
+    def send(self, sink: Sink) -> None:
+        """Send what was recorded since the last call, and note it."""
+        for unit in self.run.units:
+            points = sorted(points_of(unit, self.sent.get(unit.name, -1)), key=lambda point: point[1])
+            if points:
+                sink.write(points)
+                self._note(unit.name, points[-1][1])
+
+    def conclude(self, sink: Sink) -> None:
+        """Send the verdicts of a finished run, unless these were sent."""
+        if not self.run.is_done:
+            return
+        verdicts = {each["id"]: each["verdict"] for each in json.loads(self.run.read("claims.json"))}
+        if self.sent.get("claims.json") != verdicts:
+            sink.conclude(verdicts)
+            self._note("claims.json", verdicts)
+
+    def _note(self, name: str, value: Any) -> None:
+        self.sent[name] = value
+        write_atomic(self._file, json.dumps(self.sent, sort_keys=True).encode())
+
+
+def points_of(unit: UnitFolder, after: int) -> Iterator[Point]:
+    """What a unit recorded after a step; what is not finite is left out."""
+    for row in unit.rows(after):
+        name = "/".join(str(row[key]) for key in ("metric", "split", "part") if row.get(key) is not None)
+        name += "".join(f"/{key}-{row[key]}" for key in ("layer", "head") if row.get(key) is not None)
+        for member, value in zip(row["member"], row["value"], strict=True):
+            if value is not None and abs(value) != float("inf"):
+                yield member, row["step"], name, value
+
+
+class TensorBoard:
+    """Event files, one folder for each member: TensorBoard lays the curves of all members over each other."""
+
+    def __init__(self, run: RunFolder, folder: Path):
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._make, self._folder, self._open = SummaryWriter, folder, dict[int, Any]()
+
+    def write(self, points: Sequence[Point]) -> None:
+        """See `Sink`."""
+        for member, step, name, value in points:
+            if member not in self._open:
+                if len(self._open) == _WRITERS:
+                    self._open.pop(next(iter(self._open))).close()
+                self._open[member] = self._make(str(self._folder / f"member-{member}"))
+            self._open[member].add_scalar(name, value, step)
+        for writer in self._open.values():
+            writer.flush()
+
+    def conclude(self, verdicts: Mapping[str, str]) -> None:
+        """See `Sink`."""
+        writer = self._make(str(self._folder / "claims"))
+        writer.add_text("verdicts", "\n\n".join(f"{name}: {said}" for name, said in verdicts.items()))
+        writer.close()
+
+    def close(self) -> None:
+        """See `Sink`."""
+        for writer in self._open.values():
+            writer.close()
+
+
+class OneRun:
+    """W&B or trackio, which know a whole run as one of their own: a member stands behind the name of a curve.
+
+    Both keep it on this machine, W&B unless `WANDB_MODE` says something else.
+    """
+
+    def __init__(self, tracker: str, run: RunFolder, folder: Path):
+        self._wandb, config = tracker == "wandb", run.config
+        folder.mkdir(parents=True, exist_ok=True)
+        package = importlib.import_module(tracker)
+        own: dict[str, Any] = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+        if self._wandb:
+            settings = package.Settings(  # nothing of this machine or of the source is sent along
+                silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True
+            )
+            mode, place = os.environ.get("WANDB_MODE", "offline"), os.environ.get("WANDB_DIR", str(folder))
+            own = {"id": run.path.name, "dir": place, "mode": mode, "settings": settings}
+        about = {name: config[name] for name in ("study", "identity", "members")}
+        names = {"project": f"hopscope-{config['study']}", "name": run.path.name, "config": about}
+        self._there = package.init(**names, resume="allow", **own)
+        if (
+            self._wandb
+        ):  # units are not at the same step, and W&B drops what comes with a step behind the last one
+            self._there.define_metric("*", step_metric="step")
+
+    def write(self, points: Sequence[Point]) -> None:
+        """See `Sink`."""
+        rows: dict[int, dict[str, float]] = {}
+        for member, step, name, value in points:
+            rows.setdefault(step, {})[f"{name}/member-{member}"] = value
+        for step, row in rows.items():
+            if self._wandb:
+                self._there.log({**row, "step": step})
+            else:
+                self._there.log(row, step=step)
+
+    def conclude(self, verdicts: Mapping[str, str]) -> None:
+        """See `Sink`; trackio shows numbers alone."""
+        for name, said in verdicts.items() if self._wandb else ():
+            self._there.summary[f"claims/{name}"] = said
+
+    def close(self) -> None:
+        """See `Sink`."""
+        self._there.finish()
+
+
+def follow(run: RunFolder, tracker: str, ended: Callable[[], bool]) -> None:
+    """Send what a run records until it has ended, then its verdicts.
+
+    Args:
+        run: the run.
+        tracker: one of `TRACKERS`.
+        ended: waits a while, and says whether the run's command has ended.
+
+    Raises:
+        UserError: a record is damaged.
+        Exception: whatever the tracker raises.
+    """
+    folder = _root(run, tracker) / run.path.parent.name / run.path.name
+    sink: Sink = TensorBoard(run, folder) if tracker == "tensorboard" else OneRun(tracker, run, folder)
+    follower = Follower(run, folder)
+    while not ended():
+        with contextlib.suppress(UserError):  # a file was replaced while it was read: the next look finds it
+            follower.send(sink)
+    follower.send(sink)
+    follower.conclude(sink)
+    sink.close()
+
+
+def _input_ended() -> bool:
+    ready, _, _ = select.select([sys.stdin], [], [], _PAUSE)
+    return bool(ready) and not os.read(sys.stdin.fileno(), 1)
+
+
+def main(arguments: Iterable[str]) -> int:
+    """Run the process; returns its exit status."""
+    tracker, path = arguments
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the command, which then ends our input
+    try:
+        follow(RunFolder.opened(path), tracker, _input_ended)
+    except BaseException as error:  # trackers end in errors of many kinds, SystemExit among them
+        print(in_words(error), file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,1 +1,0 @@
-"""Execution: a study's units run on this machine, and the run is concluded."""

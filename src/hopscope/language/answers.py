@@ -1,0 +1,120 @@
+"""What language models said, and what it comes to: rows of evidence with intervals, and how answers fail."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from hopscope.claims.intervals import wilson
+from hopscope.language.questions import Question
+
+
+class Answer(NamedTuple):
+    """What became of one question.
+
+    Attributes:
+        said: the answers in order, until one was acceptable; of a choice, the acceptable one that leads, if one does.
+        stuck: the model kept giving the same unacceptable answer.
+        likeliest: of a choice, the likeliest of all symbols of the question.
+        too_long: it is longer than the model's context: nothing was said.
+    """
+
+    model: str
+    kind: str
+    question: Question
+    said: tuple[str, ...] = ()
+    stuck: bool = False
+    likeliest: str | None = None
+    too_long: bool = False
+
+    @property
+    def given(self) -> list[str | None]:
+        """Of everything that was said, the acceptable answer that it is."""
+        return [matched(text, self.question.acceptable) for text in self.said] or [None]
+
+    @property
+    def correct(self) -> bool | None:
+        """Whether the first acceptable answer is the right one; `None`: there was none."""
+        return None if self.given[-1] is None else self.given[-1] == self.question.answer
+
+
+def normal_form(text: str) -> str:
+    """A text without outer space, quotes around it, a final full stop and capitals: `' "Berlin." '` is `berlin`."""
+    bare = text.strip()
+    while (less := bare.strip("\"'`“”‘’«»").strip().removesuffix(".").strip()) != bare:
+        bare = less
+    return " ".join(bare.casefold().split())
+
+
+def matched(text: str, acceptable: Sequence[str]) -> str | None:
+    """The acceptable answer that a text is; nothing is dug out of a sentence."""
+    return next((answer for answer in acceptable if normal_form(answer) == normal_form(text)), None)
+
+
+def rows(answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
+    """What was answered, as rows of evidence whose part is `MODEL, KIND`, such as `openai/gpt-4o, equations D = 3`.
+
+    `correct`: one row for each question, in an order that is the same for all models: 1 if its first acceptable answer
+    is right, null if none was acceptable.  `questions`; the shares `accuracy` (right, of the questions with an
+    acceptable answer), `answered`, `acceptance` and `first_accuracy` (of first answers) and `stuck`, each with the ends
+    of its 95 % Wilson interval as `accuracy_low`, `accuracy_high`; means `guess` (a blind one among acceptable answers)
+    and `attempts`; and `count`, part `MODEL, KIND: WHAT`, of what went wrong.
+
+    A kind with a question that is longer than the model's context was not run: its one row is `too_long`.
+    """
+    for part, group in groupby(answers, key=lambda one: f"{one.model}, {one.kind}"):
+        several = [*group]
+        if too_long := sum(one.too_long for one in several):
+            yield {"metric": "too_long", "part": part, "value": float(too_long)}
+            continue
+        right = [one.correct for one in several]
+        shares: dict[str, list[bool]] = {
+            "accuracy": [each for each in right if each is not None],
+            "answered": [each is not None for each in right],
+            "acceptance": [one.given[0] is not None for one in several],
+            "first_accuracy": [one.given[0] == one.question.answer for one in several],
+            "stuck": [one.stuck for one in several],
+        }
+        found: list[tuple[str, float | None]] = [
+            ("correct", None if each is None else float(each)) for each in right
+        ]
+        found += [
+            ("questions", float(len(several))),
+            ("attempts", sum(len(one.said) for one in several) / len(several)),
+        ]
+        found.append(("guess", sum(1 / len(one.question.acceptable) for one in several) / len(several)))
+        for name, each in shares.items():
+            low, high = wilson(sum(each), len(each)) if each else (None, None)
+            found.append((name, sum(each) / len(each) if each else None))
+            found += [(f"{name}_low", low), (f"{name}_high", high)]
+        yield from ({"metric": name, "part": part, "value": value} for name, value in found)
+        for what, count in sorted(Counter(what for one in several for what in _findings(one)).items()):
+            yield {"metric": "count", "part": f"{part}: {what}", "value": float(count)}
+
+
+def _findings(one: Answer) -> Iterator[str]:
+    # Which symbol was said first, or found likeliest; what unacceptable answers are; of a wrong answer the steps at
+    # which a reading may have gone wrong, and, where it is another chain's, how many chains further down the line of
+    # the followed chain stands: of those that are read first, and of those that give the answers.
+    question, given = one.question, one.given[-1]
+    if one.said and "hop" in (first := _symbol(one.likeliest or one.said[0], question)):
+        yield f"said {first}"
+    for text in (text for text, acceptable in zip(one.said, one.given, strict=False) if acceptable is None):
+        yield f"rejected, {_symbol(text, question)}"
+    if one.correct is False:
+        yield f"lost at step {', '.join(map(str, question.lost[str(given)]))}"
+        for chain in (chain for chain, path in enumerate(question.symbols) if path[-1] == given):
+            for name, step in (("first", 1), ("answer", question.depth)):
+                # Of two lines of a chain (functions name a function and its argument) the last counts.
+                lines = {line.chain: at for at, line in enumerate(question.lines) if line.step == step}
+                told = sorted((each for each in lines if each is not None), key=lines.__getitem__)
+                yield f"{name} line {told.index(chain) - told.index(question.chain):+}"
+
+
+def _symbol(text: str, question: Question) -> str:
+    # Which symbol of a question a text is; one that several chains share counts for the asked one.
+    bare = normal_form(text)
+    for chain, path in sorted(enumerate(question.symbols), key=lambda each: each[0] != question.chain):
+        if bare in (names := [*map(normal_form, path)]):
+            return f"{'asked' if chain == question.chain else 'other'} chain, hop {names.index(bare)}"
+    return "other" if bare else "empty"

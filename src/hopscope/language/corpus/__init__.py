@@ -1,1 +1,0 @@
-"""How many retrieval steps the words of a text need."""

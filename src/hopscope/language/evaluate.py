@@ -1,0 +1,355 @@
+"""Questions put to language models through Inspect: its tasks, and one call that asks and goes on where it stopped.
+
+Inspect imports this module for the name `hopscope` (entry point of the group `inspect_ai`).
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from hopscope.claims.intervals import wilson
+from hopscope.errors import UserError
+from hopscope.language.answers import Answer, matched, normal_form
+from hopscope.language.questions import FORMULATIONS, Question, Questions, kinds
+from hopscope.training.train import TimeBudget
+
+try:
+    from click import ClickException
+    from inspect_ai import Task, eval_set, task
+    from inspect_ai.dataset import MemoryDataset, Sample
+    from inspect_ai.log import read_eval_log
+    from inspect_ai.model import GenerateConfig, ModelOutput, get_model
+    from inspect_ai.scorer import Score, Scorer, Target, grouped, mean, metric, scorer
+    from inspect_ai.solver import Generate, Solver, TaskState, solver
+    from tenacity import RetryError
+except ImportError as error:
+    raise UserError(f"{error.name}: expected this package, found none; pip install 'hopscope[llm]'") from None
+
+LOCAL = "hf/"
+"""Beginning of the names of models of this machine: hf/FOLDER, hf/FILE.gguf, hf/NAME (on the hub)."""
+
+RETRIES, ANSWER = 3, 16
+"""Retries of one request (Inspect's own default is to go on for ever); tokens of a local model's answer, at most."""
+
+_FOREVER = 10**8  # seconds: Inspect knows no way to take a limit back
+_TOO_LONG = re.compile(r"context.?(length|size|window)|maximum context|too (many tokens|long)", re.IGNORECASE)
+
+
+def ask(
+    models: Sequence[str], questions: Sequence[Questions], folder: Path, *, attempts: int = 10, identical: int = 3,
+    timeout: int = 50, precision: str = "float32", base_url: str | None = None, budget: TimeBudget | None = None,
+    say: Callable[[str], object] = lambda words: None, **how: Any,
+) -> list[Answer]:  # fmt: skip
+    """Put every kind of questions to each model.  The same call goes on where the last one stopped.
+
+    Args:
+        models: as Inspect names them; of this machine, see `LOCAL`.
+        questions: of different kinds.
+        folder: for Inspect's logs, into which every answer is written at once.
+        attempts: answers asked for at most until one is acceptable.
+        identical: unacceptable answers of the same wording in a row after which a question is given up.
+        timeout: seconds after which a request, with its retries, is given up; one try has half of them.
+        precision: number format of weights and activations of local models.
+        base_url: of the models' server, if not the provider's own.
+        budget: looked at between questions; every call answers one at least.
+        say: is told in words how far it is.
+        how: further options of Inspect's `GenerateConfig`: `temperature`, `max_tokens`, `max_connections` ….
+
+    Raises:
+        UserError: a model cannot be asked, or its server does not answer; what was answered is kept.
+        TimeBudgetReached: likewise.
+    """
+    found, limits = list[Answer](), {"attempts": attempts, "identical": identical}
+    for name in models:
+        own, called, local = {**how, **_requests(timeout)}, name, dict[str, Any]()
+        try:
+            if name.startswith(LOCAL):
+                from hopscope.language.local import source
+
+                called, local = f"{LOCAL}{source(name.removeprefix(LOCAL))}", {"dtype": precision}
+                if own.get("temperature") == 0:
+                    del own["temperature"]
+                    local["do_sample"] = False
+            # One for all of its questions, which may be large.
+            config = GenerateConfig(max_tokens=own.get("max_tokens"))
+            model = get_model(called, config=config, base_url=base_url, memoize=False, **local)
+        except Exception as error:
+            raise _failure(name, "a model that can be asked", error) from None
+        for kind in questions:
+            what, done = f"{name}: {kind.kind}", Counter[str]()
+
+            def pace(
+                answered: bool, what: str = what, kind: Questions = kind, done: Counter[str] = done
+            ) -> None:
+                if not answered and done[what] and budget:
+                    budget.check()
+                done[what] += answered
+                if answered and done[what] % max(1, kind.count // 10) == 0:
+                    say(f"{what}, {done[what]} of {kind.count} questions answered in this call")
+
+            token = _PACE.set(pace)
+            try:
+                found += _evaluated(model, name, kind, folder, limits, own, budget)
+            finally:
+                _PACE.reset(token)
+            if too_long := sum(one.too_long for one in found[-kind.count :]):
+                say(
+                    f"{what} not run, {too_long} of {kind.count} questions are longer than the model's context"
+                )
+    return found
+
+
+# Called before and after each question.  Not an argument of the tasks: those decide which evaluation it is.
+_PACE: ContextVar[Callable[[bool], None]] = ContextVar("_PACE", default=lambda answered: None)
+
+
+def _evaluated(
+    model: Any,
+    name: str,
+    kind: Questions,
+    folder: Path,
+    limits: dict[str, int],
+    how: dict[str, Any],
+    budget: Any,
+) -> list[Answer]:
+    fields, drawn = kind.model_dump(exclude={"formulation", "depth"}), {one.id: one for one in kind.drawn()}
+    try:
+        complete, logs = eval_set(
+            TASKS[kind.formulation](kind.depth, **fields, **limits), model=[model], log_dir=str(folder.resolve()),
+            log_dir_allow_dirty=True, retry_attempts=1, retry_immediate=False, log_buffer=1, log_realtime=False,
+            log_format="eval", ctl_server=False, display="none", score_display=False, **how,
+        )  # fmt: skip
+    except Exception as error:
+        raise _failure(name, "answers", error) from None
+    if not logs:
+        raise KeyboardInterrupt
+    log = read_eval_log(logs[0].location)
+    told = [one for one in log.samples or [] if one.scores and not one.error]
+    if not complete:
+        if budget:
+            budget.check()
+        kept = f"{len(told)} of {kind.count} questions are answered and kept; "
+        raise _failure(name, "answers", log.error or log.status, kept)
+    known = [(drawn[one.id], one.scores["retrieval"].metadata) for one in told]
+    return [Answer(name, kind.kind, one, **{**each, "said": tuple(each["said"])}) for one, each in known]
+
+
+def _requests(timeout: int | None) -> dict[str, int]:
+    # A try has half of the time, so that one that hangs can be made again.
+    some = {} if timeout is None else {"timeout": timeout, "attempt_timeout": max(1, timeout // 2)}
+    return {"max_retries": RETRIES, **some}
+
+
+def _failure(name: str, wanted: str, error: Any, kept: str = "") -> UserError:
+    if isinstance(error, UserError):
+        return error
+    text = " ".join(re.sub(r"\[/?[a-z ]+\]", "", str(getattr(error, "message", None) or error)).split())
+    inner = re.fullmatch(r"(?:NoReply|User)Error\((['\"])(.*)\1\)", text)
+    said = (inner[2] if inner else text)[:300].removeprefix("ERROR: ").rstrip(".;")
+    advised = text.startswith("UserError") or "pip install" in text
+    usual = "; check the model's name, its key, its server and the network, or allow more time (timeout)"
+    return UserError(f"{name}: expected {wanted}, found: {kept}{said}{'' if advised else usual}")
+
+
+class NoReplyError(Exception):
+    """No try of a request brought an answer; says how the last one failed."""
+
+
+class _TooLongError(Exception):
+    pass
+
+
+def _task(name: str, formulations: tuple[str, ...]) -> Callable[..., Task]:
+    @task(name=name)
+    def build(
+        depths: Any = None, chains: int | None = None, attempts: int = 10, identical: int = 3, timeout: int | None = 50,
+        **fields: Any,
+    ) -> Task:  # fmt: skip
+        """Questions whose answer is found by going along a chain of facts, or by conditional retrieval.
+
+        Args:
+            depths, chains: D, one or several (1,2,3), and N; by default the paper's.
+            attempts, identical, timeout: as of `hopscope.language.evaluate.ask`.
+            fields: others of `hopscope.language.Questions`, such as count, seed and measure.
+        """
+        several = depths if isinstance(depths, list | tuple) else [] if depths is None else [depths]
+        try:
+            asked = kinds(formulations, several, chains, **fields)
+            samples = [_sample(kind, question) for kind in asked for question in kind.drawn()]
+        except UserError as error:
+            # Inspect's command prints this kind of error as one line; any other is shown with its traceback.
+            raise ClickException(str(error)) from None
+        solving = asking(max(1, attempts), max(2, identical), asked[0].measure == "choice")
+        config = GenerateConfig(**_requests(timeout))
+        dataset = MemoryDataset(samples, name=name)
+        return Task(dataset=dataset, solver=solving, scorer=retrieval(), config=config)
+
+    return build
+
+
+def _sample(kind: Questions, question: Question) -> Sample:
+    symbols = sorted({symbol for path in question.symbols for symbol in path})
+    known = {"kind": kind.kind, "acceptable": [*question.acceptable], "symbols": symbols}
+    return Sample(id=question.id, input=kind.put(question).text, target=question.answer, metadata=known)
+
+
+@solver
+def asking(attempts: int, identical: int, choice: bool) -> Solver:
+    """Ask a question afresh until the answer is acceptable: the paper's protocol.  A rejected one is never sent.
+
+    Or a `choice`: find the acceptable answer that a model thinks likeliest as the end of a sentence.  A local model
+    gives the log-probability of every acceptable answer, up to the token that tells it from the others, and of every
+    other symbol of the question.  A server gives those of the 20 likeliest first tokens alone.
+    """
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        question, acceptable, said = list(state.messages), state.metadata["acceptable"], list[str]()
+        known: dict[str, Any] = {"said": said}
+        _PACE.get()(False)
+        try:
+            if choice and str(get_model()).startswith(LOCAL):
+                known = _chosen(get_model().api, state.input_text, acceptable, state.metadata["symbols"])
+            elif choice:
+                how: dict[str, Any] = {
+                    "logprobs": True,
+                    "top_logprobs": 20,
+                    "max_tokens": 3,
+                    "temperature": 1.0,
+                }
+                state = await _asked(state, generate, 0, **how)
+                said.append(by_first_token(state.output, acceptable) or state.output.completion)
+            while not (choice or len(said) == attempts or known.get("stuck")):
+                state.messages = list(question)
+                state = await _asked(state, generate, len(said))
+                said.append(state.output.completion)
+                if matched(said[-1], acceptable):
+                    break
+                same = {normal_form(text) for text in said[-identical:]}
+                known["stuck"] = len(same) == 1 and len(said) >= identical
+        except _TooLongError:
+            known = {"said": [], "too_long": True}
+        _PACE.get()(True)
+        state.store.set("known", known)
+        return state
+
+    return solve
+
+
+async def _asked(state: TaskState, generate: Generate, attempt: int, **changes: Any) -> TaskState:
+    model: Any = get_model()
+    if attempt:  # only the first may come from Inspect's cache; under a fixed seed all would be alike
+        changes |= {
+            "cache": False,
+            **({} if model.config.seed is None else {"seed": model.config.seed + attempt}),
+        }
+    if str(model).startswith(LOCAL):
+        if model.api.tokenizer.chat_template is None:
+            raise UserError(
+                "a tokenizer without a chat template; let the model choose instead (measure choice)"
+            )
+        room = _room(model.api, model.api.hf_chat(state.messages, []))
+        # It answers in its own time, and cannot be dead.
+        limits = {"timeout": _FOREVER, "attempt_timeout": _FOREVER}
+        changes |= {"max_tokens": min(model.config.max_tokens or ANSWER, room), **limits}
+    try:
+        state = await generate(state, tool_calls="none", **changes)
+    except RetryError as error:
+        cause = error.last_attempt.exception()
+        raise NoReplyError(f"{type(cause).__name__}: {cause}") from cause
+    except Exception as error:
+        raise (_TooLongError() if _TOO_LONG.search(str(error)) else error) from None
+    if state.output.stop_reason == "model_length":
+        raise _TooLongError
+    return state
+
+
+def _room(api: Any, text: str, wanted: int = 1) -> int:
+    # Tokens that a local model can say behind a text; the last one need not be read.
+    from hopscope.language.local import context_of
+
+    room = context_of(api.model) + 1 - len(api.tokenizer(text)["input_ids"])
+    if room < wanted:
+        raise _TooLongError
+    return room
+
+
+def _chosen(api: Any, text: str, acceptable: Sequence[str], symbols: Sequence[str]) -> dict[str, Any]:
+    from hopscope.language.local import beginnings, continuations, encoded, log_probabilities
+
+    told, n = continuations(api.tokenizer, text, [*acceptable, *symbols]), len(acceptable)
+    answers = told and beginnings(told[:n])
+    if not told or not answers:
+        wanted = f"answers such as {acceptable[0]!r} in tokens that do not tell them from the text, or from each other"
+        raise UserError(f"{wanted}; use another model or formulation")
+    # Where one symbol begins another, both are read to their ends.
+    every = [*answers, *(beginnings(told[n:]) or told[n:])]
+    _room(api, text, max(map(len, every)))
+    scores = log_probabilities(api.model, encoded(api.tokenizer, text)[0], every)[0]
+    return {"said": [acceptable[int(scores[:n].argmax())]], "likeliest": symbols[int(scores[n:].argmax())]}
+
+
+def by_first_token(output: ModelOutput, acceptable: Sequence[str]) -> str | None:
+    """The answer that leads among a server's likeliest first tokens, if it does not share its token.
+
+    Raises:
+        UserError: the server gave no log-probabilities.
+    """
+    told = output.choices[0].logprobs if output.choices else None
+    first = next((token for token in (told and told.content) or [] if token.token.strip()), None)
+    if first is None or not first.top_logprobs:
+        raise UserError("no log-probabilities, which a choice is made of; ask a server that gives them")
+    for token in sorted(first.top_logprobs, key=lambda each: -each.logprob):
+        begun = normal_form(token.token)
+        named = [each for each in acceptable if begun and normal_form(each).startswith(begun)]
+        if named:
+            return named[0] if len(named) == 1 else None
+    return None
+
+
+@metric
+def by_kind() -> Any:
+    """Share of each kind of question with its 95 % Wilson interval: "equations D = 2", "… lower" and "… upper"."""
+
+    def compute(scores: list[Any]) -> dict[str, float]:
+        found = dict[str, float]()
+        for kind in dict.fromkeys(one.sample_metadata["kind"] for one in scores):
+            values = [one.score.as_float() for one in scores if one.sample_metadata["kind"] == kind]
+            low, high = wilson(round(sum(values)), len(values))
+            found |= {kind: sum(values) / len(values), f"{kind} lower": low, f"{kind} upper": high}
+        return found
+
+    return compute
+
+
+_SHARES = ("accuracy", "first_attempt", "acceptance", "answered", "stuck")
+_METRICS = {**{name: [by_kind()] for name in _SHARES}, "guess": [grouped(mean(), "kind", all=False)]}
+
+
+@scorer(metrics=_METRICS)
+def retrieval() -> Scorer:
+    """What one question contributes to the mean of its kind.
+
+    `accuracy`: whether the acceptable answer is right, not a number without one (Inspect leaves it out of the mean); of
+    all questions, `first_attempt`, `acceptance` (of the first answer), `answered` and `stuck`; and `guess`, what blind
+    guessing among the acceptable answers reaches.
+    """
+
+    async def score(state: TaskState, target: Target) -> Score:
+        known, acceptable = state.store.get("known"), state.metadata["acceptable"]
+        given = [matched(text, acceptable) for text in known["said"]] or [None]
+        right, accepted = [each == target.text for each in given], [each is not None for each in given]
+        accuracy, stuck = right[-1] if accepted[-1] else math.nan, known.get("stuck", False)
+        values = (accuracy, right[0], accepted[0], accepted[-1], stuck, 1 / len(acceptable))
+        by_name = dict(zip(_METRICS, map(float, values), strict=True))
+        return Score(value=by_name, answer=given[-1], metadata=known)
+
+    return score
+
+
+TASKS: dict[str, Any] = {name: _task(name, (name,)) for name in FORMULATIONS}
+TASKS["retrieval"] = _task("retrieval", FORMULATIONS)
+"""`hopscope/NAME` for each formulation, and `hopscope/retrieval` for all."""

@@ -1,3 +1,0 @@
-"""Evaluation through inspect_ai: the tasks, the provider `hopscope/FOLDER`, and resumable evaluations from Python."""
-
-from hopscope.language.inspect.evaluation import evaluate as evaluate

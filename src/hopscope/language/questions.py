@@ -1,0 +1,419 @@
+"""Retrieval asked in words: the paper's five formulations (section 4 and Appendix A), and how they are put.  No torch.
+
+Symbols are marked in the lines of a question, and lines belong to chains, so that a wrong answer, or an attention head,
+can be named for what it did.
+"""
+
+import hashlib
+import itertools
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from math import factorial, prod
+from typing import Any, Literal, NamedTuple, Self, get_args
+
+from pydantic import Field, ValidationError, model_validator
+
+from hopscope.config import Config, validation_line
+from hopscope.errors import UserError
+from hopscope.language import words
+from hopscope.language.text import Equations
+from hopscope.language.words import ASKED, COUNTRIES, JOBS, LETTERS, PEOPLE, RELATIONS
+from hopscope.tasks.task import expect
+
+Formulation = Literal["equations", "lives_with", "kingdoms", "functions", "relatives"]
+FORMULATIONS: tuple[Formulation, ...] = get_args(Formulation)
+"""F1 to F5 of the paper."""
+
+FREE_DEPTH, FREE_CHAINS = FORMULATIONS[:2], FORMULATIONS[:3]
+"""Formulations whose depth, and whose number of chains, can be chosen."""
+
+_DEPTHS = dict(zip(FORMULATIONS, (5, 5, 5, 2, 4), strict=True))  # of Appendix A
+_MOST_CHAINS = {"lives_with": words.CITIES, "kingdoms": words.KINGDOMS}
+_MOST_NAMES = {"equations": LETTERS, "lives_with": PEOPLE}
+_KINGDOMS = (PEOPLE, words.KINGDOMS, words.CREEDS, words.FOODS, words.ELEMENTS, words.DISEASES)
+_RELATIVES = (*words.WOMEN, *words.MEN)
+_FAMILY = tuple(map(len, (COUNTRIES, _RELATIVES, words.WOMEN, words.MEN, JOBS, ASKED)))
+_SHOTS_SEED, _SAY = 1 << 32, "Say directly only the"
+
+# How a symbol is written at the beginning of a line; the other way round, what is meant.
+_SUBJECTS = {
+    **{name: f"{name}ns" for name in words.KINGDOMS},
+    **{name: f"{name[:-1]}ts".capitalize() for name in words.CREEDS},
+    **{name: name.capitalize() for name in words.FOODS},
+    **{name: f"{name.capitalize()}s" for name in JOBS},
+    **{name: f"{name}s" for name in RELATIONS},
+}
+_SYMBOLS = {**{written: name for name, written in _SUBJECTS.items()}, **{f"{name}s": name for name in ASKED}}
+
+_STEMS = {
+    "equations": "<{}> =", "lives_with": "<{}> lives in", "kingdoms": "The person who has <{}> is",
+    "functions": "<{}>(<{}>) =", "relatives": "<{}> lives in",
+}  # fmt: skip
+"""The beginning of a sentence that the answer ends."""
+
+
+class Line(NamedTuple):
+    """A line, symbols in angle brackets: who knows the others learns the last one (in kingdoms, the first).
+
+    `chain` is the one that needs the line, if one does (of a line that all need, the asked one).  `step` 1 is read
+    first from the question, D gives the answer.
+    """
+
+    chain: int | None
+    step: int
+    marked: str
+
+
+class Question(NamedTuple):
+    """A question in words.
+
+    Attributes:
+        depth, chains: retrieval steps D, and interleaved chains N.
+        answer, acceptable: the right answer, and all that make sense.
+        chain: the one that is asked.
+        symbols: `[chain][step]`, x_0 … x_D; the last of each is its answer.
+        lost: wrong acceptable answer → steps at which a single wrong reading leads to it.
+        lines, sentence: of the prompt; what is asked about is marked in the question sentence too.
+    """
+
+    id: str
+    formulation: str
+    depth: int
+    chains: int
+    answer: str
+    acceptable: tuple[str, ...]
+    chain: int
+    symbols: tuple[tuple[str, ...], ...]
+    lost: dict[str, tuple[int, ...]]
+    lines: tuple[Line, ...]
+    sentence: str
+
+    @property
+    def prompt(self) -> str:
+        """The question in the paper's way."""
+        return _plain("\n".join([*(line.marked for line in self.lines), self.sentence]))
+
+
+class Mention(NamedTuple):
+    """Where a symbol ("Novaria") is written ("Novarians"): characters `start` to `end` of a text.
+
+    `line` (-1: where the answer is asked for) and `telling` count lines and tellings of the problem; chain and step are
+    the line's, and `found` is whether it tells this symbol.
+    """
+
+    symbol: str
+    start: int
+    end: int
+    line: int = -1
+    telling: int = 0
+    found: bool = False
+    chain: int | None = None
+    step: int = 0
+
+
+class Placed(NamedTuple):
+    """A question as it is put: what a model is given, the mentions in it, and what stands before the answer."""
+
+    text: str
+    mentions: tuple[Mention, ...]
+    joiner: str = " "
+
+
+class Questions(Config):
+    """Different questions of one kind, each a function of kind, seed and number alone, and how they are put.
+
+    Attributes:
+        formulation: equations (F1), lives_with (F2), kingdoms (F3), functions (F4) or relatives (F5).
+        depth: retrieval steps D; by default those of Appendix A.  Kingdoms, functions and relatives have no others.
+        chains: interleaved chains N; functions and relatives have 4.
+        count, start: how many, and the number of the first.
+        seed: of the draws.
+        held_out: only equations that no training with this `held_out_share` sees; `split_seed` is of that split.
+        few_shot: solved examples of the same kind before each question, never the question itself.
+        filler: dots between the question and its answer.
+        repeats: how often the problem is told.
+        measure: `answers`, or `choice`: the prompt ends with the beginning of a sentence that the answer ends, and the
+            likeliest of the acceptable answers counts.
+    """
+
+    formulation: Formulation
+    depth: int = Field(default_factory=lambda given: _DEPTHS.get(given.get("formulation", "equations"), 1))
+    chains: int = 4
+    count: int = Field(100, ge=1)
+    start: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=1 << 63)
+    held_out: float | None = Field(None, gt=0.0, lt=1.0)
+    split_seed: int = Field(0, ge=0)
+    few_shot: int = Field(0, ge=0)
+    filler: int = Field(0, ge=0)
+    repeats: int = Field(1, ge=1)
+    measure: Literal["answers", "choice"] = "answers"
+
+    @property
+    def kind(self) -> str:
+        """What the kind is called: "equations D = 3", "lives with"."""
+        name, usual = self.formulation.replace("_", " "), _DEPTHS[self.formulation]
+        return f"{name} D = {self.depth}" if name == "equations" or self.depth != usual else name
+
+    @property
+    def space(self) -> int:
+        """How many different prompts there are."""
+        if self.formulation in FREE_CHAINS:
+            return factorial(self.chains) ** (2 * self.depth) * self.chains
+        return 4 * (
+            prod(map(factorial, _FAMILY)) if self.formulation == "relatives" else 4 * factorial(4) ** 6
+        )
+
+    def drawn(self) -> Iterator[Question]:
+        """The questions; to know which prompts are new, those before `start` are drawn too.
+
+        Raises:
+            UserError: there are not so many.
+        """
+        every, space, wanted = self._every(), self.space, self.start + self.count
+        if self.held_out is not None:
+            try:
+                task = Equations(chains=self.chains, held_out_share=self.held_out, split_seed=self.split_seed)
+            except ValidationError as error:
+                raise UserError(f"held_out: {validation_line(error)}; leave it out") from None
+            mappings = {*task.held_out_mappings}
+            every = (one for one in every if _mapping(one) in mappings)
+            space = (
+                space * len(mappings) // factorial(self.chains)
+            )  # every mapping has equally many questions
+        if wanted > space:
+            words = f"at most {space}, as many there are of {self.kind} with {self.chains} chains"
+            raise UserError(f"count: expected {words}, found {wanted}; take fewer")
+        return itertools.islice(every, self.start, wanted)
+
+    def put(self, question: Question) -> Placed:
+        """A question as it is put, with all mentions where they stand in it.
+
+        Raises:
+            UserError: there are not so many different examples.
+        """
+        lines, answers, number = question.lines, self.measure == "answers", 0
+        joiner, first = "\n" if self.few_shot and answers else " ", self.formulation == "kingdoms"
+        shots = [shot for shot in _shots(self) if shot.prompt != question.prompt][: self.few_shot]
+        text = "".join(f"{_plain(self._told(shot))}{joiner}{shot.answer}\n\n" for shot in shots)
+        mentions, size = list[Mention](), len(lines) + answers
+        for written in self._told(question).split("\n"):
+            (telling, at), pieces = divmod(number, size), re.split("[<>]", written)
+            last = number == self.repeats * size - answers
+            is_line = telling < self.repeats and at < len(lines)
+            for place, piece in enumerate(pieces):
+                if place % 2 and (is_line or last):
+                    found = place == (1 if first else len(pieces) - 2)
+                    where = (at, telling, found, lines[at].chain, lines[at].step) if is_line else ()
+                    symbol = _SYMBOLS.get(piece, piece)
+                    mentions.append(Mention(symbol, len(text), len(text) + len(piece), *where))
+                text += piece
+            number += len(pieces) > 1
+            text += "\n"
+        return Placed(text[:-1], tuple(mentions), joiner)
+
+    def _told(self, question: Question) -> str:
+        lines, choice = [line.marked for line in question.lines], self.measure == "choice"
+        stem = "\n" + _STEMS[self.formulation].format(*re.findall("<(.*?)>", question.sentence))
+        problem = "\n".join(lines if choice else [*lines, question.sentence])
+        dots = "\n" + " ".join("." * self.filler) if self.filler else ""
+        return "\n\n".join([problem] * self.repeats) + dots + (stem if choice else "")
+
+    def _every(self) -> Iterator[Question]:
+        name, seen = f"{self.formulation}-d{self.depth}-n{self.chains}", set[bytes]()
+        draw = {"functions": _functions, "relatives": _relatives}.get(self.formulation, self._linear)
+        for index in itertools.count():
+            for attempt in itertools.count():
+                address = f"hopscope/text/{name}/{self.seed}/{index}/{attempt}"
+                drawn = draw(Choices(address, 2 * self.depth * self.chains + 64))
+                lines, sentence, acceptable, chain, symbols, lost = drawn
+                written = "\n".join([*(line.marked for line in lines), sentence])
+                digest = hashlib.blake2b(written.encode(), digest_size=16).digest()
+                if digest not in seen:
+                    break
+            seen.add(digest)
+            answer, steps = symbols[chain][-1], range(1, self.depth + 1)
+            where = {other: tuple(lost.get(other, steps)) for other in acceptable if other != answer}
+            sizes = self.formulation, self.depth, self.chains
+            yield Question(
+                f"{name}-s{self.seed}-{index:06d}",
+                *sizes,
+                answer,
+                acceptable,
+                chain,
+                symbols,
+                where,
+                tuple(lines),
+                sentence,
+            )
+
+    def _linear(self, choices: "Choices") -> "_Drawn":
+        # Symbols stand on levels: level 0 holds the answers, level D what can be asked for.  Round r ties each symbol
+        # of level r to another one of level r - 1; read from the question, it is step D - r + 1.
+        n, starts = self.chains, range(0, self.depth * self.chains, self.chains)
+        if self.formulation == "kingdoms":
+            levels = [names[:n] for names in _KINGDOMS]
+            told = [
+                f"<{{2}}> {verb} <{{0}}>." for verb in ("lives in", "believe in", "eat", "contains", "causes")
+            ]
+            sentence = "Who has <{}>? Say directly the name without other words."
+        elif self.formulation == "equations":
+            levels = [tuple(map(str, range(n))), *(LETTERS[start : start + n] for start in starts)]
+            told = ["<{0}> = <{1}>"] * self.depth
+            sentence = f"What is the value of <{{}}>? {_SAY} numeric value, without any other words."
+        else:
+            levels = [words.CITIES[:n], *(PEOPLE[start : start + n] for start in starts)]
+            told = ["<{0}> lives in <{1}>", *["<{0}> lives with <{1}>"] * (self.depth - 1)]
+            sentence = f"Where does <{{}}> live? {_SAY} name of the city, without any other words."
+        chain_of, lines = {name: chain for chain, name in enumerate(levels[0])}, list[Line]()
+        for number, line in enumerate(told):
+            for upper, lower in zip(choices.permutation(n), choices.permutation(n), strict=True):
+                above, below = levels[number + 1][upper], levels[number][lower]
+                chain_of[above] = chain_of[below]
+                written = line.format(above, below, _SUBJECTS.get(below, below))
+                lines.append(Line(chain_of[below], self.depth - number, written))
+        asked, every = levels[-1][choices.below(n)], [name for names in levels[::-1] for name in names]
+        symbols = tuple(tuple(name for name in every if chain_of[name] == chain) for chain in range(n))
+        return lines, sentence.format(asked), levels[0], chain_of[asked], symbols, {}
+
+    @model_validator(mode="after")
+    def _can_be_written(self) -> Self:
+        name, depth, chains = self.formulation, self.depth, self.chains
+        if name not in FREE_DEPTH:
+            expect(depth == _DEPTHS[name], "depth", f"{_DEPTHS[name]} for {name}", f"{depth}; leave it out")
+        if name not in FREE_CHAINS:
+            expect(chains == 4, "chains", f"4 for {name}", f"{chains}; leave it out")
+        expect(depth >= 1, "depth", "at least 1", f"{depth}; take more")
+        expect(chains >= 2, "chains", "at least 2", f"{chains}; take more")
+        most = len(_MOST_CHAINS.get(name, range(chains)))
+        expect(chains <= most, "chains", f"at most {most} for {name}", f"{chains}; take fewer")
+        most, found = len(_MOST_NAMES.get(name, range(depth * chains))), depth * chains
+        advice = f"{depth} · {chains} = {found}; take a smaller depth or fewer chains"
+        expect(found <= most, "depth", f"depth · chains at most {most} for {name}", advice)
+        expect(self.held_out is None or name == "equations", "held_out", "equations", f"{name}; leave it out")
+        return self
+
+
+def kinds(
+    formulations: Sequence[str] = FORMULATIONS,
+    depths: Sequence[Any] = (),
+    chains: int | None = None,
+    **fields: Any,
+) -> list[Questions]:
+    """Questions of each formulation and depth.  Among others, a formulation keeps a depth or N that it cannot choose.
+
+    Raises:
+        UserError: there are no such questions.
+    """
+    found, alone = list[Questions](), len(formulations) == 1
+    for name in formulations:
+        own = {"chains": chains} if chains is not None and (alone or name in FREE_CHAINS) else {}
+        several = [{"depth": depth} for depth in depths] if depths and (alone or name in FREE_DEPTH) else [{}]
+        try:
+            found += [
+                Questions.model_validate({"formulation": name, **own, **depth, **fields}) for depth in several
+            ]
+        except ValidationError as error:
+            raise UserError(validation_line(error, Questions.model_fields)) from None
+    return found
+
+
+class Choices:
+    """Random choices as a function of an address alone: the bits of SHAKE-256 (FIPS 202), the same on any machine.
+
+    Args:
+        address: any text; equal ones give equal choices.
+        words: how many choices there are at most; a permutation of n takes n - 1.
+    """
+
+    def __init__(self, address: str, words: int) -> None:
+        digest = hashlib.shake_256(address.encode()).digest(8 * words)
+        self._words = iter(struct.unpack(f"<{words}Q", digest))
+
+    def below(self, n: int) -> int:
+        """A number from 0 to n - 1; the probability of each differs from 1/n by less than 2**-64."""
+        return (next(self._words) * n) >> 64
+
+    def permutation(self, n: int) -> tuple[int, ...]:
+        """The numbers 0 … n - 1 in random order (Fisher and Yates; Knuth's algorithm P)."""
+        items = list(range(n))
+        for last in range(n - 1, 0, -1):
+            place = self.below(last + 1)
+            items[last], items[place] = items[place], items[last]
+        return tuple(items)
+
+
+# Lines, question sentence, acceptable answers, asked chain, symbols, and what is lost: as in `Question`.
+_Drawn = tuple[list[Line], str, tuple[str, ...], int, tuple[tuple[str, ...], ...], dict[str, range]]
+
+
+def _functions(choices: Choices) -> _Drawn:
+    # Which line of a table is read depends on two things that are looked up.  Chain c asks the same function of the
+    # c-th variable.
+    tables = [choices.permutation(4) for _ in range(4)]
+    aliases, variables = choices.permutation(4), choices.permutation(4)
+    function, asked = choices.below(4), choices.below(4)
+    called, lines, name = aliases[function], list[Line](), LETTERS[4 + function]
+    for table, given in itertools.product(range(4), range(4)):
+        chain = variables.index(given) if table == called else None
+        lines.append(Line(chain, 2, f"<{LETTERS[table]}>(<{given}>) = <{tables[table][given]}>"))
+    for alias, table in enumerate(aliases):
+        chain = asked if alias == function else None
+        lines.append(Line(chain, 1, f"<{LETTERS[4 + alias]}> = <{LETTERS[table]}>"))
+    lines += [Line(chain, 1, f"<{LETTERS[8 + chain]}> = <{value}>") for chain, value in enumerate(variables)]
+    what = f"<{name}>(<{LETTERS[8 + asked]}>)"
+    sentence = f"What is the value of {what}? Say directly only the numeric value, without any other words."
+    symbols = tuple(
+        (f"{name}({LETTERS[8 + chain]})", f"{LETTERS[called]}({value})", str(tables[called][value]))
+        for chain, value in enumerate(variables)
+    )
+    return lines, sentence, tuple("0123"), asked, symbols, {}
+
+
+def _relatives(choices: Choices) -> _Drawn:
+    # With which relative a person lives depends on the person and the job.  Chain c starts from the c-th person.
+    countries, told, women, men, rules, jobs = map(choices.permutation, _FAMILY)
+    asked, people = choices.below(4), (*women, *(len(women) + man for man in men))
+    kin = [people[first : first + 4] for first in range(0, len(people), 4)]  # [relation][person]
+    home_of = {relative: COUNTRIES[country] for relative, country in zip(told, countries, strict=True)}
+    homes, lines = [kin[rules[job]][person] for person, job in enumerate(jobs)], list[Line]()
+    for one, country in home_of.items():
+        chain = homes.index(one) if one in homes else None
+        lines.append(Line(chain, 4, f"<{_RELATIVES[one]}> lives in <{country}>."))
+    for person, relation in itertools.product(range(4), range(4)):
+        written = f"<{ASKED[person]}s> <{RELATIONS[relation]}> is <{_RELATIVES[kin[relation][person]]}>."
+        lines.append(Line(person if relation == rules[jobs[person]] else None, 3, written))
+    for job, relation in enumerate(rules):
+        written = f"<{_SUBJECTS[JOBS[job]]}> live with their <{_SUBJECTS[RELATIONS[relation]]}>."
+        lines.append(Line(jobs.index(job), 2, written))
+    for person, job in enumerate(jobs):
+        article = "an" if JOBS[job][0] in "aeiou" else "a"
+        lines.append(Line(person, 1, f"<{ASKED[person]}> works as {article} <{JOBS[job]}>."))
+    sentence = f"Where does <{ASKED[asked]}> live? Say directly only the name, without any other words."
+    symbols = tuple(
+        (ASKED[person], JOBS[job], RELATIONS[rules[job]], _RELATIVES[home], home_of[home])
+        for person, (job, home) in enumerate(zip(jobs, homes, strict=True))
+    )
+    # A wrong job or rule still leads to a relative of the same person.
+    own = {relatives[asked] for relatives in kin}
+    lost = {country: range(1 if one in own else 3, 5) for one, country in home_of.items()}
+    return lines, sentence, COUNTRIES, asked, symbols, lost
+
+
+@lru_cache(maxsize=8)
+def _shots(kind: Questions) -> tuple[Question, ...]:
+    # One more than needed: none may be the question itself.
+    fields = {"count": kind.few_shot + 1, "seed": kind.seed + _SHOTS_SEED, "start": 0, "held_out": None}
+    return tuple(kind.model_copy(update=fields).drawn()) if kind.few_shot else ()
+
+
+def _plain(marked: str) -> str:
+    return re.sub("[<>]", "", marked)
+
+
+def _mapping(question: Question) -> tuple[int, ...]:
+    # Of each name of the last round its value; such names sort as they are counted: by length, then by letters.
+    last = {path[0]: chain for chain, path in enumerate(question.symbols)}
+    return tuple(last[name] for name in sorted(last, key=lambda name: (len(name), name)))

@@ -1,1 +1,0 @@
-"""Sets of questions, and what the answers to them come to."""

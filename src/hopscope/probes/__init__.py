@@ -1,1 +1,0 @@
-"""What it knows: measurements of trained models on held-out data."""

@@ -1,0 +1,99 @@
+"""Mirrors of runs at a URL, through fsspec; `mirror.json`, written last, has the SHA-256 of all files there."""
+
+import contextlib
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hopscope.errors import UserError
+from hopscope.runs.checkpoint import digests_in, remove, sha256, write_atomic
+from hopscope.runs.folder import RunFolder
+
+_LIST, _CONFIG, _MANIFEST = "mirror.json", "config.json", "manifest.json"
+
+
+def mirror(run: RunFolder, url: str) -> None:
+    """Send the record and the whole units of a run to `URL/<study>/<name>`; what is there already is not sent again.
+
+    `UserError`: the storage fails, or has another run in this place; nothing here is lost.
+    """
+    with _at(f"{url.rstrip('/')}/{run.config['study']}/{run.path.name}") as (system, place):
+        here, there = digests_in(run.path, ("units/",)), _listed(system, place)
+        for unit in run.units:
+            here |= unit.digests
+        if there.get(_CONFIG, here[_CONFIG]) != here[_CONFIG]:
+            raise UserError(f"{place}: expected a mirror of {run.path}, found another run; name another URL")
+        changed = [name for name in here if there.get(name) != here[name]]
+        for name in changed:
+            with contextlib.suppress(Exception):  # an object store has no folders
+                system.makedirs(f"{place}/{name}".rpartition("/")[0], exist_ok=True)
+            system.put_file(str(run.path / name), f"{place}/{name}")
+        if changed:
+            system.pipe_file(f"{place}/{_LIST}", json.dumps({"files": there | here}).encode())
+
+
+def fetch(url: str, root: Path) -> list[RunFolder]:
+    """Bring the runs at a URL, of one or of a root of them, to a root here: `ROOT/<study>/<name>`.
+
+    What is here stays, but for a unit or a run that is whole there and not here.  Files that are damaged there are left
+    out, of which a warning tells: the same command makes them again.  `UserError`: the storage fails, or has no run, or
+    one that was begun apart from the one here.
+    """
+    runs = []
+    with _at(url) as (system, place):
+        lists = sorted(path for path in system.find(place, maxdepth=3) if path.endswith(f"/{_LIST}"))
+        for there in (path.rpartition("/")[0] for path in lists):
+            run = RunFolder(root.joinpath(*there.split("/")[-2:]))
+            with run.locked():
+                _fetch(run, system, there)
+            runs.append(run)
+        if not runs:
+            raise UserError(f"{place}: expected a mirror of a run, found none; check the address")
+    return runs
+
+
+def _fetch(run: RunFolder, system: Any, place: str) -> None:
+    files, damaged = _listed(system, place), []
+    if (run.path / _CONFIG).exists() and sha256(run.read(_CONFIG)) != files.get(_CONFIG):
+        raise UserError(f"{run.path}: expected the run of {place}, found one begun apart; move one away")
+    record, newer = (
+        [name for name in files if not name.startswith("units/")],
+        _MANIFEST in files and not run.is_done,
+    )
+    wanted = [name for name in record if newer or not (run.path / name).exists()]
+    for part in {"/".join(name.split("/")[:2]) for name in files.keys() - record}:
+        if not (run.path / part / "unit.json").exists():
+            remove(run.path / part)  # two trainings do not mix
+            wanted += [name for name in files if name.startswith(f"{part}/")]
+    for name in sorted(wanted, key=lambda name: (name.endswith(("/unit.json", _MANIFEST)), name)):
+        content, path = system.cat_file(f"{place}/{name}"), run.path / name
+        if sha256(content) == files[name] and path.resolve().is_relative_to(run.path.resolve()):
+            write_atomic(path, content)
+        else:
+            damaged.append(name)
+    if damaged:
+        warnings.warn(f"{place}: expected whole files, found {damaged[0]} damaged; left out", stacklevel=4)
+
+
+def _listed(system: Any, place: str) -> dict[str, str]:
+    path = f"{place}/{_LIST}"
+    return dict(json.loads(system.cat_file(path))["files"]) if system.exists(path) else {}
+
+
+@contextlib.contextmanager
+def _at(url: str) -> Iterator[tuple[Any, str]]:
+    from fsspec.core import url_to_fs
+
+    try:
+        system, place = url_to_fs(url)
+        system.invalidate_cache()
+        yield system, str(place).rstrip("/")
+    except UserError:
+        raise
+    except Exception as error:  # each package for storage has its own
+        shown = re.sub(r"//([^/@:]*):[^/@]*@", r"//\1:…@", url)  # without a password
+        words = f"found {type(error).__name__}: {error}; nothing here is lost: check address and rights"
+        raise UserError(f"{shown}: expected storage that can be read and written, {words}") from error

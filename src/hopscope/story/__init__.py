@@ -1,1 +1,0 @@
-"""Stories of runs: a template in Markdown, filled with numbers of the evidence, becomes a page."""

@@ -1,0 +1,115 @@
+"""Who learned what, and when, from the evidence of a study of chains; and what a run lacks of its study."""
+
+import math
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from hopscope.claims import Samples
+
+if TYPE_CHECKING:
+    from hopscope.runs import Evidence
+
+LEARNED = 0.5
+"""Partial loss under which a step of a chain counts as learned: half of the loss of a zero prediction."""
+
+SHARE_SEEDS = 16
+"""Seeds that a claim takes on a share of three quarters of them, whose exact interval is wide with fewer."""
+
+
+def symbol(step: int) -> str:
+    """The name of a chain's symbol, such as x₃."""
+    return "x" + str(step).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+
+
+def asked_for(evidence: "Evidence", name: str) -> Any:
+    """A dotted field of a run, such as `training.steps`, from its record."""
+    value: Any = evidence.config["identity"]
+    for part in name.split("."):
+        value = value[part]
+    return value
+
+
+def smaller_than(evidence: "Evidence", steps: int, width: int) -> str:
+    """What a run lacks of its study as it is written, for `Claim.at_scale`.
+
+    Args:
+        evidence: of the run.
+        steps: training steps of the study.
+        width: of its models.
+
+    Returns:
+        For example `40 of 400 steps, width 64, not 512`; empty if nothing is smaller.
+    """
+    found, own = asked_for(evidence, "training.steps"), asked_for(evidence, "model.width")
+    words = [f"{found} of {steps} steps"] * (found < steps)
+    return ", ".join(words + [f"width {own}, not {width}"] * (own < width))
+
+
+def has(evidence: "Evidence", label: str) -> bool:
+    """Whether the run has models of a configuration."""
+    return label in {*evidence.configurations.values()}
+
+
+def learned(evidence: "Evidence", label: str, symbol: int | str) -> Any:
+    """1 for each member of a configuration that learned a symbol, 0 for the others, `[member]`; diverged: no value.
+
+    Args:
+        evidence: of the run.
+        label: of the configuration.
+        symbol: number of its step, or its name.
+    """
+    metric = f"loss_step_{symbol}" if isinstance(symbol, int) else f"loss_{symbol}"
+    losses = evidence.last(metric, configuration=label)
+    return (losses < LEARNED).astype(float).where(losses.notna())
+
+
+def learned_in(cells: Mapping[str, tuple[str, int | str]]) -> Callable[["Evidence"], dict[str, Any]]:
+    """A function of the evidence: part → who learned; see `learned`.
+
+    Args:
+        cells: part → configuration and symbol.
+    """
+    return lambda evidence: {part: learned(evidence, *cell) for part, cell in cells.items()}
+
+
+def steps_learned(evidence: "Evidence", label: str, steps: int) -> dict[int, float]:
+    """Seed → how many of the steps 1 … `steps` a configuration learned; NaN where it diverged."""
+    total = sum(learned(evidence, label, step) for step in range(1, steps + 1))
+    return {evidence.seeds[member]: float(value) for member, value in total.items()}
+
+
+def times_learned(evidence: "Evidence", label: str, part: str) -> dict[int, float]:
+    """Seed → training step at which a symbol was learned by a configuration; infinite where it was not."""
+    found = evidence.last("learned_at", configuration=label, part=part)
+    return {evidence.seeds[member]: float(time) for member, time in found.items()}
+
+
+def smallest_depths(evidence: "Evidence", labels: Mapping[int, str], step: int) -> dict[int, float]:
+    """Seed → the smallest number of layers that learned x_step; infinite where none did.
+
+    Where a model with fewer layers diverged, nobody knows: NaN.
+
+    Args:
+        evidence: of the run.
+        labels: number of layers → configuration.
+        step: of the symbol.
+    """
+    found: dict[int, float] = {}
+    for layers in sorted(labels):
+        for member, loss in evidence.last(f"loss_step_{step}", configuration=labels[layers]).items():
+            seed = evidence.seeds[member]
+            if math.isinf(found.setdefault(seed, math.inf)) and not loss >= LEARNED:
+                found[seed] = math.nan if math.isnan(loss) else float(layers)
+    return found
+
+
+def between_seeds(values: Mapping[int, float]) -> Samples:
+    """By seed: how far its value is from that of the next one; not known where one of them is not finite."""
+    around = [*values.values(), *list(values.values())[:1]]
+    apart = [
+        abs(one - other) if math.isfinite(one) and math.isfinite(other) else math.nan
+        for one, other in pairwise(around)
+    ]
+    known = any(math.isfinite(each) for each in apart)
+    return Samples(apart, unit="seed", note="" if known else "no two seeds have a value")

@@ -1,1 +1,0 @@
-"""The study `formation`: when induction heads form, by context and batch."""

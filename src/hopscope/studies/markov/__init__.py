@@ -1,1 +1,0 @@
-"""The study `markov`: in-context Markov chains, beside predictors that count (Edelman et al., arXiv 2402.11004)."""

@@ -1,1 +1,0 @@
-"""The study `reduced`: the few directions in which weights move, and a small model of when a symbol is learned."""

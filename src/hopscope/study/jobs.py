@@ -1,0 +1,276 @@
+"""What a run of a study trains, its identity and its record; and study, task and members of a record again.
+
+Loads torch where a run is planned, and where models are asked for.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
+
+from hopscope.claims.registration import registered
+from hopscope.config import Config, in_words, validation_line, values_of
+from hopscope.errors import HopscopeError, UserError
+from hopscope.models.config import Model, TransformerConfig
+from hopscope.runs import Member, RunFolder, UnitFolder
+from hopscope.runs.checkpoint import canonical_json, sha256
+from hopscope.study.load import Loaded, load, split_reference
+from hopscope.study.source import source_hash
+from hopscope.study.study import SEEDS, Configuration, Study
+from hopscope.tasks.task import Shape, Task
+from hopscope.training.config import Training
+
+if TYPE_CHECKING:
+    from hopscope.models.transformer import Transformer
+
+SHALLOW_MEMBERS = 16
+"""Members of a unit of the shallow engine, whose step costs more for the first member than for further ones."""
+
+
+class Job(Config):
+    """Members that are trained as one program; without `members` the entry of their unit in a run's record.
+
+    Attributes:
+        name: of the unit: a hash of all below (of its members: of their seeds) and of the task's source, so that the
+            same training of a configuration has one name in every run.
+        label, overrides: of their configuration, or of the first of several that differ in seeds alone.
+        task: name of the task's class, and its fields.
+        shape: of the task, so that a model can be made without the task's class.
+        model, training, held_out: as in the study, with the overrides.
+        members: with their numbers in the run, and their seeds.
+        engine, device: how and where they are trained; they decide rounding, so a run keeps them.
+    """
+
+    name: str = ""
+    label: str
+    overrides: dict[str, Any]
+    task: dict[str, Any]
+    shape: Shape
+    model: Model
+    training: Training
+    held_out: int
+    engine: str
+    device: str
+    members: tuple[Member, ...] = ()
+
+    @property
+    def config(self) -> TransformerConfig:
+        """The model with what the task's shape decides."""
+        return self.model.for_task(self.shape)
+
+
+def identity(study: Study) -> dict[str, Any]:
+    """What names a run: everything that decides the numbers of its members, as JSON values."""
+    parts = {name: getattr(study, name) for name in ("model", "training", "options")}
+    grid = [{**values_of(each), "seeds": study.seeds_of(each)} for each in study.grid()]
+    return {
+        "task": None if study.task is None else _recorded(study.task),
+        "completion": None if study.task is None else study.completion,
+        **{name: None if part is None else part.model_dump(mode="json") for name, part in parts.items()},
+        "grid": to_jsonable_python(grid),
+        "held_out": study.held_out,
+        "source": source_of_task(study),
+    }
+
+
+def source_of_task(study: Study) -> str | None:
+    """Hash of the source of what decides numbers beside the fields: task, start, and measures of every evaluation."""
+    # Measures of weights that no checkpoint keeps.
+    watching = [each.function for each in study.measures if each.when == "training"]
+    return None if study.task is None else source_hash(type(study.task), study.start, *watching)
+
+
+def plan(study: Study, device: str = "cpu") -> list[Job]:
+    """The units of a study, their members numbered through the run in the order of the grid.
+
+    A unit holds members of one configuration (or of several that differ in seeds alone): `members_per_unit` of them
+    where the study says so, else all on CUDA, up to 16 of the shallow engine, and one of any other, so that cores
+    share them.
+
+    Raises:
+        UserError: a configuration cannot be trained; or its task raises, breaks its promises, or draws from a generator
+            that is not `draws`.
+    """
+    from hopscope.training.engines import choose
+
+    number, jobs, source = 0, list[Job](), source_of_task(study)
+    shapes: dict[str, Shape] = {}
+    for _, group in groupby([(each, study.of(each)) for each in study.grid()], key=_shared):
+        cells = list(group)
+        first, here = cells[0]
+        assert here.task is not None and here.model is not None and here.training is not None
+        task = _recorded(here.task)
+        known = canonical_json(task)
+        shape = shapes[known] = shapes.get(known) or _checked(here.task)
+        try:
+            engine = choose(here.task, here.model.for_task(shape), here.training, device)
+        except (ValidationError, UserError) as error:
+            line = f"model.{validation_line(error)}" if isinstance(error, ValidationError) else str(error)
+            raise UserError(f"study {study.name!r}: {first.label!r}: {line}") from None
+        seeds = [(each, seed) for each, _ in cells for seed in study.seeds_of(each)]
+        most = {"cpu": SHALLOW_MEMBERS if engine == "shallow" else 1}.get(device, len(seeds))
+        size = study.members_per_unit or most
+        for some in (seeds[start : start + size] for start in range(0, len(seeds), size)):
+            members = [_member(number + at, *each) for at, each in enumerate(some)]
+            job = Job(
+                label=members[0].configuration, overrides=members[0].overrides, task=task, shape=shape,
+                model=here.model, training=here.training, held_out=here.held_out, engine=engine, device=device,
+            )  # fmt: skip
+            drawn = [(each.seed, each.init_seed, each.data_seed) for each in members]
+            decides = [job.model_dump(mode="json", exclude={"name", "members"}), drawn, source]
+            name = sha256(canonical_json(decides).encode())[:12]
+            own = tuple(each.model_copy(update={"unit": name}) for each in members)
+            jobs.append(job.model_copy(update={"name": name, "members": own}))
+            number += len(some)
+    return jobs
+
+
+def record(loaded: Loaded, jobs: Sequence[Job], preset: str | None = None) -> dict[str, Any]:
+    """The record of a run, `config.json`, before it begins.
+
+    Args:
+        loaded: the study with the fields of this run, and where it is.
+        jobs: of `plan`.
+        preset: that was chosen.
+    """
+    study, file, text = loaded.study, loaded.file, loaded.text
+    digest = None if text is None else sha256(text.encode())
+    return {
+        "study": study.name,
+        "question": study.question,
+        "preset": preset,
+        "identity": identity(study),
+        "members": [each.model_dump(mode="json") for job in jobs for each in job.members],
+        "units": [each.model_dump(mode="json", exclude={"members"}) for each in jobs],
+        "registration": registered(study.all_claims()),
+        "source": {"reference": loaded.reference, "file": file and file.name, "sha256": digest, "text": text},
+    }
+
+
+# From a record.
+
+
+def of_run(run: RunFolder) -> Loaded:
+    """The study of a run, found where its record says, with the run's fields; see `fitted`.
+
+    Raises:
+        UserError: the file or package is gone or cannot be loaded, or its task is not the one of the run.
+    """
+    reference = run.config["source"]["reference"]
+    if reference is None:
+        words = "expected a study that can be loaded, found one that was made in a notebook or a function"
+        raise UserError(f"{run.path}: {words}; give it: hs.open_run(path, study=…)")
+    place, name = split_reference(reference)
+    moved = Path(Path(place).name)
+    if place.endswith(".py") and not Path(place).is_file() and moved.is_file():
+        reference = f"{moved}:{name}"  # one of its name is in this folder
+    return fitted(load(reference), run)
+
+
+def fitted(loaded: Loaded, run: RunFolder) -> Loaded:
+    """A study that is at hand with the fields of a run, and its own measures, claims, figures, start and page.
+
+    Fields of the options that are kept out of records, because they change no result, stay as they are.
+
+    Raises:
+        UserError: the study, or its task, is not the one of the run.
+    """
+    study, own = loaded.study, run.config["identity"]
+    grid = [Configuration(**each) for each in own["grid"]]
+    with loaded.naming():
+        try:
+            fields = {name: own[name] for name in ("model", "training", "held_out")}
+            if study.task is not None:
+                fields["task"] = type(study.task).model_validate(own["task"]["fields"])
+                fields["completion"] = own["completion"]
+            if study.options is not None:
+                known = {**values_of(study.options), **own["options"]}
+                fields["options"] = type(study.options).model_validate(known)
+            fields |= {"configurations": (lambda options: grid) if grid else None, "vary": {}, "presets": {}}
+            study = Study(**{**values_of(study), **fields})
+        except (ValidationError, TypeError) as error:
+            words = f"expected the study {loaded.study.name!r} as in its record, found {in_words(error)}"
+            raise UserError(f"{run.path}: {words}; restore the study, or start a new run") from None
+        expected, found = own["source"], source_of_task(study)
+    if expected != found or run.config["study"] != study.name:
+        asked, given = (digest and digest[:12] for digest in (expected, found))
+        words = (
+            f"expected the task that the run was made with (source {asked}), found another (source {given})"
+        )
+        raise UserError(f"{run.path}: {words}; restore the file (the run has a copy), or start a new run")
+    return Loaded(study, loaded.reference, loaded.file, loaded.text)
+
+
+def job_of(unit: UnitFolder) -> Job:
+    """What a unit is trained by, from the record of its run."""
+    return Job(**unit.job, members=unit.members)
+
+
+def task_of(job: Job, study: Study) -> Task:
+    """The task of a unit of a run of a study.
+
+    Raises:
+        UserError: the study's task is another one.
+    """
+    name, found = job.task["name"], "none" if study.task is None else type(study.task).__name__
+    if study.task is None or found != name:
+        raise UserError(
+            f"study {study.name!r}: expected the task {name}, found {found}; restore the study's file"
+        )
+    return type(study.task).model_validate(job.task["fields"])
+
+
+def ensemble_of(
+    unit: UnitFolder, task: Task | Callable[[], Task], step: int | None = None, device: str = "cpu"
+) -> "Transformer":
+    """The members of a unit at a checkpoint, by default the last.
+
+    Args:
+        unit: the unit.
+        task: theirs, or a function that finds it when somebody asks for it: without it there are no samples.
+        step, device: of which checkpoint, and where.
+    """
+    import torch
+
+    from hopscope.models.transformer import Transformer
+
+    job, at = job_of(unit), unit.steps[-1] if step is None else step
+    with torch.device(device):
+        found = Transformer(job.config, len(job.members))
+    found.load({name: torch.from_numpy(array) for name, array in unit.weights(at).items()})
+    return found.knowing(task, [each.data_seed or 0 for each in job.members], at)
+
+
+def _recorded(task: Task) -> dict[str, Any]:
+    return {"name": type(task).__name__, "fields": task.model_dump(mode="json")}
+
+
+def _shared(cell: tuple[Configuration, Study]) -> str:
+    """What configurations have in common whose members may share a unit."""
+    (configuration, here), (task, model, training) = cell, (cell[1].task, cell[1].model, cell[1].training)
+    assert task is not None and model is not None and training is not None
+    alone = not configuration.overrides or any(name not in SEEDS for name in configuration.overrides)
+    parts = [_recorded(task), model.model_dump(mode="json"), training.model_dump(mode="json"), here.held_out]
+    return canonical_json([*parts, configuration.label if alone else None])
+
+
+def _member(number: int, configuration: Configuration, seed: int) -> Member:
+    overrides = to_jsonable_python(configuration.overrides)
+    seeds = {name: overrides.get(name, seed) for name in SEEDS}
+    return Member(member=number, seed=seed, configuration=configuration.label, overrides=overrides, **seeds)
+
+
+def _checked(task: Task) -> Shape:
+    from hopscope.tasks import check_task
+
+    try:
+        check_task(task)
+        return task.shape()
+    except HopscopeError:
+        raise
+    except Exception as error:
+        words = f"expected samples of its shape, found {in_words(error)}; mend the task"
+        raise UserError(f"task {type(task).__name__}: {words}") from error

@@ -1,0 +1,297 @@
+"""Finding studies: by name, by `package.module:name`, or in a file.  Loads no torch."""
+
+import ast
+import hashlib
+import importlib
+import importlib.machinery
+import importlib.util
+import linecache
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from hopscope.config import in_words
+from hopscope.errors import HopscopeError, UserError
+from hopscope.study.study import Study
+
+GROUP = "hopscope.studies"
+"""Entry points of installed packages that bring studies."""
+
+BUILT_IN = {
+    name: f"{__name__.partition('.')[0]}.studies.{name.replace('-', '_')}.study:study"
+    for name in (
+        "permutation", "depth", "circuits", "emergence", "recipes", "tiny-lm", "llm", "first-steps", "curriculum",
+        "capacity", "sharing", "conditional", "natural",
+    )
+}  # fmt: skip
+"""Name of each built-in study → where it is."""
+
+_USUAL = "study"  # the name that is looked for where a reference names none
+_loading: ContextVar[str | None] = ContextVar("loading", default=None)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A study, and where it stands.
+
+    Attributes:
+        study: as its author wrote it, or with the fields of a run.
+        reference: where another process finds it: a built-in name, `package.module:name`, or `/path/file.py:name`;
+            `None` for one of a notebook, which is trained in the process that it was made in.
+        file, text: that it was read from, for readers; the text is never executed.
+    """
+
+    study: Study
+    reference: str | None = None
+    file: Path | None = None
+    text: str | None = None
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Let every error that the study's code causes name its file, and the line.
+
+        Raises:
+            UserError: what was raised, with the place in front.
+        """
+        try:
+            yield
+        except (Exception, SystemExit) as error:
+            file, told = str(self.file), isinstance(error, HopscopeError)
+            # What is wrapped in words of ours has the line in what caused it.
+            line = _line_of(error, file) or _line_of(error.__cause__, file)
+            if line is None or file in str(error) or (told and type(error) is not UserError):
+                raise
+            words = (
+                str(error) if told else f"expected code that runs, found {_in_words(error)}; mend the file"
+            )
+            raise UserError(f"{file}, line {line}: {words}") from error
+
+
+def loading() -> str | None:
+    """The file or module that is being loaded for its studies, if one is."""
+    return _loading.get()
+
+
+def studies() -> list[str]:
+    """Names that `hopscope run` knows: the built-in studies, then those of installed packages."""
+    return [*BUILT_IN, *(point.name for point in _points() if point.name not in BUILT_IN)]
+
+
+def load(reference: str) -> Loaded:
+    """A study by its name, as `package.module:name`, or as `file.py` or `file.py:name`.
+
+    Raises:
+        UserError: there is none, or it cannot be loaded.
+    """
+    if reference in BUILT_IN:
+        return _loaded(*split_reference(BUILT_IN[reference]), called=reference)
+    place, name = split_reference(reference)
+    if place.endswith(".py") or name is not None:
+        return _loaded(place, name)
+    points = [point.value for point in _points() if point.name == reference]
+    if len(points) == 1:
+        return _loaded(*split_reference(points[0]), what=f"entry point {reference!r} of {GROUP}")
+    if points:
+        found = f"found {len(points)}: {', '.join(points)}; uninstall one package"
+        raise UserError(f"study: expected one study named {reference!r}, {found}")
+    known = f"one of {', '.join(studies())}, or a file such as study.py"
+    raise UserError(f"study: expected {known}, found {reference!r}; see `hopscope studies`")
+
+
+def studies_in(reference: str) -> dict[str, Loaded]:
+    """Every study of a file or module, or the one of it that is named, by its name; errors as of `load`."""
+    place, name = split_reference(reference)
+    names: list[str | None] = [name] if name else [*_studies(_module(place, "study"), place)]
+    return {found.study.name: found for found in (_loaded(place, each) for each in names)}
+
+
+def loaded_as(study: Study) -> Loaded:
+    """A study that is at hand, with the reference by which another process finds it, if one does."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(module, ModuleType) and str(file).endswith(".py"):
+            for name, value in list(vars(module).items()):
+                if value is study:
+                    return _loaded(_importable_as(module, str(file)) or str(file), name, given=study)
+    return Loaded(study)
+
+
+def split_reference(reference: str) -> tuple[str, str | None]:
+    """File or module, and the name in it if one is given."""
+    place, colon, name = reference.rpartition(":")
+    return (place, name) if colon and not reference.endswith(".py") else (reference, None)
+
+
+def _loaded(
+    place: str, name: str | None, what: str = "study", called: str | None = None, given: Study | None = None
+) -> Loaded:
+    named, study = (name, given) if given is not None else _chosen(_module(place, what), place, name)
+    home = str(Path(place).resolve()) if place.endswith(".py") else place
+    file = home if place.endswith(".py") else getattr(sys.modules.get(place), "__file__", None)
+    text = Path(file).read_text(encoding="utf-8") if file else None
+    return Loaded(study, called or f"{home}:{named}", Path(file) if file else None, text)
+
+
+# Modules, and files as modules.
+
+
+def _module(place: str, what: str) -> ModuleType:
+    token = _loading.set(place)
+    try:
+        return _of_file(Path(place)) if place.endswith(".py") else _imported(place, what)
+    finally:
+        _loading.reset(token)
+
+
+def _imported(name: str, what: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{what}: expected {name} to be importable, found {_cause(error)}") from None
+
+
+def _of_file(path: Path) -> ModuleType:
+    """The module of a file, made once for each content: a file that was changed is loaded anew."""
+    path = path.resolve()
+    try:
+        os.fsencode(path).decode()
+        content = path.read_bytes()
+        content.decode()
+    except UnicodeDecodeError:
+        words = "expected a path and a text in UTF-8, because a run records them, found other bytes"
+        raise UserError(f"{path}: {words}; rename the folder, or save the file as UTF-8") from None
+    except OSError as error:
+        words = f"expected a readable file with a study, found {error.strerror}"
+        raise UserError(f"{path}: {words}; check the path") from None
+    if (path.parent / "__init__.py").is_file():
+        folder, parts = path.parent, [path.stem]
+        while (folder / "__init__.py").is_file():
+            folder, parts = folder.parent, [folder.name, *parts]
+        _findable(folder)
+        return _imported(".".join(parts), str(path))
+    _check_helpers(path, content)
+    name = f"hopscope_file_{path.stem}_{hashlib.sha256(str(path).encode() + content).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path, loader=_AsRead(name, path, content))
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    # Whoever reads the code's text gets what was loaded, also when the file is changed.
+    linecache.cache[str(path)] = (len(content), None, content.decode().splitlines(True), str(path))
+    _findable(path.parent)  # as `python file.py` does: the file may have helpers beside it
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        if type(error) is UserError and str(path) in str(error):
+            raise
+        found = _cause(error, str(path))
+        raise UserError(f"{path}: expected a file that can be loaded, found {found}; mend the file") from None
+    return module
+
+
+class _AsRead(importlib.machinery.SourceFileLoader):
+    """Runs the content that was read: bytecode is known by a file's second and size alone, and may be older."""
+
+    def __init__(self, name: str, path: Path, content: bytes):
+        super().__init__(name, str(path))
+        self._content = content
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self._content, self.path)
+
+    def get_source(self, fullname: str) -> str:
+        return self._content.decode()
+
+
+def _findable(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _check_helpers(path: Path, content: bytes) -> None:
+    """Refuse another folder's module under the name of a helper that lies beside the file."""
+    try:
+        nodes = list(ast.walk(ast.parse(content)))
+    except (SyntaxError, ValueError):
+        return  # whoever runs it will say so, with the line
+    asked = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    asked += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    for name in sorted({each.partition(".")[0] for each in asked}):
+        helper, found = path.parent / f"{name}.py", getattr(sys.modules.get(name), "__file__", None)
+        if found is not None and helper.is_file() and Path(found).resolve() != helper.resolve():
+            words = f"expected {helper.name} beside it, found {found} imported before under that name"
+            raise UserError(f"{path}: {words}; rename one, or begin a new process")
+
+
+def _chosen(module: ModuleType, place: str, name: str | None) -> tuple[str, Study]:
+    """The name of a variable, and the study in it: that of a name, or the one that is meant where none is given."""
+    named = _studies(module, place)
+    if name is not None:
+        found = getattr(module, name, None)
+        if isinstance(found, Study):
+            return name, found
+        kind, known = "none" if found is None else type(found).__name__, ", ".join(named) or "none"
+        raise UserError(f"{place}: expected a study named {name!r}, found {kind}; its studies: {known}")
+    if _USUAL not in named and len(named) != 1:
+        names = ", ".join(f"{place}:{each}" for each in named)
+        remedy = f"choose one of {names}" if named else f"write {_USUAL} = hs.Study(…)"
+        words = f"expected one study, or one named {_USUAL!r}, found {len(named) or 'none'}"
+        raise UserError(f"{place}: {words}; {remedy}")
+    name = _USUAL if _USUAL in named else next(iter(named))
+    return name, named[name]
+
+
+def _studies(module: ModuleType, place: str) -> dict[str, Study]:
+    """Studies of a module by the names of their variables, each once."""
+    found: dict[str, Study] = {}
+    for attribute, value in vars(module).items():
+        if isinstance(value, Study) and not any(value is other for other in found.values()):
+            twin = next((other for other in found if found[other].name == value.name), None)
+            if twin is not None:
+                words = f"found {value.name!r} twice ({twin} and {attribute}); rename one"
+                raise UserError(f"{place}: expected studies with different names, {words}")
+            found[attribute] = value
+    return found
+
+
+def _importable_as(module: ModuleType, file: str) -> str | None:
+    """Name under which a fresh process imports this very file; `None` for a file that is in no package."""
+    spec = getattr(module, "__spec__", None)
+    name = spec.name if spec is not None else module.__name__
+    installed = any(part in ("site-packages", "dist-packages") for part in Path(file).parts)
+    if name.startswith("hopscope_file_") or ("." not in name and not installed):
+        return None
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    return name if found is not None and found.origin == file else None
+
+
+def _cause(error: BaseException, file: str = "") -> str:
+    line = error.lineno if isinstance(error, SyntaxError) else _line_of(error, file)
+    words = str(error) if isinstance(error, HopscopeError) else _in_words(error)
+    return words + (f" (line {line})" if line else "")
+
+
+def _in_words(error: BaseException) -> str:
+    return in_words(error) + (", which ends the process" if isinstance(error, SystemExit) else "")
+
+
+def _line_of(error: BaseException | None, file: str) -> int | None:
+    """The last line of a file that an error went through, if it did."""
+    frames = traceback.extract_tb(error.__traceback__) if error is not None else ()
+    return next((frame.lineno for frame in reversed(frames) if frame.filename == file), None)
+
+
+def _points() -> list[Any]:
+    return sorted(entry_points(group=GROUP), key=lambda point: point.name)

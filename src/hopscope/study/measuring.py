@@ -1,0 +1,277 @@
+"""Measuring members: during training, at checkpoints, and once for the whole run; what is done is kept.
+
+Loads torch only where something is measured.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+from hopscope.config import in_words
+from hopscope.errors import HopscopeError, UserError
+from hopscope.runs import RunFolder, UnitFolder
+from hopscope.study.jobs import Job, ensemble_of, job_of, task_of
+from hopscope.study.measure import CHUNK, KEYS, Context, Measure, Row, rows_of
+from hopscope.study.source import source_hash
+from hopscope.study.study import Configuration, Study
+
+if TYPE_CHECKING:
+    from hopscope.models.transformer import Transformer
+    from hopscope.tasks import Batch
+    from hopscope.training.train import TimeBudget
+
+Say = Callable[[str], object]
+_Taken = tuple[UnitFolder, Measure, int | None]  # a measure of a unit, or of the whole run, at a step
+
+
+def training_of(unit: UnitFolder, study: Study, budget: "TimeBudget") -> dict[str, Any]:
+    """Arguments of `training.train` for a unit of a run: it goes on from the newest checkpoint, and keeps every one.
+
+    Raises:
+        UserError: the study's task is another one, or its start does not give the weights of the members.
+    """
+    here, latest = _Unit(unit, study, budget), unit.latest()
+    return {
+        "task": here.task, "model": here.job.model, "training": here.job.training,
+        "seeds": [each.data_seed for each in unit.members], "init_seeds": [each.init_seed for each in unit.members],
+        "start": _start(study, here.job) if latest is None else None, "after": latest and latest[1], "keep": unit.keep,
+        "device": here.job.device, "engine": here.job.engine, "evaluate": here.evaluate, "budget": budget,
+    }  # fmt: skip
+
+
+def measure_unit(unit: UnitFolder, study: Study, budget: "TimeBudget", say: Say = lambda words: None) -> None:
+    """Measure a trained unit at its checkpoints; what is there already is kept.
+
+    Raises:
+        TimeBudgetReached: between two checkpoints, or parts of a measure.
+        UserError: a measure has a fault; what was trained is kept.
+    """
+    here = _Unit(unit, study, budget, say)
+    for _, measure, step in _lacking(unit, study):
+        budget.check()
+        say(f"measuring {measure.name}")
+        _keep(here.at(measure, step))
+
+
+def measure_run(run: RunFolder, study: Study, budget: "TimeBudget", say: Say = lambda words: None) -> None:
+    """Do what is measured once for the whole run, when its units are done; what is there already is kept.
+
+    Raises:
+        TimeBudgetReached: what is done is kept.
+        UserError: a measure has a fault; likewise.
+    """
+    units = {unit.name: _Unit(unit, study, budget, say) for unit in run.units}
+    for unit, measure, _ in _lacking(run.whole, study):
+        budget.check()
+        say(f"measuring {measure.name}")
+        source, asked = source_of(measure, study), partial(rows_of_run, run, study)
+        context = Context(measure, source, run, unit, study.options, budget, say=say, of_measure=asked)
+        context.of_checkpoint = lambda unit, step, of=measure: units[unit.name].at(of, step)
+        _keep(context)
+
+
+def is_measured(unit: UnitFolder, study: Study) -> bool:
+    """Whether every measure of a trained unit has been taken, as it is now; loads no torch."""
+    return next(_lacking(unit, study), None) is None
+
+
+def rows_of_run(run: RunFolder, study: Study, measure: str | None = None) -> Iterator[Row]:
+    """Rows for the evidence table: what was recorded in training, and what every measure found.
+
+    Args:
+        run: whose units are done.
+        study: of the run.
+        measure: that of one measure alone, or `"training"`.
+
+    Raises:
+        UserError: a file is damaged, or rows of a measure are missing.
+    """
+    for unit in run.units:
+        if measure in (None, "training"):
+            yield from map(dict, unit.rows())
+        yield from _rows_of(_taken(unit, study), study, measure)
+    yield from _rows_of(_taken(run.whole, study), study, measure)
+
+
+def source_of(measure: Measure, study: Study) -> str:
+    """Hash of what decides a measure's numbers, beside the run: its source, and those of the measures that it needs."""
+    known = {each.name: each for each in study.measures}
+
+    def needed(each: Measure) -> Iterator[Measure]:
+        yield each
+        for name in each.needs:
+            yield from needed(known[name])
+
+    return _source(tuple(needed(measure)))
+
+
+@lru_cache(maxsize=256)
+def _source(measures: tuple[Measure, ...]) -> str:
+    return source_hash(*(part for each in measures for part in (each.name, each.when, each.function)))
+
+
+class _Unit:
+    """A unit as its measures see it."""
+
+    def __init__(self, unit: UnitFolder, study: Study, budget: "TimeBudget", say: Say = lambda words: None):
+        self.unit, self.study, self.budget, self.say = unit, study, budget, say
+        self.job = job_of(unit)
+        self.task = task_of(self.job, study)
+
+    @cached_property
+    def options(self) -> Any:
+        return self.study.of(Configuration(overrides=self.job.overrides)).options
+
+    @cached_property
+    def held_out(self) -> "Batch":
+        from hopscope.tasks import held_out
+
+        return held_out(self.task, self.job.held_out, self.job.device)
+
+    def at(self, measure: Measure, step: int | None) -> Context:
+        """The context of a checkpoint, by default the last."""
+        return self.context(measure, ensemble_of(self.unit, self.task, step, self.job.device))
+
+    def context(self, measure: Measure, ensemble: "Transformer") -> Context:
+        step = ensemble.step or 0
+        return Context(
+            measure, source_of(measure, self.study), RunFolder(self.unit.run_path), self.unit, self.options,
+            self.budget, step, self.job, self.say,
+            of_members=(ensemble, lambda: self.held_out), of_measure=partial(self.rows, step),
+            of_checkpoint=partial(self.other, measure),
+        )  # fmt: skip
+
+    def other(self, measure: Measure, unit: UnitFolder, step: int | None) -> Context:
+        if unit.name != self.unit.name:
+            words = 'expected its own unit, found another; write @hs.measure(when="run")'
+            raise UserError(f"measure {measure.name}: {words}")
+        return self.at(measure, step)
+
+    def rows(self, step: int, name: str) -> Iterable[Mapping[str, Any]]:
+        """Rows of a measure at a step, or of all steps where that one has none; of training, those until the step."""
+        if name == "training":
+            return [row for row in self.unit.rows() if row["step"] <= step]
+        taken = [each for each in _taken(self.unit, self.study) if each[1].name == name]
+        return _rows_of([each for each in taken if each[2] == step] or taken, self.study)
+
+    def evaluate(self, ensemble: "Transformer") -> Iterator[Row]:
+        """What is recorded at an evaluation: losses, scores and groups on held-out samples, and what the study adds."""
+        import torch
+
+        from hopscope.tasks import losses
+
+        pieces = self.held_out.pieces(max(1, CHUNK // len(ensemble)))
+        predictions = torch.cat([ensemble(piece.inputs) for piece in pieces], 1)
+        for metric, values in losses(self.task, predictions, self.held_out).items():
+            yield {"split": "held_out", "metric": metric, "value": values}
+        for measure in (each for each in self.study.measures if each.when == "training"):
+            for row in _rows(self.context(measure, ensemble), measure.function):
+                if "member" in row or "file" in row:
+                    words = "expected a value for each member in training, found a member or a file"
+                    raise UserError(f"measure {measure.name}: {words}; measure it at the checkpoints")
+                numbers = [float("nan") if value is None else value for value in row["value"]]
+                yield {"measure": measure.name, **row, "value": torch.tensor(numbers, dtype=torch.float64)}
+
+
+def _taken(unit: UnitFolder, study: Study) -> Iterator[_Taken]:
+    """Measures of a unit, or of the whole run, in the order in which they need each other, with their checkpoints."""
+    if not unit.job:
+        yield from ((unit, each, None) for each in study.measures if each.when == "run")
+        return
+    steps = job_of(unit).training.checkpoint_steps()
+    for each in study.measures:
+        if each.when in ("checkpoints", "end"):
+            yield from ((unit, each, step) for step in (steps if each.when == "checkpoints" else steps[-1:]))
+
+
+def _lacking(unit: UnitFolder, study: Study) -> Iterator[_Taken]:
+    taken = _taken(unit, study)
+    return (each for each in taken if unit.measured(each[1].name, source_of(each[1], study), each[2]) is None)
+
+
+def _rows_of(taken: Iterable[_Taken], study: Study, name: str | None = None) -> Iterator[Row]:
+    for unit, measure, step in taken:
+        if name in (None, measure.name):
+            rows = unit.measured(measure.name, source_of(measure, study), step)
+            if rows is None:
+                words = f"expected the rows of measure {measure.name}, found none"
+                raise UserError(f"{unit.path}: {words}; run the same command again to measure it")
+            yield from map(dict, rows)
+
+
+def _keep(context: Context) -> None:
+    """Take a measure, and keep its rows and arrays; those of its parts before."""
+    unit, source, step, name = context.unit, context.source, context.step, context.measure.name
+
+    def part(of: str, function: Callable[[], Any]) -> list[Row]:
+        rows = unit.measured(f"{name}+{of}", source, step)
+        if rows is None:
+            context.budget.check()
+            before, context.arrays = context.arrays, {}
+            found = _rows(context, lambda context: function())
+            rows = unit.keep_measure(f"{name}+{of}", source, step, found, context.arrays)
+            context.arrays = before
+        return [{key: row[key] for key in KEYS if key in row} for row in rows]
+
+    context.of_part = part
+    rows = _without_diverged(_rows(context, context.measure.function), context)
+    unit.keep_measure(name, source, step, rows, context.arrays)
+
+
+def _rows(context: Context, function: Callable[[Context], Any]) -> list[Row]:
+    """What a measure returns, as rows; a fault in it is a line that names it.
+
+    Without gradients (`with torch.enable_grad()` has them), but for a measure of the run, which may train.
+    """
+    import torch
+
+    try:
+        with torch.set_grad_enabled(context.measure.when == "run"):
+            return rows_of(function(context), context)
+    except HopscopeError:
+        raise
+    except Exception as error:
+        found = f"found {in_words(error)}; mend the measure: what was trained is kept"
+        raise UserError(f"measure {context.measure.name}: expected numbers, {found}") from error
+
+
+def _without_diverged(rows: Sequence[Row], context: Context) -> list[Row]:
+    """Rows without the numbers of members that had diverged by then."""
+    whole = context.step is None
+    gone = {
+        member.member: step
+        for unit in (context.run.units if whole else [context.unit])
+        for member, step in zip(unit.members, unit.diverged_at(unit.steps[-1]), strict=True)
+        if step is not None
+    }
+
+    def sound(member: Any, row: Row) -> bool:
+        return member not in gone or (not whole and row["step"] < gone[member])
+
+    found = []
+    for row in rows:
+        members, value = row.get("member", context.members), row["value"]
+        if isinstance(value, list):
+            pairs = zip(members, value, strict=True)
+            value = [each if sound(member, row) else None for member, each in pairs]
+        elif not isinstance(members, tuple) and not sound(members, row):
+            value = None
+        found.append({**row, "value": value})
+    return found
+
+
+def _start(study: Study, job: Job) -> Mapping[str, Any] | None:
+    """Weights that a study begins from, checked; `None`: they are drawn."""
+    import torch
+
+    from hopscope.models.transformer import Transformer
+
+    if study.start is None or (given := study.start(job)) is None:
+        return None
+    try:
+        weights = {name: torch.as_tensor(weight) for name, weight in given.items()}
+        Transformer(job.config, len(job.members)).load(weights)
+    except Exception as error:
+        words = f"expected the weights of {len(job.members)} members by name, found {in_words(error)}"
+        raise UserError(f"start: {words}; mend the function") from error
+    return weights

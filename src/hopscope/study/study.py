@@ -1,0 +1,416 @@
+"""A study as a value: a task, a model, its training, a grid, and what is measured, claimed and drawn.
+
+Loads no torch.
+"""
+
+import difflib
+import importlib
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from hopscope.claims.claim import Claim
+from hopscope.config import Config, check_seeds, given_of, in_words, validation_line, values_of
+from hopscope.errors import UserError
+from hopscope.models.config import Model
+from hopscope.study.measure import in_order
+from hopscope.tasks.task import Task
+from hopscope.training.config import DEFAULT, CompletionName, Training, completed
+
+SECTIONS = ("task", "model", "training", "options")
+"""Parts of a study whose fields can be varied and given on the command line, as `model.layers`."""
+
+PLAIN = ("seeds", "held_out", "completion", "members_per_unit")
+"""Fields of the study itself that can be given another value; the first and the last of them cannot be varied."""
+
+SEEDS = ("init_seed", "data_seed")
+"""Overrides of a configuration that are no fields: seeds of the weights and of the training samples."""
+
+OF_THE_COMMAND = (
+    "preset", "out", "device", "threads", "time_budget", "executor", "address", "tracker", "help",
+)  # fmt: skip
+"""Words that `hopscope run` keeps for itself, as flags: no option of a study has one of these names."""
+
+DEFAULT_PRESET = "laptop"
+"""Preset of a run that names none, where the study has it; otherwise the study runs as it is written."""
+
+
+class Configuration(Config):
+    """One cell of a study's grid.
+
+    Attributes:
+        overrides: dotted field (`model.layers`, `completion`) → value; `init_seed` and `data_seed` there replace a
+            member's seed for the weights, and for the training samples.
+        label: what it is called in tables and figures; by default its overrides in words.
+        seeds: number of seeds, or the seeds; the study's own by default.
+    """
+
+    overrides: dict[str, Any] = {}
+    label: str = Field(default_factory=lambda given: _label(given.get("overrides", {})))
+    seeds: int | tuple[int, ...] | None = None
+
+    def __init__(self, **fields: Any) -> None:
+        _one_line(super().__init__, f"configuration {fields.get('label') or ''!r}", type(self), fields)
+
+    @field_validator("seeds")
+    @classmethod
+    def _different(cls, seeds: Any) -> Any:
+        if isinstance(seeds, int):
+            check_seeds("seeds", seeds)
+        several = range(seeds) if isinstance(seeds, int) else seeds
+        if several is not None and (not several or min(several) < 0 or len(set(several)) < len(several)):
+            raise ValueError(f"a number of seeds from 1, or different seeds from 0, found {seeds}")
+        return seeds
+
+
+class Flag(NamedTuple):
+    """A field of a study that can be given another value.
+
+    Attributes:
+        name: dotted, such as `model.layers`; a field of the options is named by itself.
+        type, default: what a value is, with pydantic's constraints, and its own; of a varied field, all its values.
+        varied: whether several values can be given.
+        owner: the class whose docstring says what it is.
+    """
+
+    name: str
+    type: Any
+    default: Any
+    varied: bool
+    owner: type
+
+
+class Study(BaseModel):
+    """A study: what is trained, over which grid and seeds, and what is measured, claimed and drawn.
+
+    Attributes:
+        name: names the folder of its runs.
+        question: what it asks, in one sentence.
+        task: what is learned; `None` if nothing is trained: then all measures are of the whole run.
+        completion: start of the weights, and warm-up, β₂, schedule and clipping of the training, in one word; fields
+            that `model` and `training` give themselves win.
+        model: the transformer; the task's shape is filled in.
+        training: optimiser, steps and record keeping.
+        vary: dotted field → values; the grid is their product.
+        configurations: a function of the options (and of the study, if it takes a second argument) that gives the
+            grid, in place of `vary`.  It is called before anything is written, also where nothing is trained: it may
+            refuse options by a `UserError`.
+        options: a frozen model of fields of its own; they are flags, and part of the run's identity.
+        seeds: number of seeds 0 … seeds - 1 of every configuration.
+        measures: what is measured of the members.
+        claims: what is claimed of them, or a function (likewise) that says so.
+        figures: functions from evidence to a chart, or a function (likewise) that gives them in a list.
+        presets: name → dotted fields that differ from what is written here, or the options with other values.
+        costs: name of a preset → what it costs, in words.
+        start: a function of a unit's `Job` that gives the weights to begin from, by name, `[member, …]`; by default,
+            and where it gives `None`, they are drawn.
+        page: template of the page (Markdown with Jinja), or the name of its file beside the study's file.
+        held_out: held-out samples of an evaluation.
+        members_per_unit: most members that are trained as one program, in place of the rule of `plan`; changes nothing
+            but rounding, and is no part of the run's identity.
+
+    Raises:
+        UserError: a field is unknown or has no such value, or fields do not fit each other.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, arbitrary_types_allowed=True, protected_namespaces=()
+    )
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
+    question: str = ""
+    task: Task | None = None
+    completion: CompletionName = DEFAULT
+    model: Model | None = None
+    training: Training | None = None
+    vary: dict[str, tuple[Any, ...]] = {}
+    configurations: Callable[..., Iterable[Configuration]] | None = None
+    options: BaseModel | None = None
+    seeds: int = Field(4, ge=1)
+    measures: tuple[Any, ...] = ()
+    claims: tuple[Claim, ...] | Callable[[Any], Iterable[Claim]] = ()
+    figures: tuple[Callable[[Any], Any], ...] | Callable[[Any], Iterable[Callable[[Any], Any]]] = ()
+    presets: dict[str, dict[str, Any]] = {}
+    costs: dict[str, str] = {}
+    start: Callable[[Any], Mapping[str, Any] | None] | None = None
+    page: str | None = None
+    held_out: int = Field(1024, ge=1)
+    members_per_unit: int | None = Field(None, ge=1)
+
+    def __init__(self, **fields: Any) -> None:
+        _one_line(super().__init__, f"study {fields.get('name', '')!r}", type(self), fields)
+
+    @field_validator("task", "options", mode="before")
+    @classmethod
+    def _is_a_value(cls, value: Any) -> Any:
+        if isinstance(value, type) and issubclass(value, Task):
+            raise ValueError(f"a task, found the class {value.__name__}; write {value.__name__}()")
+        return value() if isinstance(value, type) else value
+
+    @field_validator("presets", mode="before")
+    @classmethod
+    def _have_fields(cls, presets: Any) -> Any:
+        named = presets.items() if isinstance(presets, Mapping) else ()
+        options = {name: given_of(each) for name, each in named if isinstance(each, BaseModel)}
+        return {**presets, **options} if options else presets
+
+    @field_validator("measures")
+    @classmethod
+    def _can_be_ordered(cls, measures: tuple[Any, ...]) -> tuple[Any, ...]:
+        return in_order(measures)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        check_seeds("seeds", self.seeds)
+        own = {name for name in SECTIONS if getattr(self, name) is not None}
+        for name in type(self.options).model_fields if self.options is not None else ():
+            if name in {*self.plain, *OF_THE_COMMAND, *own}:
+                wanted = "names that neither the study nor `hopscope run` has"
+                raise ValueError(f"options: expected {wanted}, found {name!r}; give this option another name")
+            if name.endswith("seeds") and isinstance(value := getattr(self.options, name), int):
+                check_seeds(name, value)
+        if self.task is None:
+            of_members = [each.name for each in self.measures if each.when != "run"]
+            if self.vary or of_members:
+                found = "vary" if self.vary else f"the measure {of_members[0]!r} of members"
+                raise ValueError(f"task: expected one beside {found}, found none")
+            return self
+        if self.model is None or self.training is None:
+            lacking = "model" if self.model is None else "training"
+            raise ValueError(f"{lacking}: expected one beside a task, found none")
+        whole = completed(self.completion, self.model, self.training)
+        vars(self).update(zip(("model", "training"), whole, strict=True))
+        for preset, fields in self.presets.items():
+            for name in (name for name in fields if name not in PLAIN):
+                self._place(name, f"preset {preset!r}: ")
+        if self.vary and self.configurations is not None:
+            raise ValueError("vary: expected either vary or configurations, found both")
+        if empty := [name for name, values in self.vary.items() if not values]:
+            raise ValueError(f"vary: expected at least one value of {empty[0]}, found none")
+        if self.vary:
+            self.grid()  # whatever is wrong with a value is said where it is written
+        return self
+
+    # Fields, and studies with other values of them.
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """Fields of the study itself that can be given another value."""
+        return () if self.task is None else PLAIN
+
+    def fields(self) -> list[Flag]:
+        """Everything that can be given another value, for the command line."""
+        found = [_flag(name, self, name) for name in self.plain]
+        for section in SECTIONS:
+            prefix, value = "" if section == "options" else f"{section}.", getattr(self, section)
+            names = () if value is None else type(value).model_fields
+            found += [_flag(prefix + name, value, name) for name in names]
+        of: dict[str, Any] = {
+            _short(name): {"default": values, "varied": True} for name, values in self.vary.items()
+        }
+        return [each._replace(**of.get(each.name, {})) for each in found]
+
+    def changed(self, fields: Mapping[str, Any]) -> "Study":
+        """The same study with other values of some fields.
+
+        Args:
+            fields: dotted field → value; a list replaces the values of a varied field, a single value pins it.
+
+        Raises:
+            UserError: there is no such field, or the value does not fit.
+        """
+        new: dict[str, Any] = {"vary": dict(self.vary)}
+        of_sections: dict[str, dict[str, Any]] = {}
+        varied = {_short(name): name for name in self.vary}
+        for name, value in fields.items():
+            if name.endswith("seeds") and isinstance(value, int):
+                check_seeds(name, value)  # options may plan every seed while they are validated
+            if _short(name) in varied:
+                several = isinstance(value, list | tuple | range)
+                new["vary"][varied[_short(name)]] = tuple(value) if several else (value,)
+            elif name in self.plain:
+                new[name] = value
+            else:
+                section, field = self._place(name)
+                of_sections.setdefault(section, {})[field] = value
+        for section, values in of_sections.items():
+            before = getattr(self, section)
+            try:
+                new[section] = type(before).model_validate({**given_of(before), **values})
+            except ValidationError as error:
+                prefix = "" if section == "options" else f"{section}."
+                raise UserError(f"{prefix}{validation_line(error)}") from None
+        return type(self)(**{**values_of(self), **new})
+
+    def chosen(self, preset: str | None = None, fields: Mapping[str, Any] | None = None) -> "Study":
+        """The study with the fields of a preset (see `preset`), and with further ones.
+
+        Raises:
+            UserError: no such preset or field, a value that does not fit, or one that would have no effect.
+        """
+        name = self.preset(preset)
+        found = self.changed({} if name is None else self.presets[name]).changed(fields or {})
+        grid = found.grid() if fields and found.configurations is not None else []
+        for name in fields or ():
+            if grid and all(_short(name) in map(_short, each.overrides) for each in grid):
+                wanted = f"a field that the configurations of the study {self.name!r} leave open"
+                raise UserError(f"{name}: expected {wanted}, found one that all give; change it there")
+        return found
+
+    def preset(self, name: str | None = None) -> str | None:
+        """The preset that is meant: the one that is named, else `laptop` where the study has it.
+
+        Raises:
+            UserError: the study has no such preset.
+        """
+        if name is None:
+            return DEFAULT_PRESET if DEFAULT_PRESET in self.presets else None
+        if name not in self.presets:
+            known = f"one of {', '.join(self.presets)}" if self.presets else "none, as the study has none"
+            raise UserError(f"preset: expected {known}, found {name!r}; see hopscope studies")
+        return name
+
+    def _place(self, name: str, where: str = "") -> tuple[str, str]:
+        """Section and field of a dotted name."""
+        section, dot, field = _short(name).partition(".")
+        section, field = (section, field) if dot else ("options", section)
+        owner = getattr(self, section) if section in SECTIONS else None
+        if owner is None or field not in type(owner).model_fields:
+            known = [each.name for each in self.fields()]
+            raise UserError(f"study {self.name!r}: {where}{_unknown(name, known)}")
+        return section, field
+
+    # The grid.
+
+    def grid(self) -> list[Configuration]:
+        """The configurations, in the order in which members are numbered; none where nothing is trained.
+
+        Raises:
+            UserError: a field does not exist, a value does not fit, or two configurations have one label.
+        """
+        what = "vary" if self.vary else "configurations"
+        found = self._made("configurations") or []
+        if self.configurations is None and self.task is not None:
+            cells = itertools.product(*self.vary.values())
+            found = [Configuration(overrides=dict(zip(self.vary, cell, strict=True))) for cell in cells]
+        if (self.task is None) != (not found):
+            wanted = "none, because nothing is trained" if found else "at least one"
+            raise UserError(f"study {self.name!r}: {what}: expected {wanted}, found {len(found) or 'none'}")
+        found = [each if each.label else each.model_copy(update={"label": self.name}) for each in found]
+        self._check_different(what, "labels", [each.label for each in found])
+        for each in found:
+            try:
+                self.of(each)
+            except UserError as error:
+                raise UserError(f"study {self.name!r}: {what}: {each.label!r}: {error}") from None
+        return found
+
+    def of(self, configuration: Configuration) -> "Study":
+        """The study with the fields of one configuration, its grid left out; errors as of `changed`."""
+        fields = {name: value for name, value in configuration.overrides.items() if name not in SEEDS}
+        if unvaried := {"seeds", "members_per_unit"} & {*fields}:
+            raise UserError(f"expected a field of members, found {min(unvaried)!r}; give it to the study")
+        return self.model_copy(update={"vary": {}, "configurations": None, "presets": {}}).changed(fields)
+
+    def seeds_of(self, configuration: Configuration) -> tuple[int, ...]:
+        """Seeds of one configuration of the study."""
+        seeds = self.seeds if configuration.seeds is None else configuration.seeds
+        return tuple(range(seeds)) if isinstance(seeds, int) else seeds
+
+    # What is claimed and drawn.
+
+    def all_claims(self) -> tuple[Claim, ...]:
+        """The claims, those of a function included; `UserError`: it gives something else, or two have one id."""
+        found = tuple(self._made("claims"))
+        self._check_different("claims", "ids", [claim.id for claim in found])
+        return found
+
+    def all_figures(self) -> tuple[Callable[[Any], Any], ...]:
+        """The figures, those of a function included; `UserError`: it gives something else."""
+        return tuple(self._made("figures"))
+
+    def run(self, preset: str | None = None, **arguments: Any) -> Any:
+        """Run it, go on with it, or find it finished: `hopscope.run` with this study, whose result is returned."""
+        return importlib.import_module(__name__.partition(".")[0]).run(self, preset, **arguments)
+
+    def _made(self, field: str) -> Any:
+        """A field that may be a function of the options, and maybe of the study, with these."""
+        value, what = getattr(self, field), f"study {self.name!r}: {field}"
+        if not callable(value):
+            return value
+        try:
+            asked = sum(each.default is each.empty for each in inspect.signature(value).parameters.values())
+            return list(map(_CHECKED[field], value(*(self.options, self)[: max(1, asked)])))
+        except UserError as error:
+            raise UserError(f"{what}: {error}") from error
+        except Exception as error:
+            raise UserError(f"{what}: expected a list of them, found {in_words(error)}") from error
+
+    def _check_different(self, what: str, kind: str, names: Sequence[str]) -> None:
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise UserError(f"study {self.name!r}: {what}: expected different {kind}, found {twice!r} twice")
+
+
+def _one_line(init: Callable[..., None], what: str, of: type[BaseModel], fields: dict[str, Any]) -> None:
+    try:
+        init(**fields)
+    except ValidationError as error:
+        raise UserError(f"{what}: {validation_line(error, of.model_fields)}") from None
+
+
+def _claim(value: Any) -> Claim:
+    if not isinstance(value, Claim):
+        raise UserError(f"expected values of hs.Claim, found {value!r}")
+    return value
+
+
+def _figure(value: Any) -> Callable[[Any], Any]:
+    if not callable(value):
+        raise UserError(f"expected figures such as hs.figures.curves('loss'), found {value!r}")
+    return value
+
+
+_CHECKED: dict[str, Callable[[Any], Any]] = {
+    "configurations": lambda value: Configuration.model_validate(value), "claims": _claim, "figures": _figure,
+}  # fmt: skip
+
+
+def _flag(name: str, of: BaseModel, field: str) -> Flag:
+    info = type(of).model_fields[field]
+    kind: Any = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
+    return Flag(name, kind, getattr(of, field), False, type(of))
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("options.")
+
+
+def _label(overrides: Mapping[str, Any]) -> str:
+    """Overrides in words; a field is named by its last word, where that tells it from the others."""
+    short = {name: name.rpartition(".")[2] for name in overrides}
+    names = short if len(set(short.values())) == len(short) else {name: name for name in overrides}
+    return ", ".join(f"{names[name]} {_shown(value)}" for name, value in overrides.items())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        return f"{value:g}"
+    return "none" if value is None else str(value)
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    """Words for a field that does not exist: the one that was probably meant, or all of its section."""
+    section, _, word = name.rpartition(".")
+    beside = [each for each in known if each.rpartition(".")[0] == section]
+    for among in (beside, known):
+        words = {each.rpartition(".")[2]: each for each in among}
+        meant = [each for each in words if word in (each, "".join(part[:1] for part in each.split("_")))]
+        meant += difflib.get_close_matches(word, words, n=1)
+        meant += [each for each in words if each in word or (len(word) > 2 and word in each)]
+        if meant:
+            return f"no field {name!r}; did you mean {words[meant[0]]!r}?"
+    return f"no field {name!r}; expected one of the fields {', '.join(beside or known)}"

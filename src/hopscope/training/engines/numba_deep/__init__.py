@@ -1,1 +1,0 @@
-"""For pre-norm layers: samples side by side in vector registers."""

@@ -1,1 +1,0 @@
-"""For one causal post-norm layer on short token sequences: tables, and prefixes that are counted."""

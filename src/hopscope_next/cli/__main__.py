@@ -1,8 +1,0 @@
-"""`python -m hopscope.cli`."""
-
-import sys
-
-from hopscope_next.cli import main
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,1 +1,0 @@
-"""The study of capacity (S4): what moves the smallest number of layers that learns a chain?"""

@@ -1,1 +1,0 @@
-"""The study of circuits (paper, section 8): which circuits seeds learn, read and proven member by member."""

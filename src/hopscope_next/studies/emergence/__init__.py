@@ -1,1 +1,0 @@
-"""The study of emergence (paper, section 9): the heads of a circuit as they form."""

@@ -1,1 +1,0 @@
-"""Does natural text supply the curriculum (S6)?"""

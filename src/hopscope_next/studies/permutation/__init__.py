@@ -1,1 +1,0 @@
-"""Permutation lookup: does a tiny transformer remember, or only rule out?"""

@@ -1,0 +1,88 @@
+"""Paths through checkpoints, training again without some of them, and what stands beside a circuit."""
+
+import pytest
+import torch
+
+from hopscope.circuits.circuit import Circuit
+from hopscope.circuits.history import clamp, controls, formation, trained_again
+from hopscope.circuits.plants import chain_plants
+from hopscope.circuits.reader import Reader, ReaderConfig, read
+from hopscope.errors import UserError
+from hopscope.models.config import Model
+from hopscope.models.transformer import Transformer
+from hopscope.tasks import Retrieval, held_out
+from hopscope.training.config import Training
+from hopscope.training.train import train
+
+QUICK = ReaderConfig(samples=16, validation=32, orders=1, random_circuits=0)
+TASK = Retrieval(chains=3, steps=2, symbol_dim=6)
+MODEL = Model(layers=2, heads=2, width=13, head_dim=3, mlp_ratio=0.0)
+TRAINING = Training(steps=7, batch_size=11, checkpoint_every=3, evaluate_every=3, warmup_steps=2)
+
+
+@pytest.fixture(scope="module")
+def plant():
+    return next(each for each in chain_plants() if each.name == "doubling 5")
+
+
+@pytest.fixture(scope="module")
+def circuit(plant):
+    return read(plant.model, plant.task, QUICK).circuit
+
+
+def test_attention_on_a_path_rises_from_chance_to_all(plant, circuit):
+    initial = Transformer.initial(plant.model.config, torch.tensor([3])).member(0)
+    found = formation(circuit, [(0, initial), (100, plant.model)], plant.task, samples=17)
+    assert [path for path, _ in found] == list(circuit.paths)
+    assert all(attention[0] < 0.5 < 0.9 < attention[100] for _, attention in found)
+
+
+def test_controls_are_rows_of_heads_that_read_nothing(plant, circuit):
+    execution = Reader(plant.model, plant.task, QUICK).fresh
+    found = controls(circuit.paths, [circuit], execution)
+    assert found is not None
+    places = [(each.layer, each.heads, tuple(each.rows.items())) for each in found]
+    used = [(each.layer, (each.head,), tuple(each.roles.items())) for each in circuit.paths]
+    assert len({*places, *used}) == 2 * len(circuit.paths)
+    roles, last = execution.grammar.roles, plant.model.config.layers - 1
+    read_out = {slot[2] for slot in execution.reachable if slot[0] == last}
+    assert all(each.layer < last or roles.index(each.rows) in read_out for each in found)
+    every = [
+        path.model_copy(update={"layer": layer, "head": head, "roles": roles[role]})
+        for path in circuit.paths[:1]
+        for layer, head, role in execution.reachable
+    ]
+    assert controls(circuit.paths, [Circuit(paths=tuple(every))], execution) is None
+
+
+def test_a_run_without_a_clamp_repeats_the_training_and_one_with_it_does_not():
+    states, query = [], {"kind": 2}
+    trained = train(TASK, MODEL, TRAINING, [5], engine="autograd", keep=lambda _, state: states.append(state))
+    clamps = {"nothing": [], "query": [clamp(1, head, query) for head in (0, 1)], "again": []}
+    third = next(state for state in states if state[1]["step"] == 3)
+    runs = trained_again(TASK, MODEL, TRAINING, 5, third, clamps, steps=9, every=2, samples=19)
+    assert {name: [*run["loss"]] for name, run in runs.items()} == {name: [4, 6, 7] for name in clamps}
+    batch = held_out(TASK, 19)
+    last = float(TASK.parts(trained(batch.inputs).detach(), batch)["loss"])
+    assert runs["nothing"]["loss"][7] == pytest.approx(last, abs=1e-6)
+    assert runs["again"]["loss"] == pytest.approx(runs["nothing"]["loss"], abs=1e-6)
+    assert all(abs(runs["query"]["loss"][at] - loss) > 1e-4 for at, loss in runs["nothing"]["loss"].items())
+
+
+def test_a_clamp_of_a_head_that_does_not_exist():
+    states = []
+    train(TASK, MODEL, TRAINING, [5], engine="autograd", keep=lambda _, state: states.append(state))
+    with pytest.raises(UserError, match="heads: expected some of 0 to 1, found"):
+        trained_again(TASK, MODEL, TRAINING, 5, states[1], {"a": [clamp(0, 2, {})]}, steps=1, every=1)
+
+
+def test_a_path_costs_more_than_its_rows_elsewhere(plant, circuit):
+    for each in Reader(plant.model, plant.task, QUICK).bounds(circuit):
+        assert each.removed > max(each.others) and each.layer >= 0.9 * each.removed
+
+
+def test_a_circuit_does_in_its_own_model_what_its_reading_says(plant):
+    reading = read(plant.model, plant.task, QUICK)
+    own, nothing = map(Reader(plant.model, plant.task, QUICK).transferred, [reading.circuit, Circuit()])
+    assert own == {mode: reading.loss[mode] for mode in ("rules", "recomputed")}
+    assert nothing["rules"] > reading.threshold

@@ -1,0 +1,150 @@
+"""The command line: exit status, one line for what a user can mend, and what commands print."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hopscope.cli import COMMANDS, main
+
+STUDY = '''
+import hopscope as hs
+
+class Copy(hs.Task):
+    """Repeat a token."""
+
+    length: int = 3
+    loud: bool = False
+
+    def shape(self):
+        return hs.Shape(inputs="tokens", input_size=5, positions=self.length, readout=(2,), output_size=5)
+
+    def sample(self, draws):
+        tokens = draws.integers("tokens", 5, (self.length,))
+        return hs.Batch(inputs=tokens, targets=tokens[..., 1:2])
+
+study = hs.Study(
+    name="tiny", question="Can it copy?", task=Copy(), model=hs.Model(layers=1, heads=1, width=8), seeds=2,
+    training=hs.Training(steps=60, batch_size=2, checkpoint_every=60), held_out=7,
+    vary={"model.layers": [1, 2]}, presets={"smoke": {"training.steps": 20}},
+    claims=[hs.Claim(id="C1", statement="It copies.", source="here", protocol="accuracy at the end",
+                     value=lambda evidence: evidence.last("accuracy"), must=hs.at_least(0.99))],
+    figures=[hs.figures.curves("loss")],
+)
+'''
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("studies – ä b")
+    (path / "tiny.py").write_text(STUDY, encoding="utf-8")
+    return path
+
+
+def called(capsys, *words):
+    status = main([str(word) for word in words])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def refused(capsys, *words):
+    status, _, err = called(capsys, *words)
+    assert status == 2 and err.count("\n") == 1 and err.startswith("hopscope: ") and "Traceback" not in err
+    return err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(capsys, command):
+    status, out, _ = called(capsys, command, "--help")
+    assert status == 0 and command in out
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["walk"], "command: expected one of studies, new, run"),
+        (["run"], "study: expected one of"),
+        (["run", "nothing"], "found 'nothing'"),
+        (["theory"], "steps"),
+        (["theory", "--steps", "none"], "steps"),
+        (["claims", "nowhere"], "nowhere: expected a run, or a root of runs, found nothing there"),
+        (["claims", ""], "PATH"),
+        (["report"], "expected at least one PATH"),
+        (["new", "study", "Über"], "name: expected small letters"),
+        (["bench", "--suite", "none"], "suite: expected one of"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_line(capsys, words, found):
+    assert found in refused(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--preset", "large"], "preset: expected one of smoke, found 'large'"),
+        (["--training.lr", "1"], "did you mean 'training.learning_rate'?"),
+        (["--task.loud", "True"], "expected a switch without a value"),
+        (["--model.layers", "0"], "model.layers"),
+        (["--training.steps", "abc"], "steps"),
+        (["--completion", "torch"], "completion"),
+        (["--threads", "0"], "threads: expected at least 1"),
+        (["--time-budget", "0"], "time-budget: expected more than 0 seconds"),
+        (["--seeds", "0"], "seeds"),
+        (["--executor", "grid"], "executor"),
+    ],
+)
+def test_a_field_that_does_not_fit_is_told_before_anything_is_written(capsys, folder, words, found):
+    assert found in refused(capsys, "run", folder / "tiny.py", "--out", folder / "none", *words)
+    assert not (folder / "none").exists()
+
+
+def test_a_run_from_its_command_to_its_page(capsys, folder):
+    command = ["run", folder / "tiny.py", "--preset", "smoke", "--out", folder / "runs", "--seeds", "3"]
+    status, out, err = called(capsys, *command, "--model.layers", "1")
+    assert status == 0, err
+    path = out.splitlines()[-1]
+    assert (status, path.startswith(str(folder))) == (0, True), err
+    assert "C1" in out and "trained and measured" in err
+    status, out, _ = called(capsys, "claims", folder / "runs", "--json")
+    (claim,) = json.loads(out)
+    assert status == 0 and {"id", "statement", "verdict", "value", "interval", "n", "leaning", "here"} <= {
+        *claim
+    }
+    assert called(capsys, "claims", path, "--long")[0] == 0
+    status, out, _ = called(capsys, "report", path, "--to", folder / "page.html")
+    assert status == 0 and "</html>" in (folder / "page.html").read_text(encoding="utf-8")
+    status, again, err = called(capsys, *command, "--model.layers", "1")
+    assert status == 0 and again.splitlines()[-1] == path and "trained" not in err
+    assert "member: expected one of 0 to 2, found 7" in refused(capsys, "circuit", path, "--member", "7")
+
+
+def test_studies_of_a_file_are_listed(capsys, folder):
+    status, out, _ = called(capsys, "studies", "--from", folder / "tiny.py", "--json")
+    (study,) = json.loads(out)
+    assert status == 0 and study["study"] == "tiny" and "task.length" in study["fields"]
+
+
+def test_a_new_study_runs_as_it_is(capsys, tmp_path):
+    assert called(capsys, "new", "study", "mine", "--to", tmp_path)[0] == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"mine.py", "mine.md.j2", "test_mine.py"}
+    assert "expected no such file yet" in refused(capsys, "new", "study", "mine", "--to", tmp_path)
+
+
+def test_theory_as_json(capsys):
+    status, out, _ = called(capsys, "theory", "--steps", "5", "--json")
+    assert status == 0 and json.loads(out)["exact_layers"] == 4
+
+
+def test_an_interrupt_is_told_and_what_is_done_is_kept(folder):
+    code = "import sys; from hopscope.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = ["run", str(folder / "tiny.py"), "--out", str(folder / "long"), "--training.steps", "2000000"]
+    with subprocess.Popen([sys.executable, "-c", code, *words], stderr=subprocess.PIPE, text=True) as command:
+        while not list((folder / "long").rglob("*.safetensors")):
+            time.sleep(0.1)
+        command.send_signal(signal.SIGTERM)
+        said = command.communicate(timeout=60)[1]
+    assert command.returncode == 143
+    assert said.splitlines()[-1] == "hopscope: interrupted; what is done is kept, the same command goes on"

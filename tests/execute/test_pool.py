@@ -1,0 +1,196 @@
+"""Workers for real: a study in a file, killed, late, at fault, and two commands at once."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hopscope import api
+from hopscope.errors import TimeBudgetReached, UserError
+from hopscope.execute.local import message_of
+from hopscope.execute.places import place_of
+from hopscope.execute.pool import train_all
+from hopscope.runs import RunFolder
+from hopscope.study import jobs
+from hopscope.study.load import Loaded, load
+
+STUDY = '''
+import os, time
+import hopscope as hs
+
+class Copy(hs.Task):
+    """Repeat the first token."""
+
+    length: int = 3
+
+    def shape(self):
+        return hs.Shape(inputs="tokens", input_size=5, positions=self.length, readout=(2,), output_size=5)
+
+    def sample(self, draws):
+        tokens = draws.integers("tokens", 5, (self.length,))
+        return hs.Batch(inputs=tokens, targets=tokens[..., :1])
+
+@hs.measure
+def slow(context):
+    {measure}
+    return {{"seven": [7.0] * len(context.members)}}
+
+study = hs.Study(
+    name="tiny", task=Copy(), model=hs.Model(layers=2, heads=1, width=8), measures=[slow], seeds=2,
+    training=hs.Training(steps=60, batch_size=2, checkpoint_every=20), held_out=7, members_per_unit=1,
+)
+'''
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A function that writes the study with some line in its measure, and makes the folder of its run."""
+
+    def make(measure="pass", root="runs"):
+        file = tmp_path / root / "study.py"
+        file.parent.mkdir()
+        file.write_text(STUDY.format(measure=measure), encoding="utf-8")
+        loaded = load(str(file))
+        planned = jobs.plan(loaded.study)
+        record = jobs.record(loaded, planned)
+        return RunFolder.named(tmp_path / root, "tiny", record["identity"]).create(record), loaded
+
+    return make
+
+
+def work(run: RunFolder, loaded: Loaded, **how):
+    with place_of("local", None, loaded) as place, run.locked():
+        train_all(run, loaded, place, cores=2, **how)
+
+
+def content(run: RunFolder) -> dict[str, bytes]:
+    names = [path for path in run.path.rglob("*.safetensors") if path.is_file()]
+    return {path.relative_to(run.path).as_posix(): path.read_bytes() for path in names}
+
+
+def test_a_worker_that_is_killed_leaves_no_trace_in_what_comes_out(made, tmp_path):
+    whole, loaded = made()
+    work(whole, loaded)
+    assert all(unit.is_whole for unit in whole.units)
+
+    # The same task and training in another root; its measure waits, once, until its worker is killed.
+    flag = tmp_path / "killed"
+    line = (
+        f"open({str(flag)!r}, 'x').close() or time.sleep(600) if not os.path.exists({str(flag)!r}) else None"
+    )
+    run, loaded = made(line, "others")
+    heard = []
+
+    def kill(unit, message):
+        heard.append(message["kind"])
+        if message["kind"] == "begun" and not flag.exists():
+            kill.process = message["process"]
+        if message["kind"] == "phase":
+            while not flag.exists():
+                time.sleep(0.05)
+            os.kill(kill.process, signal.SIGKILL)
+
+    with pytest.raises(UserError, match="expected its worker to finish, found it killed by signal 9"):
+        work(run, loaded, listen=kill)
+    work(run, loaded, listen=lambda unit, message: heard.append(message["kind"]))
+    assert "done" in heard and all(unit.is_whole for unit in run.units)
+    trained = {name: data for name, data in content(run).items() if "/checkpoints/" in name}
+    assert trained and trained == {name: data for name, data in content(whole).items() if name in trained}
+    work(run, loaded, listen=lambda unit, message: heard.append(message["kind"]))
+    assert heard[-2:] == ["found", "found"]
+
+
+def test_the_time_budget_ends_it_and_it_goes_on(made):
+    run, loaded = made("time.sleep(0.2)")
+    with pytest.raises(TimeBudgetReached):
+        work(run, loaded, seconds=0.01)
+    work(run, loaded)
+    assert all(unit.is_whole for unit in run.units)
+
+
+@pytest.mark.parametrize(
+    ("measure", "words"),
+    [
+        ("os._exit(0)", "ended with status 0 before; look for a call of exit"),
+        ("raise SystemExit(3)", "which ends the process"),
+        ("return {'seven': [1 / 0]}", "measure slow: expected numbers, found ZeroDivisionError"),
+        ('print(\'{"kind": "finished"}\'); os._exit(5)', "its worker failed ("),
+    ],
+)
+def test_code_that_fails_is_told_in_one_line(made, measure, words):
+    run, loaded = made(measure)
+    with pytest.raises(UserError) as caught:
+        work(run, loaded)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_worker_ends_with_its_parent(made, tmp_path):
+    flag = tmp_path / "there"
+    run, _ = made(f"open({str(flag)!r}, 'w').write(str(os.getpid())); time.sleep(600)")
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom hopscope.execute.local import ThisMachine\n"
+        "from hopscope.runs import RunFolder\nimport time\n"
+        "worker = ThisMachine(); worker.at_once([], 1); run = RunFolder(Path(sys.argv[1]))\n"
+        "there = worker.start(run.units[0], None)\ntime.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(run.path)]) as parent:
+        for _ in range(600):
+            if flag.exists() and flag.read_text(encoding="utf-8"):
+                break
+            time.sleep(0.1)
+        parent.kill()
+    process = int(flag.read_text(encoding="utf-8"))
+    for _ in range(100):
+        if (
+            not Path(f"/proc/{process}").exists()
+            or "Z" in Path(f"/proc/{process}/stat").read_text().split()[2]
+        ):
+            return
+        time.sleep(0.1)
+    raise AssertionError("the worker goes on")
+
+
+def test_two_commands_never_work_on_one_run(made):
+    run, loaded = made()
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom hopscope.runs import RunFolder\n"
+        "with RunFolder(Path(sys.argv[1])).locked():\n    print(flush=True)\n    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", code, str(run.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        with pytest.raises(UserError, match="run"):
+            api.run(str(loaded.file), out=run.path.parents[1])
+        other.stdin.close()
+
+
+def test_what_is_no_message_is_none():
+    assert message_of(b'{"kind": "done"}') == {"kind": "done"}
+    assert [message_of(line) for line in (b"", b'{"kind', b"7", b'{"step": 1}', b"words")] == [None] * 5
+
+
+@pytest.mark.parametrize(
+    ("executor", "address", "words"),
+    [
+        ("grid", None, "executor: expected one of local, ray, slurm, found 'grid'"),
+        ("local", "here:1", "address: expected one with --executor ray or slurm"),
+        ("slurm", "there", "address: expected one of slurm, local, debug"),
+    ],
+)
+def test_a_place_that_is_not_there_is_refused(made, executor, address, words):
+    _, loaded = made()
+    with pytest.raises(UserError, match=words), place_of(executor, address, loaded):
+        pass
+
+
+def test_slurm_jobs_call_the_same_worker(made):
+    pytest.importorskip("submitit")
+    run, loaded = made()
+    with place_of("slurm", "local", loaded) as place, run.locked():
+        train_all(run, loaded, place)
+    assert all(unit.is_whole for unit in run.units)
+    assert not (run.path.parents[1] / ".jobs").exists()

@@ -1,0 +1,126 @@
+"""Distances of circuits, claims on made-up evidence, and pages of runs that learned all, nothing, or diverged."""
+
+import re
+from pathlib import Path
+
+import pytest
+from made import page_of, rows_of
+
+from hopscope.studies.chains.comparisons import graph_distance, path_distance, whole_distance
+from hopscope.studies.circuits.claims import _ranks, ahead
+from hopscope.study.load import load
+
+RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
+FLAGS = ("learned_all", "was_read", "rules_was_read")
+
+
+def circuit(*paths):
+    return frozenset(paths)
+
+
+def test_distances_of_circuits():
+    one = circuit((0, 1, "second 1", "first 1"), (1, 0, "query 1", "second 1"))
+    moved = circuit((0, 2, "second 1", "first 1"), (1, 0, "query 1", "second 1"))
+    other = circuit((2, 0, "query 1", "match"))
+    for distance in (whole_distance, path_distance, graph_distance):
+        assert distance(frozenset({one}), frozenset({one})) == 0.0
+        assert distance(frozenset({one}), frozenset({other})) == 1.0
+    assert whole_distance(frozenset({one}), frozenset({moved})) == 1.0
+    assert path_distance(frozenset({one}), frozenset({moved})) == pytest.approx(2 / 3)
+    assert graph_distance(frozenset({one}), frozenset({moved})) == 0.0
+
+
+@pytest.mark.parametrize(
+    "read, found",
+    [
+        ("second 2 → second 3", True), ("second 2 → first 3", True), ("second 2 → first 2", False),
+        ("query 1 → second 3", False), ("second 3 → second 2", False),
+    ],
+)  # fmt: skip
+def test_a_pair_that_looks_ahead(read, found):
+    assert ahead(read) is found
+
+
+def test_equal_values_share_their_ranks():
+    assert _ranks([5.0, 2.0, 5.0, 11.0]) == [2.5, 1.0, 2.5, 4.0]
+
+
+def more_rows(outcome, diverged, planned):
+    """What the measures find of members that learned all, or nothing."""
+    yield from rows_of(planned, outcome, diverged)
+    for job in planned:
+        for member in (each.member for each in job.members):
+            gone = diverged == "all" or member in diverged
+            at = {"member": member, "step": job.training.steps, "measure": "circuit"}
+            loss = None if gone else {"learned": 0.013, "nothing": 0.83}[outcome]
+            for metric, part in (
+                ("final_loss", None),
+                ("final_loss", "step_1"),
+                ("checkpoint_loss", "step_1"),
+            ):
+                yield {**at, "metric": metric, "part": part, "value": loss}
+            for flag in FLAGS:
+                yield {**at, "metric": flag, "value": None if gone else float(outcome == "learned")}
+            if gone or outcome == "nothing":
+                continue
+            for metric, value in (
+                ("heads", 2.0),
+                ("paths", 3.0),
+                ("minimal_circuits", 1.0),
+                ("circuit_class", 0.0),
+            ):
+                yield {**at, "metric": metric, "value": value}
+            losses = {
+                "full": 0.02,
+                "rules": 0.03,
+                "recomputed": 0.02,
+                "complement": 0.7,
+                "random_circuits": 0.8,
+            }
+            for part, value in losses.items():
+                yield {**at, "metric": "circuit_loss", "part": part, "value": value}
+            for layer, read in ((0, "second 1 → first 1"), (1, "query 1 → second 1")):
+                path = {**at, "layer": layer, "head": 1, "part": read}
+                yield {**path, "metric": "mean_attention", "value": 0.9}
+                yield {**path, "metric": "needed_for", "value": 1.0}
+                for mode in ("rules", "clean", "recomputed"):
+                    yield {**path, "metric": f"loss_without_{mode}", "value": 0.75}
+                for end, value in (("", 1.0), ("_at", 70.0), ("_at_low", 50.0), ("_at_high", 100.0)):
+                    yield {**path, "metric": f"formed{end}", "value": value}
+            for event in ("formed", "fell"):
+                for end, value in (("", 1.0), ("_at", 80.0), ("_at_low", 50.0), ("_at_high", 100.0)):
+                    yield {**at, "part": "step_1", "metric": f"{event}{end}", "value": value}
+
+
+def words_of(page):
+    """The text of a page, without its scripts."""
+    return " ".join(re.sub(r"<[^>]*>", "", re.sub(r"(?s)<(script|style).*?</\1>", "", page)).split())
+
+
+@pytest.fixture(autouse=True)
+def _without_drawings(monkeypatch):
+    """SVG and PNG of a figure take seconds; what the page shows is its specification."""
+    monkeypatch.setattr("hopscope.page.files._drawn", lambda name, spec: ("<svg/>", b""))
+
+
+@pytest.mark.parametrize("name", ["circuits", "emergence"])
+@pytest.mark.parametrize("diverged", [(), (1,), "all"])
+@pytest.mark.parametrize("outcome", ["learned", "nothing"])
+def test_a_page_of_any_outcome(tmp_path, name, outcome, diverged):
+    page, _ = page_of(tmp_path, name, "smoke", lambda planned: more_rows(outcome, diverged, planned))
+    words = words_of(page)
+    assert ("so there is no answer" in words) == (diverged == "all")
+    assert ("Training diverged in" in words) == bool(diverged)
+    assert ("Is it more than chance?" in words) == (outcome == "learned" and diverged != "all")
+    count = len(load(name).study.chosen("smoke").grid()) - 1 + 2
+    if not diverged:
+        every = f"{count} of {count}" if outcome == "learned" else f"0 of {count}"
+        assert f"{every} models learned the whole chain" in words
+    assert "nan" not in words.lower().split()
+
+
+@pytest.mark.parametrize("run", ["circuits/laptop", "emergence/laptop"])
+def test_the_page_of_a_committed_run(tmp_path, run):
+    page, ledger = page_of(tmp_path, run.split("/")[0], "laptop", parquet=RESULTS / run / "evidence.parquet")
+    words = words_of(page)
+    assert "4 of 4 models learned the whole chain" in words and all(verdict.id in page for verdict in ledger)

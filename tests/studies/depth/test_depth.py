@@ -1,0 +1,156 @@
+"""The depth study: its grid and readings, and what its claims are judged on, of made-up losses."""
+
+import math
+
+import pytest
+
+from hopscope.claims.judge import judge
+from hopscope.errors import UserError
+from hopscope.runs import Evidence
+from hopscope.studies.depth import values
+from hopscope.studies.depth.options import AXES, DETAILS, FURTHER, Cell, Options, words_of
+from hopscope.studies.depth.study import study
+
+SMALL = {"layers": (1, 2, 3), "layers_last": (2,), "steps": 2, "steps_last": 2, "deepest_seeds": 2}
+
+
+def planned(**fields):
+    return study.chosen("smoke", {**SMALL, **fields})
+
+
+@pytest.mark.parametrize("completion", ["torch-schedule", "gpt2-base"])
+def test_a_detail_is_changed_to_every_other_value(completion):
+    readings = Options(sweeps=("details",)).readings(completion)
+    tried = {name: [value for of in readings for each, value in of if each == name] for name in DETAILS}
+    own = Options()
+    for name, choices in (AXES | FURTHER).items():
+        assert sorted(map(str, [*tried[name], own.own(name, completion)])) == sorted(map(str, choices))
+    assert len({words_of(each) for each in readings}) == len(readings) and readings[0] == ()
+
+
+def test_the_specification_goes_through_all_combinations():
+    readings = Options(sweeps=("specification",), mlp_ratio=4.0).readings("gpt2-base")
+    assert len(readings) == math.prod(map(len, AXES.values())) and [*map(len, readings)] == sorted(
+        map(len, readings)
+    )
+
+
+@pytest.mark.parametrize("reading, field, value", [
+    ((("clip_norm", "none"),), "training.clip_norm", None),
+    ((("causal", False),), "model.causal", False),
+    ((("completion", "gpt2-base"),), "completion", "gpt2-base"),
+    ((("order", "random"),), "task.order", "random"),
+])  # fmt: skip
+def test_a_reading_changes_its_field(reading, field, value):
+    options = Options(init=0.5, sweeps=("details",))
+    fields = options.fields_of(Cell("IC", 2, 3, reading))
+    assert fields[field] == value
+    # Under a completion, its own fields hold.
+    assert ("model.init" in fields) == (reading[0][0] != "completion")
+
+
+def test_the_deepest_model_has_more_seeds():
+    chosen = planned(seeds=3, deepest_seeds=5)
+    counts = {each.label: len(chosen.seeds_of(each)) for each in chosen.grid()}
+    assert counts == {
+        "IC D=2, 1 layer": 3,
+        "IC D=2, 2 layers": 3,
+        "IC D=2, 3 layers": 5,
+        "non-IC D=2, 2 layers": 3,
+    }
+    assert {len(chosen.seeds_of(each)) for each in planned(seeds=7).grid()} == {7}
+
+
+@pytest.mark.parametrize("fields, said", [
+    ({"layers": (2, 1)}, "layers: expected ascending"), ({"layers": (), "layers_last": ()}, "at least one number"),
+    ({"sweeps": ("step",)}, "sweeps: expected some of"), ({"details": ("mask",)}, "details: expected some of"),
+])  # fmt: skip
+def test_options_that_do_not_fit(fields, said):
+    with pytest.raises(UserError, match=said):
+        study.changed(fields)
+
+
+def made_up(chosen, final, times=None):
+    """Evidence whose members end at losses: a function of cell, seed and step; all fall at `times`, step by step."""
+    members, rows = [], []
+    cells = {each.label: each for each in chosen.options.cells(chosen.completion)}
+    for each in chosen.grid():
+        for seed in chosen.seeds_of(each):
+            number, cell = len(members), cells[each.label]
+            members.append(
+                {"member": number, "seed": seed, "configuration": each.label, "overrides": {}, "unit": "a"}
+            )
+            losses = {step: final(cell, seed, step) for step in cell.asked_steps}
+            known = [loss for loss in losses.values() if loss is not None]
+            of_parts = {f"step_{step}": loss for step, loss in losses.items()} | {
+                None: max(known) if known else None
+            }
+            for part, loss in of_parts.items():
+                at = {"member": number, "part": part, "step": 300, "split": "held_out"}
+                rows.append({**at, "measure": "final", "metric": "final_loss", "value": loss})
+                rows.append({**at, "measure": "retrieval", "metric": "checkpoint_loss_error", "value": 0.001})
+            for step, loss in losses.items():
+                fall = (times or {}).get(step, 100 * step)
+                curve = ((0, 1.0), (fall - 10, 1.0), (fall, loss), (300, loss))
+                rows += [{"member": number, "metric": f"loss_step_{step}", "step": at, "value": value}
+                         for at, value in curve if at < 300 or fall < 300]  # fmt: skip
+    return Evidence.of(rows, members, {"identity": {"completion": chosen.completion}})
+
+
+def by_depth(cell, seed, step):
+    """Each step needs as many layers as its number and one more; alone, nothing is learned."""
+    return 0.05 if cell.asked == "IC" and cell.layers > step else 0.9
+
+
+def verdicts(chosen, evidence):
+    return {each.id: judge(each, evidence, completion=chosen.completion) for each in chosen.all_claims()}
+
+
+def test_what_the_claims_say_of_the_law():
+    chosen = planned(seeds=11, deepest_seeds=11)
+    found = verdicts(chosen, made_up(chosen, by_depth))
+    for name in ("R1", "R2", "R3", "R9b", "R9c", "R11", "N13b", "N15"):
+        assert found[name].here.verdict == "reproduced", (name, found[name].here)
+        assert found[name].verdict == "inconclusive" and "below the protocol's scale" in found[name].words, (
+            name
+        )
+    assert found["N13a"].leaning == "agrees" and found["N13a"].value == 0.0
+    assert found["R9a"].verdict == "reproduced" and found["N11"].verdict == "not run"
+
+
+def test_what_speaks_against_them():
+    chosen = planned(seeds=11, deepest_seeds=11)
+    everything = made_up(chosen, lambda cell, seed, step: 0.05, times={1: 200, 2: 100})
+    found = verdicts(chosen, everything)
+    for name in ("R1", "R3", "R9b", "R9c", "N13b", "N15"):
+        assert found[name].here.verdict == "refuted", (name, found[name].here)
+
+
+def test_a_diverged_model_is_missing_and_not_left_out():
+    chosen = planned(seeds=2)
+
+    def final(cell, seed, step):
+        return None if (cell.layers, seed) == (2, 1) else by_depth(cell, seed, step)
+
+    evidence = made_up(chosen, final)
+    models = values.panel(chosen.options, evidence, "IC")
+    needed = values.needed_layers(chosen.options, evidence, models)
+    assert needed[0] == [2, 3] and math.isnan(needed[1][0])
+    gains = values.largest_gains(chosen.options, evidence).values
+    assert math.isfinite(gains[0]) and math.isnan(gains[1])
+    assert values.losses_without_curriculum(chosen.options, evidence).values.tolist()[0] == 0.9
+
+
+def test_readings_that_are_completions_are_named_so():
+    chosen = planned(sweeps=("details",), details=("completion",), sweep_layers=(3,))
+    claim = next(each for each in chosen.all_claims() if each.id == "R1")
+    evidence = made_up(chosen, by_depth)
+    assert {*claim.readings(evidence)} == {"torch-schedule", "gpt2-base", "gpt2-schedule", "torch-base"}
+    given = planned(sweeps=("details",), details=("completion",), sweep_layers=(3,), warmup_steps=7)
+    claim = next(each for each in given.all_claims() if each.id == "R1")
+    assert "as configured" in claim.readings(made_up(given, by_depth))
+
+
+@pytest.mark.parametrize("chains, loss", [(4, 0.5), (1, 0.5), (2, 1 / 3), (16, 0.625)])
+def test_a_loss_keeps_its_share_of_the_plateau(chains, loss):
+    assert values.of_plateau(0.5, chains) == pytest.approx(loss)

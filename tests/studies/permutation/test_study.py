@@ -1,0 +1,120 @@
+"""Configurations and their names, the grid of every preset, readings of the source, and what departs from it."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hopscope.errors import UserError
+from hopscope.studies.permutation.options import ALL, SWEEPS, Cell, Options
+from hopscope.studies.permutation.study import study
+from hopscope.study.jobs import plan
+
+CHANGES = {
+    "values": st.integers(3, 12),
+    "repeat_ratio": st.sampled_from([0.05, 0.3, 1.0]),
+    "repeat_slots": st.lists(st.integers(1, 5), min_size=1, max_size=3, unique=True).map(tuple),
+    "positions": st.sampled_from(["learned", "pair", "none"]),
+    "batch_size": st.integers(1, 9999),
+    "epochs": st.sampled_from([0.5, 20.0, 200.0]),
+    "split_seed": st.integers(0, 99),
+}
+
+
+@given(
+    st.integers(1, 512),
+    st.integers(1, 9),
+    st.sampled_from(["plain", "repeats"]),
+    st.fixed_dictionaries({}, optional=CHANGES),
+)
+def test_a_name_is_read_as_what_it_was_written_for(width, heads, data, changes):
+    cell = Cell(width, heads, data, tuple((name, changes[name]) for name in CHANGES if name in changes))
+    assert Cell.parse(cell.name) == cell and all(cell.get(name) == value for name, value in changes.items())
+    assert cell.bare == cell.without("batch_size", "epochs", "split_seed").name
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"configurations": ["d32 repeats"]}, "expected names such as 'd32/2 repeats'"),
+        ({"configurations": ["d32/2 repeats batch=3 batch=5"]}, "at most once, found 'batch'"),
+        ({"configurations": ["d32/2 repeats size=3"]}, "found 'size'"),
+        ({"configurations": ["d32/2 repeats positions=odd"]}, "positions: expected"),
+        ({"configurations": []}, "expected at least one"),
+        ({"sweeps": ["width"]}, "sweeps: expected some of batch, "),
+        ({"values": 2}, "values: expected"),
+        ({"heads": 5}, "width: expected a multiple of heads = 5"),
+        ({"repeat_slots": [6]}, "slots from 1 to 5"),
+        ({"task.values": 4}, "expected a field that the configurations of the study"),
+        ({"training.learning_rate": 0.1}, "expected a field that the configurations of the study"),
+    ],
+)  # fmt: skip
+def test_what_a_study_cannot_train_is_said_in_a_line(fields, words):
+    with pytest.raises(UserError, match=re.escape(words)) as error:
+        plan(study.chosen("smoke", fields))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("preset", "cells", "models"),
+    [("smoke", 2, 4), ("laptop", 2, 20), ("paper", 40, 190), ("readings", 66, 660)],
+)
+def test_presets(preset, cells, models):
+    chosen = study.chosen(preset)
+    grid = chosen.grid()
+    assert (len(grid), sum(len(chosen.seeds_of(each)) for each in grid)) == (cells, models)
+    assert [each.label for each in grid] == [cell.name for cell in chosen.options.grid]
+    assert {*chosen.options.whole} <= {cell.name for cell in chosen.options.claimed}
+    assert {figure.name for figure in chosen.all_figures()} >= {"loss", "skills", "battery"}
+
+
+def test_what_every_configuration_is_trained_by():
+    options = Options(configurations=("d32/2 repeats V=4 batch=128", "d16/1 plain"), repeat_slots=(3,))
+    repeats, plain = (options.overrides(cell) for cell in options.grid)
+    assert (repeats["training.steps"], plain["training.steps"]) == (39063, 7813)
+    assert (repeats["task.values"], repeats["task.repeat_ratio"], plain["task.repeat_ratio"]) == (4, 0.3, 0.0)
+    assert repeats["task.repeat_slots"] == plain["task.repeat_slots"] == (3,)
+    assert {*repeats} == {*plain} and repeats["model.layers"] == 1
+
+
+def test_another_size_for_all():
+    options = Options(all_configurations=True, width=24, heads=1)
+    assert [cell.name for cell in options.grid] == ["d24/1 plain", "d24/1 repeats"]
+
+
+def test_readings_of_the_source():
+    options = study.chosen("readings").options
+    assert [each.name for each in options.readings] == [
+        "batch 256", "batch 512", "batch 128", "batch 64", "batch 256, 20 epochs", "batch 256, 50 epochs",
+        "batch 256, 200 epochs",
+    ]  # fmt: skip
+    own, *_, long = options.readings
+    assert len(options.trained("d32/2 plain", own)) == 10  # splits of the mappings
+    assert [cell.name for cell in options.trained("d32/2 plain", long)] == ["d32/2 plain epochs=200"]
+    assert Options(init="gpt2", split_seed=3).readings[0].name == "batch 256, init gpt2, split_seed 3"
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "expected"),
+    [
+        ("d32/2 repeats", {}, []),
+        ("d32/2 repeats", {"epochs_repeats": 3}, ["3 of 50 epochs"]),
+        ("d32/2 repeats", {"samples_per_epoch": 1000}, ["0.5 of 50 epochs"]),
+        ("d32/2 repeats epochs=20", {}, []),
+        ("d16/1 plain V=7", {"repeat_ratio": 0.5}, ["V 7 instead of 5"]),
+        ("d16/1 repeats", {"repeat_ratio": 0.5}, ["repeat ratio 0.5 instead of 0.3"]),
+        ("d16/1 plain positions=none", {"clip_norm": 1.0},
+         ["positions none instead of learned", "clipping 1.0 instead of None"]),
+    ],
+)  # fmt: skip
+def test_departures_from_the_source(name, fields, expected):
+    assert Options(**fields).departures(Cell.parse(name)) == expected
+
+
+def test_every_sweep_is_planned_with_its_seeds():
+    chosen = study.changed({"sweeps": [*SWEEPS], "seeds": 2, "sweep_seeds": 3, "all_configurations": True})
+    seeds = {each.label: len(chosen.seeds_of(each)) for each in chosen.grid()}
+    assert {name: seeds[name] for name in ALL} == dict.fromkeys(ALL, 2)
+    assert seeds["d32/2 repeats V=7"] == 3 and seeds["d32/2 plain V=4"] == 2
+    assert len(seeds) == len({*ALL} | {name for sweep in SWEEPS.values() for name in sweep.names})
