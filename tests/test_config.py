@@ -48,9 +48,12 @@ def test_fields_and_those_that_were_given():
 )
 def test_the_first_fault_is_told_in_one_line(kind, values, line):
     with pytest.raises(ValidationError) as caught:
-        kind(**values)
+        kind.model_validate(values)
     assert validation_line(caught.value, kind.model_fields) == line
     assert in_words(caught.value).startswith(f"{kind.__name__}: ")
+    with pytest.raises(UserError) as made:
+        kind(**values)
+    assert str(made.value) == f"{kind.__name__}: {line}"
 
 
 def test_other_words():

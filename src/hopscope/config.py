@@ -2,17 +2,44 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hopscope.errors import UserError
 
+if TYPE_CHECKING:  # pydantic gives it no public name
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
+
 MOST_SEEDS = 10_000
 """Seeds of a configuration in one run: every member of a run is planned, and listed, before anything is trained."""
 
 
-class Config(BaseModel):
+class OneLine(ModelMetaclass):
+    """The type of classes that say in one line what is wrong with a field, where Python code makes one.
+
+    Within pydantic's own validation its `ValidationError` remains, which knows the way to the field.
+    """
+
+    __pydantic_fields__: dict[str, Any]
+
+    def __call__(cls, *values: Any, **fields: Any) -> Any:  # noqa: N805 - of a class, not of a value
+        """A value of the class.
+
+        Raises:
+            UserError: a field is missing, unknown, or has no such value.
+        """
+        try:
+            return super().__call__(*values, **fields)
+        except ValidationError as error:
+            name = next((fields[key] for key in ("name", "id", "label") if fields.get(key)), None)
+            called = cls.__name__ if name is None else f"{cls.__name__.lower()} {name!r}"
+            raise UserError(f"{called}: {validation_line(error, cls.__pydantic_fields__)}") from None
+
+
+class Config(BaseModel, metaclass=OneLine):
     """A frozen value that refuses unknown fields and NaN, and turns into canonical JSON."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)

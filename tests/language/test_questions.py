@@ -172,7 +172,7 @@ def test_kinds_keep_what_they_cannot_choose():
         ({"formulations": ["kingdoms"], "held_out": 0.2}, "held_out: expected equations, found kingdoms"),
         (
             {"formulations": ["equations"], "chains": 7, "held_out": 0.2},
-            "held_out: chains: expected less than or equal",
+            "held_out: Equations: chains: expected less than or equal",
         ),
     ],
 )

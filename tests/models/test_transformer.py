@@ -242,7 +242,7 @@ def test_a_member_knows_its_task():
     ],
 )
 def test_bad_fields_are_told(fields, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(UserError, match=words):
         Model(**fields).for_task(Permutation(values=5).shape())
 
 

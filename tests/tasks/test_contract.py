@@ -413,5 +413,5 @@ def test_a_loss_of_ones_own_is_not_the_standard_one():
     ],
 )
 def test_bad_fields_are_told(kind, fields, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(UserError, match=words):
         kind(**fields)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from hopscope.errors import UserError
 from hopscope.models.config import Model
 from hopscope.training.config import COMPLETION_NAMES, DEFAULT, Training, completed, departures
 
@@ -54,7 +55,7 @@ def test_refuses(field, value):
 def test_a_warm_up_is_no_longer_than_the_training():
     assert Training(steps=3, warmup_steps=3).warmup_steps == 3
     with pytest.raises(
-        ValidationError, match="warmup_steps: expected at most the 3 steps of the training, found 4"
+        UserError, match="warmup_steps: expected at most the 3 steps of the training, found 4"
     ):
         Training(steps=3, warmup_steps=4)
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal, cast
 
 import torch
 from jaxtyping import Bool, Int
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from hopscope.circuits.rules import History, Learned, Roles, Rule, patterns, related, selected, visible
-from hopscope.config import Config, validation_line
+from hopscope.config import Config
 from hopscope.errors import UserError
 from hopscope.models.layers import Layer
 from hopscope.models.sites import SiteFunction
@@ -57,13 +57,6 @@ class Intervention(Config):
 
     layer: int = Field(ge=0)
     rows: Roles = {}
-
-    def __init__(self, **fields: Any):
-        try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            line = validation_line(error, type(self).model_fields)
-            raise UserError(f"{type(self).__name__}: {line}") from None
 
     def functions(self, model: Transformer, batch: Batch) -> Functions:
         """Functions of named sites that do it on this batch.

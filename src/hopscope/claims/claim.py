@@ -5,9 +5,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self, get_args
 
-from pydantic import Field, InstanceOf, ValidationError, model_validator
+from pydantic import Field, InstanceOf, model_validator
 
-from hopscope.config import Config, validation_line
+from hopscope.config import Config
 from hopscope.errors import UserError
 
 Interval = tuple[float, float]
@@ -206,13 +206,6 @@ class Claim(Config):
     structural: bool | str = False
     trust: str | list[str] = ""
     summary: Function | None = None
-
-    def __init__(self, **fields: Any) -> None:
-        try:
-            super().__init__(**fields)
-        except ValidationError as error:
-            line = validation_line(error, type(self).model_fields)
-            raise UserError(f"claim {fields.get('id', '')!r}: {line}") from None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

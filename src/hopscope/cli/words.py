@@ -132,7 +132,7 @@ def _asked(options: Any, command: str) -> Questions:
     fields |= {"measure": "choice"} if getattr(options, "complete", False) else {}
     fields |= {} if options.depth is None else {"depth": options.depth}
     try:
-        return Questions(formulation=options.formulation.replace("-", "_"), **fields)
+        return Questions.model_validate({"formulation": options.formulation.replace("-", "_"), **fields})
     except ValidationError as error:
         raise UserError(f"{validation_line(error)}; see hopscope {command} --help") from None
 

@@ -176,8 +176,8 @@ class Questions(Config):
         if self.held_out is not None:
             try:
                 task = Equations(chains=self.chains, held_out_share=self.held_out, split_seed=self.split_seed)
-            except ValidationError as error:
-                raise UserError(f"held_out: {validation_line(error)}; leave it out") from None
+            except UserError as error:
+                raise UserError(f"held_out: {error}; leave it out") from None
             mappings = {*task.held_out_mappings}
             every = (one for one in every if _mapping(one) in mappings)
             space = (

@@ -59,7 +59,7 @@ class Model(Config):
     init: Init = "linear"
 
     def for_task(self, shape: Shape) -> "TransformerConfig":
-        """The whole configuration of a transformer for a task of this shape; a `ValidationError` if it does not fit."""
+        """The whole configuration of a transformer for a task of this shape; a `UserError` if it does not fit."""
         carried = bool(shape.position_size) and self.positions in (None, "carried")
         return TransformerConfig(
             **self.model_dump(include=set(Model.model_fields) - {"positions"}),

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from hopscope.claims.registration import registered
-from hopscope.config import Config, in_words, validation_line, values_of
+from hopscope.config import Config, in_words, values_of
 from hopscope.errors import HopscopeError, UserError
 from hopscope.models.config import Model, TransformerConfig
 from hopscope.runs import Member, RunFolder, UnitFolder
@@ -107,9 +107,8 @@ def plan(study: Study, device: str = "cpu") -> list[Job]:
         shape = shapes[known] = shapes.get(known) or _checked(here.task)
         try:
             engine = choose(here.task, here.model.for_task(shape), here.training, device)
-        except (ValidationError, UserError) as error:
-            line = f"model.{validation_line(error)}" if isinstance(error, ValidationError) else str(error)
-            raise UserError(f"study {study.name!r}: {first.label!r}: {line}") from None
+        except UserError as error:
+            raise UserError(f"study {study.name!r}: {first.label!r}: {error}") from None
         seeds = [(each, seed) for each, _ in cells for seed in study.seeds_of(each)]
         most = {"cpu": SHALLOW_MEMBERS if engine == "shallow" else 1}.get(device, len(seeds))
         size = study.members_per_unit or most

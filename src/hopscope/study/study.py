@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from hopscope.claims.claim import Claim
-from hopscope.config import Config, check_seeds, given_of, in_words, validation_line, values_of
+from hopscope.config import Config, OneLine, check_seeds, given_of, in_words, validation_line, values_of
 from hopscope.errors import UserError
 from hopscope.models.config import Model
 from hopscope.study.measure import in_order
@@ -52,9 +52,6 @@ class Configuration(Config):
     label: str = Field(default_factory=lambda given: _label(given.get("overrides", {})))
     seeds: int | tuple[int, ...] | None = None
 
-    def __init__(self, **fields: Any) -> None:
-        _one_line(super().__init__, f"configuration {fields.get('label') or ''!r}", type(self), fields)
-
     @field_validator("seeds")
     @classmethod
     def _different(cls, seeds: Any) -> Any:
@@ -83,7 +80,7 @@ class Flag(NamedTuple):
     owner: type
 
 
-class Study(BaseModel):
+class Study(BaseModel, metaclass=OneLine):
     """A study: what is trained, over which grid and seeds, and what is measured, claimed and drawn.
 
     Attributes:
@@ -139,9 +136,6 @@ class Study(BaseModel):
     page: str | None = None
     held_out: int = Field(1024, ge=1)
     members_per_unit: int | None = Field(None, ge=1)
-
-    def __init__(self, **fields: Any) -> None:
-        _one_line(super().__init__, f"study {fields.get('name', '')!r}", type(self), fields)
 
     @field_validator("task", "options", mode="before")
     @classmethod
@@ -355,13 +349,6 @@ class Study(BaseModel):
             raise UserError(f"study {self.name!r}: {what}: expected different {kind}, found {twice!r} twice")
 
 
-def _one_line(init: Callable[..., None], what: str, of: type[BaseModel], fields: dict[str, Any]) -> None:
-    try:
-        init(**fields)
-    except ValidationError as error:
-        raise UserError(f"{what}: {validation_line(error, of.model_fields)}") from None
-
-
 def _claim(value: Any) -> Claim:
     if not isinstance(value, Claim):
         raise UserError(f"expected values of hs.Claim, found {value!r}")
@@ -375,7 +362,9 @@ def _figure(value: Any) -> Callable[[Any], Any]:
 
 
 _CHECKED: dict[str, Callable[[Any], Any]] = {
-    "configurations": lambda value: Configuration.model_validate(value), "claims": _claim, "figures": _figure,
+    "configurations": lambda value: value if isinstance(value, Configuration) else Configuration(**value),
+    "claims": _claim,
+    "figures": _figure,
 }  # fmt: skip
 
 

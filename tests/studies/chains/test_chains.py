@@ -5,8 +5,8 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
+from hopscope.errors import UserError
 from hopscope.runs import Evidence
 from hopscope.studies.chains import evidence as found
 from hopscope.studies.chains.diagnosis import diagnosed
@@ -47,7 +47,7 @@ def test_what_is_given_wins(completion):
     "fields, said", [({"pool": 3}, "enlarge pool"), ({"beta1": 0.5}, "give both"), ({"width": 0}, "width")]
 )
 def test_options_that_do_not_fit(fields, said):
-    with pytest.raises(ValidationError, match=said):
+    with pytest.raises(UserError, match=said):
         Recipe(**fields)
 
 

@@ -84,7 +84,7 @@ def test_a_padded_sample_ends_with_what_it_asks_for():
 
 
 def test_own_positions_are_of_pairs():
-    with pytest.raises(ValueError, match="share a position code"):
+    with pytest.raises(UserError, match="share a position code"):
         Curriculum(own_positions=True)
 
 
