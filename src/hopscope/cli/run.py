@@ -156,6 +156,7 @@ def _hinted(arguments: Sequence[str], flags: Sequence[Flag], study: Study) -> li
             continue
         bare = ".".join(part.removeprefix("no_") for part in name.split("."))
         if name not in kinds and bare not in kinds:
+            study.check_open([name])
             study.changed({name: None})  # which raises, with a hint
         following = arguments[at + 1] if at + 1 < len(arguments) else ""
         if name in kinds and isinstance(kinds[name].default, bool) and following.lower() in ("true", "false"):

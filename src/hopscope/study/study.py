@@ -196,7 +196,7 @@ class Study(BaseModel, metaclass=OneLine):
         return () if self.task is None else PLAIN
 
     def fields(self) -> list[Flag]:
-        """Everything that can be given another value, for the command line."""
+        """Everything that can be given another value, for the command line; not what all configurations give."""
         found = [_flag(name, self, name) for name in self.plain]
         for section in SECTIONS:
             prefix, value = "" if section == "options" else f"{section}.", getattr(self, section)
@@ -205,7 +205,8 @@ class Study(BaseModel, metaclass=OneLine):
         of: dict[str, Any] = {
             _short(name): {"default": values, "varied": True} for name, values in self.vary.items()
         }
-        return [each._replace(**of.get(each.name, {})) for each in found]
+        pinned = self._pinned()
+        return [each._replace(**of.get(each.name, {})) for each in found if each.name not in pinned]
 
     def changed(self, fields: Mapping[str, Any]) -> "Study":
         """The same study with other values of some fields.
@@ -247,12 +248,24 @@ class Study(BaseModel, metaclass=OneLine):
         """
         name = self.preset(preset)
         found = self.changed({} if name is None else self.presets[name]).changed(fields or {})
-        grid = found.grid() if fields and found.configurations is not None else []
-        for name in fields or ():
-            if grid and all(_short(name) in map(_short, each.overrides) for each in grid):
+        found.check_open(fields or ())
+        return found
+
+    def check_open(self, names: Iterable[str]) -> None:
+        """Refuse fields that would have no effect, because all configurations give them.
+
+        Raises:
+            UserError: names the first.
+        """
+        for name in names:
+            if _short(name) in self._pinned():
                 wanted = f"a field that the configurations of the study {self.name!r} leave open"
                 raise UserError(f"{name}: expected {wanted}, found one that all give; change it there")
-        return found
+
+    def _pinned(self) -> set[str]:
+        grid = [] if self.configurations is None or self.task is None else self.grid()
+        given = [{*map(_short, each.overrides)} for each in grid]
+        return set.intersection(*given) if given else set()
 
     def preset(self, name: str | None = None) -> str | None:
         """The preset that is meant: the one that is named, else `laptop` where the study has it.
@@ -273,7 +286,7 @@ class Study(BaseModel, metaclass=OneLine):
         section, field = (section, field) if dot else ("options", section)
         owner = getattr(self, section) if section in SECTIONS else None
         if owner is None or field not in type(owner).model_fields:
-            known = [each.name for each in self.fields()]
+            known = [each.name for each in self.model_copy(update={"configurations": None}).fields()]
             raise UserError(f"study {self.name!r}: {where}{_unknown(name, known)}")
         return section, field
 
