@@ -100,6 +100,24 @@ def test_the_same_call_finds_it_and_a_changed_field_makes_a_new_one(done):
     assert other.path != done.path and len(other.members) == 2
 
 
+def test_what_another_run_of_the_study_has_trained_is_not_trained_again(tmp_path):
+    def trained(run):
+        return {
+            path.name: path.read_bytes() for path in run.path.glob("units/*/checkpoints/0*40.safetensors")
+        }
+
+    of, heard = study(members_per_unit=1), list[tuple[str, str]]()
+    hs.run(of, seeds=2, out=tmp_path / "a")
+    found = hs.run(
+        of, out=tmp_path / "a", listen=lambda unit, message: heard.append((unit.name, message["kind"]))
+    )
+    assert (
+        len({name for name, kind in heard if kind == "progress"}) == 2
+    )  # the third seed of both configurations
+    assert trained(found) == trained(hs.run(of, out=tmp_path / "b"))
+    assert found.evidence.last("accuracy").shape == (6,)
+
+
 def test_training_without_a_run():
     of = study()
     ensemble = hs.train(of.task, of.model, of.training, seeds=2)

@@ -97,6 +97,8 @@ def run(
                 if message["kind"] == "done":
                     send(folder)
 
+            for unit in folder.units:
+                unit.take_over()
             train_all(folder, loaded, place, cores=threads, seconds=time_budget, listen=hear)
             with loaded.naming():
                 measuring.measure_run(folder, chosen, budget, say)

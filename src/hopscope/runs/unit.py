@@ -8,7 +8,7 @@ found.  `unit.json`: the SHA-256 of all of them, written last.
 import contextlib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -89,6 +89,18 @@ class UnitFolder:
         own = {"step": step, "state": metadata, "after": before, "rows": list(rows)}
         save_checkpoint(self._checkpoint(step), weights, own)
         self._sweep()
+
+    def take_over(self) -> None:
+        """Take the checkpoints of the unit from another run of the study that has trained it, if one has.
+
+        Units of one name are the same training: runs share them that differ in their number of seeds, or in what they
+        measure.  A unit that has begun stays as it is.
+        """
+        for path in () if self.steps else sorted(self.run_path.parent.glob(f"*/units/{self.name}")):
+            if replace(self, path=path, run_path=path.parents[1]).is_whole:
+                for file in sorted(path.glob("checkpoints/*")):
+                    files.write_atomic(self.path / "checkpoints" / file.name, file.read_bytes())
+                return
 
     def latest(self) -> tuple[int, State] | None:
         """Step and state of the newest checkpoint; `None` where the unit must begin again.
