@@ -13,31 +13,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FOLDERS = (
-    ".ci",
-    "benchmarks",
-    "campaigns",
-    "docs",
-    "examples",
-    "notebooks",
-    "release",
-    "src",
-    "tests",
-    "tests_next",
-)
+FOLDERS = (".ci", "benchmarks", "docs", "examples", "notebooks", "release", "src", "tests")
 """Folders of the repository that hold files of ours."""
 
 _MADE = (
-    "__pycache__",
-    "*.egg-info",
-    "*.pyc",
-    ".DS_Store",
-    ".lock",
-    "report.html",
-    ".hypothesis",
-    ".pytest_cache",
+    "__pycache__", "*.egg-info", "*.pyc", ".DS_Store", ".lock", "report.html", ".hypothesis", ".pytest_cache",
     ".ipynb_checkpoints",
-)
+)  # fmt: skip
 
 _BUILD = "from setuptools import build_meta as b; b.build_sdist({to!r}); b.build_wheel({to!r})"
 

@@ -125,6 +125,7 @@ def test_the_cache_has_every_site_in_order_and_sums_hold(ensemble):
         assert list(cache) == site_names(config)
         lead = (MEMBERS,) if model.members else ()
         pattern = cache["blocks.1.attn.hook_pattern"]
+        assert cache._repr_html_().count("data:image/png") == config.layers * config.heads
         assert pattern.shape == (*lead, BATCH, config.heads, config.length, config.length)
         assert cache["blocks.0.attn.hook_z"].shape == (
             *lead,

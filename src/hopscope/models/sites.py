@@ -25,8 +25,11 @@ A post-norm model norms the stream itself, after each sum: there `hook_resid_mid
 follows attention, and `hook_resid_post` the one after the last norm of the layer, which is what the next layer reads.
 """
 
+import base64
 import difflib
 import re
+import struct
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
@@ -93,6 +96,34 @@ class Cache(dict[str, Tensor]):
         longest = max(map(len, self), default=0)
         lines = [f"{name:<{longest}}  {list(tensor.shape)}" for name, tensor in self.items()]
         return "\n".join([f"Cache of {len(self)} sites", *lines])
+
+    def _repr_html_(self) -> str:
+        """Attention of every head on the first sample: a row reads the columns, and what is darker it reads more."""
+        maps = ""
+        for name, tensor in self.items():
+            if name.endswith("hook_pattern"):
+                heads = tensor[(0,) * (tensor.ndim - 3)].detach().float().cpu()
+                shown = (_picture(255 - (255 * each).round().byte()) for each in heads)
+                places = (f"layer {name.split('.')[1]}, head {at}{each}" for at, each in enumerate(shown))
+                maps += (
+                    "".join(f'<div style="display: inline-block">{each}</div>' for each in places) + "<br>"
+                )
+        return f"<pre>{self!r}</pre>{maps}"
+
+
+def _picture(grey: Tensor) -> str:
+    # As a PNG, which takes no script and no network to see.
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + content))
+        return struct.pack(">I", len(content)) + kind + content + check
+
+    header = struct.pack(">IIBBBBB", grey.shape[1], grey.shape[0], 8, 0, 0, 0, 0)
+    rows = zlib.compress(b"".join(b"\0" + bytes(row) for row in grey.tolist()))
+    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    style = (
+        "display: block; height: 120px; margin: 0 8px 8px 0; border: 1px solid; image-rendering: pixelated"
+    )
+    return f'<img alt="" style="{style}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
 
 
 def calling(functions: Mapping[str, Sequence[SiteFunction]]) -> At:

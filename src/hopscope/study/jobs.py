@@ -30,6 +30,11 @@ SHALLOW_MEMBERS = 16
 """Members of a unit of the shallow engine, whose step costs more for the first member than for further ones."""
 
 
+NUMBERS = 1
+"""Version of the numbers that equal runs give, part of every run's identity: raised where a change moves the golden
+values of the tests by more than rounding, so that a run of before is not continued by code that computes otherwise."""
+
+
 class Job(Config):
     """Members that are trained as one program; without `members` the entry of their unit in a run's record.
 
@@ -73,6 +78,7 @@ def identity(study: Study) -> dict[str, Any]:
         "grid": to_jsonable_python(grid),
         "held_out": study.held_out,
         "source": source_of_task(study),
+        "numbers": NUMBERS,
     }
 
 
@@ -119,7 +125,7 @@ def plan(study: Study, device: str = "cpu") -> list[Job]:
                 model=here.model, training=here.training, held_out=here.held_out, engine=engine, device=device,
             )  # fmt: skip
             drawn = [(each.seed, each.init_seed, each.data_seed) for each in members]
-            decides = [job.model_dump(mode="json", exclude={"name", "members"}), drawn, source]
+            decides = [job.model_dump(mode="json", exclude={"name", "members"}), drawn, source, NUMBERS]
             name = sha256(canonical_json(decides).encode())[:12]
             own = tuple(each.model_copy(update={"unit": name}) for each in members)
             jobs.append(job.model_copy(update={"name": name, "members": own}))
