@@ -1,87 +1,61 @@
-"""Keep what a finished run concluded under docs/results: `python docs/collect.py RUN permutation/laptop [EVERY]`.
+"""Keep what a finished run came to under docs/results: `python docs/collect.py RUN permutation/laptop`.
 
-The copy is a slim run folder (`hopscope.runs.slim_copy`): evidence table, claims, registration, page and the data of
-the figures, and of the drawings only those that README.md or a page under docs/ shows, as small as the eye allows.
-Everything else is made again by the command that docs/results/README.md names, or by `hopscope report`.
-
-With EVERY, a whole number, the evidence table keeps of every curve of training its first and last point and every so
-many in between: the curves of hundreds of models are most of its bytes, and no claim reads them but at their ends.
+A committed run is `config.json` (its identity, without members and units, which the evidence has), `evidence.parquet`
+and `claims.json`, and of its figures those that README.md or a page under docs/ shows.  Run it again after a page has
+come to show another figure.
 """
 
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
+import hopscope
 from hopscope.errors import UserError
-from hopscope.runs import RunFolder, slim_copy, write_json
-from hopscope.runs.metrics import write_table
+from hopscope.runs import RunFolder
 
 DOCS = Path(__file__).resolve().parent
+KEPT = ("study", "preset", "question", "identity")
 
 
-def main(arguments: list[str], docs: Path = DOCS) -> int:
-    """Copy a run."""
-    every = arguments.pop() if len(arguments) == 3 else "1"
-    if len(arguments) != 2 or not every.isdecimal() or int(every) < 1:
-        print(
-            "collect: expected RUN, NAME and possibly a whole number, as in: python docs/collect.py runs/… "
-            "permutation/laptop 20",
-            file=sys.stderr,
-        )
-        return 2
-    to = docs / "results" / arguments[1]
+def shown(folder: Path) -> set[str]:
+    """Names of the files of a folder that README.md or a page of the documentation links to."""
+    pages = [DOCS.parent / "README.md", *DOCS.glob("*.md")]
+    links = [
+        (page.parent / link).resolve()
+        for page in pages
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+    ]
+    return {link.name for link in links if link.parent == folder}
+
+
+def collect(run: RunFolder, to: Path) -> None:
+    """Copy what is kept of a run; `UserError`: it is not finished, or a file is damaged."""
+    if not run.is_done:
+        raise UserError(f"{run.path}: expected a finished run, found one that is not; run its command again")
+    config = {name: run.config[name] for name in KEPT} | {"version": hopscope.__version__}
+    files = {name: run.read(name) for name in ("evidence.parquet", "claims.json")}
+    files |= {f"figures/{name}": run.read(f"figures/{name}") for name in shown(to / "figures")}
+    shutil.rmtree(to, ignore_errors=True)
+    kept = RunFolder(to).create(json.loads(json.dumps(config)))
+    for name, content in files.items():
+        kept.write(name, content)
+    (to / ".lock").unlink(missing_ok=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Copy a run; exit status 2 with one line where that cannot be done."""
     try:
-        slim_copy(RunFolder.open(Path(arguments[0])), to, shown(to, docs))
+        if len(arguments) != 2:
+            raise UserError(
+                "collect: expected RUN and NAME, as in: docs/collect.py runs/depth/HASH depth/laptop"
+            )
+        collect(RunFolder.opened(arguments[0]), DOCS / "results" / arguments[1])
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
-    _without_folder(to / "study.json")
-    for drawing in to.glob("figures/*.png"):
-        shrink(drawing)
-    if int(every) > 1:
-        thin(to / "evidence.parquet", int(every))
     return 0
-
-
-def thin(evidence: Path, every: int) -> None:
-    """Leave out most points of the curves of training, in place."""
-    import pyarrow.parquet as parquet
-
-    table = parquet.read_table(evidence)
-    frame = table.select(["member", "split", "metric", "part", "measure"]).to_pandas()
-    of = frame.groupby(["member", "split", "metric", "part", "measure"], dropna=False, sort=False)
-    place, last = of.cumcount(), of["member"].transform("size") - 1
-    kept = (frame["measure"] != "training") | (place % every == 0) | (place == last)
-    write_table(evidence, table.filter(kept.to_numpy()))
-
-
-def shrink(drawing: Path) -> None:
-    """Keep a PNG with its 256 chief colours, in place: an eye sees the same chart, in a sixth of the bytes."""
-    from PIL import Image
-
-    with Image.open(drawing) as picture:
-        palette = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
-    palette.save(drawing, optimize=True)
-
-
-def shown(folder: Path, docs: Path = DOCS) -> set[str]:
-    """File names of the drawings of a results folder that README.md or a page of the documentation shows."""
-    pages = [docs.parent / "README.md", *docs.glob("*.md")]
-    targets = [
-        (page.parent / target).resolve()
-        for page in pages
-        for target in re.findall(r"\]\(([^)#:]+\.(?:png|svg))\)", page.read_text(encoding="utf-8"))
-    ]
-    return {target.name for target in targets if target.parent == folder / "figures"}
-
-
-def _without_folder(study: Path) -> None:
-    """The record of a study of one's own names its file; where that stood is the machine's affair."""
-    if study.is_file():
-        record = json.loads(study.read_text(encoding="utf-8"))
-        record["reference"] = Path(record["reference"]).name
-        write_json(study, record)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from hypothesis import settings
 
@@ -22,7 +23,7 @@ def _annotated() -> list[str]:
 def _shape_checks():
     name = "hopscope_tests_shape_checks"
     if name not in sys.modules:
-        path = Path(__file__).parent.parent / "tests" / "shape_checks.py"
+        path = Path(__file__).with_name("shape_checks.py")
         spec = importlib.util.spec_from_file_location(name, path)
         sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
@@ -40,3 +41,9 @@ settings.load_profile(PACKAGE)
 
 def pytest_sessionstart() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def shape_checks():
+    """The module of the checks that every test runs under."""
+    return _shape_checks()

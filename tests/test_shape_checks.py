@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from hopscope.models.member import Attention
+from hopscope.models.layers import Attention
 from hopscope.models.transformer import Transformer
 
 

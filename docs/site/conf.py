@@ -14,14 +14,7 @@ version = release = hopscope.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "contents", "folders"]
 root_doc = "docs/index"
 include_patterns = [
-    *(
-        "README.md",
-        "CHANGELOG.md",
-        "CONTRIBUTING.md",
-        "SECURITY.md",
-        "campaigns/README.md",
-        "notebooks/README.md",
-    ),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "notebooks/README.md"),
     *("docs/*.md", "docs/api/*.md", "docs/results/README.md", "notebooks/*.ipynb"),
 ]
 # Not even looked through: they hold many thousand files.

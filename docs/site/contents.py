@@ -1,4 +1,4 @@
-"""The navigation of the site: the groups of links in `docs/index.md`, and the notebooks, are what its sidebar shows."""
+"""The navigation of the site: the links under each heading of `docs/index.md`, and the notebooks."""
 
 import posixpath
 import re
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 GROUP = re.compile(r"^## (.+)$", re.MULTILINE)
-PAGE = re.compile(r"^\* \[([^]]+)\]\(([^)#]+\.md)\)", re.MULTILINE)
+PAGE = re.compile(r"\[([^]]+)\]\(([^)#]+\.md)\)")
 NOTEBOOK = re.compile(r"\[(\w+)\.ipynb\]\(\1\.ipynb\)")
 NOTEBOOKS = "notebooks/README"
 """The page that lists the notebooks."""
@@ -22,7 +22,7 @@ def toctrees(text: str, folder: str) -> str:
         pages = (
             (title, posixpath.normpath(posixpath.join(folder, page))) for title, page in PAGE.findall(body)
         )
-        lines = "".join(f"{title} </{page}>\n" for title, page in pages)
+        lines = "".join(f"{title[0].upper()}{title[1:]} </{page}>\n" for title, page in pages)
         trees.append(f"```{{toctree}}\n:hidden:\n:caption: {heading}\n\n{lines}```\n")
     return "\n".join(trees)
 

@@ -1,6 +1,7 @@
 """Links to folders: on the site each such folder is a page that lists its files and, of a run, its claims."""
 
 import html
+import json
 import posixpath
 import shutil
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 
-import hopscope
+from hopscope.page.displays import table
 
 LEFT_OUT = {"report.html", ".lock", "__pycache__"}
 """What `hopscope report` and Python leave in a folder."""
@@ -60,7 +61,10 @@ def body(title: str, folder: Path, files: list[Path]) -> str:
         for path in files
         for where in [path.relative_to(folder).as_posix()]
     )
-    claims = hopscope.open_run(folder).claims._repr_html_() if (folder / "claims.json").exists() else ""
+    ledger = folder / "claims.json"
+    found = json.loads(ledger.read_bytes()) if ledger.exists() else []
+    columns = ("id", "statement", "verdict")
+    claims = table(columns, [[each[name] for name in columns] for each in found]) if found else ""
     return f"<section><h1>{html.escape(title)}</h1>{claims}<h2>Files</h2><ul>{items}</ul></section>"
 
 

@@ -1,16 +1,45 @@
-"""Where results lie, and how tables are written."""
+"""Committed runs, and how tables are written."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hopscope import Study
+from hopscope.runs import Evidence
+from hopscope.study.load import load
+from hopscope.study.study import Configuration
+
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-BENCH = RESULTS / "bench"
 
 
-def read_json(path: Path) -> Any:
-    """What a JSON file says."""
-    return json.loads(path.read_text(encoding="utf-8"))
+def read_json(path: str) -> Any:
+    """What a JSON file under docs/results says."""
+    return json.loads((RESULTS / path).read_text(encoding="utf-8"))
+
+
+def study_of(run: str) -> Study:
+    """The built-in study of a committed run, with the fields that the run was made with."""
+    config = read_json(f"{run}/config.json")
+    study, own = load(config["study"]).study, config["identity"]
+    grid = [Configuration(**each) for each in own["grid"]]
+    fields = {"held_out": own["held_out"], "vary": {}, "presets": {}}
+    fields |= {"configurations": lambda options: grid} if grid else {}
+    for name in ("model", "training", "options"):
+        if own[name] is not None:
+            fields[name] = type(getattr(study, name)).model_validate(own[name])
+    if study.task is not None:
+        fields["task"] = type(study.task).model_validate(own["task"]["fields"])
+        fields["completion"] = own["completion"]
+    return Study(**{**{name: getattr(study, name) for name in Study.model_fields}, **fields})
+
+
+@cache
+def evidence_of(run: str) -> Evidence:
+    """The evidence of a committed run; its `config` is what claims and pages may ask for."""
+    evidence = Evidence.read(RESULTS / run / "evidence.parquet")
+    evidence.config = read_json(f"{run}/config.json")
+    return evidence
 
 
 def markdown(columns: list[str], rows: list[list[str]]) -> str:
@@ -19,16 +48,10 @@ def markdown(columns: list[str], rows: list[list[str]]) -> str:
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
-def four_places(value: float) -> str:
-    """A number as tables show it."""
-    return f"{value:.4f}"
-
-
 def estimates(value: Any, interval: Any) -> str:
     """A value, or each of several by name, with its interval; a dash for none."""
     if value is None:
         return "–"
     if isinstance(value, dict):
         return "; ".join(f"{name} {estimates(value[name], interval[name])}" for name in value)
-    shown = four_places(value)
-    return f"{shown} [{four_places(interval[0])}, {four_places(interval[1])}]" if interval else shown
+    return f"{value:.4f} [{interval[0]:.4f}, {interval[1]:.4f}]" if interval else f"{value:.4f}"

@@ -1,154 +1,89 @@
 """Tables of `hopscope bench`."""
 
-import json
-import math
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
-from table_makers.common import BENCH, markdown, read_json
+from hopscope.claims.intervals import estimate
+from table_makers.common import markdown, read_json
+
+_SCORES = {
+    "precision": "precision", "recall": "recall", "auroc": "AUROC", "faithfulness": "faithfulness", "cpr": "CPR ↑",
+    "cmd": "CMD ↓",
+}  # fmt: skip
+_OWN = {"name", "rate", "ours_over_this", "share_of_core"}
 
 
-def speed(file: str = "cpu", measure: str = "samples") -> str:
-    """A committed speed comparison, in members' samples or steps per second."""
-    result = read_json(BENCH / f"{file}.json")
-    rows = []
-    for each in result["contestants"]:
-        spread, ratio = each[f"{measure}_per_second"], result["ratios"].get(each["name"])
-        reported = each["reported"] or {}
-        engine = {"engine": reported["engine"]} if "engine" in reported else {}
-        settings = " ".join(f"{name} {value}" for name, value in {**each["settings"], **engine}.items())
-        digits = 1 if measure == "steps" else 0
-        median, least, most = (
-            f"{spread[name]:,.{digits}f}" if spread else "" for name in ("median", "min", "max")
-        )
-        speeds = f"{median} ({least} to {most})" if spread else each["status"]
-        against = f"{ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})" if ratio else ""
-        peak = f"{each['peak_memory_mb']:,.0f}" if each["peak_memory_mb"] else "–"
-        rows.append([each["name"], settings, speeds, against, *_rate(each), peak])
-    rates = ["GFLOP/s", "of the machine's peak"] if any(map(_rate, result["contestants"])) else []
-    columns = ["contestant", "tuned settings", f"member-{measure}/s", "ours ÷ this", *rates, "peak MiB"]
-    return markdown(columns, rows)
-
-
-def _rate(contestant: dict[str, Any]) -> list[str]:
-    """Arithmetic per second and its share of the machine's, where they were measured."""
-    rate, share = contestant.get("gflops_per_second"), contestant.get("share_of_peak")
-    if not rate or not share:
-        return []
-    return [
-        f"{rate['median']:.0f} ({rate['min']:.0f} to {rate['max']:.0f})",
-        f"{share['median']:.0%} ({share['min']:.0%} to {share['max']:.0%})",
-    ]
-
-
-_AXES = {"members": "members", "values": "V", "steps": "D", "layers": "layers", "width": "width"}
-
-
-def growth(file: str = "growth") -> str:
-    """What training costs as the work grows: a table for each axis."""
-    result = read_json(BENCH / f"{file}.json")
-    tables = []
-    for axis, heading in _AXES.items():
-        rows = [row for row in result["rows"] if row["axis"] == axis]
-        if rows:
-            others = [f"{_AXES.get(n, n)} {v}" for n, v in rows[0]["settings"].items() if n != axis]
-            columns = [heading, "engine", "member-samples/s", "µs per member-sample", "peak MiB"]
-            caption = f"By {heading}, with {', '.join(others)}, batch {result['batch']}, one thread:"
-            tables.append(f"{caption}\n\n{markdown(columns, [_cost(row) for row in rows])}")
-    return "\n".join(tables)
-
-
-def _cost(row: dict[str, Any]) -> list[str]:
-    speed, micros, peak = row["samples_per_second"], row["microseconds_per_sample"], row["peak_memory_mb"]
-    if speed is None:
-        return [str(row["value"]), "–", row["status"], "–", "–"]
-    return [
-        str(row["value"]),
-        row["engine"],
-        f"{speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f})",
-        f"{micros['median']:.2f} ({micros['min']:.2f} to {micros['max']:.2f})",
-        f"{peak:,.0f}",
-    ]
-
-
-def reading(file: str = "reading") -> str:
-    """What it costs to read the circuit of a deep model."""
-    result = read_json(BENCH / f"{file}.json")
-
-    def seconds(spread: dict[str, Any]) -> str:
-        return f"{spread['median']:.1f} ({spread['min']:.1f} to {spread['max']:.1f})"
-
-    searches = [("search, lower layers kept", "kept"), ("search, every pass from the bottom", "afresh")]
-    passes, layers = result["search_passes"], result["search_layers"]
-    rows = [
-        ["whole reading", seconds(result["seconds"]), seconds(result["cpu_seconds"]), "", ""],
-        *(
-            [
-                words,
-                seconds(result["search_seconds"][way]),
-                seconds(result["search_cpu_seconds"][way]),
-                f"{passes[way]:,}",
-                f"{layers[way]:,}",
+def speed(*files: str) -> str:
+    """Contestants of every comparison: rates, ratios, and whatever else was told of them."""
+    found = [each for file in files for each in read_json(f"bench/{file}.json")["comparisons"]]
+    more = [name for name in found[0]["contestants"][0] if name not in _OWN]
+    several, rows = len(found) > 1, []
+    for each in found:
+        for row in each["contestants"]:
+            cells = [
+                _spread(row["rate"], 1),
+                _spread(row["ours_over_this"], 2),
+                *(_cell(row[name]) for name in more),
             ]
-            for words, way in searches
-        ),
-    ]
-    gain = result["search_afresh_over_kept"]
-    ratio = f"{gain['median']:.2f} ({gain['min']:.2f} to {gain['max']:.2f})"
-    table = markdown(["what", "seconds", "of a core", "passes", "layers run"], rows)
-    return f"{table}\nFrom the bottom ÷ kept, within a round: {ratio}.\n"
+            rows.append([*[each["title"]] * several, row["name"], *cells])
+    names = [name.replace("_", " ") for name in more]
+    return markdown([*["model"] * several, "contestant", found[0]["unit"], "ours ÷ this", *names], rows)
 
 
-def solved(file: str) -> str:
-    """What a user waits for: seconds until half of the seeds, and all of them, have learned."""
-    found = read_json(BENCH / f"{file}.json")
+def growth(file: str) -> str:
+    """What a training step of one model costs as the work grows: a row for each way to grow."""
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for each in read_json(f"bench/{file}.json")["comparisons"]:
+        ours, *others = each["contestants"]
+        low, middle, high = (1e3 / ours["rate"][end] for end in ("high", "median", "low"))
+        costs, ratios = found.setdefault(each["axis"], ([], []))
+        costs.append(f"**{each['value']}:** {middle:.1f} [{low:.1f}, {high:.1f}]")
+        ratios += [f"**{each['value']}:** {_spread(other['ours_over_this'], 2)}" for other in others]
+    columns = ["what grows", "**to:** ms for a step of one model", "ours ÷ plain PyTorch"]
+    rows = [[axis, *(" · ".join(each) for each in cells)] for axis, cells in found.items()]
+    many = 3 if others else 2
+    return markdown(columns[:many], [row[:many] for row in rows])
+
+
+def solved(*files: str) -> str:
+    """What a user waits for: seconds until seeds have learned."""
     rows = []
-    for each in found["contestants"]:
-        (once,) = each["rounds"]
-        seeds, learned = once["seeds"], [row for row in once["seeds"] if row["learned"]]
-        half = sorted(row["seconds"] if row["learned"] else math.inf for row in seeds)[(len(seeds) - 1) // 2]
-        steps = [row["steps"] for row in learned]
-        taken = f"{fmean(steps):,.0f} ({min(steps):,} to {max(steps):,})" if learned else "–"
-        whole = f"{'over ' * once['censored']}{once['wall_seconds']:,.0f}"
-        settings = " ".join(f"{name} {value}" for name, value in each["settings"].items())
-        rows.append([each["name"], settings, f"{half:,.0f}", whole, f"{len(learned)} of {len(seeds)}", taken])
-    columns = [
-        "contestant", "settings", "seconds until half have learned", "seconds until all have", "learned",
-        "steps of those: mean (range)",
-    ]  # fmt: skip
+    for found in (each for file in files for each in read_json(f"bench/{file}.json")["comparisons"]):
+        for each in found["contestants"]:
+            every = found["steps"][each["name"]]
+            steps = [taken for taken in every if taken is not None]
+            taken = f"{fmean(steps):,.0f} ({min(steps):,} to {max(steps):,})" if steps else "–"
+            seconds = f"{'over ' * (len(steps) < len(every))}{each['seconds']:,.0f}"
+            rows.append([found["title"], each["name"], each["learned"], seconds, taken])
+    columns = ["task", "contestant", "seeds that learned", "seconds for all", "steps of those: mean (range)"]
     return markdown(columns, rows)
 
 
-def lent(*files: str, batch: int = 128) -> str:
-    """What a GPU trained together, from logs of `campaigns/lent.py`, by the number of members."""
+def finders(file: str = "finders") -> str:
+    """Scores of every finder on every group of planted models: means over models with bootstrap intervals."""
     rows = []
-    for file in files:
-        lines = (BENCH / f"{file}.jsonl").read_text(encoding="utf-8").splitlines()
-        said = [json.loads(line) for line in lines if line.startswith("{")]
-        progress = [each for each in said if each["kind"] == "progress"]
-        for members in dict.fromkeys(len(each["losses"]) for each in progress):
-            own = [each for each in progress if len(each["losses"]) == members]
-            # The first steps are compiled and recorded.
-            rates = sorted(each["samples_per_second"] / batch for each in own if each["step"] >= 16)
-            speeds = f"{median(rates):,.0f} ({rates[0]:,.0f} to {rates[-1]:,.0f})"
-            rows.append([str(members), speeds, f"{median(rates) / members:,.0f}", f"{own[-1]['step']:,}"])
-    rows.sort(key=lambda row: int(row[0]))
-    return markdown(["models together", "member-steps/s", "steps/s", "log up to step"], rows)
+    for group in read_json(f"bench/{file}.json")["comparisons"]:
+        for each in group["contestants"]:
+            own = [row for row in group["rows"] if row["finder"] == each["name"]]
+            cells = [_mean([row[score] for row in own if row[score] is not None]) for score in _SCORES]
+            rows.append([group["title"], each["name"], *cells])
+    return markdown(["planted models", "finder", *_SCORES.values()], rows)
 
 
-def steps_beside(file: str = "second-house-steps") -> str:
-    """Steps of the engines of two packages, and of a precision that only one has on a CPU."""
-    rows = []
-    for line in (BENCH / f"{file}.jsonl").read_text(encoding="utf-8").splitlines():
-        each = json.loads(line)
-        cells = [each["model"], f"{each['engines']['old']} / {each['engines']['float32']}"]
-        cells.append(f"{each['milliseconds']['old']:.3g}")
-        for precision in ("float32", "bfloat16"):
-            low, middle, high = (1 / end for end in each["ratio"][precision][::-1])
-            same = each["engines"][precision] == each["engines"]["float32"]
-            ratio = (
-                f"{each['milliseconds'][precision]:.3g}: {middle:.2f} times as fast [{low:.2f}, {high:.2f}]"
-            )
-            cells.append(ratio if same else "– (another engine)")
-        rows.append(cells)
-    return markdown(["model", "engine, old / new", "old, ms", "new, ms", "new in bfloat16, ms"], rows)
+def _mean(values: list[float]) -> str:
+    if not values:
+        return "–"
+    middle, interval = estimate(values)
+    ends = "" if interval is None else f" [{interval[0]:.2f}, {interval[1]:.2f}]"
+    return f"{middle:.2f}{ends}"
+
+
+def _spread(value: dict[str, Any] | None, digits: int) -> str:
+    if value is None:
+        return ""
+    median, low, high = (f"{value[end]:,.{digits}f}" for end in ("median", "low", "high"))
+    return f"{median} [{low}, {high}]"
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.2g}" if isinstance(value, float) else "–" if value is None else str(value)

@@ -100,15 +100,7 @@ def make(tmp_path):
     """A function that makes a finished run: `figures`, `claims`, a `template`, fields of `config`, other `rows`."""
 
     def made(
-        name="0123456789ab",
-        *,
-        figures=None,
-        claims=(),
-        template=None,
-        about=(),
-        rows=ROWS,
-        arrays=(),
-        **more,
+        name="0123456789ab", *, figures=None, claims=(), template=None, about=(), rows=ROWS, arrays=(), **more
     ):
         told = config(**more)
         run = RunFolder(tmp_path / told["study"] / name).create(told)

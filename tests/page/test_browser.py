@@ -67,6 +67,15 @@ def test_it_can_be_read_with_the_keyboard(make, visit):
     assert "reads" in opened.locator("figure.explorer .cell-value").inner_text()
 
 
+def test_a_circuit_stands_beside_the_answer(make, visit):
+    asked = "{% call answer(figure_names[:1], circuit=True) %}So it is.{% endcall %}"
+    template = f"# Chains\n\nWhy?\n\n{asked}\n\n{{{{ circuits() }}}}"
+    lead = visit(page(make_live(make, template=template))).locator(".lead")
+    assert lead.locator(".chart svg").count() == lead.locator(".circuit-graph").count() == 1
+    assert "2 layers, seed 11" in lead.inner_text() and not lead.locator("[data-path], [role=button]").count()
+    assert 'class="lead"' not in page(make("c" * 12, template=template))
+
+
 def test_the_circuit_is_walked_read_by_read_and_saved(make, visit):
     opened = visit(page(make_live(make)))
     player = opened.locator("figure.circuits")

@@ -214,7 +214,7 @@ def test_a_page_shows_the_models_and_circuits_of_its_run(make):
     assert "0.100" in circuit[0]["words"] and circuit[0]["name"] == "2 layers, seed 11"
 
 
-def make_live(make):
+def make_live(make, **more):
     """A run with patterns of two members at two checkpoints, and a planted circuit of one."""
     kept = explorer.explored(ensemble("post, relu, 2 heads"), TASKS["tokens"])
     told = {"about": explorer._json(planted()), "maps": np.full((2, 2, 3, 3), 128, np.uint8)}
@@ -226,4 +226,4 @@ def make_live(make):
         arrays[file] = {key: np.ascontiguousarray(each) for key, each in named.items()}
         own = {"metric": name, "measure": name, "value": 1.0, "file": file}
         found += [{**own, "member": member, "step": step} for member, step in places]
-    return make(rows=found, arrays=arrays)
+    return make(rows=found, arrays=arrays, **more)

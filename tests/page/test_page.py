@@ -46,7 +46,7 @@ def test_the_first_verdict_is_the_one_at_the_runs_own_scale(make):
 def test_a_run_without_a_template_has_the_default_one(make):
     words = text(page(make(claims=claims())))
     for each in (
-        "What came out", "What the claims come to", "What was trained", "Chains of hops.", "floor: position",
+        "What came out", "Do the claims hold?", "What was trained", "Chains of hops.", "floor: position",
         "2 of 3 seeds, 1 diverged", "3 layers, seed 17", "L1 Every model", "What must you trust? The split.",
     ):  # fmt: skip
         assert each in words

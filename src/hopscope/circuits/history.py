@@ -5,11 +5,12 @@ attention of a path's rows lay on what its rule reads, long before there was a c
 
 *Clamps* ask what a path is for.  Attention that rises before a loss falls need not be what makes it fall.  So a member
 is trained again from a checkpoint, on the very samples that it saw, while some rows read uniformly, in training and
-evaluation.  What no longer forms then, needed them.  A run in which nothing is clamped repeats what has been, to
-rounding.  A control, in which rows of heads that read nothing are clamped, tells what harm a clamp does by itself.
+evaluation.  What no longer forms then, needed them.  From a checkpoint with the state of its optimiser, a run in which
+nothing is clamped repeats what has been, to rounding; from one without, all runs begin with a fresh optimiser.  A
+control, in which rows of heads that read nothing are clamped, tells what harm a clamp does by itself.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,6 +30,7 @@ from hopscope.tasks import Batch, Task, draw, held_out, losses
 from hopscope.training.config import Training
 from hopscope.training.engines import autograd
 from hopscope.training.engines.batches import Step
+from hopscope.training.optimiser import Optimiser
 from hopscope.training.train import Row, State, arithmetic, intervals
 
 Clamps = Mapping[str, Sequence[ReplacePattern]]
@@ -104,14 +106,16 @@ def trained_again(
 
     Args:
         task, model, training, seed: as it was trained.
-        state: of the checkpoint, of an ensemble whose one member it is.
+        state: of the checkpoint, of an ensemble whose one member it is; without the moments of its optimiser, all runs
+            begin with a fresh one, whose rate and corrections count from there.
         clamps: see `Clamps`.
         steps: how many to take at most; the training's own last step is the last in any case.
         every: steps between evaluations.
         samples: held-out samples of every evaluation.
 
     Returns:
-        Held-out losses: run → name of the loss → training step → value; a run that diverged has no more of them.
+        Held-out losses: run → name of the loss → training step → value, first at the checkpoint; a run that diverged
+        has no more of them.
 
     Raises:
         UserError: model and task do not fit, or a clamp names what does not exist.
@@ -119,6 +123,9 @@ def trained_again(
     arrays, metadata = state
     start, count = metadata["step"], len(clamps)
     copies = {name: np.repeat(array, count, 0) for name, array in arrays.items()}
+    nothing = np.zeros((count, 1), np.float32)  # stands for all moments
+    fresh = {f"optimiser/{name}": nothing for name in ("first_moment", "second_moment")}
+    taken = 0 if {*fresh} <= {*copies} else start
     runs = Transformer(model.for_task(task.shape()), count).knowing(task, [seed] * count, start)
     told = Rows.drawn(task, 0, "cpu")
     held = told.annotated(held_out(task, samples))
@@ -139,15 +146,27 @@ def trained_again(
             yield {"split": "held-out", "metric": name, "value": value}
 
     found: dict[str, dict[str, dict[int, float]]] = {name: {} for name in clamps}
-    after = copies, {"step": start, "diverged_at": metadata["diverged_at"] * count}
-    engine, whole = SimpleNamespace(gradient=gradient), training.model_copy(update=often)
+
+    def keep(rows: Iterable[Row], step: int | None = None) -> None:
+        for row in (row for row in rows if row["split"] == "held-out"):
+            metric = "@".join(filter(None, (row["metric"], row.get("part"))))
+            for name, value in zip(clamps, row["value"], strict=True):
+                if value is not None:
+                    found[name].setdefault(metric, {})[row.get("step", step)] = float(value)
+
+    def update(optimiser: Optimiser) -> Callable[[int, Tensor], None]:
+        return lambda step, losses: optimiser.step(step - taken, losses)
+
+    after = {**fresh, **copies}, {"step": start, "diverged_at": metadata["diverged_at"] * count}
+    engine = SimpleNamespace(gradient=gradient, update=update)
+    whole = training.model_copy(update=often)
     with arithmetic(precision=training.precision):
+        runs.load({name.removeprefix("weights/"): torch.from_numpy(each) for name, each in copies.items()
+                   if name.startswith("weights/")})  # fmt: skip
+        with torch.no_grad():
+            keep(evaluate(runs), start)
         for rows, (_, now) in intervals(runs, whole, after=after, engine=engine, evaluate=evaluate):
-            for row in (row for row in rows if row["split"] == "held-out"):
-                metric = "@".join(filter(None, (row["metric"], row.get("part"))))
-                for name, value in zip(clamps, row["value"], strict=True):
-                    if value is not None:
-                        found[name].setdefault(metric, {})[row["step"]] = value
+            keep(rows)
             if now["step"] >= start + steps:
                 break
     return found

@@ -3,9 +3,9 @@
 import dataclasses
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -124,18 +124,26 @@ def new(arguments: Sequence[str]) -> None:
 
 @dataclasses.dataclass
 class BenchOptions:
-    """Measure training and reading with the scripts of benchmarks/, which only a clone of hopscope has."""
+    """Measure speed with the suites of benchmarks/, which only a clone of hopscope has.
 
-    suite: str = "cpu"
-    """Name of a script."""
-    rounds: int | None = None
-    """Rounds; in each, every contestant runs once."""
+    speed: training beside plain PyTorch and JAX.  engines: our engines beside one another, float32 and bfloat16.
+    growth: the cost by layers, steps and members.  solved: seconds until seeds have learned.  reading: seconds to read
+    a circuit.  finders: how well and how quickly finders of circuits do.  gpu: the paper's
+    models on CUDA, one after another.
+    """
+
+    suite: str = "speed"
+    """Which suite."""
+    model: str | None = None
+    """Which model: permutation, depth, depth-mlp, transformer-a, transformer-d, or tiny for a try."""
+    rounds: int = 11
+    """Rounds; in each, every contestant has its turn.  Of solved: seeds; of finders: models a family."""
     out: Path | None = None
-    """File for the measurements, as JSON."""
+    """File for the measurements, as JSON; written after every comparison."""
 
 
 def bench(arguments: Sequence[str]) -> None:
-    """Run a measuring script; its exit status is the command's."""
+    """Run a suite."""
     options = parse(BenchOptions, arguments, "bench")
     if not _BENCHMARKS.is_dir():
         raise UserError(
@@ -144,8 +152,13 @@ def bench(arguments: Sequence[str]) -> None:
     names = sorted(path.stem for path in _BENCHMARKS.glob("[a-z]*.py"))
     if options.suite not in names:
         raise UserError(f"suite: expected one of {', '.join(names)}, found {options.suite!r}")
-    given = {"--rounds": options.rounds, "--out": options.out}
-    words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
-    done = subprocess.run([sys.executable, str(_BENCHMARKS / f"{options.suite}.py"), *words], check=False)
-    if done.returncode:
-        raise SystemExit(done.returncode)
+    if options.rounds < 1:
+        raise UserError(f"rounds: expected at least 1, found {options.rounds}")
+    if options.out is not None and not options.out.parent.is_dir():
+        raise UserError(
+            f"out: expected a file in an existing folder, found {options.out}; make the folder first"
+        )
+    sys.path.insert(0, str(_BENCHMARKS.parent))
+    suite, timing = (import_module(f"benchmarks.{name}") for name in (options.suite, "_timing"))
+    asked = timing.Asked(options.model, options.rounds)
+    timing.run(options.suite, suite.measure, asked, options.out)

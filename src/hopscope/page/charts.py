@@ -105,7 +105,8 @@ class Chosen:
             return found
         first, *others = (self.facts.floors(metric) for metric in self.drawing.metrics)
         shared = [name for name in first if all(each.get(name) == first[name] for each in others)]
-        return found | {f"floor: {name.replace('_', ' ')}": first[name] for name in shared}
+        own = {f"floor: {name.replace('_', ' ')}": first[name] for name in shared}
+        return found | {name: value for name, value in own.items() if value not in found.values()}
 
     @property
     def final(self) -> pd.DataFrame:

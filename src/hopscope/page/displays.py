@@ -17,7 +17,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def of_run(run: RunFolder, claims: Ledger | None) -> str:
-    """A run in short: where it lies, how far it is, what its claims come to, and its members folded."""
+    """A run in short: where it lies, how far it is, what its claims show, and its members folded."""
     config, units = run.config, run.units
     words = [f"study {config['study']}", f"preset {config.get('preset') or 'none'}", f"{run.path}"]
     state = f"<p>{sum(unit.is_whole for unit in units)} of {len(units)} units are done.</p>"

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hopscope.study.measure import Context, Measure
-
 if TYPE_CHECKING:
     from hopscope.circuits.reader import Reading
     from hopscope.models.transformer import Transformer
@@ -42,8 +40,8 @@ MOST_CHARACTERS = 700_000
 _SIZES = ("layers", "heads", "head_size", "width", "mlp_size", "activation", "norm", "causal", "length", "input_size",
           "output_size")  # fmt: skip
 _LOSSES = (
-    " Held-out loss of the model {full:.3f}, under the circuit’s rules alone {rules:.3f} (it may be {threshold:.3f}), "
-    "of all but the circuit {complement:.3f}."
+    " Held-out loss of the model: {full:.3f}. If all attention follows only the rules of the circuit: {rules:.3f} (at "
+    "most {threshold:.3f} is allowed). Without the circuit: {complement:.3f}."
 )
 _PATTERN = "blocks.{}.attn.hook_pattern"
 
@@ -154,18 +152,6 @@ def circuit(reading: "Reading", models: "Sequence[tuple[int, Transformer]]", tas
         "steps": [step for step, _ in models], "mapped": [f"{layer}.{head}" for layer, head in heads],
     }  # fmt: skip
     return {"about": _json(about), "maps": np.array(maps, np.uint8)}
-
-
-def explorer_measure(samples: int = SAMPLES) -> Measure:
-    """A measure that keeps, at every checkpoint, what the explorer shows of the first member of each unit."""
-
-    def explorer(context: Context) -> Any:
-        name = context.save(
-            f"{EXPLORER}-{context.members[0]}", explored(context.ensemble, context.task, samples=samples)
-        )
-        return [{"metric": EXPLORER, "member": context.members[0], "value": samples, "file": f"{name}.about"}]
-
-    return Measure(EXPLORER, "checkpoints", explorer)
 
 
 def _worked(task: "Task", samples: int, causal: bool) -> "tuple[Batch, list[list[str]], Any]":
@@ -285,7 +271,7 @@ def models(run: "RunFolder", evidence: "Evidence") -> list[dict[str, Any]]:
 
 
 def circuits(evidence: "Evidence") -> list[dict[str, Any]]:
-    """What the player's script is given of each circuit that was read, the one with most to learn first."""
+    """What the player's script is given of each circuit, first the smallest of those with most to learn."""
     found = []
     for member, steps in _files(evidence, CIRCUIT).items():
         arrays = _arrays(evidence, steps[max(steps)], f"{CIRCUIT}-{member}")
@@ -295,7 +281,7 @@ def circuits(evidence: "Evidence") -> list[dict[str, Any]]:
         words += _LOSSES.format(**loss, threshold=threshold) if "rules" in loss else ""
         told = {"name": _name(evidence, member), "words": words, "maps": packed(arrays["maps"])}
         fails = loss.get("rules", math.inf) > threshold
-        found.append(((fails, -len(own["learned"]), -len(own["paths"]), member), {**own, **told}))
+        found.append(((fails, -len(own["learned"]), len(own["paths"]), member), {**own, **told}))
     return [each for _, each in sorted(found, key=lambda pair: pair[0])][:MOST_CIRCUITS]
 
 
@@ -317,7 +303,8 @@ def packed(array: Array) -> str:
 
 
 def _name(evidence: "Evidence", member: int) -> str:
-    return f"{evidence.configurations[member]}, seed {evidence.seeds[member]}"
+    several = f"{evidence.configurations[member]}, " if len({*evidence.configurations.values()}) > 1 else ""
+    return f"{several}seed {evidence.seeds[member]}"
 
 
 def _files(evidence: "Evidence", metric: str) -> dict[int, dict[int, str]]:

@@ -12,6 +12,7 @@ from hopscope.claims.claim import Interval
 from hopscope.claims.intervals import estimate as bootstrap
 from hopscope.claims.verdict import counted
 from hopscope.errors import UserError
+from hopscope.runs.evidence import COLUMNS
 
 if TYPE_CHECKING:
     from hopscope.runs import Evidence
@@ -114,7 +115,7 @@ class Facts:
         evidence, fits, own = self.evidence, True, dict[str, Any]()
         if metric not in evidence:
             raise UserError(f"{what}: expected one of {listed(evidence.metrics)}, found {metric!r}")
-        columns = evidence.to_arrow().schema.names
+        columns = [*COLUMNS, *evidence.columns]
         for name, value in {**dict.fromkeys(PLACE), **where}.items():
             if name in columns:
                 own |= {} if value is ... else {name: value}

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 ABOUT = "page.json"
 """What the page needs of a study besides the run: its template, the task's words, and the floors."""
 
-MOST_OUTCOMES, MOST_CELLS, MOST_LINES = 4, 30, 40
+MOST_OUTCOMES, MOST_CELLS, MOST_LINES = 3, 30, 40
 """Claims on the first screen; cells of a table that is not folded; lines in the chart of several runs."""
 
 _REST = "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -135,7 +135,7 @@ def _view(run: "RunFolder", anchor: str) -> View:
     name, source = (finished and known.get("template")) or (name, packaged(name) or "")
     text = fill(source, name, story.names(), lambda part: parts.get(part) or packaged(part))
     if rows and "claims" not in story.asked:
-        text += f"\n\n## What the claims come to\n\n{story.claims()}"
+        text += f"\n\n## Do the claims hold?\n\n{story.claims()}"
     title, below, sections = held.sections(text)
     words, chart = story.lead or ("", None)
     first = {words: [each.id for each in sections if sign in each.html] for words, sign in _WAYS.items()}
@@ -143,7 +143,8 @@ def _view(run: "RunFolder", anchor: str) -> View:
         "anchor": anchor, "study": study, "preset": preset, "hash": run.path.name, "title": title or study,
         "question": below if title else question, "rows": rows, "tally": tally(row.verdict for row in rows),
         "settings": dict(_flat(identity)), "config": config, "lead": held.markdown(words),
-        "chart": figure(chart) if chart else "", "sections": sections, "specs": specs, "scripts": scripts,
+        "chart": figure(chart) if chart else "", "circuit": "circuit beside the answer" in story.asked and bool(
+            first["Play its circuit"]), "sections": sections, "specs": specs, "scripts": scripts,
         "ways": [(f"{anchor}-{ids[0]}", words) for words, ids in first.items() if ids],
         "evidence": evidence if finished else None,
     }  # fmt: skip

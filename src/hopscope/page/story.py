@@ -259,16 +259,20 @@ class Story:
         self._drawn.add(name)
         return found._replace(caption=caption or found.caption, alt=self.held.plain(alt) or found.alt)
 
-    def answer(self, chart: str | Sequence[str] = (), caption: str = "", *, caller: Callable[[], str]) -> str:
+    def answer(
+        self, chart: str | Sequence[str] = (), caption: str = "", circuit: bool = False, *, caller: Callable[[], str]
+    ) -> str:  # fmt: skip
         """The answer in at most three sentences, and the one chart that shows it: `{% call answer("loss") %} …`.
 
-        Of the names of several figures, the first that the run has is shown.
+        Of the names of several figures, the first that the run has is shown; with `circuit` the first of the circuits
+        stands beside it, where the page has a player.
         """
         if self.lead is not None:
             raise UserError("answer: expected one answer, found a second one; join them")
         names = [chart] if isinstance(chart, str) else chart
         found = next((name for name in names if name in self._figures), None)
         self.lead = " ".join(caller().split()), self._figure(found, caption) if found else None
+        self.asked |= {"circuit beside the answer"} if circuit else set()
         return ""
 
     def claims(self, readings: bool = False) -> str:

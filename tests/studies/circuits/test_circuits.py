@@ -7,7 +7,7 @@ import pytest
 from made import page_of, rows_of
 
 from hopscope.studies.chains.comparisons import graph_distance, path_distance, whole_distance
-from hopscope.studies.circuits.claims import _ranks, ahead
+from hopscope.studies.circuits.claims import ahead
 from hopscope.study.load import load
 
 RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
@@ -39,10 +39,6 @@ def test_distances_of_circuits():
 )  # fmt: skip
 def test_a_pair_that_looks_ahead(read, found):
     assert ahead(read) is found
-
-
-def test_equal_values_share_their_ranks():
-    assert _ranks([5.0, 2.0, 5.0, 11.0]) == [2.5, 1.0, 2.5, 4.0]
 
 
 def more_rows(outcome, diverged, planned):
@@ -111,7 +107,7 @@ def test_a_page_of_any_outcome(tmp_path, name, outcome, diverged):
     words = words_of(page)
     assert ("so there is no answer" in words) == (diverged == "all")
     assert ("Training diverged in" in words) == bool(diverged)
-    assert ("Is it more than chance?" in words) == (outcome == "learned" and diverged != "all")
+    assert ("Is it better than chance?" in words) == (outcome == "learned" and diverged != "all")
     count = len(load(name).study.chosen("smoke").grid()) - 1 + 2
     if not diverged:
         every = f"{count} of {count}" if outcome == "learned" else f"0 of {count}"

@@ -72,8 +72,15 @@ def test_a_run_from_training_to_clamps(tmp_path, monkeypatch):
     start = int(evidence.last("clamped_from")[0])
     left = evidence.rows("clamped_loss_step_1", part="nothing clamped").set_index("step")["value"]
     clamped = evidence.rows("clamped_loss_step_1", part="step_1").set_index("step")["value"]
-    assert left.index[-1] == clamped.index[-1] > start and abs(clamped.iloc[-1] - left.iloc[-1]) > 1e-3
+    assert (
+        left.index[0] == start < left.index[-1] == clamped.index[-1]
+        and abs(clamped.iloc[-1] - left.iloc[-1]) > 1e-3
+    )
     rows = evidence.rows("attention")
     assert {0, 100, 200, 300} <= {*rows["step"]} and rows["value"].between(0, 1).all()
+    kept = evidence.rows("explorer")
+    assert {*kept["step"]} == {*rows["step"]} and "explorer-0.patterns" in evidence.arrays(
+        kept["file"].iloc[0]
+    )
     circuit = evidence.rows("circuit")["file"].iloc[0]
     assert {"circuit-0.about", "circuit-0.maps", "reading-0.both-0"} <= {*evidence.arrays(circuit)}

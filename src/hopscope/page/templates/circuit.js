@@ -178,5 +178,15 @@
     }
   }
 
+  // The first circuit of a player beside the answer: a picture that cannot be played.
+  function show(place) {
+    const [circuit] = JSON.parse(document.querySelector(`#${place.dataset.circuits} .circuit-data`).textContent);
+    const graph = drawing(picture.graph(circuit, circuit.steps.length - 1));
+    for (const mark of graph.querySelectorAll("[data-path]")) for (const name of ["tabindex", "role", "aria-label", "data-path"]) mark.removeAttribute(name);
+    place.querySelector(".card").replaceChildren(graph);
+    place.querySelector("figcaption span").textContent = circuit.name;
+  }
+
+  for (const place of document.querySelectorAll(".lead-circuit")) globalThis.hopscopeLater(place, () => show(place));
   for (const figure of document.querySelectorAll("figure.circuits")) globalThis.hopscopeLater(figure, () => new Player(figure).show(0));
 })();

@@ -129,7 +129,7 @@
       this.slider = element("input", { type: "range", name: "checkpoint", min: 0, step: 1 });
       this.player = element("button", { type: "button", class: "play" });
       this.now = element("output");
-      this.how = element("select", { name: "how" }, ...[["", "as it learned"], ["zero", "nothing (ablated)"], ["uniform", "everything alike"]].map(option));
+      this.how = element("select", { name: "how" }, ...[["", "as it learned"], ["zero", "no token (switched off)"], ["uniform", "all tokens equally"]].map(option));
       this.which = element("select", { name: "rows" });
       this.listed = element("p", { class: "edits" });
       this.canvas = element("canvas", { tabindex: 0, role: "img" });
@@ -259,7 +259,7 @@
       this.how.value = this.edits.find(this.same(this.rowsOf(this.which.value)))?.as ?? "";
       this.listed.replaceChildren(...this.edits.map(edit => {
         const where = edit.rows === null ? "all rows" : edit.rows.length > 3 ? `${edit.rows.length} rows` : edit.rows.map(at => this.explorer.read.roles[at] ?? at + 1).join(", ");
-        const button = element("button", { type: "button" }, `${edit.layer}.${edit.head} reads ${edit.as === "zero" ? "nothing" : "everything alike"} in ${where} `,
+        const button = element("button", { type: "button" }, `${edit.layer}.${edit.head} reads ${edit.as === "zero" ? "no token" : "all tokens equally"} in ${where} `,
           element("span", { "aria-hidden": "true" }, "✕"), element("span", { class: "unseen" }, "(undo)"));
         button.addEventListener("click", () => this.explorer.changed(() => { this.edits = this.edits.filter(each => each !== edit); }));
         return button;

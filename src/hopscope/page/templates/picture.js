@@ -10,7 +10,7 @@ globalThis.hopscopePicture = (() => {
   const FONT = "Arial, Helvetica, DejaVu Sans, sans-serif";
   const RULES = {
     previous: "the token just before", pair_mate: "the other token of the pair", same_symbol: "the other token with the same symbol",
-    own_chain: "on its own chain", over_role: "all alike, by position alone", identity: "the row itself",
+    own_chain: "on its own chain", over_role: "all of them equally, by position", identity: "the row itself",
     mean_map: "fixed positions (the head’s mean map)", learned: "tokens that no rule names", history: "each by the head’s own mean weight",
   };
   const SKILLS = { value: 0, elimination: 0, recall: 1, x: 0, y: 1 }; // names without a number, in the order of charts
@@ -189,7 +189,7 @@ globalThis.hopscopePicture = (() => {
     const names = [...new Set(brought.flat())].sort((a, b) => Number(a === "position") - Number(b === "position") || a.localeCompare(b, "en", { numeric: true }));
     const signs = names.map(name => [[name], name === "position" ? "p: carries a position" : `carries ${symbol(name)}`]);
     if (several) signs.push([several, "carries several"]);
-    if (brought.some(each => !each.length)) signs.push([[], "carries nothing alone"]);
+    if (brought.some(each => !each.length)) signs.push([[], "carries nothing by itself"]);
     let x = 8, y = 14;
     const parts = [...signs, [null, "width: attention"]].map(([brings, words]) => {
       const wide = textWidth(words) + 42;
@@ -257,7 +257,7 @@ globalThis.hopscopePicture = (() => {
       floor = at - 12;
       return [name, at];
     }));
-    const parts = [...panel(28, 118, most, "held-out loss of each part"), ...panel(156, 236, 1, "attention of each path on what it reads"),
+    const parts = [...panel(28, 118, most, "held-out loss"), ...panel(156, 236, 1, "attention of each read on its tokens"),
       ...named.map(([name, values]) => line(values.map(loss), symbolColour(name), 2.2)
         + text(right + 5, ends.get(name), symbol(name), { fill: symbolColour(name), size: 11, weight: 700, anchor: "start" })),
       ...drawn(circuit).filter(at => circuit.paths[at].attention.length).map(at =>

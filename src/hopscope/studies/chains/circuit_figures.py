@@ -106,8 +106,11 @@ def crossing_rows(options: ChainOptions, evidence: "Evidence") -> Rows:
 def shared_figures(options: ChainOptions) -> dict[str, charts.Figure]:
     """Name → figure, of those that the studies of circuits and of emergence have."""
     plateau, losses = {"plateau": options.plateau}, [f"loss_step_{k}" for k in range(1, options.steps + 1)]
+    levels, settled = {"learned": 0.5, **plateau}, {"configuration": options.label}
     found = [
-        charts.curves(losses, by="metric", panel="seed", name="timeline", levels={"learned": 0.5, **plateau},
+        charts.curves(losses, by="metric", name="losses", where=settled, levels=levels,
+                      ends=(0.0, 1.1), title="held-out loss of each symbol"),
+        charts.curves(losses, by="metric", panel="seed", name="timeline", levels=levels,
                       ends=(0.0, 1.1), title="held-out partial loss"),
         charts.cells("mean_attention", "model", "read", rows=read_rows, name="reads", ends=(0.0, 1.0),
                      title="mean attention on it"),

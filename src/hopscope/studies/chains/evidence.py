@@ -31,16 +31,7 @@ def asked_for(evidence: "Evidence", name: str) -> Any:
 
 
 def smaller_than(evidence: "Evidence", steps: int, width: int) -> str:
-    """What a run lacks of its study as it is written, for `Claim.at_scale`.
-
-    Args:
-        evidence: of the run.
-        steps: training steps of the study.
-        width: of its models.
-
-    Returns:
-        For example `40 of 400 steps, width 64, not 512`; empty if nothing is smaller.
-    """
+    """What a run lacks of its study, such as `40 of 400 steps, width 64, not 512`."""
     found, own = asked_for(evidence, "training.steps"), asked_for(evidence, "model.width")
     words = [f"{found} of {steps} steps"] * (found < steps)
     return ", ".join(words + [f"width {own}, not {width}"] * (own < width))
@@ -52,24 +43,14 @@ def has(evidence: "Evidence", label: str) -> bool:
 
 
 def learned(evidence: "Evidence", label: str, symbol: int | str) -> Any:
-    """1 for each member of a configuration that learned a symbol, 0 for the others, `[member]`; diverged: no value.
-
-    Args:
-        evidence: of the run.
-        label: of the configuration.
-        symbol: number of its step, or its name.
-    """
+    """1 for each member of a configuration that learned a symbol (its step or name), else 0; diverged: none."""
     metric = f"loss_step_{symbol}" if isinstance(symbol, int) else f"loss_{symbol}"
     losses = evidence.last(metric, configuration=label)
     return (losses < LEARNED).astype(float).where(losses.notna())
 
 
 def learned_in(cells: Mapping[str, tuple[str, int | str]]) -> Callable[["Evidence"], dict[str, Any]]:
-    """A function of the evidence: part → who learned; see `learned`.
-
-    Args:
-        cells: part → configuration and symbol.
-    """
+    """A function of the evidence: part → who learned, of part → configuration and symbol; see `learned`."""
     return lambda evidence: {part: learned(evidence, *cell) for part, cell in cells.items()}
 
 
@@ -86,14 +67,9 @@ def times_learned(evidence: "Evidence", label: str, part: str) -> dict[int, floa
 
 
 def smallest_depths(evidence: "Evidence", labels: Mapping[int, str], step: int) -> dict[int, float]:
-    """Seed → the smallest number of layers that learned x_step; infinite where none did.
+    """Seed → the smallest number of layers that learned x_step, of number of layers → configuration.
 
-    Where a model with fewer layers diverged, nobody knows: NaN.
-
-    Args:
-        evidence: of the run.
-        labels: number of layers → configuration.
-        step: of the symbol.
+    Infinite where none did; NaN where a model with fewer layers diverged.
     """
     found: dict[int, float] = {}
     for layers in sorted(labels):

@@ -5,6 +5,7 @@ All rows are held-out and stand at the last training step.
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from hopscope.studies.chains.evidence import LEARNED
@@ -71,6 +72,30 @@ def learned_at(context: Context) -> Rows:
     for name in sorted(names.unique()):
         found = [float(first.get((member, name), math.inf)) for member in context.members]
         yield {"metric": "learned_at", "part": name, "value": found}
+
+
+@measure
+def explorer(context: Context) -> Rows:
+    """What the page's explorer shows of the first member, at as many checkpoints as a page has room for."""
+    from hopscope.page.explorer import MOST_CHECKPOINTS, SAMPLES, explored, spread
+
+    member = context.members[0]
+
+    def at(step: int) -> Rows:
+        file = context.save(
+            f"explorer-{member}", explored(context.at(context.unit, step).ensemble, context.task)
+        )
+        yield {
+            "metric": "explorer",
+            "member": member,
+            "value": SAMPLES,
+            "step": step,
+            "file": f"{file}.about",
+        }
+
+    for step in spread(context.unit.steps, MOST_CHECKPOINTS):
+        if context.unit.diverged_at(step)[0] is None:
+            yield from context.part(f"step-{step}", partial(at, step))
 
 
 @measure(when="run")

@@ -7,7 +7,7 @@ from hopscope.page import figures as charts
 from hopscope.studies.chains.circuit_figures import shared_figures
 from hopscope.studies.chains.circuits import QUICK, SMOKE, ChainOptions
 from hopscope.studies.chains.comparisons import compared, transfers
-from hopscope.studies.chains.measures import final, retrieval
+from hopscope.studies.chains.measures import explorer, final, retrieval
 from hopscope.studies.chains.readings import circuits
 from hopscope.studies.chains.recipe import chains_of
 from hopscope.studies.circuits.claims import claims
@@ -32,7 +32,7 @@ def configurations(options: Options) -> list[Configuration]:
 def figures(options: Options) -> list[charts.Figure]:
     """What seeds read, what it is worth, and how they learned."""
     found = shared_figures(options)
-    names = ("reads", "controls", "modes", "bounds", "transfers", "timeline")
+    names = ("losses", "reads", "controls", "modes", "bounds", "transfers", "timeline")
     return [found[name] for name in names]
 
 
@@ -45,7 +45,7 @@ study = Study(
     options=Options(),
     configurations=configurations,
     seeds=8,
-    measures=(final, retrieval, circuits, compared, transfers),
+    measures=(final, retrieval, circuits, compared, transfers, explorer),
     claims=claims,
     figures=figures,
     members_per_unit=4,
@@ -61,7 +61,7 @@ study = Study(
     },
     costs={
         "smoke": "under a minute on two cores",
-        "laptop": "three to eight min on two quiet cores",
+        "laptop": "two to three min on two quiet cores",
         "workstation": "about 2 h on two quiet cores, most of it for reading",
         "paper": "8 models of 12 layers; made for a GPU",
     },

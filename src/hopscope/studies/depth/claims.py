@@ -5,41 +5,8 @@ from typing import Any
 
 from hopscope.claims import COMPLETIONS, Claim, at_least, at_most
 from hopscope.studies.chains.evidence import LEARNED
+from hopscope.studies.depth import bounds, values
 from hopscope.studies.depth.options import Options
-from hopscope.studies.depth.own_values import (
-    MOST_STEPS,
-    OWN_LEARNED,
-    above_minimum,
-    lacks_of_alone,
-    lacks_of_depths,
-    lacks_of_schedules,
-    losses_below_minimum,
-    steps_by_completion,
-)
-from hopscope.studies.depth.values import (  # fmt: skip
-    GROWTH,
-    PAPER_RUNS,
-    PAPER_SEEDS,
-    THEORY_STEPS,
-    Value,
-    by_reading,
-    gain_between_seeds,
-    growth_among_learned,
-    growth_of_layers,
-    lacks,
-    lacks_below,
-    largest_gains,
-    layers_above_a_wrong_bound,
-    layers_above_bound,
-    loss_with_curriculum,
-    loss_with_enough_layers,
-    losses_below,
-    losses_of_alone,
-    losses_without_curriculum,
-    of_plateau,
-    steps_in_order,
-    steps_out_of_order,
-)
 
 
 def claims(options: Options) -> list[Claim]:
@@ -50,82 +17,87 @@ def claims(options: Options) -> list[Claim]:
     )
 
     def claim(
-        id: str, judged: Value | None = None, control: tuple[str, Value] | None = None, /, **more: Any
+        id: str,
+        judged: values.Value | None = None,
+        control: tuple[str, values.Value] | None = None,
+        /,
+        **more: Any,
     ) -> Claim:
-        more |= {"readings": partial(by_reading, options, judged)} if judged else {}
+        more |= {"readings": partial(values.by_reading, options, judged)} if judged else {}
         more |= {"controls": {control[0]: partial(control[1], options)}} if control else {}
         return Claim(id=id, trust=more.pop("trust", trust), **more)
 
-    alone, own = at_least(of_plateau(0.7, options.chains)), "docs/protocols.md, Revision 3"
-    unlearned = at_least(of_plateau(LEARNED, options.chains))
+    enough, growth = ("the deepest models", bounds.loss_with_enough_layers), values.GROWTH
+    alone, own = at_least(values.of_plateau(0.7, options.chains)), "docs/protocols.md, Revision 3"
+    unlearned = at_least(values.of_plateau(LEARNED, options.chains))
     return [
         claim(
-            "R1", losses_without_curriculum,
-            ("the same symbol with the curriculum, deepest models", loss_with_curriculum),
+            "R1", values.losses_without_curriculum,
+            ("the same symbol with the curriculum, deepest models", values.loss_with_curriculum),
             statement="Without the implicit curriculum no depth learns to retrieve over three steps.",
             source="paper §7.2",
             protocol="final held-out loss (mean over the last 100 steps) of every model that is asked for x_D alone, "
             "all depths",
-            kind="general", must=alone, must_not=alone, source_n=PAPER_RUNS,
-            at_scale=partial(lacks, options, "non-IC"),
+            kind="general", must=alone, must_not=alone, source_n=values.PAPER_RUNS,
+            at_scale=partial(values.lacks, options, "non-IC"),
         ),
         claim(
-            "R2", growth_of_layers, ("the same of steps that some depth learns", growth_among_learned),
+            "R2", values.growth_of_layers, ("the same of steps that some depth learns", values.growth_among_learned),
             statement="Later positions of the chain need more layers.",
             source="paper §7.2",
             protocol="by seed: the smallest number of layers with a final partial loss of x_k under 0.5, and how it "
             "changes from k to k + 1 and from 1 to D; a step that no depth learns counts one layer more than the "
             "deepest model; the words say in how many models this follows from R3, and how many depths there are",
-            kind="general", must=dict(zip(GROWTH, (at_least(0.0, "layers"), at_least(1.0, "layers")), strict=True)),
-            rule=dict(zip(GROWTH, ("always", "mean"), strict=True)), must_not={GROWTH[1]: at_most(0.0, "layers")},
-            source_n=PAPER_SEEDS, seeds_needed=PAPER_SEEDS, at_scale=partial(lacks, options, "IC"),
+            kind="general", must=dict(zip(growth, (at_least(0.0, "layers"), at_least(1.0, "layers")), strict=True)),
+            rule=dict(zip(growth, ("always", "mean"), strict=True)), must_not={growth[1]: at_most(0.0, "layers")},
+            source_n=values.PAPER_SEEDS, seeds_needed=values.PAPER_SEEDS, at_scale=partial(values.lacks, options, "IC"),
         ),
         claim(
-            "R3", steps_out_of_order, ("neighbours of which the earlier one came first", steps_in_order),
+            "R3", values.steps_out_of_order, ("neighbours of which the earlier one came first", values.steps_in_order),
             statement="In every run the partial losses fall under 0.5 in the order of the chain.",
             source="paper §7.2",
             protocol="first crossing of 0.5 of each held-out partial loss: number of neighbours k, k + 1 of which the "
             "later one came first; ties within one evaluation interval count for the claim, steps never learned as "
             "later than all others; of every run that learned a step, 8 seeds at least of each depth that can",
-            kind="general", must=at_most(0.0), must_not=at_most(0.0), seeds_needed=PAPER_SEEDS,
-            at_scale=partial(lacks, options, "IC"),
+            kind="general", must=at_most(0.0), must_not=at_most(0.0), seeds_needed=values.PAPER_SEEDS,
+            at_scale=partial(values.lacks, options, "IC"),
         ),
         claim(
             "R9a",
             statement="At least log₃(2D) layers are needed.",
             source="paper §5, theorem 1",
             protocol="exact minimum of layers in the same information-flow model minus log₃(2D), for D up to "
-            f"{THEORY_STEPS}, with and without a causal mask, pairs deepest first and shallowest first",
-            value=layers_above_bound, must=at_least(0.0, "layers"), structural="true by the theorem",
-            controls={"log₂(2D), which is no bound: the least of all cases": layers_above_a_wrong_bound},
+            f"{values.THEORY_STEPS}, with and without a causal mask, pairs deepest first and shallowest first",
+            value=bounds.layers_above_bound, must=at_least(0.0, "layers"), structural="true by the theorem",
+            controls={"log₂(2D), which is no bound: the least of all cases": bounds.layers_above_a_wrong_bound},
             must_not=at_least(0.0, "layers"),
             trust="the exact minimum, tested against brute force over all orders of the pairs",
         ),
         claim(
-            "R9b", partial(losses_below, "bound"), ("the deepest models", loss_with_enough_layers),
+            "R9b", partial(bounds.losses_below, "bound"), enough,
             statement="No trained model with fewer layers than log₃(2D) learns the last symbol, x_D.",
             source="paper §5, §7",
             protocol="final partial loss of x_D in every IC run with fewer layers than the bound, over all D",
-            kind="general", must=unlearned, must_not=unlearned, source_n=2 * PAPER_SEEDS,
-            at_scale=partial(lacks_below, options, "bound"),
+            kind="general", must=unlearned, must_not=unlearned, source_n=2 * values.PAPER_SEEDS,
+            at_scale=partial(bounds.lacks_below, options, "bound"),
         ),
         claim(
-            "R9c", partial(losses_below, "exact minimum"), ("the deepest models", loss_with_enough_layers),
+            "R9c", partial(bounds.losses_below, "exact minimum"), enough,
             statement="No trained model with fewer layers than the exact minimum of the information-flow model learns "
             "x_D.",
             source="paper §5, §7, read with the exact minimum in place of the bound",
             protocol="final partial loss of x_D in every IC run with fewer layers than the exact minimum, over all D",
-            kind="general", must=unlearned, must_not=unlearned, source_n=2 * PAPER_SEEDS,
-            at_scale=partial(lacks_below, options, "exact minimum"),
+            kind="general", must=unlearned, must_not=unlearned, source_n=2 * values.PAPER_SEEDS,
+            at_scale=partial(bounds.lacks_below, options, "exact minimum"),
         ),
         claim(
-            "R11", largest_gains, ("from one seed to the next at the same depth", gain_between_seeds),
+            "R11", values.largest_gains, ("from one seed to the next at the same depth", values.gain_between_seeds),
             statement="Emergence is no mirage: with depth, skill jumps on a continuous metric too.",
             source="paper §10.1",
             protocol="by seed: largest gain of 1 minus the partial loss from one depth to the next, as a share of its "
             "range over all depths, mean over the steps that are learned at some depth",
             kind="general", must=at_least(0.5, "fraction"), rule="mean", must_not=at_least(0.5, "fraction"),
-            seeds_needed=PAPER_SEEDS, at_scale=partial(lacks, options, "IC"),
+            seeds_needed=values.PAPER_SEEDS, at_scale=partial(values.lacks, options, "IC"),
         ),
         claim(
             "N11",
@@ -133,36 +105,36 @@ def claims(options: Options) -> list[Claim]:
             "least 4 of 5 steps with it, and do not without it.",
             source=own,
             protocol="steps with a final held-out loss under 0.5, mean over seeds, by completion",
-            value=partial(steps_by_completion, options), rule="mean", seeds_needed=PAPER_SEEDS,
+            value=partial(bounds.steps_by_completion, options), rule="mean", seeds_needed=values.PAPER_SEEDS,
             must={name: at_least(4.0, "steps") if name.endswith("schedule") else at_most(3.99, "steps")
                   for name in COMPLETIONS},
-            at_scale=partial(lacks_of_schedules, options),
+            at_scale=partial(bounds.lacks_of_schedules, options),
         ),
         claim(
-            "N13a", above_minimum,
+            "N13a", bounds.above_minimum,
             statement="Trained models reach the exact minimum of layers.",
             source=own,
             protocol="for each step up to the third: least depth at which some seed has a final partial loss under "
             "0.25, minus the exact minimum of the same mask and order",
-            kind="existence", must=at_most(0.0, "layers"), seeds_needed=MOST_STEPS, source_n=MOST_STEPS,
-            at_scale=partial(lacks_of_depths, options),
+            kind="existence", must=at_most(0.0, "layers"), seeds_needed=bounds.MOST_STEPS,
+            source_n=bounds.MOST_STEPS, at_scale=partial(bounds.lacks_of_depths, options),
         ),
         claim(
-            "N13b", losses_below_minimum, ("the deepest models", loss_with_enough_layers),
+            "N13b", bounds.losses_below_minimum, enough,
             statement="No trained model learns a step with fewer layers than the exact minimum.",
             source=own,
             protocol="final partial loss of every step, in every model that has fewer layers than its exact minimum: "
             "at least 0.25",
-            kind="general", must=at_least(OWN_LEARNED), must_not=at_least(OWN_LEARNED),
-            at_scale=partial(lacks_of_depths, options),
+            kind="general", must=at_least(bounds.OWN_LEARNED), must_not=at_least(bounds.OWN_LEARNED),
+            at_scale=partial(bounds.lacks_of_depths, options),
         ),
         claim(
-            "N15", losses_of_alone,
-            ("the same symbol with the curriculum, deepest models", loss_with_curriculum),
+            "N15", values.losses_of_alone,
+            ("the same symbol with the curriculum, deepest models", values.loss_with_curriculum),
             statement="The last symbol alone is learned under no start and no schedule.",
             source=own,
             protocol="final held-out loss of every model that is asked for x_D alone, D 3, under every completion",
-            kind="general", must=at_least(0.7), must_not=at_least(0.7), seeds_needed=PAPER_SEEDS,
-            at_scale=partial(lacks_of_alone, options),
+            kind="general", must=at_least(0.7), must_not=at_least(0.7), seeds_needed=values.PAPER_SEEDS,
+            at_scale=partial(bounds.lacks_of_alone, options),
         ),
     ]  # fmt: skip

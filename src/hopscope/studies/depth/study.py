@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hopscope.models.config import Model
 from hopscope.page import figures as charts
 from hopscope.studies.chains.evidence import symbol
-from hopscope.studies.chains.measures import final, learned_at, least_layers, retrieval
+from hopscope.studies.chains.measures import explorer, final, learned_at, least_layers, retrieval
 from hopscope.studies.chains.recipe import chains_of
 from hopscope.studies.depth.claims import claims
 from hopscope.studies.depth.options import Cell, Options
@@ -134,7 +134,7 @@ study = Study(
     options=Options(),
     configurations=configurations,
     seeds=3,
-    measures=(final, retrieval, learned_at, least_layers),
+    measures=(final, retrieval, learned_at, least_layers, explorer),
     claims=claims,
     figures=figures,
     members_per_unit=3,

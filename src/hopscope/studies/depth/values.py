@@ -5,10 +5,10 @@ number: they are missing, not left out.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hopscope.claims import Samples
@@ -17,8 +17,6 @@ from hopscope.claims.verdict import counted
 from hopscope.studies.chains.evidence import LEARNED, asked_for
 from hopscope.studies.chains.recipe import COMPLETED
 from hopscope.studies.depth.options import Asked, Cell, Options, Reading, words_of
-from hopscope.theory.information_flow import Mask, exact_layers, theorem_bound
-from hopscope.theory.information_flow import Order as PairOrder
 
 if TYPE_CHECKING:
     from hopscope.runs import Evidence
@@ -126,12 +124,6 @@ def reading_lacks(options: Options, found: Models, depths: bool = True) -> str:
 def lacks(options: Options, asked: Asked, evidence: "Evidence") -> str:
     """What the models that are asked for the whole chain, or its last symbol alone, lack of the paper's protocol."""
     return ", ".join(deviations(options, panel(options, of_reading(options, evidence), asked)))
-
-
-def lacks_below(options: Options, least: str, evidence: "Evidence") -> str:
-    """What the models with fewer layers than a least number lack of the paper's protocol, in words."""
-    found = below(options, of_reading(options, evidence), least)
-    return ", ".join(deviations(options, found, depths=False))
 
 
 # R1 and N15: without the curriculum.
@@ -347,77 +339,3 @@ def steps_out_of_order(options: Options, evidence: "Evidence", reverse: bool = F
 def steps_in_order(options: Options, evidence: "Evidence") -> Samples:
     """Control of R3: if no earlier step came first by more than a tie, the order was never seen."""
     return steps_out_of_order(options, of_reading(options, evidence), reverse=True)
-
-
-# R9a, R9b, R9c and N13: what theory says.
-
-
-def exact_cases() -> Iterator[tuple[int, int]]:
-    """D and the exact minimum of layers, for every D, mask and order of pairs."""
-    masks: tuple[Mask, ...] = ("causal", "none")
-    orders: tuple[PairOrder, ...] = ("deepest-first", "shallowest-first")
-    for steps, mask, pairs in product(range(1, THEORY_STEPS + 1), masks, orders):
-        yield steps, exact_layers(steps, mask, pairs)
-
-
-def layers_above_bound(evidence: "Evidence") -> Samples:
-    """By how many layers the exact minimum lies above the theorem's bound, for every D, mask and order of pairs."""
-    gaps = [layers - theorem_bound(steps) for steps, layers in exact_cases()]
-    note = f"the exact minimum lies {min(gaps):.2f} to {max(gaps):.2f} layers above the bound"
-    return Samples(gaps, unit="case", note=note)
-
-
-def layers_above_a_wrong_bound(evidence: "Evidence") -> Samples:
-    """Control of R9a: if log₂(2D) were never undercut, the cases could not tell a bound from another number."""
-    return Samples([min(layers - math.log2(2 * steps) for steps, layers in exact_cases())], unit="case")
-
-
-def below(options: Options, evidence: "Evidence", least: str) -> Models:
-    """The models that are asked for the whole chain and have fewer layers than the `bound`, or the `exact minimum`."""
-
-    def limit(each: Cell) -> float:
-        exact = options.under(each.reading).exact(each.steps)[each.steps]
-        return theorem_bound(each.steps) if least == "bound" else exact
-
-    found = models(options, evidence).items()
-    return {each: of for each, of in found if each.asked == "IC" and each.layers < limit(each)}
-
-
-def losses_of_last(evidence: "Evidence", found: Models) -> Any:
-    """Final partial loss of x_D of every model, D as in its own configuration."""
-    import pandas as pd
-
-    of = {each: evidence.last("final_loss", part=f"step_{each.steps}")[[*members.values()]]
-          for each, members in found.items()}  # fmt: skip
-    return pd.concat([*of.values()]) if of else pd.Series(dtype=float)
-
-
-def losses_below(least: str, options: Options, evidence: "Evidence") -> Samples:
-    """Final partial loss of x_D of every model with fewer layers than the bound, or the exact minimum (R9b, R9c)."""
-    found = below(options, evidence, least)
-    if not found:
-        return Samples([], unit="run", note=f"no run has fewer layers than the {least}")
-    bound, exact = below(options, evidence, "bound"), below(options, evidence, "exact minimum")
-    allowed = {each: of for each, of in exact.items() if each not in bound}
-    losses = losses_of_last(evidence, allowed).dropna()
-    n, note = sum(map(len, allowed.values())), ""
-    if least == "exact minimum":
-        note = f"the bound log₃(2D) allows {counted(n, 'run') if n else 'none of them'}"
-    elif len(losses):
-        learned = int((losses < of_plateau(LEARNED, options.chains)).sum())
-        against = ", which speaks against Assumption 1" if learned else ""
-        note = (
-            f"of {len(losses)} further runs below the exact minimum of the information-flow model, {learned} learned "
-            f"x_D{against}"
-        )
-    error = [each for cell, of in found.items()
-             for each in errors(options, evidence, [*of.values()], f"step_{cell.steps}")]  # fmt: skip
-    lacking = reading_lacks(options, found, depths=False)
-    return by_run(evidence, losses_of_last(evidence, found), error=error, note=note, missing=lacking)
-
-
-def loss_with_enough_layers(options: Options, evidence: "Evidence") -> Samples:
-    """Control: final partial loss of x_D of the deepest models that are asked for the study's own chain."""
-    if found := deepest(options, evidence):
-        return by_run(evidence, losses_of_last(evidence, found))
-    return Samples([], unit="run", note="no model is asked for the whole chain")

@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING
 
 from hopscope.claims import Claim, Samples, at_most
 from hopscope.claims.crossings import Crossing, order
+from hopscope.studies.chains.circuit_claims import (
+    LEAST_MODELS,
+    NONE_READ,
+    TRUST,
+    lacks,
+    loss_follows_heads,
+    reads_for,
+    unseen,
+    ways,
+)
 from hopscope.studies.chains.circuits import (
     PREFIX,
     ChainOptions,
@@ -18,16 +28,6 @@ from hopscope.studies.chains.circuits import (
     last_of,
     of_read,
     times,
-)
-from hopscope.studies.circuits.claims import (
-    LEAST_MODELS,
-    NONE_READ,
-    TRUST,
-    lacks,
-    loss_follows_heads,
-    reads_for,
-    unseen,
-    ways,
 )
 
 if TYPE_CHECKING:
@@ -78,17 +78,7 @@ def steps_in_order(options: ChainOptions, evidence: "Evidence") -> Samples:
 
 
 def out_of_order(formed: Mapping[Place, Crossing], member: int, steps: int, wanted: str = "after") -> float:
-    """In how many neighbouring steps the reads of the later one had formed first; ties are no disorder.
-
-    Args:
-        formed: when each read had.
-        member: of which.
-        steps: D.
-        wanted: the order that is counted: of the earlier step's reads to the later one's.
-
-    Returns:
-        NaN where no order is known.
-    """
+    """In how many neighbouring steps the earlier one's reads stood so to the later one's; NaN: none is known."""
     found = (formed.get(Place(member, None, None, f"step_{step}")) for step in range(1, steps + 1))
     # A step without reads of its own has no time.
     orders = [order(one, other) for one, other in pairwise(time for time in found if time is not None)]

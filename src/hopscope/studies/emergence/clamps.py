@@ -40,7 +40,6 @@ def clamps(context: Context) -> Rows:
 
 
 def _again(context: Context, place: int, file: str, rows: Sequence[dict[str, Any]]) -> Rows:
-    import numpy as np
     import torch
 
     from hopscope.circuits.history import clamp, controls, trained_again
@@ -58,11 +57,8 @@ def _again(context: Context, place: int, file: str, rows: Sequence[dict[str, Any
         runs[name] = [clamp(path.layer, path.head, path.roles) for path in paths]
         if (control := controls(paths, taken, on)) is not None:
             runs[f"{CONTROL}{name}"] = control
-    weights = {name: each[place : place + 1] for name, each in context.unit.weights(start).items()}
-    # Checkpoints within a training keep no state of the optimiser: all runs begin with a fresh one.
-    nothing = np.zeros((1, 1), np.float32)  # stands for all moments
-    arrays = {f"weights/{name}": each for name, each in weights.items()}
-    arrays |= {f"optimiser/{name}": nothing for name in ("first_moment", "second_moment")}
+    weights = context.unit.weights(start).items()
+    arrays = {f"weights/{name}": each[place : place + 1] for name, each in weights}
     state, seed = (arrays, {"step": start, "diverged_at": [None]}), context.unit.members[place].data_seed
     with torch.enable_grad():
         found = trained_again(

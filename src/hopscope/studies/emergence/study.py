@@ -9,7 +9,7 @@ from hopscope.page import figures as charts
 from hopscope.studies.chains.circuit_figures import shared_figures
 from hopscope.studies.chains.circuits import QUICK, SMOKE, ChainOptions
 from hopscope.studies.chains.comparisons import compared
-from hopscope.studies.chains.measures import final, retrieval
+from hopscope.studies.chains.measures import explorer, final, retrieval
 from hopscope.studies.chains.readings import circuits
 from hopscope.studies.chains.recipe import chains_of
 from hopscope.studies.emergence.claims import claims
@@ -70,7 +70,7 @@ def configurations(options: Options, study: Study) -> list[Configuration]:
 def figures(options: Options) -> list[charts.Figure]:
     """Timelines, orders, circuits; members trained again and crossed seeds where there are some."""
     found = {**shared_figures(options), **event_figures(options)}
-    names = ["timeline", "crossings", "precedence", "reads", "controls", "modes"]
+    names = ["losses", "timeline", "crossings", "precedence", "reads", "controls", "modes"]
     names += ["clamps"] * bool(options.clamped) + ["variance"] * bool(options.crossed)
     return [found[name] for name in names]
 
@@ -94,7 +94,7 @@ study = Study(
     options=Options(),
     configurations=configurations,
     seeds=8,
-    measures=(final, retrieval, circuits, compared, clamps, orders),
+    measures=(final, retrieval, circuits, compared, clamps, orders, explorer),
     claims=claims,
     figures=figures,
     members_per_unit=4,
@@ -110,7 +110,7 @@ study = Study(
     },
     costs={
         "smoke": "under a minute on two cores",
-        "laptop": "five to eight min on two quiet cores",
+        "laptop": "two to three min on two quiet cores",
         "workstation": "about 1 h on two quiet cores",
         "two-steps": "about 10 min on two cores",
         "paper": "20 models of 24 layers; made for a GPU",

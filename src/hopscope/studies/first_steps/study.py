@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from hopscope.claims import Claim, Samples, at_least, at_most
 from hopscope.claims.verdict import counted
 from hopscope.config import Config
@@ -23,7 +25,7 @@ from hopscope.studies.chains.evidence import (
     smallest_depths,
     symbol,
 )
-from hopscope.studies.chains.measures import least_layers
+from hopscope.studies.chains.measures import explorer, least_layers
 from hopscope.studies.chains.recipe import QUICK, QUICK_TRAINING, chains_of
 from hopscope.study import measures
 from hopscope.study.measure import Context, measure
@@ -50,7 +52,7 @@ class Options(Config):
     """
 
     layers: tuple[int, ...] = (1, 2, 3, 4)
-    most_steps: int = 2
+    most_steps: int = Field(2, ge=1, le=100)
 
 
 def label(steps: int, layers: int, targets: str = "ic") -> str:
@@ -260,7 +262,7 @@ study = Study(
     options=Options(),
     configurations=configurations,
     seeds=2,
-    measures=(rises, signatures, least_layers),
+    measures=(rises, signatures, least_layers, explorer),
     claims=claims,
     figures=figures,
     presets={"smoke": {"seeds": 2, "training.steps": 40, "model.width": 64, "layers": (1, 4)}, "laptop": {}},

@@ -437,9 +437,9 @@ def circuits(context: Context) -> Rows:
 
 
 def _shown(context: Context, name: str, arrays: dict[str, Any]) -> Rows:
-    for key, array in arrays.items():
-        context.save(f"{name}.{key}", array)
-    yield {"metric": name, "value": 1.0, "member": context.members[0], "file": f"{name}.about"}
+    member = context.members[0]  # as `hopscope.page.explorer` looks for it
+    kept = context.save(f"{name}-{member}", arrays)
+    yield {"metric": name, "value": 1.0, "member": member, "file": f"{kept}.about"}
 
 
 MEASURES = (

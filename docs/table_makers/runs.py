@@ -1,0 +1,79 @@
+"""Tables of committed runs: their verdicts, and what their studies' pages say of the evidence."""
+
+from functools import cache
+from typing import Any
+
+from markupsafe import Markup
+
+from hopscope.claims.judge import judge
+from hopscope.claims.verdict import Verdict
+from hopscope.page.figures import named
+from hopscope.page.files import Shown
+from hopscope.page.story import Story
+from hopscope.page.template import Held, fill
+from hopscope.page.theme import packaged
+from hopscope.page.verdicts import row_of
+from hopscope.study.load import load
+from table_makers.common import estimates, evidence_of, markdown, read_json, study_of
+
+
+def verdicts(run: str) -> str:
+    """Every claim of a run that was run, as it was judged when the run was made."""
+    rows = [
+        [claim["id"], claim["statement"], estimates(claim["value"], claim["interval"]), str(claim["n"]),
+         claim["verdict"], claim.get("words", "–")]
+        for claim in read_json(f"{run}/claims.json")
+        if claim["verdict"] != "not run"
+    ]  # fmt: skip
+    return markdown(["claim", "statement", "value [95 % interval]", "n", "verdict", "in words"], rows)
+
+
+@cache
+def judged(run: str) -> list[Verdict]:
+    """The verdicts of a run by today's rules."""
+    study, evidence = study_of(run), evidence_of(run)
+    completion = None if study.task is None else study.completion
+    return [judge(claim, evidence, completion=completion) for claim in study.all_claims()]
+
+
+def judged_anew(run: str) -> str:
+    """Every claim of a run as it was judged then, and by today's rules from the same evidence."""
+    then = {claim["id"]: claim["verdict"] for claim in read_json(f"{run}/claims.json")}
+    rows = []
+    for now in judged(run):
+        value = estimates(*(now.model_dump(mode="json")[name] for name in ("value", "interval")))
+        here = now.here.verdict if now.here else "not run"
+        rows.append([now.id, now.statement, value, str(now.n), then.get(now.id, "–"), now.verdict, here])
+    columns = ["claim", "statement", "value [95 % interval]", "n", "verdict then", "verdict now"]
+    return markdown([*columns, "in this run alone"], rows)
+
+
+@cache
+def tables(run: str) -> list[tuple[list[str], list[list[str]], str]]:
+    """Columns, rows and caption of every table of the page that a run's study would make of its evidence."""
+    loaded, study, held, found = load(read_json(f"{run}/config.json")["study"]), study_of(run), Held(), []
+    evidence, config = evidence_of(run), read_json(f"{run}/config.json")
+    labels = [(each.label, study.of(each).task) for each in study.grid()]
+    evidence.config = {**config, "floors": {label: task.floors() for label, task in labels if task}}
+
+    def table(columns: Any, rows: Any, caption: str) -> Markup:
+        plain = [[held.plain(cell) for cell in row] for row in (columns, *rows)]
+        found.append((plain[0], plain[1:], held.plain(caption)))
+        return Markup()
+
+    blocks = dict.fromkeys(("figure", "claims", "readings"), lambda *_: Markup()) | {"table": table}
+    blocks |= dict.fromkeys(("explorer", "circuits"), lambda: Markup())
+    about = {name: config["identity"][name] or {} for name in ("task", "model", "training", "options")}
+    about["study"] = {"name": study.name, "question": study.question, "run": run, "preset": config["preset"]}
+    undrawn = [Shown(each.name, {}, "", "–") for each in named(study.all_figures())]
+    story = Story(evidence, about, [*map(row_of, judged(run))], undrawn, blocks, held)
+    assert loaded.file is not None and study.page is not None
+    parts = {path.name: path.read_text(encoding="utf-8") for path in loaded.file.parent.glob("*.md.j2")}
+    fill(parts[study.page], study.page, story.names(), lambda part: parts.get(part) or packaged(part))
+    return found
+
+
+def page(run: str, number: str) -> str:
+    """A table of the page of a run, by its number from 0."""
+    columns, rows, caption = tables(run)[int(number)]
+    return markdown(columns, rows) + (f"\n*{caption}*\n" if caption else "")
